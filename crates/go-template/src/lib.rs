@@ -1,0 +1,1 @@
+//! Go's text/template with fmt and Sprig, byte for byte.

@@ -1,0 +1,1 @@
+//! Helm without a cluster: charts, values, rendering, manifests and release records.

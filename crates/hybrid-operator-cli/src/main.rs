@@ -1,0 +1,3 @@
+//! The `hybrid-operator` command.
+
+fn main() {}

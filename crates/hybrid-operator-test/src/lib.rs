@@ -1,0 +1,1 @@
+//! A real control plane in one call, for the tests of operators.

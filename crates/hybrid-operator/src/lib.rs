@@ -1,0 +1,1 @@
+//! The framework: Helm charts and Rust controllers in one Kubernetes operator.

@@ -1,0 +1,84 @@
+// Command control-plane is a whole Kubernetes control plane in one binary, for tests: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler and kwok, which plays the nodes.
+// `control-plane up --dir DIR` starts all five and ends them with itself. See README.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.etcd.io/etcd/server/v3/etcdmain"
+	"k8s.io/component-base/cli"
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+)
+
+const usage = `control-plane: a Kubernetes control plane for tests, in one binary
+
+Usage:
+  control-plane up --dir DIR [--audit-log FILE]
+  control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok [FLAG...]
+
+"up" starts all five in DIR, on free ports of 127.0.0.1, and prints one line of JSON when they are
+ready. It ends them when its standard input closes, or on SIGINT or SIGTERM. The other subcommands
+are the upstream programs with their own flags.
+`
+
+// program runs an upstream program whose arguments are os.Args[1:].
+type program func() int
+
+func main() {
+	programs := map[string]program{
+		"up":                      runUp,
+		"etcd":                    func() int { etcdmain.Main(os.Args); return 0 },
+		"kube-apiserver":          func() int { return cli.Run(apiserver.NewAPIServerCommand()) },
+		"kube-controller-manager": func() int { return cli.Run(controllers.NewControllerManagerCommand()) },
+		"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
+		"kwok":                    runKwok,
+	}
+	// Called under a program's own name (a link), that program runs.
+	if run, ok := programs[filepath.Base(os.Args[0])]; ok {
+		os.Exit(run())
+	}
+	if len(os.Args) < 2 || slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]) {
+		fmt.Print(usage)
+		os.Exit(0)
+	}
+	run, ok := programs[os.Args[1]]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "control-plane: unknown subcommand %q\n\n%s", os.Args[1], usage)
+		os.Exit(2)
+	}
+	os.Args = os.Args[1:]
+	os.Exit(run())
+}
+
+// runUp reads the flags of `up` and supervises until told to end.
+func runUp() int {
+	options := upOptions{}
+	cmd := &cobra.Command{
+		Use:           "up",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return up(cmd.Context(), options)
+		},
+	}
+	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
+	flags.StringVar(&options.dir, "dir", "", "directory of all state, logs and credentials; created when absent")
+	flags.StringVar(&options.auditLog, "audit-log", "", "file for the API server's audit log (metadata of every request)")
+	cmd.Flags().AddFlagSet(flags)
+	if err := cmd.ExecuteContext(context.Background()); err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "control-plane:", err)
+		return 1
+	}
+	return 0
+}

@@ -1,1 +1,49 @@
 //! Go's text/template with fmt and Sprig, byte for byte.
+//!
+//! The language as Go has it, knowing neither Helm nor Kubernetes, doing no I/O. The parts, from
+//! the outside in:
+//!
+//! * [`Funcs`]: the functions that templates may call, built once. Go's own are in
+//!   [`Funcs::new`], Sprig's in [`sprig`], the host adds more as [`Func`]s.
+//! * [`TemplateSet`]: templates parsed and compiled once, shared by threads without locks.
+//! * [`Session`]: one render with its [`Limits`] and the host's data; it executes templates of a
+//!   set over a [`Value`] and appends to a `Vec<u8>`.
+//! * [`Value`]: Go's values. A [`Tree`] is their immutable, thread-safe form, which a render reads
+//!   in place.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value};
+//!
+//! let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
+//! set.parse("greeting", "Hello")?;
+//!
+//! let data: Map = [("name", Value::from("world"))].into_iter().collect();
+//! let mut out = Vec::new();
+//! Session::new(Limits::default()).execute(&set, "greeting", &Value::Map(data), &mut out)?;
+//! assert_eq!(out, b"Hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod budget;
+mod builtin;
+mod compile;
+mod error;
+mod eval;
+pub mod fmt;
+mod func;
+pub mod go;
+mod session;
+mod set;
+pub mod sprig;
+mod value;
+
+pub use budget::{Budget, BudgetError, Limits};
+pub use error::{Frame, FuncError, Location, ParseError, RenderError};
+pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
+pub use session::Session;
+pub use set::{MissingKey, Template, TemplateSet};
+pub use value::{
+    Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, SmallInt, Str, Tree, TreeList,
+    TreeMap, Type, TypeInfo, Unsigned, Value, iter,
+};

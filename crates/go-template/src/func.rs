@@ -1,0 +1,344 @@
+//! Functions that templates call: how they are declared, what they receive, what they may do.
+//!
+//! A function declares the Go types of its parameters; counts and types of arguments are checked
+//! before it runs, with Go's messages, so that its code only reads them through [`Args`]. Two
+//! shapes exist: a [`ValueFn`] answers a [`Value`], a [`TextFn`] appends a string to a buffer.
+//! Prefer the latter wherever Go's function returns a string: where a call ends an action the
+//! buffer is the output itself, and nothing is copied.
+//!
+//! ```
+//! use go_template::{Args, Call, Func, FuncError, Funcs, Type, Value};
+//!
+//! fn add1(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+//!     Ok(Value::Int(args.int(0) + 1))
+//! }
+//! fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+//!     out.extend(args.str(0).as_bytes().to_ascii_uppercase());
+//!     Ok(())
+//! }
+//! static FUNCS: &[Func] = &[
+//!     Func::value("add1", &[Type::INT], add1),
+//!     Func::text("upper", &[Type::STRING], upper),
+//! ];
+//! let funcs = Funcs::new().with(FUNCS);
+//! assert!(funcs.get("upper").is_some() && funcs.get("printf").is_some());
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::budget::Budget;
+use crate::error::FuncError;
+use crate::eval;
+use crate::session::Session;
+use crate::set::{Template, TemplateSet};
+use crate::value::table::Table;
+use crate::value::{Map, Str, Type, Value};
+
+/// A function that answers a value.
+pub type ValueFn = fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError>;
+
+/// A function that answers a string by appending it to the buffer. When it fails, what it has
+/// appended is of no account.
+pub type TextFn = fn(&mut Call<'_>, &mut Args<'_>, &mut Vec<u8>) -> Result<(), FuncError>;
+
+/// A function that answers a value and holds data of its own.
+pub type Closure = dyn Fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError> + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) enum Run {
+    Value(ValueFn),
+    Text(TextFn),
+    Closure(Arc<Closure>),
+    /// Builtins that the evaluator treats itself.
+    And,
+    Or,
+    Call,
+}
+
+/// A function with its signature.
+#[derive(Clone)]
+pub struct Func {
+    pub(crate) name: &'static str,
+    pub(crate) params: &'static [Type],
+    pub(crate) variadic: Option<Type>,
+    pub(crate) run: Run,
+}
+
+impl Func {
+    /// A function with fixed parameters that answers a value.
+    pub const fn value(name: &'static str, params: &'static [Type], run: ValueFn) -> Self {
+        Self {
+            name,
+            params,
+            variadic: None,
+            run: Run::Value(run),
+        }
+    }
+
+    /// A function with fixed parameters that answers a string.
+    pub const fn text(name: &'static str, params: &'static [Type], run: TextFn) -> Self {
+        Self {
+            name,
+            params,
+            variadic: None,
+            run: Run::Text(run),
+        }
+    }
+
+    /// A function with fixed parameters that holds data.
+    pub fn closure(name: &'static str, params: &'static [Type], run: Arc<Closure>) -> Self {
+        Self {
+            name,
+            params,
+            variadic: None,
+            run: Run::Closure(run),
+        }
+    }
+
+    pub(crate) const fn special(name: &'static str, params: &'static [Type], run: Run) -> Self {
+        Self {
+            name,
+            params,
+            variadic: Some(Type::REFLECT),
+            run,
+        }
+    }
+
+    /// The same function with any number of further arguments of type `elem` (`...elem`).
+    #[must_use]
+    pub const fn variadic(mut self, elem: Type) -> Self {
+        self.variadic = Some(elem);
+        self
+    }
+
+    /// The name that templates call it by.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The type of parameter `index`, counting on into the variadic ones.
+    pub(crate) fn param(&self, index: usize) -> Type {
+        let fixed = self.params.get(index).copied();
+        fixed.or(self.variadic).unwrap_or(Type::ANY)
+    }
+}
+
+impl fmt::Debug for Func {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "func {}({:?}, {:?})",
+            self.name, self.params, self.variadic
+        )
+    }
+}
+
+/// The functions that templates can call, by name. Built once, then shared.
+#[derive(Clone, Debug)]
+pub struct Funcs {
+    table: Table<Func>,
+}
+
+impl Funcs {
+    /// Go's own functions: `and`, `printf`, `index` and the others of text/template.
+    pub fn new() -> Self {
+        let mut funcs = Self {
+            table: Table::default(),
+        };
+        funcs.extend(crate::builtin::FUNCS);
+        funcs
+    }
+
+    /// The same with `more`; a function replaces an earlier one of its name.
+    #[must_use]
+    pub fn with(mut self, more: &[Func]) -> Self {
+        self.extend(more);
+        self
+    }
+
+    /// Adds `more`; a function replaces an earlier one of its name.
+    pub fn extend(&mut self, more: &[Func]) {
+        for func in more {
+            self.insert(func.clone());
+        }
+    }
+
+    /// Adds a function, which replaces an earlier one of its name.
+    pub fn insert(&mut self, func: Func) {
+        self.table.insert(Str::from_static(func.name), func);
+    }
+
+    /// Takes a function away.
+    pub fn remove(&mut self, name: &str) {
+        self.table.remove(name.as_bytes());
+    }
+
+    /// The function `name`.
+    pub fn get(&self, name: &str) -> Option<&Func> {
+        let position = self
+            .table
+            .find(crate::value::table::hash(name.as_bytes()), name.as_bytes())?;
+        self.table.entry(position).map(|entry| &entry.value)
+    }
+
+    /// All names, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.table.entries().iter().map(|entry| entry.value.name)
+    }
+}
+
+impl Default for Funcs {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The arguments of a call. Their count and types were checked against the declared parameters,
+/// so reading one as what it was declared always succeeds; reading it as anything else, or one
+/// that is not there, gives the zero value.
+///
+/// A nil for an `interface {}` parameter is [`Value::Nil`]; for a map, slice or pointer parameter
+/// it is [`Value::NilOf`] that type; for any other parameter the call has failed already.
+#[derive(Debug)]
+pub struct Args<'a> {
+    values: &'a mut [Value],
+}
+
+impl<'a> Args<'a> {
+    /// Arguments that were checked, or need not be.
+    pub fn new(values: &'a mut [Value]) -> Self {
+        Self { values }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Argument `index`; nil when there is none.
+    #[inline]
+    pub fn get(&self, index: usize) -> &Value {
+        self.values.get(index).unwrap_or(Value::NIL)
+    }
+
+    /// Argument `index`, taken out without a copy.
+    pub fn take(&mut self, index: usize) -> Value {
+        self.values
+            .get_mut(index)
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// Argument `index`, declared as a string.
+    #[inline]
+    pub fn str(&self, index: usize) -> &Str {
+        const EMPTY: &Str = &Str::EMPTY;
+        self.get(index).as_str().unwrap_or(EMPTY)
+    }
+
+    /// Argument `index`, declared as an integer.
+    pub fn int(&self, index: usize) -> i64 {
+        self.get(index)
+            .number()
+            .and_then(super::value::Number::to_i64)
+            .unwrap_or(0)
+    }
+
+    /// Argument `index`, declared as a bool.
+    pub fn bool(&self, index: usize) -> bool {
+        matches!(self.get(index), Value::Bool(true))
+    }
+
+    /// Argument `index`, declared as a map; none for a nil map.
+    pub fn map(&self, index: usize) -> Option<&Map> {
+        self.get(index).as_map()
+    }
+
+    /// The arguments from `index` on, such as the variadic ones.
+    pub fn rest(&self, index: usize) -> &[Value] {
+        self.values.get(index..).unwrap_or_default()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Value] {
+        self.values
+    }
+
+    /// The arguments from `index` on, taken out.
+    pub fn take_rest(&mut self, index: usize) -> Vec<Value> {
+        let rest = self.values.get_mut(index..).unwrap_or_default();
+        rest.iter_mut().map(std::mem::take).collect()
+    }
+}
+
+/// What a running function can reach: the host's data, the templates, the budget.
+pub struct Call<'a> {
+    pub(crate) session: &'a mut Session,
+    pub(crate) set: &'a TemplateSet,
+    pub(crate) template: &'a Template,
+}
+
+impl<'a> Call<'a> {
+    /// The templates that the running template sees: inside a nested set, that one.
+    pub fn templates(&self) -> &'a TemplateSet {
+        self.set
+    }
+
+    /// The template that makes the call.
+    pub fn template(&self) -> &'a Template {
+        self.template
+    }
+
+    /// The host's data, if it is a `T`.
+    pub fn host<T: 'static>(&self) -> Option<&T> {
+        self.session.host()
+    }
+
+    /// The host's data to change, if it is a `T`.
+    pub fn host_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        self.session.host_mut()
+    }
+
+    /// The budget of the render.
+    pub fn budget(&mut self) -> &mut Budget {
+        self.session.budget()
+    }
+
+    /// The session, for functions that execute templates of other sets.
+    pub fn session(&mut self) -> &mut Session {
+        self.session
+    }
+
+    /// Executes the template `name` of the current set, appending to `out` (`ExecuteTemplate`).
+    pub fn execute(
+        &mut self,
+        name: &Str,
+        data: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FuncError> {
+        Ok(self.session.execute(self.set, name.as_bytes(), data, out)?)
+    }
+
+    /// Executes a template of another set, appending to `out`. With [`TemplateSet::layer`] this
+    /// makes `tpl`.
+    pub fn execute_in(
+        &mut self,
+        set: &TemplateSet,
+        template: &Template,
+        data: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FuncError> {
+        Ok(self.session.execute_template(set, template, data, out)?)
+    }
+
+    /// Calls a function with arguments that are checked against its parameters.
+    pub fn invoke(&mut self, func: &Func, args: &mut [Value]) -> Result<Value, FuncError> {
+        eval::invoke(self, func, args)
+    }
+}

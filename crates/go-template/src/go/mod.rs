@@ -1,0 +1,1 @@
+//! Go library semantics without template types.

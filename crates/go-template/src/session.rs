@@ -1,0 +1,131 @@
+//! `Session`: one render of one or many templates, with its budget and the host's data.
+
+use std::any::Any;
+use std::cell::Cell;
+
+use crate::budget::{Budget, Limits};
+use crate::error::{Cause, Failure, RenderError};
+use crate::eval;
+use crate::set::{Template, TemplateSet};
+use crate::value::{Name, Str, Value, break_cycles};
+
+thread_local! {
+    static SESSIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Executes templates. One session renders all files of a chart: its limits hold for all of them
+/// together, and functions share the host's data.
+///
+/// When the last session of a thread ends, the maps that were written to while it lasted are
+/// emptied, so that maps that hold themselves are freed; keep nothing of them beyond the session.
+///
+/// ```
+/// use std::sync::Arc;
+/// use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value};
+///
+/// let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
+/// set.parse("hello.txt", "plain text")?;
+/// let mut out = Vec::new();
+/// let mut session = Session::new(Limits::default());
+/// session.execute(&set, "hello.txt", &Value::Map(Map::new()), &mut out)?;
+/// assert_eq!(out, b"plain text");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    budget: Budget,
+    host: Option<Box<dyn Any>>,
+    buffers: Vec<Vec<u8>>,
+    pub(crate) slots: Vec<Value>,
+}
+
+impl Session {
+    /// Starts a render; its clock runs from here.
+    pub fn new(limits: Limits) -> Self {
+        SESSIONS.with(|sessions| sessions.set(sessions.get() + 1));
+        Self {
+            budget: Budget::new(limits),
+            host: None,
+            buffers: Vec::new(),
+            slots: Vec::new(),
+        }
+    }
+
+    /// The same with data that functions reach through [`crate::Call::host`].
+    #[must_use]
+    pub fn with_host<T: 'static>(mut self, host: T) -> Self {
+        self.host = Some(Box::new(host));
+        self
+    }
+
+    /// The host's data, if it is a `T`.
+    pub fn host<T: 'static>(&self) -> Option<&T> {
+        self.host.as_ref()?.downcast_ref()
+    }
+
+    /// The host's data to change, if it is a `T`.
+    pub fn host_mut<T: 'static>(&mut self) -> Option<&mut T> {
+        self.host.as_mut()?.downcast_mut()
+    }
+
+    /// What is left to use.
+    pub fn budget(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// Executes the template `name` with `data` as dot, appending to `out`. What was appended
+    /// before an error stays.
+    pub fn execute(
+        &mut self,
+        set: &TemplateSet,
+        name: impl AsRef<[u8]>,
+        data: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RenderError> {
+        let name = Name::new(Str::from(name.as_ref()));
+        match set.find(&name) {
+            Some(template) => self.execute_template(set, template, data, out),
+            None => Err(RenderError(Box::new(Failure {
+                template: name.key().to_string(),
+                at: None,
+                cause: Cause::NotAssociated {
+                    set: set.name().to_string(),
+                },
+            }))),
+        }
+    }
+
+    /// Executes a template with `data` as dot, appending to `out`. Names in it are those of `set`.
+    pub fn execute_template(
+        &mut self,
+        set: &TemplateSet,
+        template: &Template,
+        data: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RenderError> {
+        eval::execute(self, set, template, data, out)
+    }
+
+    /// An empty buffer, which [`Session::give_back`] lets others use again.
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        self.buffers.push(buffer);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.host = None;
+        self.slots.clear();
+        let left = SESSIONS.try_with(|sessions| {
+            sessions.set(sessions.get().saturating_sub(1));
+            sessions.get()
+        });
+        if left == Ok(0) {
+            break_cycles();
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! `TemplateSet`: templates by name with their functions, as Go's associated templates.
+
+use std::sync::Arc;
+
+use crate::compile::Code;
+use crate::error::ParseError;
+use crate::func::Funcs;
+use crate::value::table::Table;
+use crate::value::{Name, Str};
+
+/// What a field that a map does not have gives (`Option("missingkey=…")`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// Nothing: `<no value>`.
+    Invalid,
+    /// The zero value of the map's element type, which for `interface {}` is nil. Helm's choice.
+    #[default]
+    Zero,
+    /// An error.
+    Error,
+}
+
+/// A text that templates were parsed from.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) name: Str,
+    pub(crate) text: Str,
+}
+
+/// A compiled template.
+#[derive(Debug)]
+pub struct Template {
+    pub(crate) name: Str,
+    pub(crate) source: Arc<Source>,
+    pub(crate) code: Code,
+}
+
+impl Template {
+    /// Its name: that of the file, or of the definition.
+    pub fn name(&self) -> &Str {
+        &self.name
+    }
+
+    /// The name of the text that it was parsed from, usually a file's path.
+    pub fn file(&self) -> &Str {
+        &self.source.name
+    }
+}
+
+/// Templates that can call each other by name, with the functions that they use. A set is
+/// immutable once it is shared: a clone is cheap, and parsing into a clone leaves the original
+/// as it is.
+///
+/// ```
+/// use std::sync::Arc;
+/// use go_template::{Funcs, TemplateSet};
+/// let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
+/// set.parse("a.txt", "plain text")?;
+/// let mut nested = set.layer();
+/// nested.parse("b.txt", "")?;
+/// assert!(nested.contains("a.txt") && nested.contains("b.txt") && !set.contains("b.txt"));
+/// # Ok::<(), go_template::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TemplateSet(Arc<Layer>);
+
+#[derive(Debug)]
+struct Layer {
+    below: Option<TemplateSet>,
+    own: Table<Arc<Template>>,
+    funcs: Arc<Funcs>,
+    missing_key: MissingKey,
+    name: Str,
+}
+
+impl TemplateSet {
+    /// An empty set whose templates may call `funcs`. Its name appears only in the error for a
+    /// template that it does not have.
+    pub fn new(name: impl Into<Str>, funcs: Arc<Funcs>) -> Self {
+        let missing_key = MissingKey::default();
+        let name = name.into();
+        Self(Arc::new(Layer {
+            below: None,
+            own: Table::default(),
+            funcs,
+            missing_key,
+            name,
+        }))
+    }
+
+    /// The name that the set was made with.
+    pub fn name(&self) -> &Str {
+        &self.0.name
+    }
+
+    /// The same templates, with the given rule for fields that a map does not have.
+    #[must_use]
+    pub fn missing_key(&self, missing_key: MissingKey) -> Self {
+        let mut layer = self.new_layer();
+        layer.missing_key = missing_key;
+        Self(Arc::new(layer))
+    }
+
+    /// A set on top of this one: it has the same templates, and what is parsed into it is not
+    /// seen here (Go's `Clone`).
+    #[must_use]
+    pub fn layer(&self) -> Self {
+        Self(Arc::new(self.new_layer()))
+    }
+
+    fn new_layer(&self) -> Layer {
+        Layer {
+            below: Some(self.clone()),
+            own: Table::default(),
+            funcs: Arc::clone(&self.0.funcs),
+            missing_key: self.0.missing_key,
+            name: self.0.name.clone(),
+        }
+    }
+
+    /// Parses `text` as the template `name`, together with the templates that it defines, and
+    /// adds them (Go's `New(name).Parse(text)`). A template without content does not replace an
+    /// earlier one of its name, but is answered all the same.
+    pub fn parse(
+        &mut self,
+        name: impl Into<Str>,
+        text: impl Into<Str>,
+    ) -> Result<Arc<Template>, ParseError> {
+        let source = Arc::new(Source {
+            name: name.into(),
+            text: text.into(),
+        });
+        let parsed = crate::compile::parse(&source, &self.0.funcs)?;
+        let mut main = None;
+        for (template, is_empty) in parsed {
+            let template = Arc::new(template);
+            if template.name == source.name {
+                main = Some(Arc::clone(&template));
+            }
+            self.add(template, is_empty);
+        }
+        main.ok_or_else(|| {
+            let location = crate::error::Location::new(
+                &source.name.to_string_lossy(),
+                source.text.as_bytes(),
+                source.text.len(),
+            );
+            ParseError::new(location, "the text gives no template")
+        })
+    }
+
+    fn add(&mut self, template: Arc<Template>, is_empty: bool) {
+        let name = Name::new(template.name.clone());
+        if is_empty && self.find(&name).is_some() {
+            return;
+        }
+        if Arc::get_mut(&mut self.0).is_none() {
+            *self = self.layer();
+        }
+        if let Some(layer) = Arc::get_mut(&mut self.0) {
+            layer
+                .own
+                .insert_hashed(name.hash(), name.key().clone(), template);
+        }
+    }
+
+    /// The template `name`.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Arc<Template>> {
+        self.find(&Name::new(Str::from(name.as_ref())))
+    }
+
+    /// Whether there is a template `name`.
+    pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
+        self.get(name).is_some()
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, name: &Name) -> Option<&Arc<Template>> {
+        let mut set = self;
+        loop {
+            let own = &set.0.own;
+            if let Some(position) = own.find(name.hash(), name.key().as_bytes()) {
+                return own.entry(position).map(|entry| &entry.value);
+            }
+            set = set.0.below.as_ref()?;
+        }
+    }
+
+    /// The functions.
+    pub fn funcs(&self) -> &Arc<Funcs> {
+        &self.0.funcs
+    }
+
+    pub(crate) fn missing(&self) -> MissingKey {
+        self.0.missing_key
+    }
+}

@@ -1,0 +1,1 @@
+//! Sprig's functions over [`crate::Value`].

@@ -1,0 +1,405 @@
+//! `Map`: Go's map with string keys; handles share one map, as in Go.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use super::bury;
+use super::table::{Table, hash};
+use super::tree::TreeMap;
+use super::{Name, Str, Type, Value};
+
+/// A map from strings to values with Go's reference semantics: a clone is another handle to the
+/// same map, and a change through one shows in all.
+///
+/// A map made from a [`Tree`] reads the tree in place. Nested maps are wrapped when they are first
+/// asked for, and the entries are copied when the map is first written to.
+///
+/// ```
+/// use go_template::{Map, Value};
+/// let map = Map::new();
+/// let alias = map.clone();
+/// map.insert("port", Value::Int(80));
+/// assert!(matches!(alias.get("port"), Some(Value::Int(80))));
+/// ```
+#[derive(Clone)]
+pub struct Map(Rc<Cell>);
+
+struct Cell {
+    ty: Type,
+    state: RefCell<State>,
+}
+
+enum State {
+    Frozen {
+        tree: Arc<TreeMap>,
+        nested: Vec<Value>,
+    },
+    Owned(Table<Value>),
+}
+
+impl Map {
+    /// An empty `map[string]interface {}`.
+    pub fn new() -> Self {
+        Self::with_type(Type::MAP)
+    }
+
+    /// An empty map of the given type, which must be a map with string keys.
+    pub fn with_type(ty: Type) -> Self {
+        Self::owned(ty, Table::default())
+    }
+
+    /// An empty `map[string]interface {}` with room for `capacity` entries.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self::owned(Type::MAP, Table::with_capacity(capacity))
+    }
+
+    /// A map of the given type with these entries; a later key replaces an earlier one.
+    pub fn from_entries<K: Into<Str>>(
+        ty: Type,
+        entries: impl IntoIterator<Item = (K, Value)>,
+    ) -> Self {
+        Self::owned(
+            ty,
+            entries
+                .into_iter()
+                .map(|(key, value)| (key.into(), value))
+                .collect(),
+        )
+    }
+
+    /// A map that reads `tree` until it is written to.
+    pub fn from_tree(tree: Arc<TreeMap>) -> Self {
+        let ty = tree.go_type();
+        let state = State::Frozen {
+            tree,
+            nested: Vec::new(),
+        };
+        Self(Rc::new(Cell {
+            ty,
+            state: RefCell::new(state),
+        }))
+    }
+
+    fn owned(ty: Type, table: Table<Value>) -> Self {
+        Self(Rc::new(Cell {
+            ty,
+            state: RefCell::new(State::Owned(table)),
+        }))
+    }
+
+    /// The Go type.
+    pub fn go_type(&self) -> Type {
+        self.0.ty
+    }
+
+    /// Whether both are handles to the same map.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        match &*self.0.state.borrow() {
+            State::Frozen { tree, .. } => tree.len(),
+            State::Owned(table) => table.len(),
+        }
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of `key`, if there is one.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        let key = key.as_ref();
+        self.find(hash(key), key)
+    }
+
+    /// As [`Map::get`], with a key that was hashed before.
+    #[inline]
+    pub fn get_name(&self, name: &Name) -> Option<Value> {
+        self.find(name.hash(), name.key().as_bytes())
+    }
+
+    #[inline]
+    fn find(&self, hash: u32, key: &[u8]) -> Option<Value> {
+        match &*self.0.state.borrow() {
+            State::Owned(table) => {
+                let position = table.find(hash, key)?;
+                return table.entry(position).map(|entry| entry.value.clone());
+            }
+            State::Frozen { tree, nested } => {
+                let position = tree.table().find(hash, key)?;
+                let leaf = tree.table().entry(position)?.value.leaf();
+                if leaf.is_some() {
+                    return leaf;
+                }
+                match nested.get(position) {
+                    None | Some(Value::Invalid) => {}
+                    Some(value) => return Some(value.clone()),
+                }
+            }
+        }
+        let position = self.position(hash, key)?;
+        self.entry(position).map(|(_, value)| value)
+    }
+
+    fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {
+        match &*self.0.state.borrow() {
+            State::Owned(table) => table.find(hash, key),
+            State::Frozen { tree, .. } => tree.table().find(hash, key),
+        }
+    }
+
+    /// Whether there is an entry for `key`.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
+        let key = key.as_ref();
+        self.position(hash(key), key).is_some()
+    }
+
+    /// Sets `key`; answers what was there. Every handle sees the change.
+    pub fn insert(&self, key: impl Into<Str>, value: Value) -> Option<Value> {
+        if value.is_container() {
+            bury::watch(self);
+        }
+        let key = key.into();
+        self.change(|table| table.insert(key, value))
+    }
+
+    /// Removes `key`; answers what was there. Every handle sees the change.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.change(|table| table.remove(key.as_ref()))
+    }
+
+    /// Removes everything.
+    pub fn clear(&self) {
+        let old = self.change(std::mem::take);
+        bury::bury(old.into_entries().into_iter().map(|entry| entry.value));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
+        let mut state = self.0.state.borrow_mut();
+        if let State::Frozen { tree, nested } = &mut *state {
+            let mut nested = std::mem::take(nested).into_iter();
+            let table = tree.table().entries().iter().map(|entry| {
+                let value = match nested.next() {
+                    None | Some(Value::Invalid) => entry.value.wrap(),
+                    Some(value) => value,
+                };
+                (entry.key.clone(), value)
+            });
+            let table = table.collect();
+            *state = State::Owned(table);
+        }
+        match &mut *state {
+            State::Owned(table) => change(table),
+            // The branch above leaves an owned table.
+            State::Frozen { .. } => change(&mut Table::default()),
+        }
+    }
+
+    /// The entry at `position` of the key order that [`Map::iter`] established.
+    fn entry(&self, position: usize) -> Option<(Str, Value)> {
+        let mut state = self.0.state.borrow_mut();
+        match &mut *state {
+            State::Owned(table) => table
+                .entry(position)
+                .map(|entry| (entry.key.clone(), entry.value.clone())),
+            State::Frozen { tree, nested } => {
+                let entry = tree.table().entry(position)?;
+                let value = match (entry.value.leaf(), nested.get(position)) {
+                    (Some(leaf), _) => leaf,
+                    (None, Some(value)) if !matches!(value, Value::Invalid) => value.clone(),
+                    _ => {
+                        nested.resize(tree.len(), Value::Invalid);
+                        let wrapped = entry.value.wrap();
+                        if let Some(slot) = nested.get_mut(position) {
+                            slot.clone_from(&wrapped);
+                        }
+                        wrapped
+                    }
+                };
+                Some((entry.key.clone(), value))
+            }
+        }
+    }
+
+    /// The entries in key order, as Go prints and ranges. The map may change meanwhile; what was
+    /// not yet yielded is then yielded as it is at that time. [`Map::entries`] takes all at once.
+    pub fn iter(&self) -> Iter<'_> {
+        if let State::Owned(table) = &mut *self.0.state.borrow_mut() {
+            table.sort();
+        }
+        Iter { map: self, next: 0 }
+    }
+
+    /// A copy of the entries in key order.
+    pub fn entries(&self) -> Vec<(Str, Value)> {
+        self.iter().collect()
+    }
+
+    /// The keys in order.
+    pub fn keys(&self) -> Vec<Str> {
+        self.iter().map(|(key, _)| key).collect()
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakMap {
+        WeakMap(Rc::downgrade(&self.0))
+    }
+
+    /// The address, for `%p`.
+    pub(crate) fn address(&self) -> usize {
+        Rc::as_ptr(&self.0).addr()
+    }
+
+    /// The nested values that exist as such: what a walk that looks for cycles must follow.
+    pub(crate) fn live_values(&self) -> Vec<Value> {
+        match &*self.0.state.borrow() {
+            State::Owned(table) => {
+                let values = table.entries().iter().map(|entry| &entry.value);
+                values
+                    .filter(|value| value.is_container())
+                    .cloned()
+                    .collect()
+            }
+            State::Frozen { nested, .. } => nested
+                .iter()
+                .filter(|value| value.is_container())
+                .cloned()
+                .collect(),
+        }
+    }
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Cell {
+    fn drop(&mut self) {
+        match self.state.get_mut() {
+            State::Owned(table) => {
+                if table
+                    .entries()
+                    .iter()
+                    .any(|entry| entry.value.is_container())
+                {
+                    let entries = std::mem::take(table).into_entries();
+                    bury::bury(entries.into_iter().map(|entry| entry.value));
+                }
+            }
+            State::Frozen { nested, .. } => {
+                if !nested.is_empty() {
+                    bury::bury(std::mem::take(nested).into_iter());
+                }
+            }
+        }
+    }
+}
+
+/// A map that may be gone.
+pub(crate) struct WeakMap(Weak<Cell>);
+
+impl WeakMap {
+    pub(crate) fn upgrade(&self) -> Option<Map> {
+        self.0.upgrade().map(Map)
+    }
+}
+
+/// The entries of a map in key order.
+pub struct Iter<'a> {
+    map: &'a Map,
+    next: usize,
+}
+
+impl Iterator for Iter<'_> {
+    type Item = (Str, Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.map.entry(self.next)?;
+        self.next += 1;
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.map.len().saturating_sub(self.next), None)
+    }
+}
+
+impl<'a> IntoIterator for &'a Map {
+    type Item = (Str, Value);
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl<K: Into<Str>> FromIterator<(K, Value)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, Value)>>(entries: I) -> Self {
+        Self::from_entries(Type::MAP, entries)
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Maps can hold themselves, so the entries are not shown.
+        write!(f, "{}({} entries)", self.0.ty, self.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tree;
+
+    fn tree() -> Arc<TreeMap> {
+        let inner = TreeMap::new(Type::MAP, [(Str::from("x"), Tree::Int(1))]);
+        Arc::new(TreeMap::new(
+            Type::MAP,
+            [
+                (Str::from("b"), Tree::Map(Arc::new(inner))),
+                (Str::from("a"), Tree::Str(Str::from("s"))),
+            ],
+        ))
+    }
+
+    #[test]
+    fn a_map_over_a_tree_is_written_to_without_touching_the_tree() {
+        let shared = tree();
+        let map = Map::from_tree(Arc::clone(&shared));
+        let Some(Value::Map(inner)) = map.get("b") else {
+            panic!("no map at b")
+        };
+        inner.insert("x", Value::Int(2));
+        map.insert("c", Value::Bool(true));
+        let Some(Value::Map(again)) = map.get("b") else {
+            panic!("no map at b")
+        };
+        assert!(again.is_same(&inner));
+        assert!(matches!(again.get("x"), Some(Value::Int(2))));
+        assert_eq!(map.keys(), ["a", "b", "c"].map(Str::from));
+        let fresh = Map::from_tree(shared);
+        let Some(Value::Map(inner)) = fresh.get("b") else {
+            panic!("no map at b")
+        };
+        assert!(matches!(inner.get("x"), Some(Value::Int(1))));
+    }
+
+    #[test]
+    fn iteration_is_in_key_order() {
+        let map: Map = [("b", 1), ("a", 2), ("c", 3)]
+            .map(|(k, v)| (k, Value::Int(v)))
+            .into_iter()
+            .collect();
+        assert_eq!(map.keys(), ["a", "b", "c"].map(Str::from));
+        map.remove("b");
+        assert_eq!(map.keys(), ["a", "c"].map(Str::from));
+        assert!(map.get("b").is_none());
+    }
+}

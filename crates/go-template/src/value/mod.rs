@@ -1,0 +1,186 @@
+//! Go's value model: what a template computes with.
+//!
+//! [`Value`] is 24 bytes and cheap to clone. Scalars and short strings are held in it; maps,
+//! lists and objects are shared, with Go's reference semantics. Values live in one thread and one
+//! render; what threads share is a [`Tree`].
+//!
+//! Two kinds of nothing must be told apart, because Go does:
+//! * [`Value::Nil`] is a nil interface: a list element or map value that is null. It is what
+//!   functions see when a template passes nothing.
+//! * [`Value::Invalid`] is Go's zero `reflect.Value`: the result of a pipeline that had nothing
+//!   to give. It prints `<no value>`, its fields are nothing again, and only parameters of type
+//!   [`Type::REFLECT`] ever receive it.
+
+mod access;
+mod bury;
+mod bytes;
+mod list;
+mod map;
+mod number;
+mod object;
+pub(crate) mod table;
+mod tree;
+mod truth;
+mod types;
+
+use std::rc::Rc;
+
+pub use bytes::Str;
+pub use list::List;
+pub use map::Map;
+pub use number::{Number, SmallInt, Unsigned};
+pub use object::Object;
+pub use table::Name;
+pub use tree::{Tree, TreeList, TreeMap};
+pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
+
+pub(crate) use bury::break_cycles;
+
+use crate::func::Func;
+
+/// Iterators over maps and lists.
+pub mod iter {
+    pub use super::list::Iter as ListIter;
+    pub use super::map::Iter as MapIter;
+}
+
+/// A Go value.
+#[derive(Clone, Debug, Default)]
+pub enum Value {
+    /// Go's zero `reflect.Value`: nothing at all, printed `<no value>`.
+    Invalid,
+    /// A nil interface.
+    #[default]
+    Nil,
+    /// A nil map, slice, pointer or function of a type.
+    NilOf(Type),
+    /// A `bool`.
+    Bool(bool),
+    /// An `int`.
+    Int(i64),
+    /// An `int64`.
+    Int64(i64),
+    /// An `int8`, `int16` or `int32`.
+    SmallInt(SmallInt, i64),
+    /// A `uint`, `uint8`, `uint16`, `uint32` or `uint64`.
+    Uint(Unsigned, u64),
+    /// A `float64`.
+    Float(f64),
+    /// A `complex128`: real and imaginary part.
+    Complex(Rc<(f64, f64)>),
+    /// A `string`.
+    Str(Str),
+    /// A `[]uint8`.
+    Bytes(Rc<Str>),
+    /// A slice.
+    List(List),
+    /// A map with string keys.
+    Map(Map),
+    /// A struct, a pointer to one, or a named scalar.
+    Object(Object),
+    /// A function.
+    Func(Rc<Func>),
+}
+
+impl Value {
+    /// Nothing, to refer to.
+    pub const NIL: &'static Self = &Self::Nil;
+
+    /// A `[]uint8`.
+    pub fn bytes(bytes: impl Into<Str>) -> Self {
+        Self::Bytes(Rc::new(bytes.into()))
+    }
+
+    /// A `[]interface {}`.
+    pub fn list(items: Vec<Self>) -> Self {
+        Self::List(List::from(items))
+    }
+
+    /// A `uint8`.
+    pub fn byte(byte: u8) -> Self {
+        Self::Uint(Unsigned::Uint8, u64::from(byte))
+    }
+
+    /// Whether the value holds others, and so could be part of a cycle.
+    pub(crate) fn is_container(&self) -> bool {
+        matches!(self, Self::List(_) | Self::Map(_) | Self::Object(_))
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+/// A Go `int`.
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<Str> for Value {
+    fn from(value: Str) -> Self {
+        Self::Str(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Str(value.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Str(value.into())
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Self::Str(value.into())
+    }
+}
+
+impl From<Vec<u8>> for Value {
+    fn from(value: Vec<u8>) -> Self {
+        Self::Str(value.into())
+    }
+}
+
+impl From<Map> for Value {
+    fn from(value: Map) -> Self {
+        Self::Map(value)
+    }
+}
+
+impl From<List> for Value {
+    fn from(value: List) -> Self {
+        Self::List(value)
+    }
+}
+
+impl From<Object> for Value {
+    fn from(value: Object) -> Self {
+        Self::Object(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_three_words() {
+        assert_eq!(size_of::<Value>(), 24);
+        assert_eq!(size_of::<Tree>(), 24);
+    }
+}

@@ -1,0 +1,142 @@
+//! `Object`: structs, pointers to them, and named scalars with methods; what the host brings.
+
+use std::any::Any;
+use std::fmt;
+use std::rc::Rc;
+
+use super::bury;
+use super::{Kind, Type, Value};
+
+/// A value of a declared Go type that is no map or slice: a struct (`time.Time`), a pointer to a
+/// struct (`*semver.Version`), or a scalar with methods (`time.Duration`).
+///
+/// Its type says what fields and methods it has and how it prints. Beside the fields it can carry
+/// any Rust data, which its methods get back with [`Object::data`].
+///
+/// Maps and slices of declared types are plain [`Value::Map`] and [`Value::List`] whose type has
+/// methods.
+///
+/// ```
+/// use go_template::{Field, Object, Type, TypeInfo, Value};
+/// static CERTIFICATE: TypeInfo = TypeInfo::structure(
+///     "sprig.certificate",
+///     &[Field { name: "Cert", json: None }, Field { name: "Key", json: None }],
+/// );
+/// let fields = vec![Value::from("c"), Value::from("k")];
+/// let certificate = Object::structure(Type::new(&CERTIFICATE), fields);
+/// assert_eq!(certificate.field("Key").and_then(|key| key.as_str().cloned()), Some("k".into()));
+/// ```
+#[derive(Clone)]
+pub struct Object {
+    content: Rc<Content>,
+    addressable: bool,
+}
+
+struct Content {
+    ty: Type,
+    underlying: Value,
+    fields: Vec<Value>,
+    data: Option<Box<dyn Any>>,
+}
+
+impl Object {
+    fn build(ty: Type, underlying: Value, fields: Vec<Value>, data: Option<Box<dyn Any>>) -> Self {
+        Self {
+            content: Rc::new(Content {
+                ty,
+                underlying,
+                fields,
+                data,
+            }),
+            addressable: false,
+        }
+    }
+
+    /// A struct, or a pointer to one, with its fields in the order of the type.
+    pub fn structure(ty: Type, fields: Vec<Value>) -> Self {
+        Self::build(ty, Value::Invalid, fields, None)
+    }
+
+    /// A struct, or a pointer to one, that carries `data` and has no fields to be seen.
+    pub fn opaque<T: 'static>(ty: Type, data: T) -> Self {
+        Self::build(ty, Value::Invalid, Vec::new(), Some(Box::new(data)))
+    }
+
+    /// A struct, or a pointer to one, that has fields and carries `data`.
+    pub fn with_data<T: 'static>(ty: Type, fields: Vec<Value>, data: T) -> Self {
+        Self::build(ty, Value::Invalid, fields, Some(Box::new(data)))
+    }
+
+    /// A scalar of a declared type, such as a `time.Duration` over its `int64`.
+    pub fn scalar(ty: Type, underlying: Value) -> Self {
+        Self::build(ty, underlying, Vec::new(), None)
+    }
+
+    /// The Go type.
+    pub fn go_type(&self) -> Type {
+        self.content.ty
+    }
+
+    /// The scalar of a named scalar type; [`Value::Invalid`] for structs and pointers.
+    pub fn underlying(&self) -> &Value {
+        &self.content.underlying
+    }
+
+    /// The fields in the order of the type.
+    pub fn fields(&self) -> &[Value] {
+        &self.content.fields
+    }
+
+    /// The field `name`, exported or not.
+    pub fn field(&self, name: &str) -> Option<Value> {
+        let mut value = self
+            .content
+            .fields
+            .get(self.content.ty.field(name)?)?
+            .clone();
+        if let Value::Object(object) = &mut value {
+            object.addressable = self.addressable || self.content.ty.kind() == Kind::Ptr;
+        }
+        Some(value)
+    }
+
+    /// The data that the value was made with.
+    pub fn data<T: 'static>(&self) -> Option<&T> {
+        self.content.data.as_ref()?.downcast_ref()
+    }
+
+    /// Whether both are handles to the same value.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.content, &other.content)
+    }
+
+    /// Whether Go could take the value's address, so that methods of the pointer count when it
+    /// is printed.
+    pub(crate) fn is_addressable(&self) -> bool {
+        self.addressable
+    }
+
+    /// The same value as Go copies it into an interface.
+    pub(crate) fn forget_address(&mut self) {
+        self.addressable = false;
+    }
+
+    /// The address, for `%p`.
+    pub(crate) fn address(&self) -> usize {
+        Rc::as_ptr(&self.content).addr()
+    }
+}
+
+impl Drop for Content {
+    fn drop(&mut self) {
+        if self.fields.iter().any(Value::is_container) {
+            bury::bury(std::mem::take(&mut self.fields).into_iter());
+        }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.content.ty)
+    }
+}

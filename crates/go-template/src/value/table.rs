@@ -1,0 +1,260 @@
+//! The hash table under maps and trees: entries in one vector, found by precomputed hashes.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "slots hold positions of entries, and masks keep probes inside the slots"
+)]
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+
+use super::Str;
+
+/// Up to this many entries a scan over the hashes is faster than a probe.
+const SCAN: usize = 8;
+const EMPTY: u32 = u32::MAX;
+
+/// A key with its hash, computed once for what templates name again and again.
+#[derive(Clone, Debug)]
+pub struct Name {
+    key: Str,
+    hash: u32,
+}
+
+impl Name {
+    /// Hashes `key`.
+    pub fn new(key: impl Into<Str>) -> Self {
+        let key = key.into();
+        Self {
+            hash: hash(key.as_bytes()),
+            key,
+        }
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Str {
+        &self.key
+    }
+
+    pub(crate) fn hash(&self) -> u32 {
+        self.hash
+    }
+}
+
+impl From<&str> for Name {
+    fn from(key: &str) -> Self {
+        Self::new(key)
+    }
+}
+
+/// Hashes bytes under a seed of this process, so that no document can be made whose keys collide.
+pub(crate) fn hash(bytes: &[u8]) -> u32 {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    static SEED: OnceLock<u64> = OnceLock::new();
+    let seed = *SEED.get_or_init(|| RandomState::new().hash_one(0_u8));
+    let fold = |state: u64, word: u64| {
+        let wide = u128::from(state ^ word) * u128::from(MULTIPLIER ^ seed.rotate_left(32) | 1);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "both halves are folded together"
+        )]
+        let folded = wide as u64 ^ (wide >> 64) as u64;
+        folded
+    };
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut state = seed ^ (bytes.len() as u64);
+    for word in words {
+        state = fold(state, u64::from_le_bytes(*word));
+    }
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    state = fold(state, u64::from_le_bytes(last));
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "the upper half is folded in"
+    )]
+    let short = (state ^ (state >> 32)) as u32;
+    short
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Entry<V> {
+    hash: u32,
+    pub(crate) key: Str,
+    pub(crate) value: V,
+}
+
+/// String keys to values; remembers whether its entries lie in key order.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<V> {
+    entries: Vec<Entry<V>>,
+    slots: Vec<u32>,
+    sorted: bool,
+}
+
+impl<V> Default for Table<V> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            slots: Vec::new(),
+            sorted: true,
+        }
+    }
+}
+
+impl<V> Table<V> {
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(capacity),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn entry(&self, position: usize) -> Option<&Entry<V>> {
+        self.entries.get(position)
+    }
+
+    pub(crate) fn entries(&self) -> &[Entry<V>] {
+        &self.entries
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Entry<V>> {
+        self.entries
+    }
+
+    /// The position of `key`, whose hash the caller has.
+    #[inline]
+    pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<usize> {
+        if self.slots.is_empty() {
+            return self
+                .entries
+                .iter()
+                .position(|entry| entry.hash == hash && entry.key.as_bytes() == key);
+        }
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let position = self.slots[slot];
+            if position == EMPTY {
+                return None;
+            }
+            let entry = &self.entries[position as usize];
+            if entry.hash == hash && entry.key.as_bytes() == key {
+                return Some(position as usize);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Sets `key`; answers what was there.
+    pub(crate) fn insert(&mut self, key: Str, value: V) -> Option<V> {
+        let hash = hash(key.as_bytes());
+        self.insert_hashed(hash, key, value)
+    }
+
+    pub(crate) fn insert_hashed(&mut self, hash: u32, key: Str, value: V) -> Option<V> {
+        if let Some(position) = self.find(hash, key.as_bytes()) {
+            return Some(std::mem::replace(&mut self.entries[position].value, value));
+        }
+        if let Some(last) = self.entries.last() {
+            self.sorted &= last.key < key;
+        }
+        self.entries.push(Entry { hash, key, value });
+        let count = self.entries.len();
+        if count > SCAN {
+            // Slots stay at most half full.
+            if self.slots.len() < 2 * count {
+                self.build_slots();
+            } else {
+                self.place(count - 1);
+            }
+        }
+        None
+    }
+
+    /// Removes `key`, keeping the others in order; answers what was there.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V> {
+        let position = self.find(hash(key), key)?;
+        let entry = self.entries.remove(position);
+        if !self.slots.is_empty() {
+            self.build_slots();
+        }
+        Some(entry.value)
+    }
+
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
+    /// Puts the entries into key order.
+    pub(crate) fn sort(&mut self) {
+        if !self.sorted {
+            self.entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+            self.sorted = true;
+            if !self.slots.is_empty() {
+                self.build_slots();
+            }
+        }
+    }
+
+    fn build_slots(&mut self) {
+        let size = (self.entries.len() * 4).next_power_of_two();
+        self.slots.clear();
+        self.slots.resize(size, EMPTY);
+        for position in 0..self.entries.len() {
+            self.place(position);
+        }
+    }
+
+    fn place(&mut self, position: usize) {
+        let mask = self.slots.len() - 1;
+        let mut slot = self.entries[position].hash as usize & mask;
+        while self.slots[slot] != EMPTY {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = u32::try_from(position).unwrap_or(EMPTY - 1);
+    }
+}
+
+impl<V> FromIterator<(Str, V)> for Table<V> {
+    fn from_iter<I: IntoIterator<Item = (Str, V)>>(pairs: I) -> Self {
+        let pairs = pairs.into_iter();
+        let mut table = Self::with_capacity(pairs.size_hint().0);
+        for (key, value) in pairs {
+            table.insert(key, value);
+        }
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_inserted_after_growth_removal_and_sorting() {
+        let mut table = Table::default();
+        for i in (0..100).rev() {
+            table.insert(Str::from(format!("key{i:03}")), i);
+        }
+        assert_eq!(table.len(), 100);
+        assert!(!table.is_sorted());
+        table.sort();
+        assert_eq!(table.entry(7).unwrap().value, 7);
+        for i in (0..100).step_by(2) {
+            assert_eq!(table.remove(format!("key{i:03}").as_bytes()), Some(i));
+        }
+        for i in 0..100 {
+            let key = format!("key{i:03}");
+            let found = table.find(hash(key.as_bytes()), key.as_bytes());
+            assert_eq!(
+                found.map(|at| table.entry(at).unwrap().value),
+                (i % 2 == 1).then_some(i)
+            );
+        }
+        assert_eq!(table.insert(Str::from("key001"), 500), Some(1));
+    }
+}

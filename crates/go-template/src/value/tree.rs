@@ -1,0 +1,161 @@
+//! `Tree`: values that never change and that threads share; a render reads them in place.
+
+use std::sync::Arc;
+
+use super::table::Table;
+use super::{List, Map, Str, Type, Value};
+
+/// An immutable value, `Send` and `Sync`. Build one from a values file once, then make a
+/// [`Value`] over it for every render: nothing is copied until a template writes to a map.
+///
+/// ```
+/// use go_template::{Str, Tree, TreeMap, Type, Value};
+/// let image = TreeMap::new(Type::MAP, [("tag".into(), Tree::Str("1.2".into()))]);
+/// let values = Tree::from(TreeMap::new(Type::MAP, [("image".into(), Tree::from(image))]));
+/// let Value::Map(map) = Value::from(&values) else { unreachable!() };
+/// assert!(map.get("image").is_some());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub enum Tree {
+    /// A nil interface.
+    #[default]
+    Nil,
+    /// A `bool`.
+    Bool(bool),
+    /// An `int`.
+    Int(i64),
+    /// An `int64`.
+    Int64(i64),
+    /// A `float64`, which is what every number of a values file is.
+    Float(f64),
+    /// A `string`.
+    Str(Str),
+    /// A `[]uint8`.
+    Bytes(Str),
+    /// A slice; its type is its own.
+    List(Arc<TreeList>),
+    /// A map; its type is its own.
+    Map(Arc<TreeMap>),
+}
+
+impl Tree {
+    /// The value, when it needs no memory.
+    #[inline]
+    pub(crate) fn leaf(&self) -> Option<Value> {
+        Some(match self {
+            Self::Str(text) => Value::Str(text.clone()),
+            Self::Nil => Value::Nil,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Int(value) => Value::Int(*value),
+            Self::Int64(value) => Value::Int64(*value),
+            Self::Float(value) => Value::Float(*value),
+            Self::Bytes(_) | Self::List(_) | Self::Map(_) => return None,
+        })
+    }
+
+    /// The value; maps read this tree, lists are copied one level deep.
+    pub(crate) fn wrap(&self) -> Value {
+        match self {
+            Self::Bytes(bytes) => Value::bytes(bytes.clone()),
+            Self::List(list) => Value::List(List::new(
+                list.ty,
+                list.items.iter().map(Self::wrap).collect(),
+            )),
+            Self::Map(map) => Value::Map(Map::from_tree(Arc::clone(map))),
+            _ => self.leaf().unwrap_or_default(),
+        }
+    }
+}
+
+impl From<&Tree> for Value {
+    fn from(tree: &Tree) -> Self {
+        tree.wrap()
+    }
+}
+
+impl From<TreeMap> for Tree {
+    fn from(map: TreeMap) -> Self {
+        Self::Map(Arc::new(map))
+    }
+}
+
+/// An immutable slice of trees.
+#[derive(Clone, Debug)]
+pub struct TreeList {
+    ty: Type,
+    items: Vec<Tree>,
+}
+
+impl TreeList {
+    /// A slice of the given Go type with these elements.
+    pub fn new(ty: Type, items: Vec<Tree>) -> Self {
+        Self { ty, items }
+    }
+
+    /// The Go type.
+    pub fn go_type(&self) -> Type {
+        self.ty
+    }
+
+    /// The elements.
+    pub fn items(&self) -> &[Tree] {
+        &self.items
+    }
+}
+
+/// A `[]interface {}`.
+impl From<Vec<Tree>> for Tree {
+    fn from(items: Vec<Tree>) -> Self {
+        Self::List(Arc::new(TreeList::new(Type::LIST, items)))
+    }
+}
+
+/// An immutable map from strings to trees.
+#[derive(Clone, Debug)]
+pub struct TreeMap {
+    ty: Type,
+    table: Table<Tree>,
+}
+
+impl TreeMap {
+    /// A map of the given Go type with these entries; a later key replaces an earlier one.
+    pub fn new(ty: Type, entries: impl IntoIterator<Item = (Str, Tree)>) -> Self {
+        let mut table: Table<Tree> = entries.into_iter().collect();
+        table.sort();
+        Self { ty, table }
+    }
+
+    /// The Go type.
+    pub fn go_type(&self) -> Type {
+        self.ty
+    }
+
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&Tree> {
+        let key = key.as_ref();
+        let position = self.table.find(super::table::hash(key), key)?;
+        self.table.entry(position).map(|entry| &entry.value)
+    }
+
+    /// The entries in key order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Str, &Tree)> {
+        self.table
+            .entries()
+            .iter()
+            .map(|entry| (&entry.key, &entry.value))
+    }
+
+    pub(crate) fn table(&self) -> &Table<Tree> {
+        &self.table
+    }
+}

@@ -1,0 +1,356 @@
+//! Go's types as templates can observe them: kinds, names, elements, fields and methods.
+
+use std::fmt;
+
+use super::{Str, Value};
+use crate::FuncError;
+use crate::func::{Args, Call};
+
+/// The kinds of package `reflect`, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "each is the Go kind of that name")]
+pub enum Kind {
+    Invalid,
+    Bool,
+    Int,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uint,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Uintptr,
+    Float32,
+    Float64,
+    Complex128,
+    Func,
+    Interface,
+    Map,
+    Ptr,
+    Slice,
+    String,
+    Struct,
+}
+
+impl Kind {
+    /// The name that Go prints, as `kindOf` answers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Int8 => "int8",
+            Self::Int16 => "int16",
+            Self::Int32 => "int32",
+            Self::Int64 => "int64",
+            Self::Uint => "uint",
+            Self::Uint8 => "uint8",
+            Self::Uint16 => "uint16",
+            Self::Uint32 => "uint32",
+            Self::Uint64 => "uint64",
+            Self::Uintptr => "uintptr",
+            Self::Float32 => "float32",
+            Self::Float64 => "float64",
+            Self::Complex128 => "complex128",
+            Self::Func => "func",
+            Self::Interface => "interface",
+            Self::Map => "map",
+            Self::Ptr => "ptr",
+            Self::Slice => "slice",
+            Self::String => "string",
+            Self::Struct => "struct",
+        }
+    }
+
+    /// Whether the kind is one of the signed integers.
+    pub fn is_int(self) -> bool {
+        (Self::Int..=Self::Int64).contains(&self)
+    }
+
+    /// Whether the kind is one of the unsigned integers.
+    pub fn is_uint(self) -> bool {
+        (Self::Uint..=Self::Uintptr).contains(&self)
+    }
+
+    /// Whether a value of the kind can be nil.
+    pub fn can_be_nil(self) -> bool {
+        matches!(
+            self,
+            Self::Func | Self::Interface | Self::Map | Self::Ptr | Self::Slice
+        )
+    }
+}
+
+/// What a method of a Go type does: the receiver, then the arguments.
+pub type MethodFn = fn(&mut Call<'_>, &Value, &mut Args<'_>) -> Result<Value, FuncError>;
+
+/// A method of a Go type.
+#[derive(Debug)]
+pub struct Method {
+    /// The name, as in `.Files.Get`.
+    pub name: &'static str,
+    /// The types of the fixed parameters, without the receiver.
+    pub params: &'static [Type],
+    /// The element type of a variadic last parameter.
+    pub variadic: Option<Type>,
+    /// The code. Arguments were checked against the parameters as Go checks them.
+    pub run: MethodFn,
+}
+
+/// A field of a Go struct.
+#[derive(Debug)]
+pub struct Field {
+    /// The name; it is exported when it begins with an upper-case letter.
+    pub name: &'static str,
+    /// The key in JSON (and so in YAML), where a tag gives another than the name.
+    pub json: Option<&'static str>,
+}
+
+/// Everything that is known of a Go type. Declared as a `static`, since types are the same when
+/// they are the same `TypeInfo`.
+///
+/// ```
+/// use go_template::{Kind, Type, TypeInfo};
+/// static VALUES: TypeInfo = TypeInfo { named: true, ..TypeInfo::map("common.Values", Type::ANY) };
+/// const TYPE: Type = Type::new(&VALUES);
+/// assert!(TYPE.assignable_to(Type::MAP));
+/// assert_eq!((TYPE.name(), TYPE.kind()), ("common.Values", Kind::Map));
+/// ```
+#[derive(Debug)]
+pub struct TypeInfo {
+    /// What `%T` prints, such as `map[string]interface {}` or `common.Values`.
+    pub name: &'static str,
+    /// The kind.
+    pub kind: Kind,
+    /// The element type of a slice, map or pointer.
+    pub elem: Option<Type>,
+    /// Whether the type was declared with a name (`type Values map[string]any`).
+    pub named: bool,
+    /// The fields of a struct, in order.
+    pub fields: &'static [Field],
+    /// The methods of the type, and those of a pointer to it.
+    pub methods: &'static [Method],
+    /// The result of `Error` or `String`, for types that have one of them.
+    pub text: Option<fn(&Value) -> Str>,
+    /// Whether `text` is `Error`, not `String`.
+    pub is_error: bool,
+    /// The result of `String` when only a pointer to the type has that method: seen where an
+    /// action prints a field that is reached through a pointer, and nowhere else.
+    pub pointer_text: Option<fn(&Value) -> Str>,
+    /// What encoders (JSON, YAML) write in place of the value, for types with `MarshalJSON`.
+    pub encode: Option<fn(&Value) -> Value>,
+}
+
+impl TypeInfo {
+    /// A type of the given name and kind, with nothing else; the base for struct update syntax.
+    pub const fn new(name: &'static str, kind: Kind) -> Self {
+        Self {
+            name,
+            kind,
+            elem: None,
+            named: false,
+            fields: &[],
+            methods: &[],
+            text: None,
+            is_error: false,
+            pointer_text: None,
+            encode: None,
+        }
+    }
+
+    /// A map from strings to `elem`.
+    pub const fn map(name: &'static str, elem: Type) -> Self {
+        Self {
+            elem: Some(elem),
+            ..Self::new(name, Kind::Map)
+        }
+    }
+
+    /// A slice of `elem`.
+    pub const fn slice(name: &'static str, elem: Type) -> Self {
+        Self {
+            elem: Some(elem),
+            ..Self::new(name, Kind::Slice)
+        }
+    }
+
+    /// A pointer to `elem`.
+    pub const fn pointer(name: &'static str, elem: Type) -> Self {
+        Self {
+            elem: Some(elem),
+            ..Self::new(name, Kind::Ptr)
+        }
+    }
+
+    /// A declared struct.
+    pub const fn structure(name: &'static str, fields: &'static [Field]) -> Self {
+        Self {
+            fields,
+            named: true,
+            ..Self::new(name, Kind::Struct)
+        }
+    }
+}
+
+/// A Go type: a handle to its `TypeInfo`.
+#[derive(Clone, Copy)]
+pub struct Type(&'static TypeInfo);
+
+macro_rules! predeclared {
+    ($($(#[$doc:meta])* $name:ident = $info:expr;)*) => {
+        mod predeclared {
+            use super::*;
+            $(pub(super) static $name: TypeInfo = $info;)*
+        }
+        impl Type {
+            $($(#[$doc])* pub const $name: Self = Self(&predeclared::$name);)*
+        }
+    };
+}
+
+predeclared! {
+    /// `interface {}`, which every value fits.
+    ANY = TypeInfo::new("interface {}", Kind::Interface);
+    /// `error`.
+    ERROR = TypeInfo { named: true, ..TypeInfo::new("error", Kind::Interface) };
+    /// `reflect.Value`: as a parameter it takes everything, also [`Value::Invalid`].
+    REFLECT = TypeInfo { named: true, ..TypeInfo::new("reflect.Value", Kind::Struct) };
+    /// `bool`.
+    BOOL = TypeInfo { named: true, ..TypeInfo::new("bool", Kind::Bool) };
+    /// `int`.
+    INT = TypeInfo { named: true, ..TypeInfo::new("int", Kind::Int) };
+    /// `int8`.
+    INT8 = TypeInfo { named: true, ..TypeInfo::new("int8", Kind::Int8) };
+    /// `int16`.
+    INT16 = TypeInfo { named: true, ..TypeInfo::new("int16", Kind::Int16) };
+    /// `int32`, which is also `rune`.
+    INT32 = TypeInfo { named: true, ..TypeInfo::new("int32", Kind::Int32) };
+    /// `int64`.
+    INT64 = TypeInfo { named: true, ..TypeInfo::new("int64", Kind::Int64) };
+    /// `uint`.
+    UINT = TypeInfo { named: true, ..TypeInfo::new("uint", Kind::Uint) };
+    /// `uint8`, which is also `byte`.
+    UINT8 = TypeInfo { named: true, ..TypeInfo::new("uint8", Kind::Uint8) };
+    /// `uint16`.
+    UINT16 = TypeInfo { named: true, ..TypeInfo::new("uint16", Kind::Uint16) };
+    /// `uint32`.
+    UINT32 = TypeInfo { named: true, ..TypeInfo::new("uint32", Kind::Uint32) };
+    /// `uint64`.
+    UINT64 = TypeInfo { named: true, ..TypeInfo::new("uint64", Kind::Uint64) };
+    /// `float64`.
+    FLOAT64 = TypeInfo { named: true, ..TypeInfo::new("float64", Kind::Float64) };
+    /// `complex128`.
+    COMPLEX128 = TypeInfo { named: true, ..TypeInfo::new("complex128", Kind::Complex128) };
+    /// `string`.
+    STRING = TypeInfo { named: true, ..TypeInfo::new("string", Kind::String) };
+    /// `func`, for functions held in values.
+    FUNC = TypeInfo::new("func", Kind::Func);
+    /// `map[string]interface {}`.
+    MAP = TypeInfo::map("map[string]interface {}", Type::ANY);
+    /// `map[string]string`.
+    STRING_MAP = TypeInfo::map("map[string]string", Type::STRING);
+    /// `[]interface {}`.
+    LIST = TypeInfo::slice("[]interface {}", Type::ANY);
+    /// `[]string`.
+    STRINGS = TypeInfo::slice("[]string", Type::STRING);
+    /// `[]int`.
+    INTS = TypeInfo::slice("[]int", Type::INT);
+    /// `[]uint8`, which is also `[]byte`.
+    BYTES = TypeInfo::slice("[]uint8", Type::UINT8);
+    /// `[]map[string]interface {}`.
+    MAPS = TypeInfo::slice("[]map[string]interface {}", Type::MAP);
+    /// `[][]interface {}`.
+    LISTS = TypeInfo::slice("[][]interface {}", Type::LIST);
+}
+
+impl Type {
+    /// The type that `info` describes.
+    pub const fn new(info: &'static TypeInfo) -> Self {
+        Self(info)
+    }
+
+    /// Everything known of the type.
+    pub const fn info(self) -> &'static TypeInfo {
+        self.0
+    }
+
+    /// What `%T` prints.
+    pub const fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// The kind.
+    pub const fn kind(self) -> Kind {
+        self.0.kind
+    }
+
+    /// The element type of a slice, map or pointer; for all others `interface {}`.
+    #[must_use]
+    pub fn elem(self) -> Self {
+        self.0.elem.unwrap_or(Self::ANY)
+    }
+
+    /// The method `name` of the type, or of what it points to.
+    pub fn method(self, name: &str) -> Option<&'static Method> {
+        let find = |info: &'static TypeInfo| info.methods.iter().find(|m| m.name == name);
+        find(self.0).or_else(|| match self.kind() {
+            Kind::Ptr => find(self.elem().0),
+            _ => None,
+        })
+    }
+
+    /// The position of the struct field `name`, looking through a pointer.
+    pub fn field(self, name: &str) -> Option<usize> {
+        self.structure()
+            .fields
+            .iter()
+            .position(|field| field.name == name)
+    }
+
+    /// The struct itself, for a struct or a pointer to one.
+    pub(crate) fn structure(self) -> &'static TypeInfo {
+        match self.kind() {
+            Kind::Ptr => self.elem().0,
+            _ => self.0,
+        }
+    }
+
+    /// Whether a value of this type can be used where `target` is asked for, by Go's rules:
+    /// the same type, an interface, or the same underlying type when one of them has no name.
+    pub fn assignable_to(self, target: Self) -> bool {
+        if self == target || target == Self::ANY || target == Self::REFLECT {
+            return true;
+        }
+        if target == Self::ERROR {
+            return self.0.is_error;
+        }
+        let composite = matches!(self.kind(), Kind::Map | Kind::Slice);
+        composite
+            && self.kind() == target.kind()
+            && !(self.0.named && target.0.named)
+            && self.elem() == target.elem()
+    }
+}
+
+impl PartialEq for Type {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl Eq for Type {}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+impl fmt::Debug for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}

@@ -31,7 +31,7 @@ pub enum Tree {
     /// A `string`.
     Str(Str),
     /// A `[]uint8`.
-    Bytes(Str),
+    Bytes(Arc<Str>),
     /// A slice; its type is its own.
     List(Arc<TreeList>),
     /// A map; its type is its own.
@@ -56,7 +56,7 @@ impl Tree {
     /// The value; maps read this tree, lists are copied one level deep.
     pub(crate) fn wrap(&self) -> Value {
         match self {
-            Self::Bytes(bytes) => Value::bytes(bytes.clone()),
+            Self::Bytes(bytes) => Value::bytes(Str::clone(bytes)),
             Self::List(list) => Value::List(List::new(
                 list.ty,
                 list.items.iter().map(Self::wrap).collect(),

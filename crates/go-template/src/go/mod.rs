@@ -1,1 +1,9 @@
-//! Go library semantics without template types.
+//! Semantics of Go's libraries over bytes, free of the template's types.
+//!
+//! Numbers, quoting, runes, dates, regular expressions, versions: bytes in and bytes out, as Go
+//! strings are bytes. Each module names the Go package (or the Go library) whose answers it
+//! reproduces; none reads a clock, a file or the environment.
+
+pub mod strconv;
+pub mod unicode;
+pub mod utf8;

@@ -1,0 +1,103 @@
+//! Go's `strconv`: text to numbers and back, and quoted text.
+//!
+//! `fmt`'s verbs and Sprig's conversions are both built on these functions; nothing else in the
+//! crate formats a float or quotes a string by itself.
+
+mod float;
+mod hexfloat;
+mod int;
+mod quote;
+mod unquote;
+
+pub use float::{Digits, format_float, parse_float};
+pub use int::{atoi, format_int, parse_bool, parse_int, parse_uint, push_int, push_uint};
+pub use quote::{
+    can_backquote, push_quoted, push_quoted_ascii, push_quoted_rune, quote, quote_rune,
+    quote_to_ascii,
+};
+pub use unquote::{Unquoted, unquote, unquote_char};
+
+/// Why a text is no number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NumErrorKind {
+    /// The text does not have the form of such a number.
+    #[error("invalid syntax")]
+    Syntax,
+    /// The number does not fit.
+    #[error("value out of range")]
+    Range,
+}
+
+/// A conversion that failed. Go gives a value beside the error, which callers that ignore the error
+/// rely on.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("{kind}")]
+pub struct NumError<T: std::fmt::Debug> {
+    /// What is wrong.
+    pub kind: NumErrorKind,
+    /// What Go returns beside the error: zero for bad syntax, the nearest representable value for a
+    /// range error.
+    pub value: T,
+}
+
+impl<T: std::fmt::Debug + Default> NumError<T> {
+    fn syntax() -> Self {
+        Self {
+            kind: NumErrorKind::Syntax,
+            value: T::default(),
+        }
+    }
+
+    fn range(value: T) -> Self {
+        Self {
+            kind: NumErrorKind::Range,
+            value,
+        }
+    }
+
+    /// Go's text: `strconv.ParseInt: parsing "x": invalid syntax`.
+    pub fn describe(&self, function: &str, input: &[u8]) -> String {
+        let quoted = quote(input);
+        format!(
+            "strconv.{function}: parsing {}: {}",
+            String::from_utf8_lossy(&quoted),
+            self.kind
+        )
+    }
+}
+
+/// Whether underscores stand only between digits, or between a base prefix and a digit.
+fn underscores_ok(s: &[u8]) -> bool {
+    #[derive(PartialEq)]
+    enum Saw {
+        Start,
+        Digit,
+        Underscore,
+        Other,
+    }
+    let s = s
+        .strip_prefix(b"-")
+        .or_else(|| s.strip_prefix(b"+"))
+        .unwrap_or(s);
+    let (mut saw, hex, digits) = match s {
+        [b'0', b'x' | b'X', rest @ ..] => (Saw::Digit, true, rest),
+        [b'0', b'b' | b'B' | b'o' | b'O', rest @ ..] => (Saw::Digit, false, rest),
+        _ => (Saw::Start, false, s),
+    };
+    for &c in digits {
+        if c.is_ascii_digit() || hex && c.is_ascii_hexdigit() {
+            saw = Saw::Digit;
+        } else if c == b'_' {
+            if saw != Saw::Digit {
+                return false;
+            }
+            saw = Saw::Underscore;
+        } else {
+            if saw == Saw::Underscore {
+                return false;
+            }
+            saw = Saw::Other;
+        }
+    }
+    saw != Saw::Underscore
+}

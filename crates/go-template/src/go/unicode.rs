@@ -1,0 +1,300 @@
+//! Rune properties and case mapping as Go's `unicode` package has them: Unicode 15.0, one rune to
+//! one rune.
+//!
+//! The standard library's tables are newer than Go's and its case mapping may give several
+//! characters, so properties come from `regex-syntax` limited to the age of Go's tables, and the
+//! mappings are corrected where they differ.
+
+use std::sync::LazyLock;
+
+use super::utf8::{RUNE_ERROR, push_rune, runes};
+
+/// Sorted, disjoint ranges of code points.
+type Ranges = Box<[(char, char)]>;
+
+static PRINT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"[\pL\pM\pN\pP\pS]"));
+static LETTER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pL"));
+static NUMBER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pN"));
+static DIGIT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Nd}"));
+static UPPER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Lu}"));
+static LOWER: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Ll}"));
+static TITLE: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\p{Lt}"));
+static MARK: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pM"));
+static PUNCT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pP"));
+static SYMBOL: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pS"));
+
+/// The members of a class that were assigned in the Unicode version of Go's tables.
+fn ranges(class: &str) -> Ranges {
+    let limited = format!(r"[{class}&&\p{{Age:15.0}}]");
+    let Ok(hir) = regex_syntax::parse(&limited) else {
+        return Box::default();
+    };
+    match hir.kind() {
+        regex_syntax::hir::HirKind::Class(regex_syntax::hir::Class::Unicode(class)) => class
+            .iter()
+            .map(|range| (range.start(), range.end()))
+            .collect(),
+        _ => Box::default(),
+    }
+}
+
+fn contains(ranges: &[(char, char)], rune: char) -> bool {
+    ranges
+        .binary_search_by(|&(low, high)| {
+            if high < rune {
+                std::cmp::Ordering::Less
+            } else if low > rune {
+                std::cmp::Ordering::Greater
+            } else {
+                std::cmp::Ordering::Equal
+            }
+        })
+        .is_ok()
+}
+
+/// Whether Go prints the rune as itself in quoted text: letters, marks, numbers, punctuation,
+/// symbols and the ASCII space.
+pub fn is_print(rune: char) -> bool {
+    match rune {
+        ' '..='~' => true,
+        '\0'..='\u{A0}' | '\u{AD}' => false,
+        '\u{A1}'..='\u{FF}' => true,
+        _ => contains(&PRINT, rune),
+    }
+}
+
+/// Go's `unicode.IsSpace`.
+#[inline]
+pub fn is_space(rune: char) -> bool {
+    match rune {
+        ' ' | '\t'..='\r' => true,
+        '\0'..='\u{7F}' => false,
+        _ => rune.is_whitespace(),
+    }
+}
+
+/// Go's `unicode.IsLetter`: category L.
+pub fn is_letter(rune: char) -> bool {
+    if rune.is_ascii() {
+        rune.is_ascii_alphabetic()
+    } else {
+        contains(&LETTER, rune)
+    }
+}
+
+/// Go's `unicode.IsNumber`: category N.
+pub fn is_number(rune: char) -> bool {
+    if rune.is_ascii() {
+        rune.is_ascii_digit()
+    } else {
+        contains(&NUMBER, rune)
+    }
+}
+
+/// Go's `unicode.IsDigit`: category Nd.
+pub fn is_digit(rune: char) -> bool {
+    if rune.is_ascii() {
+        rune.is_ascii_digit()
+    } else {
+        contains(&DIGIT, rune)
+    }
+}
+
+/// Go's `unicode.IsUpper`: category Lu.
+pub fn is_upper(rune: char) -> bool {
+    if rune.is_ascii() {
+        rune.is_ascii_uppercase()
+    } else {
+        contains(&UPPER, rune)
+    }
+}
+
+/// Go's `unicode.IsLower`: category Ll.
+pub fn is_lower(rune: char) -> bool {
+    if rune.is_ascii() {
+        rune.is_ascii_lowercase()
+    } else {
+        contains(&LOWER, rune)
+    }
+}
+
+/// Go's `unicode.IsTitle`: category Lt.
+pub fn is_title(rune: char) -> bool {
+    !rune.is_ascii() && contains(&TITLE, rune)
+}
+
+/// Go's `unicode.IsMark`: category M.
+pub fn is_mark(rune: char) -> bool {
+    !rune.is_ascii() && contains(&MARK, rune)
+}
+
+/// Go's `unicode.IsPunct`: category P.
+pub fn is_punct(rune: char) -> bool {
+    contains(&PUNCT, rune)
+}
+
+/// Go's `unicode.IsSymbol`: category S.
+pub fn is_symbol(rune: char) -> bool {
+    contains(&SYMBOL, rune)
+}
+
+/// The lower-case and upper-case letters that Unicode paired only after the version of Go's tables.
+fn paired_later(rune: char) -> bool {
+    matches!(
+        rune,
+        '\u{19B}'
+            | '\u{264}'
+            | '\u{1C89}'..='\u{1C8A}'
+            | '\u{A7CB}'..='\u{A7CF}'
+            | '\u{A7D2}'..='\u{A7D5}'
+            | '\u{A7DA}'..='\u{A7DC}'
+            | '\u{10D50}'..='\u{10D65}'
+            | '\u{10D70}'..='\u{10D85}'
+            | '\u{16EA0}'..='\u{16EB8}'
+            | '\u{16EBB}'..='\u{16ED3}'
+    )
+}
+
+/// Go's `unicode.ToUpper`.
+pub fn to_upper(rune: char) -> char {
+    if rune.is_ascii() {
+        return rune.to_ascii_uppercase();
+    }
+    if paired_later(rune) {
+        return rune;
+    }
+    match rune {
+        // Greek letters with a iota below: the full mapping splits the iota off, the simple one
+        // keeps it.
+        '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => {
+            char::from_u32(rune as u32 + 8).unwrap_or(rune)
+        }
+        '\u{1FB3}' => '\u{1FBC}',
+        '\u{1FC3}' => '\u{1FCC}',
+        '\u{1FF3}' => '\u{1FFC}',
+        _ => single(rune.to_uppercase(), rune),
+    }
+}
+
+/// Go's `unicode.ToLower`.
+pub fn to_lower(rune: char) -> char {
+    if rune.is_ascii() {
+        return rune.to_ascii_lowercase();
+    }
+    match rune {
+        '\u{130}' => 'i',
+        _ if paired_later(rune) => rune,
+        _ => single(rune.to_lowercase(), rune),
+    }
+}
+
+/// Go's `unicode.ToTitle`.
+pub fn to_title(rune: char) -> char {
+    match rune {
+        '\u{1C4}'..='\u{1C6}' => '\u{1C5}',
+        '\u{1C7}'..='\u{1C9}' => '\u{1C8}',
+        '\u{1CA}'..='\u{1CC}' => '\u{1CB}',
+        '\u{1F1}'..='\u{1F3}' => '\u{1F2}',
+        // Georgian has capitals, but its titles are written without them.
+        '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => rune,
+        _ => to_upper(rune),
+    }
+}
+
+/// The mapping when it is one character, else the rune itself.
+fn single(mut mapped: impl Iterator<Item = char>, rune: char) -> char {
+    match (mapped.next(), mapped.next()) {
+        (Some(one), None) => one,
+        _ => rune,
+    }
+}
+
+/// Applies `mapping` to every rune, as Go's `strings.Map`: bad bytes become U+FFFD in full.
+pub fn map_runes(s: &[u8], mapping: impl Fn(char) -> char) -> Vec<u8> {
+    let mut out = Vec::with_capacity(s.len());
+    for (_, rune, _) in runes(s) {
+        push_rune(&mut out, mapping(rune));
+    }
+    out
+}
+
+/// Go's `strings.ToUpper`.
+pub fn upper(s: &[u8]) -> Vec<u8> {
+    if s.is_ascii() {
+        s.to_ascii_uppercase()
+    } else {
+        map_runes(s, to_upper)
+    }
+}
+
+/// Go's `strings.ToLower`.
+pub fn lower(s: &[u8]) -> Vec<u8> {
+    if s.is_ascii() {
+        s.to_ascii_lowercase()
+    } else {
+        map_runes(s, to_lower)
+    }
+}
+
+/// Go's `strings.Title`: the first letter of every word, where a word ends at what is no letter,
+/// digit or underscore.
+pub fn title(s: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(s.len());
+    let mut previous = ' ';
+    for (_, rune, _) in runes(s) {
+        push_rune(
+            &mut out,
+            if ends_word(previous) {
+                to_title(rune)
+            } else {
+                rune
+            },
+        );
+        previous = rune;
+    }
+    out
+}
+
+fn ends_word(rune: char) -> bool {
+    if rune.is_ascii() {
+        !(rune.is_ascii_alphanumeric() || rune == '_')
+    } else {
+        is_space(rune)
+    }
+}
+
+/// Go's `strings.TrimSpace`.
+pub fn trim_space(s: &[u8]) -> &[u8] {
+    trim_end_matches(trim_start_matches(s, is_space), is_space)
+}
+
+/// Strips leading runes that satisfy `wanted`.
+pub fn trim_start_matches(s: &[u8], wanted: impl Fn(char) -> bool) -> &[u8] {
+    let kept = runes(s).find(|&(_, rune, _)| !wanted(rune));
+    kept.map_or(&[], |(at, ..)| s.get(at..).unwrap_or_default())
+}
+
+/// Strips trailing runes that satisfy `wanted`.
+pub fn trim_end_matches(mut s: &[u8], wanted: impl Fn(char) -> bool) -> &[u8] {
+    loop {
+        let (rune, width) = super::utf8::decode_last_rune(s);
+        if width == 0 || !wanted(rune) {
+            return s;
+        }
+        s = s.get(..s.len() - width).unwrap_or_default();
+    }
+}
+
+/// Strips from both ends the runes that occur in `cutset`, as Go's `strings.Trim`.
+pub fn trim<'a>(s: &'a [u8], cutset: &[u8]) -> &'a [u8] {
+    let cut = |rune: char| contains_rune(cutset, rune);
+    trim_end_matches(trim_start_matches(s, cut), cut)
+}
+
+fn contains_rune(set: &[u8], rune: char) -> bool {
+    if rune == RUNE_ERROR || !rune.is_ascii() {
+        runes(set).any(|(_, member, _)| member == rune)
+    } else {
+        set.contains(&(rune as u8))
+    }
+}

@@ -1,0 +1,354 @@
+//! Nodes as serde data, through the eyes of `sigs.k8s.io/yaml`: a YAML text means the JSON that
+//! it converts to.
+
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use serde::de::{
+    DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
+};
+
+use crate::mark::Error;
+use crate::resolve::Scalar;
+use crate::scanner::ScalarStyle;
+use crate::tree::{Kind, Node};
+
+/// How often nodes were read, and how often through an alias: go-yaml's guard against documents
+/// that unfold without end.
+#[derive(Default)]
+pub(crate) struct Budget {
+    decoded: Cell<u64>,
+    aliased: Cell<u64>,
+    alias_depth: Cell<u32>,
+    /// Whether a key that stands twice is an error.
+    strict: bool,
+}
+
+impl Budget {
+    /// A budget of a reader to whom a key that stands twice is an error.
+    pub(crate) fn strict() -> Self {
+        Self {
+            strict: true,
+            ..Self::default()
+        }
+    }
+
+    fn spend(&self, node: &Node) -> Result<(), Error> {
+        self.decoded.set(self.decoded.get() + 1);
+        if self.alias_depth.get() > 0 {
+            self.aliased.set(self.aliased.get() + 1);
+        }
+        let (decoded, aliased) = (self.decoded.get(), self.aliased.get());
+        // The ratio falls from 0.99 at 400,000 nodes to 0.10 at 4,000,000.
+        let allowed = match decoded {
+            0..=400_000 => 99,
+            4_000_000.. => 10,
+            _ => 99 - 89 * (decoded - 400_000) / 3_600_000,
+        };
+        if aliased > 100 && decoded > 1000 && aliased * 100 > decoded * allowed {
+            return Err(Error::at("document contains excessive aliasing", node.mark));
+        }
+        Ok(())
+    }
+}
+
+/// A node that serde reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'n> {
+    pub(crate) node: &'n Node,
+    pub(crate) budget: &'n Budget,
+}
+
+impl<'n> Reader<'n> {
+    fn child(self, node: &'n Node) -> Self {
+        Self {
+            node,
+            budget: self.budget,
+        }
+    }
+
+    /// The map's entries with merges applied, keys as text, the last of equal keys.
+    fn entries(self, entries: &'n [(Node, Node)]) -> Result<Vec<(Cow<'n, str>, &'n Node)>, Error> {
+        let mut found = Entries::default();
+        self.collect(entries, &mut found, self.budget.strict)?;
+        Ok(found.list)
+    }
+
+    fn collect(
+        self,
+        entries: &'n [(Node, Node)],
+        into: &mut Entries<'n>,
+        strict: bool,
+    ) -> Result<(), Error> {
+        for (key, value) in entries {
+            if is_merge(key) {
+                self.merge(value, into)?;
+            } else {
+                let name = key_text(key)?;
+                let fresh = into.set(name.clone(), value);
+                if !fresh && strict {
+                    let message = format!("key \"{name}\" already set in map");
+                    return Err(Error::scanner(message, key.mark));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(self, value: &'n Node, into: &mut Entries<'n>) -> Result<(), Error> {
+        self.budget.spend(value)?;
+        let failure = || {
+            Error::at(
+                "map merge requires map or sequence of maps as the value",
+                value.mark,
+            )
+        };
+        if let Some(entries) = value.as_map() {
+            return self.collect(entries, into, false);
+        }
+        let Kind::List(sources) = &value.kind else {
+            return Err(failure());
+        };
+        // Earlier sources win.
+        for source in sources.iter().rev() {
+            let entries = source.as_map().ok_or_else(failure)?;
+            self.collect(entries, into, false)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Entries<'n> {
+    list: Vec<(Cow<'n, str>, &'n Node)>,
+    index: HashMap<Cow<'n, str>, usize>,
+}
+
+impl<'n> Entries<'n> {
+    /// Sets a key; whether it is new.
+    fn set(&mut self, key: Cow<'n, str>, value: &'n Node) -> bool {
+        if let Some(entry) = self.index.get(&key).and_then(|at| self.list.get_mut(*at)) {
+            entry.1 = value;
+            return false;
+        }
+        self.index.insert(key.clone(), self.list.len());
+        self.list.push((key, value));
+        true
+    }
+}
+
+fn is_merge(key: &Node) -> bool {
+    match &key.kind {
+        Kind::Scalar { text, style } => {
+            text == "<<"
+                && (key.tag.as_deref() == Some("tag:yaml.org,2002:merge")
+                    || (key.tag.is_none() && *style == ScalarStyle::Plain))
+        }
+        _ => false,
+    }
+}
+
+/// A key as JSON has it: text.
+fn key_text(key: &Node) -> Result<Cow<'_, str>, Error> {
+    let Some(scalar) = key.scalar() else {
+        return Err(Error::at("invalid map key: a list or a map", key.mark));
+    };
+    Ok(match scalar? {
+        Scalar::Str(text) => text,
+        Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
+        Scalar::Int(value) => value.to_string().into(),
+        Scalar::Uint(value) => value.to_string().into(),
+        Scalar::Float(value) => crate::float::key(value).into(),
+        Scalar::Null => {
+            return Err(Error::at("unsupported map key of type: invalid", key.mark));
+        }
+    })
+}
+
+impl<'de> Deserializer<'de> for Reader<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.budget.spend(self.node)?;
+        if let Kind::Alias(target) = &self.node.kind {
+            let depth = self.budget.alias_depth.get();
+            self.budget.alias_depth.set(depth + 1);
+            let value = self.child(target).deserialize_any(visitor);
+            self.budget.alias_depth.set(depth);
+            return value;
+        }
+        match &self.node.kind {
+            Kind::List(items) => visitor.visit_seq(Items {
+                reader: self,
+                items: items.iter(),
+            }),
+            Kind::Map(entries) => {
+                let entries = self.entries(entries)?.into_iter();
+                visitor.visit_map(Fields {
+                    reader: self,
+                    entries,
+                    value: None,
+                })
+            }
+            _ => match self.node.scalar() {
+                None | Some(Ok(Scalar::Null)) => visitor.visit_unit(),
+                Some(Err(error)) => Err(error),
+                Some(Ok(Scalar::Bool(value))) => visitor.visit_bool(value),
+                Some(Ok(Scalar::Int(value))) => visitor.visit_i64(value),
+                Some(Ok(Scalar::Uint(value))) => visitor.visit_u64(value),
+                Some(Ok(Scalar::Float(value))) if !value.is_finite() => {
+                    let shown = if value.is_nan() {
+                        "NaN"
+                    } else if value > 0.0 {
+                        "+Inf"
+                    } else {
+                        "-Inf"
+                    };
+                    Err(Error::at(
+                        format!("json: unsupported value: {shown}"),
+                        self.node.mark,
+                    ))
+                }
+                Some(Ok(Scalar::Float(value))) => visitor.visit_f64(value),
+                Some(Ok(Scalar::Str(Cow::Borrowed(text)))) => visitor.visit_borrowed_str(text),
+                Some(Ok(Scalar::Str(Cow::Owned(text)))) => visitor.visit_string(text),
+            },
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.node.is_null() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        if let Some(text) = self.node.as_str() {
+            return visitor.visit_enum(text.into_deserializer());
+        }
+        match self.node.as_map() {
+            Some([(key, value)]) => {
+                let name = key_text(key)?;
+                visitor.visit_enum(Variant {
+                    name,
+                    value: self.child(value),
+                })
+            }
+            _ => Err(serde::de::Error::invalid_type(
+                Unexpected::Other(self.node.type_name()),
+                &"a name, or a map of one name",
+            )),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Items<'n> {
+    reader: Reader<'n>,
+    items: std::slice::Iter<'n, Node>,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Error> {
+        self.items
+            .next()
+            .map(|item| seed.deserialize(self.reader.child(item)))
+            .transpose()
+    }
+}
+
+struct Fields<'n> {
+    reader: Reader<'n>,
+    entries: std::vec::IntoIter<(Cow<'n, str>, &'n Node)>,
+    value: Option<&'n Node>,
+}
+
+impl<'de> MapAccess<'de> for Fields<'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Error> {
+        let Some((key, value)) = self.entries.next() else {
+            return Ok(None);
+        };
+        self.value = Some(value);
+        seed.deserialize(key.into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        let node = self.value.take().ok_or_else(|| {
+            <Error as serde::de::Error>::custom("a value was read before its key")
+        })?;
+        seed.deserialize(self.reader.child(node))
+    }
+}
+
+struct Variant<'n> {
+    name: Cow<'n, str>,
+    value: Reader<'n>,
+}
+
+impl<'de> EnumAccess<'de> for Variant<'de> {
+    type Error = Error;
+    type Variant = Reader<'de>;
+
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, Reader<'de>), Error> {
+        let name: serde::de::value::CowStrDeserializer<'_, Error> = self.name.into_deserializer();
+        Ok((seed.deserialize(name)?, self.value))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Reader<'de> {
+    type Error = Error;
+
+    fn unit_variant(self) -> Result<(), Error> {
+        serde::Deserialize::deserialize(self)
+    }
+
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Error> {
+        seed.deserialize(self)
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_any(visitor)
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_any(visitor)
+    }
+}

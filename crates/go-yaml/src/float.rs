@@ -1,0 +1,109 @@
+//! Floats as Go's `strconv.FormatFloat(f, 'g', -1, …)` prints them.
+
+use std::fmt::Write;
+
+/// A float as Go's packages write it.
+pub(crate) fn shortest(value: f64) -> String {
+    if value.is_nan() {
+        return ".nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { ".inf" } else { "-.inf" }.to_owned();
+    }
+    format_g(&format!("{value:e}"))
+}
+
+/// A float that went through Go's JSON, where whole numbers below 1e21 become integers.
+pub(crate) fn through_json(value: f64) -> String {
+    let magnitude = value.abs();
+    // JSON integers are read back as int64 or uint64, larger ones as floats again.
+    if value.fract() == 0.0 && magnitude < 18_446_744_073_709_551_616.0 && value > -9.3e18 {
+        if value == 0.0 {
+            return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
+        }
+        return format!("{value:.0}");
+    }
+    shortest(value)
+}
+
+/// A float as a map key: at 32 bits, as `sigs.k8s.io/yaml` formats it.
+pub(crate) fn key(value: f64) -> String {
+    if !value.is_finite() {
+        return shortest(value);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "Go formats keys with 32 bits"
+    )]
+    let narrow = value as f32;
+    if narrow.is_finite() {
+        format_g(&format!("{narrow:e}"))
+    } else {
+        shortest(value)
+    }
+}
+
+/// Lays the digits of `1.2345e6` out as `%g` does.
+fn format_g(scientific: &str) -> String {
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+    let mut out = String::from(sign);
+    // Go takes a precision of 6 for this decision when the digits are the shortest.
+    if !(-4..6).contains(&exponent) {
+        out.push_str(digits.get(..1).unwrap_or("0"));
+        if digits.len() > 1 {
+            out.push('.');
+            out.push_str(digits.get(1..).unwrap_or(""));
+        }
+        let sign = if exponent < 0 { '-' } else { '+' };
+        let _ = write!(out, "e{sign}{:02}", exponent.unsigned_abs());
+        return out;
+    }
+    if exponent < 0 {
+        out.push_str("0.");
+        out.extend(std::iter::repeat_n(
+            '0',
+            exponent.unsigned_abs() as usize - 1,
+        ));
+        out.push_str(&digits);
+        return out;
+    }
+    let whole = exponent.unsigned_abs() as usize + 1;
+    if digits.len() <= whole {
+        out.push_str(&digits);
+        out.extend(std::iter::repeat_n('0', whole - digits.len()));
+    } else {
+        out.push_str(digits.get(..whole).unwrap_or(""));
+        out.push('.');
+        out.push_str(digits.get(whole..).unwrap_or(""));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortest;
+
+    #[test]
+    fn floats_print_as_go_prints_them() {
+        for (value, expected) in [
+            (1_234_567.5, "1.2345675e+06"),
+            (1e6, "1e+06"),
+            (123_456.7, "123456.7"),
+            (1e20, "1e+20"),
+            (0.000_01, "1e-05"),
+            (0.0001, "0.0001"),
+            (-0.5, "-0.5"),
+            (100_000.0, "100000"),
+            (1.5e300, "1.5e+300"),
+            (0.0, "0"),
+        ] {
+            assert_eq!(shortest(value), expected);
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! Turns tokens into documents: the grammar of YAML 1.1, anchors and tags.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::mark::{Error, Mark};
+use crate::scanner::{ScalarStyle, Scanner, Token, TokenKind};
+use crate::tree::{Kind, Node};
+
+/// The prefix of YAML's own tags, written `!!`.
+const YAML_PREFIX: &str = "tag:yaml.org,2002:";
+
+pub(crate) struct Parser<'a> {
+    scanner: Scanner<'a>,
+    anchors: HashMap<String, Option<Arc<Node>>>,
+    handles: Vec<(String, String)>,
+    depth: usize,
+    implicit_start: bool,
+    first: bool,
+}
+
+/// What stands before a node's content.
+#[derive(Default)]
+struct Properties {
+    anchor: Option<String>,
+    tag: Option<String>,
+    start: Option<Mark>,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self {
+            scanner: Scanner::new(text),
+            anchors: HashMap::new(),
+            handles: Vec::new(),
+            depth: 0,
+            implicit_start: true,
+            first: true,
+        }
+    }
+
+    fn next_is(&mut self, kind: &TokenKind) -> Result<bool, Error> {
+        Ok(self.scanner.peek()?.kind == *kind)
+    }
+
+    fn skip_if(&mut self, kind: &TokenKind) -> Result<bool, Error> {
+        let found = self.next_is(kind)?;
+        if found {
+            self.scanner.take()?;
+        }
+        Ok(found)
+    }
+
+    /// The next document, `None` at the end of the text.
+    pub(crate) fn next_document(&mut self) -> Result<Option<Node>, Error> {
+        // An end marker before the first document is no document.
+        while !self.first && self.skip_if(&TokenKind::DocumentEnd)? {}
+        self.first = false;
+        if self.next_is(&TokenKind::StreamEnd)? {
+            return Ok(None);
+        }
+        self.anchors.clear();
+        let explicit = self.directives()?;
+        if explicit {
+            if !self.next_is(&TokenKind::DocumentStart)? {
+                let mark = self.scanner.peek()?.start;
+                return Err(Error::parser(
+                    "did not find expected <document start>",
+                    mark,
+                    mark,
+                ));
+            }
+            self.scanner.take()?;
+        } else if !self.implicit_start {
+            let mark = self.scanner.peek()?.start;
+            return Err(Error::parser(
+                "did not find expected <document start>",
+                mark,
+                mark,
+            ));
+        }
+        let mark = self.scanner.peek()?.start;
+        let empty = matches!(
+            self.scanner.peek()?.kind,
+            TokenKind::VersionDirective { .. }
+                | TokenKind::TagDirective { .. }
+                | TokenKind::DocumentStart
+                | TokenKind::DocumentEnd
+                | TokenKind::StreamEnd
+        ) && (explicit || !self.next_is(&TokenKind::DocumentEnd)?);
+        let root = if empty {
+            empty_scalar(mark)
+        } else {
+            self.node(true, false)?
+        };
+        self.implicit_start = self.skip_if(&TokenKind::DocumentEnd)?;
+        Ok(Some(root))
+    }
+
+    /// Reads directives; whether the document must begin with `---`.
+    fn directives(&mut self) -> Result<bool, Error> {
+        self.handles = vec![
+            ("!".to_owned(), "!".to_owned()),
+            ("!!".to_owned(), YAML_PREFIX.to_owned()),
+        ];
+        let mut any = false;
+        let mut version_seen = false;
+        loop {
+            match self.scanner.peek()?.kind.clone() {
+                TokenKind::VersionDirective { major, minor } => {
+                    let mark = self.scanner.take()?.start;
+                    if version_seen {
+                        return Err(Error::parser("found duplicate %YAML directive", mark, mark));
+                    }
+                    if (major, minor) != (1, 1) {
+                        return Err(Error::parser(
+                            "found incompatible YAML document",
+                            mark,
+                            mark,
+                        ));
+                    }
+                    version_seen = true;
+                }
+                TokenKind::TagDirective { handle, prefix } => {
+                    self.scanner.take()?;
+                    self.handles.insert(0, (handle, prefix));
+                }
+                kind => return Ok(any || kind == TokenKind::DocumentStart),
+            }
+            any = true;
+        }
+    }
+
+    fn node(&mut self, block: bool, indentless: bool) -> Result<Node, Error> {
+        self.depth += 1;
+        if self.depth > crate::scanner::MAX_DEPTH {
+            let mark = self.scanner.peek()?.start;
+            let message = format!("exceeded max depth of {}", crate::scanner::MAX_DEPTH);
+            return Err(Error::parser(message, mark, mark));
+        }
+        let node = self.node_at_depth(block, indentless);
+        self.depth -= 1;
+        node
+    }
+
+    fn node_at_depth(&mut self, block: bool, indentless: bool) -> Result<Node, Error> {
+        if let TokenKind::Alias(name) = self.scanner.peek()?.kind.clone() {
+            let mark = self.scanner.take()?.start;
+            return match self.anchors.get(&name) {
+                Some(Some(node)) => Ok(Node {
+                    mark,
+                    tag: None,
+                    kind: Kind::Alias(Arc::clone(node)),
+                }),
+                Some(None) => Err(Error::at(
+                    format!("anchor '{name}' value contains itself"),
+                    mark,
+                )),
+                None => Err(Error::at(
+                    format!("unknown anchor '{name}' referenced"),
+                    mark,
+                )),
+            };
+        }
+        let properties = self.properties()?;
+        let mark = self.scanner.peek()?.start;
+        let start = properties.start.unwrap_or(mark);
+        if let Some(name) = &properties.anchor {
+            self.anchors.insert(name.clone(), None);
+        }
+        let kind = match self.scanner.peek()?.kind.clone() {
+            TokenKind::BlockEntry if indentless => self.indentless_sequence()?,
+            TokenKind::Scalar { text, style } => {
+                self.scanner.take()?;
+                Kind::Scalar { text, style }
+            }
+            TokenKind::FlowSequenceStart => self.flow_sequence()?,
+            TokenKind::FlowMappingStart => self.flow_mapping()?,
+            TokenKind::BlockSequenceStart if block => self.block_sequence()?,
+            TokenKind::BlockMappingStart if block => self.block_mapping()?,
+            _ if properties.anchor.is_some() || properties.tag.is_some() => Kind::Scalar {
+                text: String::new(),
+                style: ScalarStyle::Plain,
+            },
+            _ => {
+                return Err(Error::parser(
+                    "did not find expected node content",
+                    mark,
+                    start,
+                ));
+            }
+        };
+        let node = Node {
+            mark: start,
+            tag: properties.tag,
+            kind,
+        };
+        if let Some(name) = properties.anchor {
+            self.anchors.insert(name, Some(Arc::new(node.clone())));
+        }
+        Ok(node)
+    }
+
+    /// Reads an anchor and a tag, in either order.
+    fn properties(&mut self) -> Result<Properties, Error> {
+        let mut found = Properties::default();
+        loop {
+            let Token { kind, start, .. } = self.scanner.peek()?.clone();
+            match kind {
+                TokenKind::Anchor(name) if found.anchor.is_none() => found.anchor = Some(name),
+                TokenKind::Tag { handle, suffix } if found.tag.is_none() => {
+                    found.tag = Some(self.expand_tag(&handle, &suffix, start)?);
+                }
+                _ => return Ok(found),
+            }
+            found.start.get_or_insert(start);
+            self.scanner.take()?;
+        }
+    }
+
+    fn expand_tag(&self, handle: &str, suffix: &str, mark: Mark) -> Result<String, Error> {
+        if handle.is_empty() {
+            return Ok(suffix.to_owned());
+        }
+        self.handles
+            .iter()
+            .find(|(known, _)| known == handle)
+            .map(|(_, prefix)| format!("{prefix}{suffix}"))
+            .ok_or_else(|| Error::parser("found undefined tag handle", mark, mark))
+    }
+
+    fn block_sequence(&mut self) -> Result<Kind, Error> {
+        let context = self.scanner.take()?.start;
+        let mut items = Vec::new();
+        loop {
+            if self.skip_if(&TokenKind::BlockEntry)? {
+                let token = self.scanner.peek()?;
+                let (end, bare) = (
+                    token.start,
+                    matches!(token.kind, TokenKind::BlockEntry | TokenKind::BlockEnd),
+                );
+                items.push(if bare {
+                    empty_scalar(end)
+                } else {
+                    self.node(true, false)?
+                });
+            } else if self.skip_if(&TokenKind::BlockEnd)? {
+                return Ok(Kind::List(items));
+            } else {
+                let mark = self.scanner.peek()?.start;
+                return Err(Error::parser(
+                    "did not find expected '-' indicator",
+                    mark,
+                    context,
+                ));
+            }
+        }
+    }
+
+    fn indentless_sequence(&mut self) -> Result<Kind, Error> {
+        let mut items = Vec::new();
+        while self.skip_if(&TokenKind::BlockEntry)? {
+            let token = self.scanner.peek()?;
+            let bare = matches!(
+                token.kind,
+                TokenKind::BlockEntry | TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
+            );
+            let mark = token.start;
+            items.push(if bare {
+                empty_scalar(mark)
+            } else {
+                self.node(true, false)?
+            });
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn block_mapping(&mut self) -> Result<Kind, Error> {
+        let context = self.scanner.take()?.start;
+        let mut entries = Vec::new();
+        loop {
+            let ends_key = |kind: &TokenKind| {
+                matches!(
+                    kind,
+                    TokenKind::Key | TokenKind::Value | TokenKind::BlockEnd
+                )
+            };
+            let mark = self.scanner.peek()?.start;
+            let key = if self.skip_if(&TokenKind::Key)? {
+                let token = self.scanner.peek()?;
+                let (mark, bare) = (token.start, ends_key(&token.kind));
+                if bare {
+                    empty_scalar(mark)
+                } else {
+                    self.node(true, true)?
+                }
+            } else if self.next_is(&TokenKind::Value)? {
+                empty_scalar(mark)
+            } else if self.skip_if(&TokenKind::BlockEnd)? {
+                return Ok(Kind::Map(entries));
+            } else {
+                return Err(Error::parser("did not find expected key", mark, context));
+            };
+            let value = if self.skip_if(&TokenKind::Value)? {
+                let token = self.scanner.peek()?;
+                let (mark, bare) = (token.start, ends_key(&token.kind));
+                if bare {
+                    empty_scalar(mark)
+                } else {
+                    self.node(true, true)?
+                }
+            } else {
+                empty_scalar(self.scanner.peek()?.start)
+            };
+            entries.push((key, value));
+        }
+    }
+
+    fn flow_sequence(&mut self) -> Result<Kind, Error> {
+        let context = self.scanner.take()?.start;
+        let mut items = Vec::new();
+        while !self.skip_if(&TokenKind::FlowSequenceEnd)? {
+            if !items.is_empty() {
+                if !self.skip_if(&TokenKind::FlowEntry)? {
+                    let mark = self.scanner.peek()?.start;
+                    return Err(Error::parser(
+                        "did not find expected ',' or ']'",
+                        mark,
+                        context,
+                    ));
+                }
+                if self.skip_if(&TokenKind::FlowSequenceEnd)? {
+                    break;
+                }
+            }
+            if self.next_is(&TokenKind::Key)? {
+                // `[a: b]` is a list of one map.
+                let mark = self.scanner.take()?.start;
+                let entry = self.flow_entry(&TokenKind::FlowSequenceEnd)?;
+                items.push(Node {
+                    mark,
+                    tag: None,
+                    kind: Kind::Map(vec![entry]),
+                });
+            } else {
+                items.push(self.node(false, false)?);
+            }
+        }
+        Ok(Kind::List(items))
+    }
+
+    fn flow_mapping(&mut self) -> Result<Kind, Error> {
+        let context = self.scanner.take()?.start;
+        let mut entries = Vec::new();
+        while !self.skip_if(&TokenKind::FlowMappingEnd)? {
+            if !entries.is_empty() {
+                if !self.skip_if(&TokenKind::FlowEntry)? {
+                    let mark = self.scanner.peek()?.start;
+                    return Err(Error::parser(
+                        "did not find expected ',' or '}'",
+                        mark,
+                        context,
+                    ));
+                }
+                if self.skip_if(&TokenKind::FlowMappingEnd)? {
+                    break;
+                }
+            }
+            if self.skip_if(&TokenKind::Key)? {
+                entries.push(self.flow_entry(&TokenKind::FlowMappingEnd)?);
+            } else {
+                let key = self.node(false, false)?;
+                let mark = self.scanner.peek()?.start;
+                entries.push((key, empty_scalar(mark)));
+            }
+        }
+        Ok(Kind::Map(entries))
+    }
+
+    /// A key and its value after a `Key` token; either may be missing.
+    fn flow_entry(&mut self, end: &TokenKind) -> Result<(Node, Node), Error> {
+        let token = self.scanner.peek()?;
+        let mark = token.start;
+        let bare =
+            matches!(token.kind, TokenKind::Value | TokenKind::FlowEntry) || token.kind == *end;
+        let key = if bare {
+            empty_scalar(mark)
+        } else {
+            self.node(false, false)?
+        };
+        let mut value = empty_scalar(self.scanner.peek()?.start);
+        if self.skip_if(&TokenKind::Value)? {
+            let token = self.scanner.peek()?;
+            if token.kind != TokenKind::FlowEntry && token.kind != *end {
+                value = self.node(false, false)?;
+            }
+        }
+        Ok((key, value))
+    }
+}
+
+fn empty_scalar(mark: Mark) -> Node {
+    Node {
+        mark,
+        ..Node::null()
+    }
+}

@@ -1,0 +1,803 @@
+//! Turns text into tokens, by the rules of libyaml, which Go's packages follow.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "every index is the end of a run of bytes that was just measured, or a simple-key level that always exists"
+)]
+
+mod scalar;
+
+use std::collections::VecDeque;
+
+use crate::mark::{Error, Mark};
+
+/// How a scalar was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScalarStyle {
+    /// Without quotes.
+    Plain,
+    /// `'…'`
+    SingleQuoted,
+    /// `"…"`
+    DoubleQuoted,
+    /// `|`
+    Literal,
+    /// `>`
+    Folded,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenKind {
+    StreamEnd,
+    VersionDirective { major: u32, minor: u32 },
+    TagDirective { handle: String, prefix: String },
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(String),
+    Anchor(String),
+    Tag { handle: String, suffix: String },
+    Scalar { text: String, style: ScalarStyle },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) start: Mark,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct SimpleKey {
+    possible: bool,
+    required: bool,
+    token_number: usize,
+    mark: Mark,
+}
+
+/// Levels of nesting that are read; Go's limit is 10,000, which no chart comes near.
+pub(crate) const MAX_DEPTH: usize = 512;
+
+/// The longest text that may come before the `:` of a simple key.
+const SIMPLE_KEY_LIMIT: usize = 1024;
+
+pub(crate) struct Scanner<'a> {
+    text: &'a [u8],
+    mark: Mark,
+    tokens: VecDeque<Token>,
+    parsed: usize,
+    indent: isize,
+    indents: Vec<isize>,
+    simple_key_allowed: bool,
+    simple_keys: Vec<SimpleKey>,
+    flow_level: usize,
+    ended: bool,
+}
+
+impl<'a> Scanner<'a> {
+    /// Text that is valid UTF-8; a byte-order mark at the start is skipped.
+    pub(crate) fn new(text: &'a str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self {
+            text: text.as_bytes(),
+            mark: Mark::default(),
+            tokens: VecDeque::new(),
+            parsed: 0,
+            indent: -1,
+            indents: Vec::new(),
+            simple_key_allowed: true,
+            simple_keys: vec![SimpleKey::default()],
+            flow_level: 0,
+            ended: false,
+        }
+    }
+
+    /// The next token, which stays the next one.
+    pub(crate) fn peek(&mut self) -> Result<&Token, Error> {
+        self.fill()?;
+        self.tokens
+            .front()
+            .ok_or_else(|| Error::scanner("unexpected end of stream", self.mark))
+    }
+
+    /// Takes the next token.
+    pub(crate) fn take(&mut self) -> Result<Token, Error> {
+        self.fill()?;
+        self.parsed += 1;
+        self.tokens
+            .pop_front()
+            .ok_or_else(|| Error::scanner("unexpected end of stream", self.mark))
+    }
+
+    fn fill(&mut self) -> Result<(), Error> {
+        loop {
+            let mut needed = self.tokens.is_empty();
+            if !needed {
+                self.drop_stale_keys()?;
+                needed = self
+                    .simple_keys
+                    .iter()
+                    .any(|key| key.possible && key.token_number == self.parsed);
+            }
+            if !needed || (self.ended && self.tokens.is_empty()) {
+                return Ok(());
+            }
+            if self.ended {
+                return Ok(());
+            }
+            self.fetch()?;
+        }
+    }
+
+    // === Characters ===
+
+    fn byte(&self, ahead: usize) -> u8 {
+        self.text
+            .get(self.mark.offset + ahead)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn at_end(&self) -> bool {
+        self.mark.offset >= self.text.len()
+    }
+
+    fn blank(&self, ahead: usize) -> bool {
+        matches!(self.byte(ahead), b' ' | b'\t')
+    }
+
+    /// The length of the line break at `ahead`, 0 when there is none.
+    fn break_len(&self, ahead: usize) -> usize {
+        match (self.byte(ahead), self.byte(ahead + 1), self.byte(ahead + 2)) {
+            (b'\r', b'\n', _) | (0xC2, 0x85, _) => 2,
+            (b'\r' | b'\n', ..) => 1,
+            (0xE2, 0x80, 0xA8 | 0xA9) => 3,
+            _ => 0,
+        }
+    }
+
+    fn end_or_break(&self, ahead: usize) -> bool {
+        self.mark.offset + ahead >= self.text.len() || self.break_len(ahead) > 0
+    }
+
+    fn blank_or_end(&self, ahead: usize) -> bool {
+        self.blank(ahead) || self.end_or_break(ahead)
+    }
+
+    fn skip(&mut self) {
+        let width = char_width(self.byte(0));
+        self.mark.offset += width;
+        self.mark.column += 1;
+    }
+
+    fn skip_bytes(&mut self, count: usize) {
+        self.mark.offset += count;
+        self.mark.column += count;
+    }
+
+    fn skip_break(&mut self) {
+        let len = self.break_len(0);
+        self.mark.offset += len;
+        if len > 0 {
+            self.mark.column = 0;
+            self.mark.line += 1;
+        }
+    }
+
+    /// Copies one character.
+    fn read(&mut self, into: &mut Vec<u8>) {
+        let width = char_width(self.byte(0));
+        let start = self.mark.offset;
+        let end = (start + width).min(self.text.len());
+        into.extend_from_slice(&self.text[start..end]);
+        self.mark.offset = end;
+        self.mark.column += 1;
+    }
+
+    /// Copies one line break in its normal form.
+    fn read_break(&mut self, into: &mut Vec<u8>) {
+        match self.break_len(0) {
+            0 => return,
+            3 => into.extend_from_slice(&self.text[self.mark.offset..self.mark.offset + 3]),
+            _ => into.push(b'\n'),
+        }
+        self.skip_break();
+    }
+
+    // === Simple keys ===
+
+    fn drop_stale_keys(&mut self) -> Result<(), Error> {
+        let mark = self.mark;
+        for key in &mut self.simple_keys {
+            let stale =
+                key.mark.line < mark.line || key.mark.offset + SIMPLE_KEY_LIMIT < mark.offset;
+            if key.possible && stale {
+                if key.required {
+                    return Err(Error::scanner("could not find expected ':'", mark));
+                }
+                key.possible = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn save_simple_key(&mut self) -> Result<(), Error> {
+        let required = self.flow_level == 0 && usize::try_from(self.indent) == Ok(self.mark.column);
+        if self.simple_key_allowed {
+            self.remove_simple_key()?;
+            let number = self.parsed + self.tokens.len();
+            if let Some(key) = self.simple_keys.last_mut() {
+                *key = SimpleKey {
+                    possible: true,
+                    required,
+                    token_number: number,
+                    mark: self.mark,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_simple_key(&mut self) -> Result<(), Error> {
+        let mark = self.mark;
+        if let Some(key) = self.simple_keys.last_mut() {
+            if key.possible && key.required {
+                return Err(Error::scanner("could not find expected ':'", mark));
+            }
+            key.possible = false;
+        }
+        Ok(())
+    }
+
+    // === Indentation ===
+
+    fn roll_indent(
+        &mut self,
+        column: usize,
+        number: Option<usize>,
+        kind: TokenKind,
+        mark: Mark,
+    ) -> Result<(), Error> {
+        let column = isize::try_from(column).unwrap_or(isize::MAX);
+        if self.flow_level > 0 || self.indent >= column {
+            return Ok(());
+        }
+        self.indents.push(self.indent);
+        self.indent = column;
+        if self.indents.len() > MAX_DEPTH {
+            return Err(Error::scanner(
+                format!("exceeded max depth of {MAX_DEPTH}"),
+                self.mark,
+            ));
+        }
+        let token = Token { kind, start: mark };
+        match number {
+            Some(number) => self
+                .tokens
+                .insert(number.saturating_sub(self.parsed), token),
+            None => self.tokens.push_back(token),
+        }
+        Ok(())
+    }
+
+    fn unroll_indent(&mut self, column: isize) {
+        if self.flow_level > 0 {
+            return;
+        }
+        while self.indent > column {
+            self.push(TokenKind::BlockEnd, self.mark);
+            self.indent = self.indents.pop().unwrap_or(-1);
+        }
+    }
+
+    fn push(&mut self, kind: TokenKind, start: Mark) {
+        self.tokens.push_back(Token { kind, start });
+    }
+
+    // === Tokens ===
+
+    fn fetch(&mut self) -> Result<(), Error> {
+        self.scan_to_next_token()?;
+        self.drop_stale_keys()?;
+        self.unroll_indent(isize::try_from(self.mark.column).unwrap_or(isize::MAX));
+        if self.at_end() {
+            return self.fetch_stream_end();
+        }
+        let column = self.mark.column;
+        let c = self.byte(0);
+        if column == 0 && c == b'%' {
+            return self.fetch_directive();
+        }
+        let triple = [c, self.byte(1), self.byte(2)];
+        if column == 0 && self.blank_or_end(3) && (triple == *b"---" || triple == *b"...") {
+            let kind = if c == b'-' {
+                TokenKind::DocumentStart
+            } else {
+                TokenKind::DocumentEnd
+            };
+            return self.fetch_document_indicator(kind);
+        }
+        match c {
+            b'[' => self.fetch_flow_start(TokenKind::FlowSequenceStart),
+            b'{' => self.fetch_flow_start(TokenKind::FlowMappingStart),
+            b']' => self.fetch_flow_end(TokenKind::FlowSequenceEnd),
+            b'}' => self.fetch_flow_end(TokenKind::FlowMappingEnd),
+            b',' => self.fetch_flow_entry(),
+            b'-' if self.blank_or_end(1) => self.fetch_block_entry(),
+            b'?' if self.flow_level > 0 || self.blank_or_end(1) => self.fetch_key(),
+            b':' if self.flow_level > 0 || self.blank_or_end(1) => self.fetch_value(),
+            b'*' => self.fetch_anchor(true),
+            b'&' => self.fetch_anchor(false),
+            b'!' => self.fetch_tag(),
+            b'|' if self.flow_level == 0 => self.fetch_block_scalar(true),
+            b'>' if self.flow_level == 0 => self.fetch_block_scalar(false),
+            b'\'' => self.fetch_flow_scalar(true),
+            b'"' => self.fetch_flow_scalar(false),
+            _ if self.starts_plain(c) => self.fetch_plain_scalar(),
+            _ => Err(Error::scanner(
+                "found character that cannot start any token",
+                self.mark,
+            )),
+        }
+    }
+
+    fn starts_plain(&self, c: u8) -> bool {
+        let indicator = matches!(
+            c,
+            b'-' | b'?'
+                | b':'
+                | b','
+                | b'['
+                | b']'
+                | b'{'
+                | b'}'
+                | b'#'
+                | b'&'
+                | b'*'
+                | b'!'
+                | b'|'
+                | b'>'
+                | b'\''
+                | b'"'
+                | b'%'
+                | b'@'
+                | b'`'
+        );
+        (!indicator && !self.blank_or_end(0))
+            || (c == b'-' && !self.blank(1))
+            || (self.flow_level == 0 && matches!(c, b'?' | b':') && !self.blank_or_end(1))
+    }
+
+    fn fetch_stream_end(&mut self) -> Result<(), Error> {
+        if self.mark.column != 0 {
+            self.mark.column = 0;
+            self.mark.line += 1;
+        }
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        self.push(TokenKind::StreamEnd, self.mark);
+        self.ended = true;
+        Ok(())
+    }
+
+    fn fetch_directive(&mut self) -> Result<(), Error> {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        self.skip();
+        let mut name = Vec::new();
+        while is_word(self.byte(0)) {
+            self.read(&mut name);
+        }
+        if name.is_empty() {
+            return Err(Error::scanner(
+                "could not find expected directive name",
+                self.mark,
+            ));
+        }
+        if !self.blank_or_end(0) {
+            return Err(Error::scanner(
+                "found unexpected non-alphabetical character",
+                self.mark,
+            ));
+        }
+        while self.blank(0) {
+            self.skip();
+        }
+        let kind = match name.as_slice() {
+            b"YAML" => {
+                let major = self.directive_number()?;
+                if self.byte(0) != b'.' {
+                    return Err(Error::scanner(
+                        "did not find expected digit or '.' character",
+                        self.mark,
+                    ));
+                }
+                self.skip();
+                TokenKind::VersionDirective {
+                    major,
+                    minor: self.directive_number()?,
+                }
+            }
+            b"TAG" => {
+                let handle = self.tag_handle(true)?;
+                while self.blank(0) {
+                    self.skip();
+                }
+                let prefix = self.tag_uri("")?;
+                TokenKind::TagDirective { handle, prefix }
+            }
+            _ => return Err(Error::scanner("found unknown directive name", self.mark)),
+        };
+        self.push(kind, start);
+        while self.blank(0) {
+            self.skip();
+        }
+        self.skip_comment();
+        if !self.end_or_break(0) {
+            return Err(Error::scanner(
+                "did not find expected comment or line break",
+                self.mark,
+            ));
+        }
+        self.skip_break();
+        Ok(())
+    }
+
+    fn directive_number(&mut self) -> Result<u32, Error> {
+        let mut value = 0_u32;
+        let mut digits = 0;
+        while self.byte(0).is_ascii_digit() {
+            digits += 1;
+            if digits > 9 {
+                return Err(Error::scanner(
+                    "found extremely long version number",
+                    self.mark,
+                ));
+            }
+            value = value * 10 + u32::from(self.byte(0) - b'0');
+            self.skip();
+        }
+        if digits == 0 {
+            return Err(Error::scanner(
+                "did not find expected version number",
+                self.mark,
+            ));
+        }
+        Ok(value)
+    }
+
+    fn fetch_document_indicator(&mut self, kind: TokenKind) -> Result<(), Error> {
+        self.unroll_indent(-1);
+        self.remove_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        self.skip_bytes(3);
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_flow_start(&mut self, kind: TokenKind) -> Result<(), Error> {
+        self.save_simple_key()?;
+        self.simple_keys.push(SimpleKey::default());
+        self.flow_level += 1;
+        if self.flow_level > MAX_DEPTH {
+            return Err(Error::scanner(
+                format!("exceeded max depth of {MAX_DEPTH}"),
+                self.mark,
+            ));
+        }
+        self.simple_key_allowed = true;
+        let start = self.mark;
+        self.skip();
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_flow_end(&mut self, kind: TokenKind) -> Result<(), Error> {
+        self.remove_simple_key()?;
+        if self.flow_level > 0 {
+            self.flow_level -= 1;
+            self.simple_keys.pop();
+        }
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        self.skip();
+        self.push(kind, start);
+        Ok(())
+    }
+
+    fn fetch_flow_entry(&mut self) -> Result<(), Error> {
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        let start = self.mark;
+        self.skip();
+        self.push(TokenKind::FlowEntry, start);
+        Ok(())
+    }
+
+    fn fetch_block_entry(&mut self) -> Result<(), Error> {
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(Error::scanner(
+                    "block sequence entries are not allowed in this context",
+                    self.mark,
+                ));
+            }
+            self.roll_indent(
+                self.mark.column,
+                None,
+                TokenKind::BlockSequenceStart,
+                self.mark,
+            )?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = true;
+        let start = self.mark;
+        self.skip();
+        self.push(TokenKind::BlockEntry, start);
+        Ok(())
+    }
+
+    fn fetch_key(&mut self) -> Result<(), Error> {
+        if self.flow_level == 0 {
+            if !self.simple_key_allowed {
+                return Err(Error::scanner(
+                    "mapping keys are not allowed in this context",
+                    self.mark,
+                ));
+            }
+            self.roll_indent(
+                self.mark.column,
+                None,
+                TokenKind::BlockMappingStart,
+                self.mark,
+            )?;
+        }
+        self.remove_simple_key()?;
+        self.simple_key_allowed = self.flow_level == 0;
+        let start = self.mark;
+        self.skip();
+        self.push(TokenKind::Key, start);
+        Ok(())
+    }
+
+    fn fetch_value(&mut self) -> Result<(), Error> {
+        self.drop_stale_keys()?;
+        let key = self.simple_keys.last().copied().unwrap_or_default();
+        if key.possible {
+            let token = Token {
+                kind: TokenKind::Key,
+                start: key.mark,
+            };
+            self.tokens
+                .insert(key.token_number.saturating_sub(self.parsed), token);
+            self.roll_indent(
+                key.mark.column,
+                Some(key.token_number),
+                TokenKind::BlockMappingStart,
+                key.mark,
+            )?;
+            if let Some(key) = self.simple_keys.last_mut() {
+                key.possible = false;
+            }
+            self.simple_key_allowed = false;
+        } else {
+            if self.flow_level == 0 {
+                if !self.simple_key_allowed {
+                    return Err(Error::scanner(
+                        "mapping values are not allowed in this context",
+                        self.mark,
+                    ));
+                }
+                self.roll_indent(
+                    self.mark.column,
+                    None,
+                    TokenKind::BlockMappingStart,
+                    self.mark,
+                )?;
+            }
+            self.simple_key_allowed = self.flow_level == 0;
+        }
+        let start = self.mark;
+        self.skip();
+        self.push(TokenKind::Value, start);
+        Ok(())
+    }
+
+    fn fetch_anchor(&mut self, alias: bool) -> Result<(), Error> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        self.skip();
+        let mut name = Vec::new();
+        while is_word(self.byte(0)) {
+            self.read(&mut name);
+        }
+        let c = self.byte(0);
+        let ends = self.blank_or_end(0)
+            || matches!(c, b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`');
+        if name.is_empty() || !ends {
+            let message = "did not find expected alphabetic or numeric character";
+            return Err(Error::scanner(message, self.mark));
+        }
+        let name = into_string(name);
+        self.push(
+            if alias {
+                TokenKind::Alias(name)
+            } else {
+                TokenKind::Anchor(name)
+            },
+            start,
+        );
+        Ok(())
+    }
+
+    fn fetch_tag(&mut self) -> Result<(), Error> {
+        self.save_simple_key()?;
+        self.simple_key_allowed = false;
+        let start = self.mark;
+        let (handle, suffix);
+        if self.byte(1) == b'<' {
+            self.skip_bytes(2);
+            handle = String::new();
+            suffix = self.tag_uri("")?;
+            if self.byte(0) != b'>' {
+                return Err(Error::scanner("did not find the expected '>'", self.mark));
+            }
+            self.skip();
+        } else {
+            let found = self.tag_handle(false)?;
+            if found.len() >= 2 && found.ends_with('!') {
+                handle = found;
+                suffix = self.tag_uri("")?;
+            } else {
+                let rest = self.tag_uri(&found)?;
+                // A lone `!` is the non-specific tag.
+                (handle, suffix) = if rest.is_empty() {
+                    (String::new(), "!".to_owned())
+                } else {
+                    ("!".to_owned(), rest)
+                };
+            }
+        }
+        if !self.blank_or_end(0) {
+            return Err(Error::scanner(
+                "did not find expected whitespace or line break",
+                self.mark,
+            ));
+        }
+        self.push(TokenKind::Tag { handle, suffix }, start);
+        Ok(())
+    }
+
+    fn tag_handle(&mut self, directive: bool) -> Result<String, Error> {
+        if self.byte(0) != b'!' {
+            return Err(Error::scanner("did not find expected '!'", self.mark));
+        }
+        let mut handle = Vec::new();
+        self.read(&mut handle);
+        while is_word(self.byte(0)) {
+            self.read(&mut handle);
+        }
+        if self.byte(0) == b'!' {
+            self.read(&mut handle);
+        } else if directive && handle != b"!" {
+            return Err(Error::scanner("did not find expected '!'", self.mark));
+        }
+        Ok(into_string(handle))
+    }
+
+    fn tag_uri(&mut self, head: &str) -> Result<String, Error> {
+        let mut uri = head.get(1..).unwrap_or("").as_bytes().to_vec();
+        let had_head = head.len() > 1;
+        let mut any = had_head;
+        loop {
+            let c = self.byte(0);
+            let allowed = is_word(c)
+                || matches!(
+                    c,
+                    b',' | b'['
+                        | b']'
+                        | b';'
+                        | b'/'
+                        | b'?'
+                        | b':'
+                        | b'@'
+                        | b'&'
+                        | b'='
+                        | b'+'
+                        | b'$'
+                        | b'.'
+                        | b'!'
+                        | b'~'
+                        | b'*'
+                        | b'\''
+                        | b'('
+                        | b')'
+                        | b'%'
+                );
+            if !allowed {
+                break;
+            }
+            any = true;
+            if c == b'%' {
+                let digits = [self.byte(1), self.byte(2)];
+                let code = std::str::from_utf8(&digits)
+                    .ok()
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+                    .ok_or_else(|| Error::scanner("did not find URI escaped octet", self.mark))?;
+                uri.push(code);
+                self.skip_bytes(3);
+            } else {
+                self.read(&mut uri);
+            }
+        }
+        if !any && head.is_empty() {
+            return Err(Error::scanner("did not find expected tag URI", self.mark));
+        }
+        String::from_utf8(uri)
+            .map_err(|_| Error::scanner("found an incorrect leading UTF-8 octet", self.mark))
+    }
+
+    fn skip_comment(&mut self) {
+        if self.byte(0) == b'#' {
+            while !self.end_or_break(0) {
+                self.skip();
+            }
+        }
+    }
+
+    fn scan_to_next_token(&mut self) -> Result<(), Error> {
+        loop {
+            if self.mark.column == 0
+                && self.text[self.mark.offset.min(self.text.len())..]
+                    .starts_with("\u{feff}".as_bytes())
+            {
+                self.skip();
+            }
+            while self.byte(0) == b' '
+                || ((self.flow_level > 0 || !self.simple_key_allowed) && self.byte(0) == b'\t')
+            {
+                self.skip();
+            }
+            self.skip_comment();
+            if self.break_len(0) == 0 {
+                return Ok(());
+            }
+            self.skip_break();
+            if self.flow_level == 0 {
+                self.simple_key_allowed = true;
+            }
+        }
+    }
+}
+
+fn is_word(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || c == b'_' || c == b'-'
+}
+
+/// The length of the character that begins with this byte.
+fn char_width(first: u8) -> usize {
+    match first {
+        0..=0xBF => 1,
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        _ => 4,
+    }
+}
+
+/// The text came from a `str` in whole characters.
+fn into_string(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}

@@ -1,0 +1,374 @@
+//! Serde data as YAML, in the form that `sigs.k8s.io/yaml` writes: what its JSON would be.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use serde::ser::{
+    SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
+    SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+use crate::emit::{Emitter, Version, key_sort};
+use crate::mark::Error;
+
+/// What a document holds before its keys are sorted.
+enum Plain {
+    Word(String),
+    Text(String),
+    /// A text in which a "next line" character was folded; no key can be.
+    Folded(String),
+    List(Vec<Plain>),
+    Map(Vec<(String, Plain)>),
+}
+
+/// Writes a value.
+pub(crate) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), Error> {
+    let plain = value.serialize(Builder)?;
+    let mut emitter = Emitter::new(out, Version::V2);
+    emit(plain, &mut emitter);
+    emitter.finish();
+    Ok(())
+}
+
+fn emit(value: Plain, emitter: &mut Emitter<'_>) {
+    match value {
+        Plain::Word(word) => emitter.plain(&word),
+        Plain::Text(text) | Plain::Folded(text) => emitter.string(&text),
+        Plain::List(items) => {
+            let len = items.len();
+            emitter.begin_list(len);
+            for item in items {
+                emitter.item();
+                emit(item, emitter);
+            }
+            emitter.end_list(len);
+        }
+        Plain::Map(mut entries) => {
+            let len = entries.len();
+            entries.sort_by(|(a, _), (b, _)| key_sort::compare(a, b));
+            emitter.begin_map(len);
+            for (key, value) in entries {
+                emitter.key(&key);
+                emit(value, emitter);
+            }
+            emitter.end_map(len);
+        }
+    }
+}
+
+/// A text as it comes back from JSON that is read as YAML: some characters cannot be read, and a
+/// "next line" character is a line break to be folded.
+pub(crate) fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
+    if text
+        .bytes()
+        .all(|c| (b' '..=b'~').contains(&c) || matches!(c, b'\n' | b'\t' | b'\r'))
+    {
+        return Ok(text.into());
+    }
+    // JSON escapes control characters below the space, the reader sees all others.
+    if text.chars().any(|c| c >= ' ' && !crate::tree::allowed(c)) {
+        return Err(serde::ser::Error::custom(
+            "yaml: control characters are not allowed",
+        ));
+    }
+    if !text.contains('\u{85}') {
+        return Ok(text.into());
+    }
+    let mut out = String::new();
+    let mut parts = text.split('\u{85}').peekable();
+    let mut pending = 0_usize;
+    while let Some(part) = parts.next() {
+        let part = if pending > 0 {
+            part.trim_start_matches([' ', '\t'])
+        } else {
+            part
+        };
+        let part = if parts.peek().is_some() {
+            part.trim_end_matches([' ', '\t'])
+        } else {
+            part
+        };
+        if !part.is_empty() || parts.peek().is_none() {
+            match pending {
+                0 => {}
+                1 => out.push(' '),
+                more => out.extend(std::iter::repeat_n('\n', more - 1)),
+            }
+            pending = 0;
+            out.push_str(part);
+        }
+        pending += 1;
+    }
+    Ok(out.into())
+}
+
+struct Builder;
+
+struct ListBuilder {
+    items: Vec<Plain>,
+    variant: Option<&'static str>,
+}
+
+struct MapBuilder {
+    entries: Vec<(String, Plain)>,
+    key: Option<String>,
+    variant: Option<&'static str>,
+}
+
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "the shape that a serializer's methods return"
+)]
+fn word<T: ToString>(value: T) -> Result<Plain, Error> {
+    Ok(Plain::Word(value.to_string()))
+}
+
+fn tagged(variant: Option<&'static str>, value: Plain) -> Plain {
+    match variant {
+        Some(name) => Plain::Map(vec![(name.to_owned(), value)]),
+        None => value,
+    }
+}
+
+impl Serializer for Builder {
+    type Ok = Plain;
+    type Error = Error;
+    type SerializeSeq = ListBuilder;
+    type SerializeTuple = ListBuilder;
+    type SerializeTupleStruct = ListBuilder;
+    type SerializeTupleVariant = ListBuilder;
+    type SerializeMap = MapBuilder;
+    type SerializeStruct = MapBuilder;
+    type SerializeStructVariant = MapBuilder;
+
+    fn serialize_bool(self, v: bool) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_i8(self, v: i8) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_i16(self, v: i16) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_i32(self, v: i32) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_i64(self, v: i64) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_u8(self, v: u8) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_u16(self, v: u16) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_u32(self, v: u32) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_u64(self, v: u64) -> Result<Plain, Error> {
+        word(v)
+    }
+    fn serialize_f32(self, v: f32) -> Result<Plain, Error> {
+        self.serialize_f64(f64::from(v))
+    }
+    fn serialize_f64(self, v: f64) -> Result<Plain, Error> {
+        if !v.is_finite() {
+            return Err(serde::ser::Error::custom("json: unsupported value"));
+        }
+        word(crate::float::through_json(v))
+    }
+    fn serialize_char(self, v: char) -> Result<Plain, Error> {
+        Ok(Plain::Text(v.to_string()))
+    }
+    fn serialize_str(self, v: &str) -> Result<Plain, Error> {
+        text_through_json(v).map(|text| match text {
+            Cow::Borrowed(text) => Plain::Text(text.to_owned()),
+            Cow::Owned(text) => Plain::Folded(text),
+        })
+    }
+    fn serialize_bytes(self, v: &[u8]) -> Result<Plain, Error> {
+        self.serialize_str(&String::from_utf8_lossy(v))
+    }
+    fn serialize_none(self) -> Result<Plain, Error> {
+        word("null")
+    }
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Plain, Error> {
+        value.serialize(self)
+    }
+    fn serialize_unit(self) -> Result<Plain, Error> {
+        word("null")
+    }
+    fn serialize_unit_struct(self, _name: &'static str) -> Result<Plain, Error> {
+        word("null")
+    }
+    fn serialize_unit_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+    ) -> Result<Plain, Error> {
+        Ok(Plain::Text(variant.to_owned()))
+    }
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        value: &T,
+    ) -> Result<Plain, Error> {
+        value.serialize(self)
+    }
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<Plain, Error> {
+        Ok(tagged(Some(variant), value.serialize(self)?))
+    }
+    fn serialize_seq(self, len: Option<usize>) -> Result<ListBuilder, Error> {
+        Ok(ListBuilder {
+            items: Vec::with_capacity(len.unwrap_or(0)),
+            variant: None,
+        })
+    }
+    fn serialize_tuple(self, len: usize) -> Result<ListBuilder, Error> {
+        self.serialize_seq(Some(len))
+    }
+    fn serialize_tuple_struct(self, _name: &'static str, len: usize) -> Result<ListBuilder, Error> {
+        self.serialize_seq(Some(len))
+    }
+    fn serialize_tuple_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<ListBuilder, Error> {
+        Ok(ListBuilder {
+            items: Vec::with_capacity(len),
+            variant: Some(variant),
+        })
+    }
+    fn serialize_map(self, len: Option<usize>) -> Result<MapBuilder, Error> {
+        let entries = Vec::with_capacity(len.unwrap_or(0));
+        Ok(MapBuilder {
+            entries,
+            key: None,
+            variant: None,
+        })
+    }
+    fn serialize_struct(self, _name: &'static str, len: usize) -> Result<MapBuilder, Error> {
+        self.serialize_map(Some(len))
+    }
+    fn serialize_struct_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        len: usize,
+    ) -> Result<MapBuilder, Error> {
+        let map = self.serialize_map(Some(len))?;
+        Ok(MapBuilder {
+            variant: Some(variant),
+            ..map
+        })
+    }
+}
+
+impl ListBuilder {
+    fn push<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        self.items.push(value.serialize(Builder)?);
+        Ok(())
+    }
+
+    fn done(self) -> Plain {
+        tagged(self.variant, Plain::List(self.items))
+    }
+}
+
+macro_rules! list_builder {
+    ($($name:ident $method:ident),*) => {$(
+        impl $name for ListBuilder {
+            type Ok = Plain;
+            type Error = Error;
+
+            fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+                self.push(value)
+            }
+
+            fn end(self) -> Result<Plain, Error> {
+                Ok(self.done())
+            }
+        }
+    )*};
+}
+
+list_builder!(
+    SerializeSeq serialize_element,
+    SerializeTuple serialize_element,
+    SerializeTupleStruct serialize_field,
+    SerializeTupleVariant serialize_field
+);
+
+impl MapBuilder {
+    fn field<T: Serialize + ?Sized>(&mut self, key: String, value: &T) -> Result<(), Error> {
+        self.entries.push((key, value.serialize(Builder)?));
+        Ok(())
+    }
+
+    fn done(self) -> Plain {
+        tagged(self.variant, Plain::Map(self.entries))
+    }
+}
+
+impl SerializeMap for MapBuilder {
+    type Ok = Plain;
+    type Error = Error;
+
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
+        self.key = Some(match key.serialize(Builder)? {
+            Plain::Word(text) | Plain::Text(text) => text,
+            Plain::Folded(_) => {
+                let message = "mapping values are not allowed in this context";
+                return Err(serde::ser::Error::custom(message));
+            }
+            Plain::List(_) | Plain::Map(_) => {
+                return Err(serde::ser::Error::custom("a map key must be a scalar"));
+            }
+        });
+        Ok(())
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
+        let key = self.key.take().unwrap_or_default();
+        self.field(key, value)
+    }
+
+    fn end(self) -> Result<Plain, Error> {
+        Ok(self.done())
+    }
+}
+
+macro_rules! struct_builder {
+    ($($name:ident),*) => {$(
+        impl $name for MapBuilder {
+            type Ok = Plain;
+            type Error = Error;
+
+            fn serialize_field<T: Serialize + ?Sized>(
+                &mut self,
+                key: &'static str,
+                value: &T,
+            ) -> Result<(), Error> {
+                self.field(key.to_owned(), value)
+            }
+
+            fn end(self) -> Result<Plain, Error> {
+                Ok(self.done())
+            }
+        }
+    )*};
+}
+
+struct_builder!(SerializeStruct, SerializeStructVariant);

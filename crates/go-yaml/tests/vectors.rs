@@ -1,0 +1,118 @@
+//! Go's answers: every vector of Helm that only reads or writes YAML.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// Where Helm's answers are, if they are there.
+fn conformance() -> Option<PathBuf> {
+    let folder = std::env::var_os("CONFORMANCE").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"),
+        PathBuf::from,
+    );
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    // Past libtest, which hides what a passing test prints.
+    let _ = writeln!(
+        std::io::stderr(),
+        "SKIPPED (1): go-yaml's comparison with Helm's answers: no folder {}",
+        folder.display()
+    );
+    None
+}
+
+fn vectors(family: &str) -> Vec<Value> {
+    let Some(folder) = conformance() else {
+        return Vec::new();
+    };
+    let text = std::fs::read_to_string(folder.join("functions").join(family)).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// Numbers as Go's JSON decoder makes them: floats.
+fn floats(value: &Value) -> Value {
+    match value {
+        Value::Number(n) => n.as_f64().map_or_else(|| value.clone(), Value::from),
+        Value::Array(items) => items.iter().map(floats).collect(),
+        Value::Object(map) => {
+            Value::Object(map.iter().map(|(k, v)| (k.clone(), floats(v))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+#[test]
+fn yaml_is_written_as_go_writes_it() {
+    let mut wrong = Vec::new();
+    for vector in vectors("yaml_out.jsonl") {
+        let template = vector["template"].as_str().unwrap_or_default();
+        let at = match template {
+            "{{ toYaml .Values }}" => "",
+            "{{ toYaml .Values.m }}" => "/m",
+            "{{ toYaml .Values.v }}" => "/v",
+            _ => continue,
+        };
+        let (Some(output), Some(value)) = (vector["output"].as_str(), vector["values"].pointer(at))
+        else {
+            continue;
+        };
+        let written = go_yaml::to_string(&floats(value)).unwrap_or_default();
+        if written.strip_suffix('\n').unwrap_or(&written) != output {
+            wrong.push(format!(
+                "{}: {value}\n--- Go\n{output}\n--- here\n{written}",
+                vector["id"]
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+}
+
+#[test]
+fn yaml_is_read_as_go_reads_it() {
+    let mut wrong = Vec::new();
+    for vector in vectors("yaml_in.jsonl") {
+        if vector["template"] != "{{ fromYaml .Values.doc | toJson }}" {
+            continue;
+        }
+        let (Some(text), Some(output)) =
+            (vector["values"]["doc"].as_str(), vector["output"].as_str())
+        else {
+            continue;
+        };
+        let expected: Value = serde_json::from_str(output).unwrap();
+        let read = match go_yaml::from_str::<Option<serde_json::Map<String, Value>>>(text) {
+            Ok(map) => floats(&Value::Object(map.unwrap_or_default())),
+            Err(error) => serde_json::json!({"Error": error.to_string()}),
+        };
+        let same = if let Some(message) = expected.get("Error") {
+            read.get("Error").is_some() && {
+                let ours = read["Error"].as_str().unwrap_or_default();
+                message.as_str().unwrap_or_default().contains(ours)
+                    || !ours.starts_with("yaml: line")
+            }
+        } else {
+            read == floats(&expected)
+        };
+        if !same {
+            wrong.push(format!(
+                "{}: {text:?}\nGo   {expected}\nhere {read}",
+                vector["id"]
+            ));
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} differ:\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+}

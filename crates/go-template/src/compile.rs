@@ -1,27 +1,434 @@
-//! Compiles the syntax tree into what the evaluator runs.
+//! Compiles syntax trees into what the evaluator runs: variables become slots, field names are
+//! hashed, functions are looked up, literals get the types of the parameters they are for.
 
 use std::sync::Arc;
 
+use crate::ast::{self, At, Node, NodeKind, Operand, Pipe, Term};
+use crate::code::{Arg, Base, Branch, CallCode, Code, Expr, Fields, Literal, Op, PipeCode, Range};
+use crate::code::{Invoke, Logic};
 use crate::error::ParseError;
-use crate::func::Funcs;
+use crate::func::{Func, Funcs, Run};
 use crate::set::{Source, Template};
+use crate::value::{Name, Str, Type};
 
-/// The compiled form of a template.
-#[derive(Debug)]
-pub(crate) struct Code {
-    pub(crate) text: crate::Str,
+/// Parses a text into the templates that it gives, each with whether it is empty. The last one,
+/// or an earlier one of its name, is the text itself.
+pub(crate) fn compile(
+    source: &Arc<Source>,
+    funcs: &Funcs,
+) -> Result<Vec<(Template, bool)>, ParseError> {
+    let text = source.text.as_bytes();
+    let trees = crate::parse::parse(&source.name, text, funcs)?;
+    let templates = trees.into_iter().map(|tree| {
+        let is_empty = tree.root.is_empty(text);
+        let mut compiler = Compiler {
+            funcs,
+            text,
+            variables: vec![Str::from_static("$")],
+            slots: 1,
+        };
+        let ops = compiler.list(&tree.root);
+        let code = Code {
+            ops,
+            slots: compiler.slots,
+            is_deep: depth(&tree.root) > SHALLOW,
+        };
+        (
+            Template {
+                name: tree.name,
+                source: Arc::clone(source),
+                code,
+            },
+            is_empty,
+        )
+    });
+    Ok(templates.collect())
 }
 
-/// Parses a text into the templates that it gives, each with whether it is empty.
-pub(crate) fn parse(source: &Arc<Source>, _: &Funcs) -> Result<Vec<(Template, bool)>, ParseError> {
-    let code = Code {
-        text: source.text.clone(),
+/// Up to this nesting a template needs no growing stack.
+const SHALLOW: usize = 24;
+
+struct Compiler<'c> {
+    funcs: &'c Funcs,
+    text: &'c [u8],
+    /// The variables in scope; the position of each is its slot.
+    variables: Vec<Str>,
+    slots: usize,
+}
+
+impl Compiler<'_> {
+    fn list(&mut self, list: &ast::List) -> Box<[Op]> {
+        list.nodes.iter().map(|node| self.node(node)).collect()
+    }
+
+    fn node(&mut self, node: &Node) -> Op {
+        match node {
+            Node::Text(range) => Op::Text {
+                start: range.start,
+                end: range.end,
+            },
+            Node::Action { pos, pipe } => {
+                let at = At {
+                    pos: *pos,
+                    kind: NodeKind::Action,
+                };
+                let prints = pipe.variables.is_empty();
+                let pipe = self.pipe(pipe);
+                if prints {
+                    Op::Print { at, pipe }
+                } else {
+                    Op::Run(pipe)
+                }
+            }
+            Node::If(branch) => Op::If(Box::new(self.branch(branch))),
+            Node::With(branch) => Op::With(Box::new(self.branch(branch))),
+            Node::Range(branch) => Op::Range(Box::new(self.range(branch))),
+            Node::Template { pos, name, pipe } => Op::Template(Box::new(Invoke {
+                at: At {
+                    pos: *pos,
+                    kind: NodeKind::Template,
+                },
+                name: Name::new(name.clone()),
+                data: pipe.as_ref().map(|pipe| self.pipe(pipe)),
+            })),
+            Node::Break => Op::Break,
+            Node::Continue => Op::Continue,
+        }
+    }
+
+    /// Compiles a body whose variables end with it.
+    fn scoped(&mut self, list: &ast::List) -> Box<[Op]> {
+        let outer = self.variables.len();
+        let ops = crate::stack::grow(|| self.list(list));
+        self.variables.truncate(outer);
+        ops
+    }
+
+    fn branch(&mut self, branch: &ast::Branch) -> Branch {
+        let outer = self.variables.len();
+        let pipe = self.pipe(&branch.pipe);
+        let then = self.scoped(&branch.list);
+        let otherwise = branch.otherwise.as_ref().map(|list| self.scoped(list));
+        self.variables.truncate(outer);
+        Branch {
+            pipe,
+            then,
+            otherwise: otherwise.unwrap_or_default(),
+        }
+    }
+
+    fn range(&mut self, branch: &ast::Branch) -> Range {
+        let Branch {
+            pipe,
+            then,
+            otherwise,
+        } = self.branch(branch);
+        let slots = &pipe.sets;
+        let (key, item) = match (slots.first(), slots.get(1)) {
+            (Some(key), Some(item)) => (Some(*key), Some(*item)),
+            (first, _) => (None, first.copied()),
+        };
+        Range {
+            key,
+            item,
+            pipe,
+            body: then,
+            otherwise,
+        }
+    }
+
+    fn declare(&mut self, name: &Str) -> usize {
+        let slot = self.variables.len();
+        self.variables.push(name.clone());
+        self.slots = self.slots.max(slot + 1);
+        slot
+    }
+
+    fn slot(&self, name: &Str) -> Option<usize> {
+        self.variables.iter().rposition(|variable| variable == name)
+    }
+
+    fn pipe(&mut self, pipe: &Pipe) -> PipeCode {
+        let at = At {
+            pos: pipe.pos,
+            kind: NodeKind::Pipe,
+        };
+        let mut commands = pipe.commands.iter().enumerate();
+        let mut commands: Vec<Expr> = commands
+            .by_ref()
+            .map(|(index, command)| self.command(command, index > 0))
+            .collect();
+        let mut sets = Vec::new();
+        for name in &pipe.variables {
+            if !pipe.is_assign {
+                sets.push(self.declare(name));
+            } else if let Some(slot) = self.slot(name) {
+                sets.push(slot);
+            } else {
+                let message = format!("undefined variable: {name}");
+                commands.push(Expr::Fail {
+                    at,
+                    message: message.into(),
+                });
+            }
+        }
+        PipeCode {
+            at,
+            commands: commands.into(),
+            sets: sets.into(),
+        }
+    }
+
+    /// A command; `piped` is whether it gets the result of another.
+    fn command(&mut self, command: &ast::Command, piped: bool) -> Expr {
+        let Some((first, args)) = command.args.split_first() else {
+            return Expr::Dot {
+                at: At {
+                    pos: command.pos,
+                    kind: NodeKind::Command,
+                },
+            };
+        };
+        let at = first.at();
+        let takes_args = match &first.term {
+            Term::Field(_) | Term::Chain { .. } | Term::Identifier(_) => true,
+            Term::Variable { fields, .. } => !fields.is_empty(),
+            _ => false,
+        };
+        if !takes_args && (piped || !args.is_empty()) {
+            let mut shown = Vec::new();
+            first.write(self.text, &mut shown);
+            let shown = String::from_utf8_lossy(&shown);
+            let message = format!("can't give argument to non-function {shown}");
+            return Expr::Fail {
+                at,
+                message: message.into(),
+            };
+        }
+        match &first.term {
+            Term::Identifier(name) => {
+                let node = At {
+                    pos: command.pos,
+                    kind: NodeKind::Command,
+                };
+                self.call(name, at, node, args, piped)
+            }
+            Term::Field(fields) => self.fields(at, Base::Dot, fields, args),
+            Term::Variable { name, fields } => self.variable(at, name, fields, args),
+            Term::Chain { inner, fields } => self.chain(at, inner, fields, args),
+            Term::Pipe(pipe) => self.nested(pipe),
+            Term::Dot => Expr::Dot { at },
+            Term::Nil => Expr::Fail {
+                at,
+                message: "nil is not a command".into(),
+            },
+            Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
+                match self.literal(first).typed(Type::ANY) {
+                    Ok(value) => Expr::Const { at, value },
+                    Err(message) => Expr::Fail {
+                        at,
+                        message: message.into(),
+                    },
+                }
+            }
+        }
+    }
+
+    fn nested(&mut self, pipe: &Pipe) -> Expr {
+        crate::stack::grow(|| Expr::Pipe(Box::new(self.pipe(pipe))))
+    }
+
+    fn fields(&mut self, at: At, base: Base, fields: &[Str], args: &[Operand]) -> Expr {
+        let names = fields
+            .iter()
+            .map(|field| Name::new(field.clone()))
+            .collect();
+        // The receiver's type is not known, so neither are those of the parameters.
+        let args = args.iter().map(|arg| self.arg(arg, None)).collect();
+        Expr::Fields(Box::new(Fields {
+            at,
+            base,
+            names,
+            args,
+        }))
+    }
+
+    fn variable(&mut self, at: At, name: &Str, fields: &[Str], args: &[Operand]) -> Expr {
+        let Some(slot) = self.slot(name) else {
+            return Expr::Fail {
+                at,
+                message: format!("undefined variable: {name}").into(),
+            };
+        };
+        if fields.is_empty() {
+            return Expr::Slot { at, slot };
+        }
+        self.fields(at, Base::Slot(slot), fields, args)
+    }
+
+    fn chain(&mut self, at: At, inner: &Operand, fields: &[Str], args: &[Operand]) -> Expr {
+        if matches!(inner.term, Term::Nil) {
+            let mut shown = Vec::new();
+            let chain = Term::Chain {
+                inner: Box::new(Operand {
+                    pos: inner.pos,
+                    term: Term::Nil,
+                }),
+                fields: fields.to_vec(),
+            };
+            Operand {
+                pos: at.pos,
+                term: chain,
+            }
+            .write(self.text, &mut shown);
+            let shown = String::from_utf8_lossy(&shown);
+            let message = format!("indirection through explicit nil in {shown}");
+            return Expr::Fail {
+                at,
+                message: message.into(),
+            };
+        }
+        let base = self.operand(inner);
+        self.fields(at, Base::Expr(base), fields, args)
+    }
+
+    /// An operand that is not a command of its own.
+    fn operand(&mut self, operand: &Operand) -> Expr {
+        let at = operand.at();
+        match &operand.term {
+            Term::Dot => Expr::Dot { at },
+            Term::Field(fields) => self.fields(at, Base::Dot, fields, &[]),
+            Term::Variable { name, fields } => self.variable(at, name, fields, &[]),
+            Term::Chain { inner, fields } => self.chain(at, inner, fields, &[]),
+            Term::Identifier(name) => self.call(name, at, at, &[], false),
+            Term::Pipe(pipe) => self.nested(pipe),
+            Term::Nil | Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
+                match self.literal(operand).typed(Type::ANY) {
+                    Ok(value) => Expr::Const { at, value },
+                    Err(message) => Expr::Fail {
+                        at,
+                        message: message.into(),
+                    },
+                }
+            }
+        }
+    }
+
+    fn literal(&self, operand: &Operand) -> Literal {
+        match &operand.term {
+            Term::Bool(value) => Literal::Bool(*value),
+            Term::Number(number) => Literal::Number(Box::new(number.clone())),
+            Term::String { quoted, text } => Literal::String {
+                quoted: self.text.get(quoted.clone()).unwrap_or_default().into(),
+                text: text.clone(),
+            },
+            _ => Literal::Nil,
+        }
+    }
+
+    /// An argument for a parameter of type `ty`, if that is known already.
+    fn arg(&mut self, operand: &Operand, ty: Option<Type>) -> Arg {
+        let at = operand.at();
+        match &operand.term {
+            Term::Nil | Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
+                let literal = self.literal(operand);
+                match ty.map(|ty| literal.typed(ty)) {
+                    None => Arg::Literal { at, literal },
+                    Some(Ok(value)) => Arg::Const { at, value },
+                    Some(Err(message)) => Arg::Fail {
+                        at,
+                        message: message.into(),
+                    },
+                }
+            }
+            _ => Arg::Expr {
+                at,
+                expr: self.operand(operand),
+            },
+        }
+    }
+
+    fn call(&mut self, name: &Str, ident: At, node: At, args: &[Operand], piped: bool) -> Expr {
+        let func = name.to_str().and_then(|name| self.funcs.get(name));
+        let Some(func) = func.cloned() else {
+            let name = crate::go::strconv::quote(name.as_bytes());
+            let name = String::from_utf8_lossy(&name);
+            let message = format!("{name} is not a defined function");
+            return Expr::Fail {
+                at: ident,
+                message: message.into(),
+            };
+        };
+        if let Some(message) = arity_error(&func, args.len(), piped) {
+            return Expr::Fail {
+                at: ident,
+                message: message.into(),
+            };
+        }
+        let shown = args.first().map(|arg| {
+            let mut shown = Vec::new();
+            arg.write(self.text, &mut shown);
+            Str::from(shown)
+        });
+        let args: Box<[Arg]> = args
+            .iter()
+            .enumerate()
+            .map(|(index, arg)| self.arg(arg, Some(func.param(index))))
+            .collect();
+        match func.run {
+            Run::And | Run::Or => {
+                let is_or = matches!(func.run, Run::Or);
+                Expr::Logic(Box::new(Logic { ident, is_or, args }))
+            }
+            _ => Expr::Call(Box::new(CallCode {
+                ident,
+                node,
+                func,
+                args,
+                callee: shown,
+            })),
+        }
+    }
+}
+
+/// Go's complaint about the number of arguments.
+pub(crate) fn arity_error(func: &Func, args: usize, piped: bool) -> Option<String> {
+    let given = args + usize::from(piped);
+    let (name, wanted) = (func.name, func.params.len());
+    match func.variadic {
+        Some(_) if given < wanted => Some(format!(
+            "wrong number of args for {name}: want at least {wanted} got {args}"
+        )),
+        None if given != wanted => Some(format!(
+            "wrong number of args for {name}: want {wanted} got {given}"
+        )),
+        _ => None,
+    }
+}
+
+/// How deep control structures and parentheses nest.
+fn depth(list: &ast::List) -> usize {
+    let depth_of = |node: &Node| match node {
+        Node::Text(_) | Node::Break | Node::Continue => 0,
+        Node::Action { pipe, .. } => pipe_depth(pipe),
+        Node::Template { pipe, .. } => pipe.as_ref().map_or(0, pipe_depth),
+        Node::If(branch) | Node::With(branch) | Node::Range(branch) => crate::stack::grow(|| {
+            let body = depth(&branch.list).max(branch.otherwise.as_ref().map_or(0, depth));
+            1 + body.max(pipe_depth(&branch.pipe))
+        }),
     };
-    let template = Template {
-        name: source.name.clone(),
-        source: Arc::clone(source),
-        code,
-    };
-    let is_empty = source.text.as_bytes().trim_ascii().is_empty();
-    Ok(vec![(template, is_empty)])
+    list.nodes.iter().map(depth_of).max().unwrap_or(0)
+}
+
+fn pipe_depth(pipe: &Pipe) -> usize {
+    let operands = pipe.commands.iter().flat_map(|command| &command.args);
+    operands.map(operand_depth).max().unwrap_or(0)
+}
+
+fn operand_depth(operand: &Operand) -> usize {
+    match &operand.term {
+        Term::Pipe(pipe) => crate::stack::grow(|| 1 + pipe_depth(pipe)),
+        Term::Chain { inner, .. } => operand_depth(inner),
+        _ => 0,
+    }
 }

@@ -34,7 +34,7 @@ impl Location {
         let line = text.get(start..offset + rest).unwrap_or_default();
         Self {
             file: file.to_owned(),
-            line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
+            line: 1 + memchr::memchr_iter(b'\n', before).count(),
             column: offset - start,
             source_line: String::from_utf8_lossy(line)
                 .trim_end_matches('\r')
@@ -206,7 +206,7 @@ impl Cause {
 }
 
 fn go_quote(text: &str) -> String {
-    String::from_utf8_lossy(&crate::fmt::quote(text.as_bytes())).into_owned()
+    String::from_utf8_lossy(&crate::go::strconv::quote(text.as_bytes())).into_owned()
 }
 
 impl Failure {

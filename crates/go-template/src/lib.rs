@@ -16,26 +16,31 @@
 //! use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value};
 //!
 //! let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
-//! set.parse("greeting", "Hello")?;
+//! set.parse("greeting", "Hello, {{ .name | printf \"%q\" }}!")?;
 //!
 //! let data: Map = [("name", Value::from("world"))].into_iter().collect();
 //! let mut out = Vec::new();
 //! Session::new(Limits::default()).execute(&set, "greeting", &Value::Map(data), &mut out)?;
-//! assert_eq!(out, b"Hello");
+//! assert_eq!(out, b"Hello, \"world\"!");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod ast;
 mod budget;
 mod builtin;
+mod code;
 mod compile;
 mod error;
 mod eval;
 pub mod fmt;
 mod func;
 pub mod go;
+mod lex;
+mod parse;
 mod session;
 mod set;
 pub mod sprig;
+mod stack;
 mod value;
 
 pub use budget::{Budget, BudgetError, Limits};

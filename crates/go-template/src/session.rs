@@ -35,6 +35,7 @@ pub struct Session {
     budget: Budget,
     host: Option<Box<dyn Any>>,
     buffers: Vec<Vec<u8>>,
+    arguments: Vec<Vec<Value>>,
     pub(crate) slots: Vec<Value>,
 }
 
@@ -46,6 +47,7 @@ impl Session {
             budget: Budget::new(limits),
             host: None,
             buffers: Vec::new(),
+            arguments: Vec::new(),
             slots: Vec::new(),
         }
     }
@@ -108,6 +110,16 @@ impl Session {
     /// An empty buffer, which [`Session::give_back`] lets others use again.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
+    }
+
+    /// An empty list for arguments, which [`Session::give_back_arguments`] lets others use again.
+    pub(crate) fn arguments(&mut self) -> Vec<Value> {
+        self.arguments.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give_back_arguments(&mut self, mut arguments: Vec<Value>) {
+        arguments.clear();
+        self.arguments.push(arguments);
     }
 
     pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {

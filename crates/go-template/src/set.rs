@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::compile::Code;
+use crate::code::Code;
 use crate::error::ParseError;
 use crate::func::Funcs;
 use crate::value::table::Table;
@@ -130,7 +130,7 @@ impl TemplateSet {
             name: name.into(),
             text: text.into(),
         });
-        let parsed = crate::compile::parse(&source, &self.0.funcs)?;
+        let parsed = crate::compile::compile(&source, &self.0.funcs)?;
         let mut main = None;
         for (template, is_empty) in parsed {
             let template = Arc::new(template);

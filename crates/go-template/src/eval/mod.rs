@@ -1,39 +1,177 @@
 //! Executes compiled templates.
+//!
+//! The evaluator walks the compiled form. It writes to one buffer, keeps variables in slots of
+//! the session, and remembers the node that it is at, which is all that an error needs: the text
+//! of the node is made only then, from the source.
 
-use crate::error::{FuncError, RenderError};
-use crate::func::{Args, Call, Func, Run};
+mod call;
+mod control;
+mod expr;
+mod field;
+
+use crate::ast::{At, NodeKind};
+use crate::budget::BudgetError;
+use crate::error::{Cause, Failure, FuncError, Location, RenderError};
+use crate::func::Call;
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::Value;
 
+pub(crate) use call::{invoke, prepare};
+
 /// Executes `template` with `data` as dot, appending to `out`.
 pub(crate) fn execute(
-    _: &mut Session,
-    _: &TemplateSet,
+    session: &mut Session,
+    set: &TemplateSet,
     template: &Template,
-    _: &Value,
+    data: &Value,
     out: &mut Vec<u8>,
 ) -> Result<(), RenderError> {
-    out.extend_from_slice(template.code.text.as_bytes());
-    Ok(())
+    if let Err(error) = session.budget().enter() {
+        return Err(RenderError(Box::new(Failure {
+            template: template.name.to_string(),
+            at: None,
+            cause: Cause::Budget(error),
+        })));
+    }
+    let base = session.slots.len();
+    // A nil interface becomes nothing when it is made a reflect.Value.
+    let dot = if let Value::Nil = data {
+        Value::Invalid
+    } else {
+        data.clone()
+    };
+    session
+        .slots
+        .resize(base + template.code.slots, Value::Invalid);
+    if let Some(root) = session.slots.get_mut(base) {
+        root.clone_from(&dot);
+    }
+    let start = out.len();
+    let mut eval = Eval::new(session, set, template, base);
+    let result = crate::stack::grow(|| eval.list(&template.code.ops, &dot, out));
+    let result = match result {
+        Ok(_) => eval
+            .session
+            .budget()
+            .output(out.len() - start)
+            .map_err(|error| eval.over(error)),
+        Err(error) => Err(error),
+    };
+    session.slots.truncate(base);
+    session.budget().leave();
+    result
 }
 
-/// Calls a function from Rust.
-pub(crate) fn invoke(
-    call: &mut Call<'_>,
-    func: &Func,
-    args: &mut [Value],
-) -> Result<Value, FuncError> {
-    match &func.run {
-        Run::Value(run) => run(call, &mut Args::new(args)),
-        Run::Closure(run) => run(call, &mut Args::new(args)),
-        Run::Text(run) => {
-            let mut out = call.session.buffer();
-            let result = run(call, &mut Args::new(args), &mut out);
-            let value = Value::Str(out.as_slice().into());
-            call.session.give_back(out);
-            result.map(|()| value)
+/// The state of one template that is being executed.
+pub(crate) struct Eval<'r> {
+    session: &'r mut Session,
+    set: &'r TemplateSet,
+    template: &'r Template,
+    /// The slot of `$`.
+    base: usize,
+    at: At,
+}
+
+type Result<T, E = RenderError> = std::result::Result<T, E>;
+
+impl<'r> Eval<'r> {
+    fn new(
+        session: &'r mut Session,
+        set: &'r TemplateSet,
+        template: &'r Template,
+        base: usize,
+    ) -> Self {
+        Self {
+            session,
+            set,
+            template,
+            base,
+            at: At {
+                pos: 0,
+                kind: NodeKind::Action,
+            },
         }
-        Run::And | Run::Or | Run::Call => Err(FuncError::new("not callable")),
+    }
+
+    /// What functions get to see.
+    fn call_context(&mut self) -> Call<'_> {
+        Call {
+            session: self.session,
+            set: self.set,
+            template: self.template,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, slot: usize) -> Value {
+        self.session
+            .slots
+            .get(self.base + slot)
+            .cloned()
+            .unwrap_or(Value::Invalid)
+    }
+
+    #[inline]
+    fn set_slot(&mut self, slot: usize, value: Value) {
+        if let Some(slot) = self.session.slots.get_mut(self.base + slot) {
+            *slot = value;
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<()> {
+        match self.session.budget().step(1) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.over(error)),
+        }
+    }
+
+    /// An error at the current node.
+    #[cold]
+    fn fail(&self, message: impl Into<String>) -> RenderError {
+        self.failure(Cause::Message(message.into()))
+    }
+
+    /// A limit that was reached at the current node.
+    #[cold]
+    fn over(&self, error: BudgetError) -> RenderError {
+        self.failure(Cause::Budget(error))
+    }
+
+    /// An error of the function `name`, at the node `at`.
+    #[cold]
+    fn failed_call(&mut self, at: At, name: &str, error: FuncError) -> RenderError {
+        self.at = at;
+        self.failure(Cause::Function {
+            name: name.to_owned(),
+            error,
+        })
+    }
+
+    #[cold]
+    fn failure(&self, cause: Cause) -> RenderError {
+        let source = &self.template.source;
+        let text = source.text.as_bytes();
+        let offset = usize::try_from(self.at.pos).unwrap_or(usize::MAX);
+        let location = Location::new(&source.name.to_string_lossy(), text, offset);
+        let template = self.template.name.to_string();
+        RenderError(Box::new(Failure {
+            template,
+            at: Some((location, self.node())),
+            cause,
+        }))
+    }
+
+    /// The current node as Go writes it. The tree was not kept, but the text gives it again.
+    #[cold]
+    fn node(&self) -> String {
+        let source = &self.template.source;
+        let text = source.text.as_bytes();
+        let trees = crate::parse::parse(&source.name, text, self.set.funcs()).unwrap_or_default();
+        let node = trees
+            .iter()
+            .find_map(|tree| crate::ast::describe(&tree.root, text, self.at));
+        String::from_utf8_lossy(&node.unwrap_or_default()).into_owned()
     }
 }

@@ -1,6 +1,292 @@
-//! Package fmt over [`crate::Value`].
+//! Package fmt over [`Value`]: `Sprint`, `Sprintln`, `Sprintf` with every verb and flag.
+//!
+//! All functions append to a buffer, and stop with a [`BudgetError`] when a value nests too deep
+//! (it may hold itself) or the text gets too long; what was appended by then is of no account.
+//!
+//! ```
+//! use go_template::{Limits, Value, fmt};
+//! let mut out = Vec::new();
+//! let args = [Value::from("a"), Value::from(1e6), Value::Nil];
+//! fmt::sprintf(b"%5s|%v|%d", &args, &Limits::default(), &mut out)?;
+//! assert_eq!(out, b"    a|1e+06|%!d(<nil>)");
+//! # Ok::<(), go_template::BudgetError>(())
+//! ```
 
-/// `strconv.Quote`.
-pub fn quote(text: &[u8]) -> Vec<u8> {
-    format!("{:?}", String::from_utf8_lossy(text)).into_bytes()
+mod float;
+mod integer;
+mod print;
+mod text;
+mod verb;
+
+use crate::budget::{BudgetError, Limits};
+use crate::go::strconv::{format_float, push_int, push_uint};
+use crate::value::{Kind, Value};
+
+/// Appends `args` with spaces between those of which neither is a string (`fmt.Sprint`).
+pub fn sprint(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+    let mut previous_is_string = false;
+    for (index, arg) in args.iter().enumerate() {
+        let is_string = arg.kind() == Kind::String;
+        if index > 0 && !is_string && !previous_is_string {
+            out.push(b' ');
+        }
+        print_value(arg, limits, out)?;
+        previous_is_string = is_string;
+    }
+    Ok(())
+}
+
+/// Appends `args` with spaces between them and a newline (`fmt.Sprintln`).
+pub fn sprintln(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+    for (index, arg) in args.iter().enumerate() {
+        if index > 0 {
+            out.push(b' ');
+        }
+        print_value(arg, limits, out)?;
+    }
+    out.push(b'\n');
+    Ok(())
+}
+
+/// Appends `args` as `format` says (`fmt.Sprintf`).
+pub fn sprintf(
+    format: &[u8],
+    args: &[Value],
+    limits: &Limits,
+    out: &mut Vec<u8>,
+) -> Result<(), BudgetError> {
+    Printer::new(limits, out).printf(format, args)
+}
+
+/// Appends a value in its default format, as `%v`.
+#[inline]
+pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+    match value {
+        Value::Str(text) => out.extend_from_slice(text.as_bytes()),
+        Value::Int(value) | Value::Int64(value) => push_int(out, *value),
+        Value::Uint(_, value) => push_uint(out, *value),
+        Value::Float(value) => format_float(out, *value, b'g', None, 64),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        _ => return Printer::new(limits, out).print_arg(value, 'v'),
+    }
+    Ok(())
+}
+
+/// Appends a value as an action prints it: nothing is `<no value>`, and a pointer prints as what
+/// it points to.
+pub(crate) fn print_action(
+    value: &Value,
+    limits: &Limits,
+    out: &mut Vec<u8>,
+) -> Result<(), BudgetError> {
+    match value {
+        Value::Invalid => {
+            out.extend_from_slice(b"<no value>");
+            Ok(())
+        }
+        Value::Object(_) => Printer::new(limits, out).print_indirect(value),
+        _ => print_value(value, limits, out),
+    }
+}
+
+/// Appends `args` as [`sprint`], but each as an action prints it: what `html`, `js` and
+/// `urlquery` escape.
+pub(crate) fn sprint_actions(
+    args: &[Value],
+    limits: &Limits,
+    out: &mut Vec<u8>,
+) -> Result<(), BudgetError> {
+    let mut previous_is_string = false;
+    for (index, arg) in args.iter().enumerate() {
+        // Nothing is the string "<no value>" here.
+        let is_string = arg.kind() == Kind::String || matches!(arg, Value::Invalid | Value::Nil);
+        if index > 0 && !is_string && !previous_is_string {
+            out.push(b' ');
+        }
+        match arg {
+            Value::Nil => print_action(&Value::Invalid, limits, out)?,
+            _ => print_action(arg, limits, out)?,
+        }
+        previous_is_string = is_string;
+    }
+    Ok(())
+}
+
+/// The flags of a verb.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own in the format"
+)]
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    width: Option<usize>,
+    precision: Option<usize>,
+    minus: bool,
+    plus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    /// `%+v`: the names of fields.
+    plus_v: bool,
+    /// `%#v`: Go syntax.
+    sharp_v: bool,
+}
+
+/// Appends formatted values to a buffer.
+struct Printer<'p> {
+    out: &'p mut Vec<u8>,
+    flags: Flags,
+    limits: &'p Limits,
+    /// Where this printer began to write.
+    start: usize,
+    /// Whether a bad verb is being reported, so that methods are left alone.
+    is_erroring: bool,
+}
+
+impl<'p> Printer<'p> {
+    fn new(limits: &'p Limits, out: &'p mut Vec<u8>) -> Self {
+        let start = out.len();
+        Self {
+            out,
+            flags: Flags::default(),
+            limits,
+            start,
+            is_erroring: false,
+        }
+    }
+
+    /// Checks that the text is not too long.
+    fn check_length(&self) -> Result<(), BudgetError> {
+        if self.out.len() - self.start > self.limits.string {
+            return Err(BudgetError::String {
+                limit: self.limits.string,
+            });
+        }
+        Ok(())
+    }
+
+    fn padding(&mut self, count: usize) {
+        // Zeros are only ever put on the left.
+        let byte = if self.flags.zero && !self.flags.minus {
+            b'0'
+        } else {
+            b' '
+        };
+        self.out.resize(self.out.len() + count, byte);
+    }
+
+    /// Appends `text`, padded to the width in runes.
+    fn pad(&mut self, text: &[u8]) {
+        let Some(width) = self.flags.width else {
+            self.out.extend_from_slice(text);
+            return;
+        };
+        let missing = width.saturating_sub(crate::go::utf8::rune_count(text));
+        if self.flags.minus {
+            self.out.extend_from_slice(text);
+            self.padding(missing);
+        } else {
+            self.padding(missing);
+            self.out.extend_from_slice(text);
+        }
+    }
+
+    /// As [`Printer::pad`], but never with zeros.
+    fn pad_with_spaces(&mut self, text: &[u8]) {
+        let zero = std::mem::replace(&mut self.flags.zero, false);
+        self.pad(text);
+        self.flags.zero = zero;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{List, Map, Object, Type, TypeInfo};
+
+    fn printf(format: &str, args: &[Value]) -> String {
+        let mut out = Vec::new();
+        sprintf(format.as_bytes(), args, &Limits::default(), &mut out).unwrap();
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    #[test]
+    fn strings_and_lists_are_spaced_as_in_go() {
+        let args = [1, 2].map(Value::Int);
+        let mut out = Vec::new();
+        sprint(&args, &Limits::default(), &mut out).unwrap();
+        sprint(
+            &["a".into(), "b".into(), Value::Int(1)],
+            &Limits::default(),
+            &mut out,
+        )
+        .unwrap();
+        assert_eq!(out, b"1 2ab1");
+    }
+
+    #[test]
+    fn a_map_that_holds_itself_is_an_error() {
+        let map = Map::new();
+        map.insert("self", Value::Map(map.clone()));
+        let mut out = Vec::new();
+        let limits = Limits::default();
+        let result = print_value(&Value::Map(map.clone()), &limits, &mut out);
+        assert_eq!(
+            result,
+            Err(BudgetError::Nesting {
+                limit: limits.nesting
+            })
+        );
+        map.clear();
+    }
+
+    #[test]
+    fn shared_parts_do_not_multiply_without_end() {
+        let mut value = Value::list(Vec::new());
+        for _ in 0..64 {
+            value = Value::list(vec![value.clone(), value]);
+        }
+        let limits = Limits {
+            string: 1 << 20,
+            ..Limits::default()
+        };
+        let result = print_value(&value, &limits, &mut Vec::new());
+        assert_eq!(result, Err(BudgetError::String { limit: 1 << 20 }));
+    }
+
+    #[test]
+    fn go_syntax_names_types() {
+        let list = Value::list(vec!["a".into(), Value::Int(1), Value::Nil]);
+        assert_eq!(
+            printf("%#v", &[list]),
+            "[]interface {}{\"a\", 1, interface {}(nil)}"
+        );
+        assert_eq!(
+            printf("%#v", &[Value::NilOf(Type::MAP)]),
+            "map[string]interface {}(nil)"
+        );
+        assert_eq!(printf("%#v", &[Value::bytes("ab")]), "[]byte{0x61, 0x62}");
+        let strings = Value::List(List::strings(["a"]));
+        assert_eq!(
+            printf("%#v %+q", &[strings.clone(), strings]),
+            "[]string{\"a\"} [\"a\"]"
+        );
+    }
+
+    #[test]
+    fn scalars_of_declared_types_print_their_text() {
+        static DURATION: TypeInfo = TypeInfo {
+            named: true,
+            text: Some(|_| "1m0s".into()),
+            ..TypeInfo::new("time.Duration", Kind::Int64)
+        };
+        let ty = Type::new(&DURATION);
+        let minute = Value::Object(Object::scalar(ty, Value::Int64(60)));
+        let args = vec![minute; 4];
+        assert_eq!(
+            printf("%v %d %t %T", &args),
+            "1m0s 60 %!t(time.Duration=60) time.Duration"
+        );
+    }
 }

@@ -136,7 +136,7 @@ fn is_predeclared(ty: Type) -> bool {
 }
 
 /// The predeclared type of a scalar kind.
-fn predeclared(kind: Kind) -> Type {
+pub(crate) fn predeclared(kind: Kind) -> Type {
     match kind {
         Kind::Bool => Type::BOOL,
         Kind::Int => Type::INT,

@@ -222,7 +222,8 @@ mod tests {
         let long = "x".repeat(40);
         assert_eq!(Str::from("abc"), Str::from_static("abc"));
         assert_eq!(Str::from(long.as_str()), Str::from(long.as_str()));
-        assert!(Str::from("a") < Str::from("b"));
+        let (a, b) = (Str::from("a"), Str::from("b"));
+        assert!(a < b);
         assert_eq!(Str::from(long.as_str()).slice(38, 99), Str::from("xx"));
         assert_eq!(Str::from("abc").slice(2, 1), Str::EMPTY);
     }

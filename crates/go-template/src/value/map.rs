@@ -254,24 +254,6 @@ impl Map {
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.0).addr()
     }
-
-    /// The nested values that exist as such: what a walk that looks for cycles must follow.
-    pub(crate) fn live_values(&self) -> Vec<Value> {
-        match &*self.0.state.borrow() {
-            State::Owned(table) => {
-                let values = table.entries().iter().map(|entry| &entry.value);
-                values
-                    .filter(|value| value.is_container())
-                    .cloned()
-                    .collect()
-            }
-            State::Frozen { nested, .. } => nested
-                .iter()
-                .filter(|value| value.is_container())
-                .cloned()
-                .collect(),
-        }
-    }
 }
 
 impl Default for Map {

@@ -34,7 +34,9 @@ pub use table::Name;
 pub use tree::{Tree, TreeList, TreeMap};
 pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
 
+pub(crate) use access::predeclared;
 pub(crate) use bury::break_cycles;
+pub(crate) use number::is_integer;
 
 use crate::func::Func;
 

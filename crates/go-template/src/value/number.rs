@@ -1,6 +1,6 @@
 //! The integer kinds that are rarer than `int` and `int64`.
 
-use super::Type;
+use super::{Kind, Object, Type, Value, predeclared};
 
 /// The signed kinds beside `int` and `int64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,47 @@ impl Number {
             Self::Int(value) => Some(value),
             Self::Uint(value) => i64::try_from(value).ok(),
             Self::Float(_) => None,
+        }
+    }
+}
+
+/// Whether `kind` is an integer kind, as Go's `intLike`.
+pub(crate) fn is_integer(kind: Kind) -> bool {
+    kind.is_int() || kind.is_uint()
+}
+
+impl Value {
+    /// An integer converted to the integer type `ty` as Go converts: what does not fit is cut.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        reason = "conversions between Go's integers keep the low bits"
+    )]
+    pub(crate) fn convert_integer(&self, ty: Type) -> Self {
+        let bits = match self.number() {
+            Some(Number::Int(value)) => value,
+            Some(Number::Uint(value)) => value as i64,
+            _ => 0,
+        };
+        let kind = ty.kind();
+        let value = match kind {
+            Kind::Int64 => Self::Int64(bits),
+            Kind::Int8 => Self::SmallInt(SmallInt::Int8, i64::from(bits as i8)),
+            Kind::Int16 => Self::SmallInt(SmallInt::Int16, i64::from(bits as i16)),
+            Kind::Int32 => Self::SmallInt(SmallInt::Int32, i64::from(bits as i32)),
+            Kind::Uint | Kind::Uintptr => Self::Uint(Unsigned::Uint, bits as u64),
+            Kind::Uint8 => Self::Uint(Unsigned::Uint8, u64::from(bits as u8)),
+            Kind::Uint16 => Self::Uint(Unsigned::Uint16, u64::from(bits as u16)),
+            Kind::Uint32 => Self::Uint(Unsigned::Uint32, u64::from(bits as u32)),
+            Kind::Uint64 => Self::Uint(Unsigned::Uint64, bits as u64),
+            _ => Self::Int(bits),
+        };
+        let declared = ty != predeclared(kind);
+        if declared {
+            Self::Object(Object::scalar(ty, value))
+        } else {
+            value
         }
     }
 }

@@ -185,10 +185,6 @@ impl<V> Table<V> {
         Some(entry.value)
     }
 
-    pub(crate) fn is_sorted(&self) -> bool {
-        self.sorted
-    }
-
     /// Puts the entries into key order.
     pub(crate) fn sort(&mut self) {
         if !self.sorted {
@@ -241,7 +237,6 @@ mod tests {
             table.insert(Str::from(format!("key{i:03}")), i);
         }
         assert_eq!(table.len(), 100);
-        assert!(!table.is_sorted());
         table.sort();
         assert_eq!(table.entry(7).unwrap().value, 7);
         for i in (0..100).step_by(2) {

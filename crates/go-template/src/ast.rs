@@ -1,0 +1,332 @@
+//! The syntax tree, and how Go writes its nodes in error messages.
+
+use std::ops::Range;
+
+use crate::go::{strconv, unicode};
+use crate::value::Str;
+
+/// A byte offset in the text.
+pub(crate) type Pos = u32;
+
+/// The node that is being executed: its kind and position, which together are unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) pos: Pos,
+    pub(crate) kind: NodeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeKind {
+    Action,
+    Bool,
+    Chain,
+    Command,
+    Dot,
+    Field,
+    Identifier,
+    Nil,
+    Number,
+    Pipe,
+    String,
+    Template,
+    Variable,
+}
+
+/// A sequence of nodes.
+#[derive(Debug, Default)]
+pub(crate) struct List {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// What stands in a template.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Text(Range<usize>),
+    Action {
+        pos: Pos,
+        pipe: Pipe,
+    },
+    If(Box<Branch>),
+    With(Box<Branch>),
+    Range(Box<Branch>),
+    Template {
+        pos: Pos,
+        name: Str,
+        pipe: Option<Pipe>,
+    },
+    Break,
+    Continue,
+}
+
+/// `if`, `with` or `range`.
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) pipe: Pipe,
+    pub(crate) list: List,
+    pub(crate) otherwise: Option<List>,
+}
+
+/// Commands of which each gives its result to the next.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) pos: Pos,
+    pub(crate) is_assign: bool,
+    /// The variables that are declared or assigned, with their positions.
+    pub(crate) variables: Vec<Str>,
+    pub(crate) commands: Vec<Command>,
+}
+
+/// An operand with its arguments.
+#[derive(Debug)]
+pub(crate) struct Command {
+    pub(crate) pos: Pos,
+    pub(crate) args: Vec<Operand>,
+}
+
+/// A term of a command.
+#[derive(Debug)]
+pub(crate) struct Operand {
+    pub(crate) pos: Pos,
+    pub(crate) term: Term,
+}
+
+#[derive(Debug)]
+pub(crate) enum Term {
+    Bool(bool),
+    Chain {
+        inner: Box<Operand>,
+        fields: Vec<Str>,
+    },
+    Dot,
+    Field(Vec<Str>),
+    Identifier(Str),
+    Nil,
+    Number(Number),
+    Pipe(Box<Pipe>),
+    String {
+        quoted: Range<usize>,
+        text: Str,
+    },
+    Variable {
+        name: Str,
+        fields: Vec<Str>,
+    },
+}
+
+/// A numeric constant under every type that can hold it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Number {
+    pub(crate) int: Option<i64>,
+    pub(crate) uint: Option<u64>,
+    pub(crate) float: Option<f64>,
+    pub(crate) complex: Option<(f64, f64)>,
+    pub(crate) text: Str,
+}
+
+impl List {
+    /// Whether there is nothing but white space: such a template does not replace another.
+    pub(crate) fn is_empty(&self, text: &[u8]) -> bool {
+        self.nodes.iter().all(|node| match node {
+            Node::Text(range) => {
+                let text = text.get(range.clone()).unwrap_or_default();
+                unicode::trim_space(text).is_empty()
+            }
+            _ => false,
+        })
+    }
+}
+
+impl Operand {
+    pub(crate) fn at(&self) -> At {
+        let kind = match &self.term {
+            Term::Bool(_) => NodeKind::Bool,
+            Term::Chain { .. } => NodeKind::Chain,
+            Term::Dot => NodeKind::Dot,
+            Term::Field(_) => NodeKind::Field,
+            Term::Identifier(_) => NodeKind::Identifier,
+            Term::Nil => NodeKind::Nil,
+            Term::Number(_) => NodeKind::Number,
+            Term::Pipe(_) => NodeKind::Pipe,
+            Term::String { .. } => NodeKind::String,
+            Term::Variable { .. } => NodeKind::Variable,
+        };
+        At {
+            pos: self.pos,
+            kind,
+        }
+    }
+
+    /// Writes the operand as Go does.
+    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+        let mut dotted = |fields: &[Str]| {
+            for field in fields {
+                out.push(b'.');
+                out.extend_from_slice(field.as_bytes());
+            }
+        };
+        match &self.term {
+            Term::Bool(true) => out.extend_from_slice(b"true"),
+            Term::Bool(false) => out.extend_from_slice(b"false"),
+            Term::Dot => out.push(b'.'),
+            Term::Nil => out.extend_from_slice(b"nil"),
+            Term::Field(fields) => dotted(fields),
+            Term::Identifier(name) => out.extend_from_slice(name.as_bytes()),
+            Term::Number(number) => out.extend_from_slice(number.text.as_bytes()),
+            Term::Pipe(pipe) => pipe.write(text, out),
+            Term::String { quoted, .. } => {
+                out.extend_from_slice(text.get(quoted.clone()).unwrap_or_default());
+            }
+            Term::Variable { name, fields } => {
+                out.extend_from_slice(name.as_bytes());
+                for field in fields {
+                    out.push(b'.');
+                    out.extend_from_slice(field.as_bytes());
+                }
+            }
+            Term::Chain { inner, fields } => {
+                let is_pipe = matches!(inner.term, Term::Pipe(_));
+                if is_pipe {
+                    out.push(b'(');
+                }
+                inner.write(text, out);
+                if is_pipe {
+                    out.push(b')');
+                }
+                for field in fields {
+                    out.push(b'.');
+                    out.extend_from_slice(field.as_bytes());
+                }
+            }
+        }
+    }
+}
+
+impl Command {
+    /// Writes the command as Go does.
+    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+        for (index, arg) in self.args.iter().enumerate() {
+            if index > 0 {
+                out.push(b' ');
+            }
+            let is_pipe = matches!(arg.term, Term::Pipe(_));
+            if is_pipe {
+                out.push(b'(');
+            }
+            arg.write(text, out);
+            if is_pipe {
+                out.push(b')');
+            }
+        }
+    }
+}
+
+impl Pipe {
+    /// Writes the pipeline as Go does.
+    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+        for (index, variable) in self.variables.iter().enumerate() {
+            if index > 0 {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(variable.as_bytes());
+        }
+        if !self.variables.is_empty() {
+            out.extend_from_slice(if self.is_assign { b" = " } else { b" := " });
+        }
+        for (index, command) in self.commands.iter().enumerate() {
+            if index > 0 {
+                out.extend_from_slice(b" | ");
+            }
+            command.write(text, out);
+        }
+    }
+}
+
+/// How Go writes the node `at` of a tree.
+pub(crate) fn describe(list: &List, text: &[u8], at: At) -> Option<Vec<u8>> {
+    list.nodes.iter().find_map(|node| match node {
+        Node::Text(_) | Node::Break | Node::Continue => None,
+        Node::Action { pos, pipe } => {
+            if at
+                == (At {
+                    pos: *pos,
+                    kind: NodeKind::Action,
+                })
+            {
+                let mut out = b"{{".to_vec();
+                pipe.write(text, &mut out);
+                out.extend_from_slice(b"}}");
+                return Some(out);
+            }
+            describe_pipe(pipe, text, at)
+        }
+        Node::Template { pos, name, pipe } => {
+            if at
+                == (At {
+                    pos: *pos,
+                    kind: NodeKind::Template,
+                })
+            {
+                let mut out = b"{{template ".to_vec();
+                out.extend_from_slice(&strconv::quote(name.as_bytes()));
+                if let Some(pipe) = pipe {
+                    out.push(b' ');
+                    pipe.write(text, &mut out);
+                }
+                out.extend_from_slice(b"}}");
+                return Some(out);
+            }
+            describe_pipe(pipe.as_ref()?, text, at)
+        }
+        Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
+            describe_pipe(&branch.pipe, text, at)
+                .or_else(|| describe(&branch.list, text, at))
+                .or_else(|| describe(branch.otherwise.as_ref()?, text, at))
+        }
+    })
+}
+
+fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    if at
+        == (At {
+            pos: pipe.pos,
+            kind: NodeKind::Pipe,
+        })
+    {
+        pipe.write(text, &mut out);
+        return Some(out);
+    }
+    pipe.commands.iter().find_map(|command| {
+        if at
+            == (At {
+                pos: command.pos,
+                kind: NodeKind::Command,
+            })
+        {
+            let mut out = Vec::new();
+            command.write(text, &mut out);
+            return Some(out);
+        }
+        command
+            .args
+            .iter()
+            .find_map(|arg| describe_operand(arg, text, at))
+    })
+}
+
+fn describe_operand(operand: &Operand, text: &[u8], at: At) -> Option<Vec<u8>> {
+    match &operand.term {
+        Term::Pipe(pipe) => return describe_pipe(pipe, text, at),
+        Term::Chain { inner, .. } => {
+            if let Some(found) = describe_operand(inner, text, at) {
+                return Some(found);
+            }
+        }
+        _ => {}
+    }
+    (operand.at() == at).then(|| {
+        let mut out = Vec::new();
+        operand.write(text, &mut out);
+        out
+    })
+}

@@ -1,0 +1,328 @@
+//! The compiled form of a template: `Send + Sync`, with nothing left to look up by name but
+//! fields, methods and other templates.
+
+use crate::ast::{At, Number};
+use crate::func::Func;
+use crate::value::{Kind, Name, Object, SmallInt, Str, Type, Unsigned, Value, predeclared};
+
+/// A compiled template.
+#[derive(Debug)]
+pub(crate) struct Code {
+    pub(crate) ops: Box<[Op]>,
+    /// How many variables it needs room for, with `$` as the first.
+    pub(crate) slots: usize,
+    /// Whether it nests so deep that the stack must grow.
+    pub(crate) is_deep: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// A part of the source text.
+    Text {
+        start: usize,
+        end: usize,
+    },
+    /// An action whose result is printed.
+    Print {
+        at: At,
+        pipe: PipeCode,
+    },
+    /// An action that declares or assigns.
+    Run(PipeCode),
+    If(Box<Branch>),
+    With(Box<Branch>),
+    Range(Box<Range>),
+    Template(Box<Invoke>),
+    Break,
+    Continue,
+}
+
+#[derive(Debug)]
+pub(crate) struct Branch {
+    pub(crate) pipe: PipeCode,
+    pub(crate) then: Box<[Op]>,
+    pub(crate) otherwise: Box<[Op]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Range {
+    pub(crate) pipe: PipeCode,
+    pub(crate) key: Option<usize>,
+    pub(crate) item: Option<usize>,
+    pub(crate) body: Box<[Op]>,
+    pub(crate) otherwise: Box<[Op]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Invoke {
+    pub(crate) at: At,
+    pub(crate) name: Name,
+    pub(crate) data: Option<PipeCode>,
+}
+
+/// Commands of which each gets the result of the one before, and the slots that get the last.
+#[derive(Debug)]
+pub(crate) struct PipeCode {
+    pub(crate) at: At,
+    pub(crate) commands: Box<[Expr]>,
+    pub(crate) sets: Box<[usize]>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Expr {
+    Const {
+        at: At,
+        value: Const,
+    },
+    Dot {
+        at: At,
+    },
+    Slot {
+        at: At,
+        slot: usize,
+    },
+    Fields(Box<Fields>),
+    Call(Box<CallCode>),
+    Logic(Box<Logic>),
+    Pipe(Box<PipeCode>),
+    /// What is known to fail when it is reached.
+    Fail {
+        at: At,
+        message: Box<str>,
+    },
+}
+
+/// Where a chain of fields begins.
+#[derive(Debug)]
+pub(crate) enum Base {
+    Dot,
+    Slot(usize),
+    Expr(Expr),
+}
+
+/// A chain of fields; the last may be a method with arguments.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    pub(crate) at: At,
+    pub(crate) base: Base,
+    pub(crate) names: Box<[Name]>,
+    pub(crate) args: Box<[Arg]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CallCode {
+    pub(crate) ident: At,
+    /// The node that an error of the function is reported at.
+    pub(crate) node: At,
+    pub(crate) func: Func,
+    pub(crate) args: Box<[Arg]>,
+    /// The first argument as it was written, for `call`.
+    pub(crate) callee: Option<Str>,
+}
+
+/// `and` or `or`.
+#[derive(Debug)]
+pub(crate) struct Logic {
+    pub(crate) ident: At,
+    pub(crate) is_or: bool,
+    pub(crate) args: Box<[Arg]>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Arg {
+    /// A literal that fits its parameter.
+    Const {
+        at: At,
+        value: Const,
+    },
+    /// A literal for a parameter that is not known yet.
+    Literal {
+        at: At,
+        literal: Literal,
+    },
+    /// Anything else.
+    Expr {
+        at: At,
+        expr: Expr,
+    },
+    Fail {
+        at: At,
+        message: Box<str>,
+    },
+}
+
+/// A value that threads can share.
+#[derive(Clone, Debug)]
+pub(crate) enum Const {
+    Invalid,
+    Nil,
+    NilOf(Type),
+    Bool(bool),
+    Int(i64),
+    Int64(i64),
+    SmallInt(SmallInt, i64),
+    Uint(Unsigned, u64),
+    Float(f64),
+    Complex(f64, f64),
+    Str(Str),
+    /// A number of a declared type.
+    Scalar(Type, Box<Const>),
+}
+
+impl Const {
+    #[inline]
+    pub(crate) fn value(&self) -> Value {
+        match self {
+            Self::Str(text) => Value::Str(text.clone()),
+            Self::Int(value) => Value::Int(*value),
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Float(value) => Value::Float(*value),
+            Self::Nil => Value::Nil,
+            Self::Invalid => Value::Invalid,
+            Self::NilOf(ty) => Value::NilOf(*ty),
+            Self::Int64(value) => Value::Int64(*value),
+            Self::SmallInt(kind, value) => Value::SmallInt(*kind, *value),
+            Self::Uint(kind, value) => Value::Uint(*kind, *value),
+            Self::Complex(real, imaginary) => Value::Complex(std::rc::Rc::new((*real, *imaginary))),
+            Self::Scalar(ty, inner) => Value::Object(Object::scalar(*ty, inner.value())),
+        }
+    }
+}
+
+/// A literal as it was written.
+#[derive(Clone, Debug)]
+pub(crate) enum Literal {
+    Nil,
+    Bool(bool),
+    Number(Box<Number>),
+    String { quoted: Str, text: Str },
+}
+
+impl Literal {
+    /// The value for a parameter of type `ty`, or Go's complaint.
+    pub(crate) fn typed(&self, ty: Type) -> Result<Const, String> {
+        let kind = ty.kind();
+        if let Self::Nil = self {
+            return match kind {
+                _ if ty == Type::ANY => Ok(Const::Nil),
+                _ if ty == Type::REFLECT => Ok(Const::Invalid),
+                _ if kind == Kind::Interface => Ok(Const::Nil),
+                _ if kind.can_be_nil() => Ok(Const::NilOf(ty)),
+                _ => Err(format!("cannot assign nil to {ty}")),
+            };
+        }
+        let typed = match kind {
+            _ if ty == Type::ANY || ty == Type::REFLECT => return self.ideal(),
+            Kind::Bool => self.bool().ok_or("expected bool"),
+            Kind::String => self.string().ok_or("expected string"),
+            kind if kind.is_int() => self.int(kind).ok_or("expected integer"),
+            kind if kind.is_uint() => self.uint(kind).ok_or("expected unsigned integer"),
+            Kind::Float32 | Kind::Float64 => self.float().ok_or("expected float"),
+            Kind::Complex128 => self.complex().ok_or("expected complex"),
+            _ => {
+                return Err(format!(
+                    "can't handle {} for arg of type {ty}",
+                    self.shown()
+                ));
+            }
+        };
+        let value = typed.map_err(|wanted| format!("{wanted}; found {}", self.shown()))?;
+        let declared = ty != predeclared(kind);
+        Ok(if declared {
+            Const::Scalar(ty, Box::new(value))
+        } else {
+            value
+        })
+    }
+
+    /// The value where nothing says the type: the form of a number decides.
+    fn ideal(&self) -> Result<Const, String> {
+        let number = match self {
+            Self::Number(number) => number,
+            Self::Bool(value) => return Ok(Const::Bool(*value)),
+            Self::String { text, .. } => return Ok(Const::Str(text.clone())),
+            Self::Nil => return Ok(Const::Nil),
+        };
+        if let Some((real, imaginary)) = number.complex {
+            return Ok(Const::Complex(real, imaginary));
+        }
+        let text = number.text.as_bytes();
+        let has = |wanted: &[u8]| text.iter().any(|byte| wanted.contains(byte));
+        let is_hex = matches!(text, [b'0', b'x' | b'X', _, ..]) && !has(b"pP");
+        let is_rune = text.first() == Some(&b'\'');
+        match (number.float, number.int) {
+            (Some(float), _) if !is_hex && !is_rune && has(b".eEpP") => Ok(Const::Float(float)),
+            (_, Some(int)) => Ok(Const::Int(int)),
+            _ => Err(format!("{} overflows int", number.text)),
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Nil => "nil".to_owned(),
+            Self::Bool(value) => value.to_string(),
+            Self::Number(number) => number.text.to_string(),
+            Self::String { quoted, .. } => quoted.to_string(),
+        }
+    }
+
+    fn bool(&self) -> Option<Const> {
+        match self {
+            Self::Bool(value) => Some(Const::Bool(*value)),
+            _ => None,
+        }
+    }
+
+    fn string(&self) -> Option<Const> {
+        match self {
+            Self::String { text, .. } => Some(Const::Str(text.clone())),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<&Number> {
+        match self {
+            Self::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "reflect's SetInt truncates too"
+    )]
+    fn int(&self, kind: Kind) -> Option<Const> {
+        let int = self.number()?.int?;
+        Some(match kind {
+            Kind::Int8 => Const::SmallInt(SmallInt::Int8, i64::from(int as i8)),
+            Kind::Int16 => Const::SmallInt(SmallInt::Int16, i64::from(int as i16)),
+            Kind::Int32 => Const::SmallInt(SmallInt::Int32, i64::from(int as i32)),
+            Kind::Int64 => Const::Int64(int),
+            _ => Const::Int(int),
+        })
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "reflect's SetUint truncates too"
+    )]
+    fn uint(&self, kind: Kind) -> Option<Const> {
+        let uint = self.number()?.uint?;
+        Some(match kind {
+            Kind::Uint8 => Const::Uint(Unsigned::Uint8, u64::from(uint as u8)),
+            Kind::Uint16 => Const::Uint(Unsigned::Uint16, u64::from(uint as u16)),
+            Kind::Uint32 => Const::Uint(Unsigned::Uint32, u64::from(uint as u32)),
+            Kind::Uint64 => Const::Uint(Unsigned::Uint64, uint),
+            _ => Const::Uint(Unsigned::Uint, uint),
+        })
+    }
+
+    fn float(&self) -> Option<Const> {
+        Some(Const::Float(self.number()?.float?))
+    }
+
+    fn complex(&self) -> Option<Const> {
+        let (real, imaginary) = self.number()?.complex?;
+        Some(Const::Complex(real, imaginary))
+    }
+}

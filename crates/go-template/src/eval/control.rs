@@ -1,0 +1,286 @@
+//! Actions and control structures.
+
+use super::{Eval, Result};
+use crate::ast::At;
+use crate::budget::BudgetError;
+use crate::code::{Branch, Expr, Invoke, Op, PipeCode, Range};
+use crate::func::{Args, Run};
+use crate::value::{Kind, List, Number, Object, Value};
+
+/// How a list of nodes ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+/// What a range goes over.
+enum Items {
+    List(List),
+    Bytes(Value),
+    Int(Value, u64),
+    Pairs(Vec<(Value, Value)>),
+    None,
+}
+
+impl Eval<'_> {
+    pub(super) fn list(&mut self, ops: &[Op], dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+        for op in ops {
+            match op {
+                Op::Text { start, end } => {
+                    let text = self.template.source.text.as_bytes();
+                    out.extend_from_slice(text.get(*start..*end).unwrap_or_default());
+                }
+                Op::Print { at, pipe } => self.print(*at, pipe, dot, out)?,
+                Op::Run(pipe) => {
+                    self.pipe(pipe, dot)?;
+                }
+                Op::If(branch) => {
+                    let flow = self.branch(branch, dot, false, out)?;
+                    if flow != Flow::Next {
+                        return Ok(flow);
+                    }
+                }
+                Op::With(branch) => {
+                    let flow = self.branch(branch, dot, true, out)?;
+                    if flow != Flow::Next {
+                        return Ok(flow);
+                    }
+                }
+                Op::Range(range) => {
+                    let flow = self.range(range, dot, out)?;
+                    if flow != Flow::Next {
+                        return Ok(flow);
+                    }
+                }
+                Op::Template(invoke) => self.template(invoke, dot, out)?,
+                Op::Break => return Ok(Flow::Break),
+                Op::Continue => return Ok(Flow::Continue),
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// A body inside a control structure.
+    fn body(&mut self, ops: &[Op], dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+        if self.template.code.is_deep {
+            crate::stack::grow(|| self.list(ops, dot, out))
+        } else {
+            self.list(ops, dot, out)
+        }
+    }
+
+    fn branch(
+        &mut self,
+        branch: &Branch,
+        dot: &Value,
+        is_with: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<Flow> {
+        let value = self.pipe(&branch.pipe, dot)?;
+        if !value.is_true() {
+            return self.body(&branch.otherwise, dot, out);
+        }
+        self.body(&branch.then, if is_with { &value } else { dot }, out)
+    }
+
+    fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Vec<u8>) -> Result<()> {
+        self.step()?;
+        self.at = pipe.at;
+        let Some((last, before)) = pipe.commands.split_last() else {
+            return Ok(());
+        };
+        let piped = self.commands(before, dot)?;
+        // A function that makes a string writes it where it belongs.
+        if let Expr::Call(call) = last
+            && let Run::Text(run) = &call.func.run
+        {
+            return self.with_args(call, dot, piped, |eval, args| {
+                let result = run(&mut eval.call_context(), &mut Args::new(args), out);
+                result.map_err(|error| eval.failed_call(call.node, call.func.name, error))
+            });
+        }
+        let value = self.command(last, dot, piped)?;
+        self.at = at;
+        if let Value::Str(text) = &value {
+            out.extend_from_slice(text.as_bytes());
+            return Ok(());
+        }
+        self.print_value(&value, out)
+    }
+
+    fn print_value(&mut self, value: &Value, out: &mut Vec<u8>) -> Result<()> {
+        match value {
+            Value::Invalid | Value::Nil => out.extend_from_slice(b"<no value>"),
+            Value::Func(_) => {
+                let node = self.node();
+                return Err(self.fail(format!("can't print {node} of type {}", value.type_name())));
+            }
+            _ => {
+                let limits = self.session.budget().limits();
+                if let Err(error) = crate::fmt::print_action(value, limits, out) {
+                    return Err(self.over(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn template(&mut self, invoke: &Invoke, dot: &Value, out: &mut Vec<u8>) -> Result<()> {
+        self.step()?;
+        self.at = invoke.at;
+        let Some(template) = self.set.find(&invoke.name) else {
+            let name = crate::go::strconv::quote(invoke.name.key().as_bytes());
+            let name = String::from_utf8_lossy(&name);
+            return Err(self.fail(format!("template {name} not defined")));
+        };
+        let data = match &invoke.data {
+            Some(pipe) => self.pipe(pipe, dot)?,
+            None => Value::Invalid,
+        };
+        // Go's error names the place in the called template only.
+        super::execute(self.session, self.set, template, &data, out).map_err(|error| {
+            if error.0.at.is_some() {
+                return error;
+            }
+            match error.0.cause {
+                crate::error::Cause::Budget(over) => self.over(over),
+                _ => error,
+            }
+        })
+    }
+
+    fn range(&mut self, range: &Range, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+        let value = self.pipe(&range.pipe, dot)?;
+        let items = self.items(range, &value)?;
+        match items {
+            Items::None => return self.body(&range.otherwise, dot, out),
+            Items::List(list) => {
+                for index in 0..list.len() {
+                    let item = list.get(index).unwrap_or(Value::Invalid);
+                    let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
+                    match self.round(range, key, &item, out)? {
+                        Flow::Break => break,
+                        Flow::Next | Flow::Continue => {}
+                    }
+                }
+            }
+            Items::Bytes(value) => {
+                let Value::Bytes(bytes) = &value else {
+                    return Ok(Flow::Next);
+                };
+                for (index, byte) in bytes.as_bytes().iter().enumerate() {
+                    let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
+                    if self.round(range, key, &Value::byte(*byte), out)? == Flow::Break {
+                        break;
+                    }
+                }
+            }
+            Items::Int(value, count) => {
+                for index in 0..count {
+                    let item = with_number(&value, index);
+                    if self.round(range, Value::Invalid, &item, out)? == Flow::Break {
+                        break;
+                    }
+                }
+            }
+            Items::Pairs(pairs) => {
+                for (key, item) in pairs {
+                    if self.round(range, key, &item, out)? == Flow::Break {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn round(
+        &mut self,
+        range: &Range,
+        key: Value,
+        item: &Value,
+        out: &mut Vec<u8>,
+    ) -> Result<Flow> {
+        self.step()?;
+        if out.len() > self.session.budget().limits().output {
+            let limit = self.session.budget().limits().output;
+            return Err(self.over(BudgetError::Output { limit }));
+        }
+        if let Some(slot) = range.key {
+            self.set_slot(slot, key);
+        }
+        if let Some(slot) = range.item {
+            self.set_slot(slot, item.clone());
+        }
+        self.body(&range.body, item, out)
+    }
+
+    fn items(&mut self, range: &Range, value: &Value) -> Result<Items> {
+        Ok(match value {
+            Value::Invalid | Value::Nil => Items::None,
+            Value::List(list) if list.is_empty() => Items::None,
+            Value::List(list) => Items::List(list.clone()),
+            Value::Bytes(bytes) if bytes.is_empty() => Items::None,
+            Value::Bytes(_) => Items::Bytes(value.clone()),
+            Value::Map(map) if map.is_empty() => Items::None,
+            Value::Map(map) => Items::Pairs(
+                map.iter()
+                    .map(|(key, item)| (Value::Str(key), item))
+                    .collect(),
+            ),
+            Value::NilOf(ty) if matches!(ty.kind(), Kind::Map | Kind::Slice) => Items::None,
+            _ => return self.count(range, value),
+        })
+    }
+
+    /// What a range over an integer goes over.
+    fn count(&mut self, range: &Range, value: &Value) -> Result<Items> {
+        let count = match value.number() {
+            Some(Number::Int(count)) => u64::try_from(count).unwrap_or(0),
+            Some(Number::Uint(count)) => count,
+            Some(Number::Float(_)) | None => {
+                let shown = self.shown(value);
+                return Err(self.fail(format!("range can't iterate over {shown}")));
+            }
+        };
+        if range.key.is_some() {
+            let shown = self.shown(value);
+            let what = "to iterate over more than one variable";
+            return Err(self.fail(format!("can't use {shown} {what}")));
+        }
+        let limit = self.session.budget().limits().range;
+        match usize::try_from(count) {
+            Ok(0) => Ok(Items::None),
+            Ok(length) if length <= limit => Ok(Items::Int(value.clone(), count)),
+            length => {
+                let length = length.unwrap_or(usize::MAX);
+                Err(self.over(BudgetError::Range { length, limit }))
+            }
+        }
+    }
+
+    /// The value as `%v` prints it, for messages.
+    fn shown(&mut self, value: &Value) -> String {
+        let mut text = Vec::new();
+        // A value too deep to print is shown as far as it went.
+        let _ = crate::fmt::print_value(value, self.session.budget().limits(), &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// `number` in the type of `like`.
+fn with_number(like: &Value, number: u64) -> Value {
+    let signed = i64::try_from(number).unwrap_or(i64::MAX);
+    match like {
+        Value::Int64(_) => Value::Int64(signed),
+        Value::SmallInt(kind, _) => Value::SmallInt(*kind, signed),
+        Value::Uint(kind, _) => Value::Uint(*kind, number),
+        Value::Object(object) => {
+            let inner = with_number(object.underlying(), number);
+            Value::Object(Object::scalar(object.go_type(), inner))
+        }
+        _ => Value::Int(signed),
+    }
+}

@@ -1,0 +1,606 @@
+//! Splits a template into tokens by Go's rules.
+#![allow(
+    clippy::indexing_slicing,
+    reason = "positions are ends of tokens, so they never pass the end of the text"
+)]
+
+use crate::go::strconv;
+use crate::go::unicode::{is_digit, is_letter, is_print};
+use crate::go::utf8::{RUNE_ERROR, decode_rune};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The lexer gave up; [`Lexer::error`] says why.
+    Error,
+    Bool,
+    /// A printable ASCII character with no other meaning, such as a comma.
+    Char,
+    CharConstant,
+    Complex,
+    Assign,
+    Declare,
+    Eof,
+    Field,
+    Identifier,
+    LeftDelim,
+    LeftParen,
+    Number,
+    Pipe,
+    RawString,
+    RightDelim,
+    RightParen,
+    Space,
+    String,
+    Text,
+    Variable,
+    Block,
+    Break,
+    Continue,
+    Dot,
+    Define,
+    Else,
+    End,
+    If,
+    Nil,
+    Range,
+    Template,
+    With,
+}
+
+impl Kind {
+    pub(crate) fn is_keyword(self) -> bool {
+        self as u8 >= Self::Block as u8
+    }
+}
+
+/// A token: a part of the text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// The line it begins on, from 1.
+    pub(crate) line: usize,
+}
+
+/// Hands out tokens one by one.
+pub(crate) struct Lexer<'t> {
+    text: &'t [u8],
+    start: usize,
+    pos: usize,
+    /// The line of `start`.
+    line: usize,
+    /// Up to where lines are counted.
+    counted: usize,
+    paren_depth: usize,
+    inside_action: bool,
+    error: Option<String>,
+    /// Whether `break` and `continue` are keywords: they are when no function is named so.
+    pub(crate) break_is_keyword: bool,
+    pub(crate) continue_is_keyword: bool,
+}
+
+const LEFT: &[u8] = b"{{";
+const RIGHT: &[u8] = b"}}";
+const LEFT_COMMENT: &[u8] = b"/*";
+const RIGHT_COMMENT: &[u8] = b"*/";
+/// A trim marker with the space that sets it off.
+const TRIM: usize = 2;
+
+impl<'t> Lexer<'t> {
+    pub(crate) fn new(text: &'t [u8]) -> Self {
+        Self {
+            text,
+            start: 0,
+            pos: 0,
+            line: 1,
+            counted: 0,
+            paren_depth: 0,
+            inside_action: false,
+            error: None,
+            break_is_keyword: true,
+            continue_is_keyword: true,
+        }
+    }
+
+    pub(crate) fn text(&self) -> &'t [u8] {
+        self.text
+    }
+
+    /// Why the last token was an error.
+    pub(crate) fn error(&self) -> &str {
+        self.error.as_deref().unwrap_or_default()
+    }
+
+    /// The next token. After an error there are only errors.
+    pub(crate) fn next_token(&mut self) -> Token {
+        if self.error.is_some() {
+            return self.token(Kind::Error);
+        }
+        if self.inside_action {
+            self.action()
+        } else {
+            self.content()
+        }
+    }
+
+    /// The token from `start` to here.
+    fn token(&mut self, kind: Kind) -> Token {
+        self.count_lines();
+        let token = Token {
+            kind,
+            start: self.start,
+            end: self.pos,
+            line: self.line,
+        };
+        self.start = self.pos;
+        token
+    }
+
+    /// Brings `line` up to `start`.
+    fn count_lines(&mut self) {
+        let skipped = &self.text[self.counted..self.start];
+        self.line += memchr::memchr_iter(b'\n', skipped).count();
+        self.counted = self.start;
+    }
+
+    /// Drops what lies between `start` and here.
+    fn ignore(&mut self) {
+        self.start = self.pos;
+    }
+
+    fn fail(&mut self, message: impl Into<String>) -> Token {
+        self.error = Some(message.into());
+        self.token(Kind::Error)
+    }
+
+    fn rest(&self) -> &'t [u8] {
+        &self.text[self.pos..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        match decode_rune(self.rest()) {
+            (_, 0) => None,
+            (rune, _) => Some(rune),
+        }
+    }
+
+    fn bump(&mut self) -> Option<char> {
+        let (rune, size) = decode_rune(self.rest());
+        self.pos += size;
+        (size > 0).then_some(rune)
+    }
+
+    /// Text up to the next action, or the action's left delimiter.
+    fn content(&mut self) -> Token {
+        loop {
+            let Some(found) = memchr::memmem::find(self.rest(), LEFT) else {
+                self.pos = self.text.len();
+                let kind = if self.pos > self.start {
+                    Kind::Text
+                } else {
+                    Kind::Eof
+                };
+                return self.token(kind);
+            };
+            let delimiter = self.pos + found;
+            if found > 0 {
+                self.pos = delimiter;
+                if has_left_trim(&self.text[delimiter + LEFT.len()..]) {
+                    self.pos = self.start + trim_end(&self.text[self.start..delimiter]);
+                }
+                let text = self.token(Kind::Text);
+                self.pos = delimiter;
+                self.ignore();
+                if text.end > text.start {
+                    return text;
+                }
+            }
+            let marker = if has_left_trim(&self.text[delimiter + LEFT.len()..]) {
+                TRIM
+            } else {
+                0
+            };
+            self.pos = delimiter + LEFT.len();
+            if !self.text[self.pos + marker..].starts_with(LEFT_COMMENT) {
+                let token = self.token(Kind::LeftDelim);
+                self.pos += marker;
+                self.ignore();
+                self.inside_action = true;
+                self.paren_depth = 0;
+                return token;
+            }
+            self.pos += marker;
+            self.ignore();
+            if let Some(error) = self.comment() {
+                return error;
+            }
+        }
+    }
+
+    /// Skips a comment, and the white space that it trims.
+    fn comment(&mut self) -> Option<Token> {
+        self.pos += LEFT_COMMENT.len();
+        let Some(end) = memchr::memmem::find(self.rest(), RIGHT_COMMENT) else {
+            return Some(self.fail("unclosed comment"));
+        };
+        self.pos += end + RIGHT_COMMENT.len();
+        let Some(trims) = self.at_right_delim() else {
+            return Some(self.fail("comment ends before closing delimiter"));
+        };
+        self.skip_right_delim(trims);
+        self.ignore();
+        None
+    }
+
+    /// Whether a right delimiter follows, and then whether it trims.
+    fn at_right_delim(&self) -> Option<bool> {
+        let rest = self.rest();
+        if has_right_trim(rest) && rest[TRIM..].starts_with(RIGHT) {
+            return Some(true);
+        }
+        rest.starts_with(RIGHT).then_some(false)
+    }
+
+    fn skip_right_delim(&mut self, trims: bool) {
+        self.pos += RIGHT.len();
+        if trims {
+            self.pos += TRIM;
+            self.pos += self
+                .rest()
+                .iter()
+                .take_while(|byte| is_space(**byte))
+                .count();
+        }
+    }
+
+    fn right_delim(&mut self, trims: bool) -> Token {
+        if trims {
+            self.pos += TRIM;
+            self.ignore();
+        }
+        self.pos += RIGHT.len();
+        let token = self.token(Kind::RightDelim);
+        if trims {
+            self.pos += self
+                .rest()
+                .iter()
+                .take_while(|byte| is_space(**byte))
+                .count();
+            self.ignore();
+        }
+        self.inside_action = false;
+        token
+    }
+
+    /// A token inside an action.
+    fn action(&mut self) -> Token {
+        if let Some(trims) = self.at_right_delim() {
+            if self.paren_depth == 0 {
+                return self.right_delim(trims);
+            }
+            return self.fail("unclosed left paren");
+        }
+        let Some(rune) = self.bump() else {
+            return self.fail("unclosed action");
+        };
+        match rune {
+            ' ' | '\t' | '\r' | '\n' => self.space(),
+            '=' => self.token(Kind::Assign),
+            ':' => match self.bump() {
+                Some('=') => self.token(Kind::Declare),
+                _ => self.fail("expected :="),
+            },
+            '|' => self.token(Kind::Pipe),
+            '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
+            '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            '`' => match memchr::memchr(b'`', self.rest()) {
+                Some(length) => {
+                    self.pos += length + 1;
+                    self.token(Kind::RawString)
+                }
+                None => self.fail("unterminated raw quoted string"),
+            },
+            '$' => self.field_or_variable(Kind::Variable),
+            '.' if !self.rest().first().is_some_and(u8::is_ascii_digit)
+                && self.pos < self.text.len() =>
+            {
+                self.field_or_variable(Kind::Field)
+            }
+            '.' | '+' | '-' | '0'..='9' => {
+                self.pos = self.start;
+                self.number()
+            }
+            '(' => {
+                self.paren_depth += 1;
+                self.token(Kind::LeftParen)
+            }
+            ')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
+            ')' => {
+                self.paren_depth -= 1;
+                self.token(Kind::RightParen)
+            }
+            _ if is_alphanumeric(rune) => self.identifier(),
+            ' '..='~' => self.token(Kind::Char),
+            _ => self.fail(format!(
+                "unrecognized character in action: {}",
+                unicode(rune)
+            )),
+        }
+    }
+
+    /// White space, of which the first character was read; it may belong to a right delimiter.
+    fn space(&mut self) -> Token {
+        self.pos = self.start;
+        let spaces = self
+            .rest()
+            .iter()
+            .take_while(|byte| is_space(**byte))
+            .count();
+        self.pos += spaces;
+        let last = self.pos - 1;
+        if has_right_trim(&self.text[last..]) && self.text[last + TRIM..].starts_with(RIGHT) {
+            self.pos = last;
+            if spaces == 1 {
+                return self.right_delim(true);
+            }
+        }
+        self.token(Kind::Space)
+    }
+
+    /// A string or character constant up to its closing quote, on one line.
+    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token {
+        loop {
+            let Some(&byte) = self.rest().first() else {
+                return self.fail(unterminated);
+            };
+            self.pos += 1;
+            match byte {
+                b'\\' => match self.rest().first() {
+                    None | Some(b'\n') => return self.fail(unterminated),
+                    Some(_) => self.pos += 1,
+                },
+                b'\n' => return self.fail(unterminated),
+                _ if byte == quote => return self.token(kind),
+                _ => {}
+            }
+        }
+    }
+
+    fn identifier(&mut self) -> Token {
+        self.skip_alphanumeric();
+        if !self.at_terminator() {
+            return self.bad_character();
+        }
+        let kind = match &self.text[self.start..self.pos] {
+            b"block" => Kind::Block,
+            b"break" if self.break_is_keyword => Kind::Break,
+            b"continue" if self.continue_is_keyword => Kind::Continue,
+            b"define" => Kind::Define,
+            b"else" => Kind::Else,
+            b"end" => Kind::End,
+            b"if" => Kind::If,
+            b"nil" => Kind::Nil,
+            b"range" => Kind::Range,
+            b"template" => Kind::Template,
+            b"with" => Kind::With,
+            b"true" | b"false" => Kind::Bool,
+            _ => Kind::Identifier,
+        };
+        self.token(kind)
+    }
+
+    /// A field or variable, whose first character was read.
+    fn field_or_variable(&mut self, kind: Kind) -> Token {
+        if self.at_terminator() {
+            return self.token(if kind == Kind::Variable {
+                kind
+            } else {
+                Kind::Dot
+            });
+        }
+        self.skip_alphanumeric();
+        if !self.at_terminator() {
+            return self.bad_character();
+        }
+        self.token(kind)
+    }
+
+    fn skip_alphanumeric(&mut self) {
+        while self.peek().is_some_and(is_alphanumeric) {
+            self.bump();
+        }
+    }
+
+    fn bad_character(&mut self) -> Token {
+        let rune = self.peek().unwrap_or(RUNE_ERROR);
+        self.fail(format!("bad character {}", unicode(rune)))
+    }
+
+    /// Whether an identifier may end here.
+    fn at_terminator(&self) -> bool {
+        match self.rest().first() {
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => {
+                true
+            }
+            Some(_) => self.rest().starts_with(RIGHT),
+        }
+    }
+
+    fn number(&mut self) -> Token {
+        if !self.scan_number() {
+            return self.bad_number();
+        }
+        if matches!(self.peek(), Some('+' | '-')) {
+            // A complex constant, such as 1+2i: no spaces, and the i must be there.
+            if !self.scan_number() || self.text[self.pos - 1] != b'i' {
+                return self.bad_number();
+            }
+            return self.token(Kind::Complex);
+        }
+        self.token(Kind::Number)
+    }
+
+    fn bad_number(&mut self) -> Token {
+        let text = strconv::quote(&self.text[self.start..self.pos]);
+        self.fail(format!(
+            "bad number syntax: {}",
+            String::from_utf8_lossy(&text)
+        ))
+    }
+
+    /// Accepts everything that could be a number; the parser refuses what is none.
+    fn scan_number(&mut self) -> bool {
+        self.accept(b"+-");
+        let mut digits: &[u8] = b"0123456789_";
+        if self.accept(b"0") {
+            if self.accept(b"xX") {
+                digits = b"0123456789abcdefABCDEF_";
+            } else if self.accept(b"oO") {
+                digits = b"01234567_";
+            } else if self.accept(b"bB") {
+                digits = b"01_";
+            }
+        }
+        self.accept_run(digits);
+        if self.accept(b".") {
+            self.accept_run(digits);
+        }
+        let exponent: &[u8] = match digits.len() {
+            11 => b"eE",
+            23 => b"pP",
+            _ => b"",
+        };
+        if self.accept(exponent) {
+            self.accept(b"+-");
+            self.accept_run(b"0123456789_");
+        }
+        self.accept(b"i");
+        if self.peek().is_some_and(is_alphanumeric) {
+            self.bump();
+            return false;
+        }
+        true
+    }
+
+    fn accept(&mut self, valid: &[u8]) -> bool {
+        let accepted = self.rest().first().is_some_and(|byte| valid.contains(byte));
+        self.pos += usize::from(accepted);
+        accepted
+    }
+
+    fn accept_run(&mut self, valid: &[u8]) {
+        while self.accept(valid) {}
+    }
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn is_alphanumeric(rune: char) -> bool {
+    rune == '_' || is_letter(rune) || is_digit(rune)
+}
+
+fn has_left_trim(text: &[u8]) -> bool {
+    matches!(text, [b'-', space, ..] if is_space(*space))
+}
+
+fn has_right_trim(text: &[u8]) -> bool {
+    matches!(text, [space, b'-', ..] if is_space(*space))
+}
+
+/// The length without white space at the end.
+fn trim_end(text: &[u8]) -> usize {
+    text.iter()
+        .rposition(|byte| !is_space(*byte))
+        .map_or(0, |last| last + 1)
+}
+
+/// `%#U`: the code point, and the rune itself when it can be printed.
+fn unicode(rune: char) -> String {
+    let code = u32::from(rune);
+    if is_print(rune) {
+        format!("U+{code:04X} '{rune}'")
+    } else {
+        format!("U+{code:04X}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<(Kind, String)> {
+        let mut lexer = Lexer::new(text.as_bytes());
+        let mut tokens = Vec::new();
+        loop {
+            let token = lexer.next_token();
+            match token.kind {
+                Kind::Eof => return tokens,
+                Kind::Error => {
+                    tokens.push((token.kind, lexer.error().to_owned()));
+                    return tokens;
+                }
+                kind => tokens.push((kind, text[token.start..token.end].to_owned())),
+            }
+        }
+    }
+
+    #[test]
+    fn trim_markers_take_white_space_on_their_side() {
+        let tokens = kinds("a \n{{- 1 -}}\n b {{/* c */ -}} d");
+        let texts: Vec<_> = tokens
+            .iter()
+            .filter(|(kind, _)| *kind == Kind::Text)
+            .collect();
+        let texts: Vec<_> = texts.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(texts, ["a", "b ", "d"]);
+        // A minus that belongs to a number trims nothing.
+        assert_eq!(kinds("{{-3}}")[1], (Kind::Number, "-3".to_owned()));
+    }
+
+    #[test]
+    fn errors_are_those_of_go() {
+        for (text, message) in [
+            ("{{", "unclosed action"),
+            ("{{/*", "unclosed comment"),
+            ("{{/* */ }}", "comment ends before closing delimiter"),
+            ("{{\"a", "unterminated quoted string"),
+            ("{{`a", "unterminated raw quoted string"),
+            ("{{'a", "unterminated character constant"),
+            ("{{(}}", "unclosed left paren"),
+            ("{{)}}", "unexpected right paren"),
+            ("{{$x+2}}", "bad character U+002B '+'"),
+            ("{{1a}}", "bad number syntax: \"1a\""),
+            ("{{\u{1}}}", "unrecognized character in action: U+0001"),
+            ("{{:x}}", "expected :="),
+        ] {
+            assert_eq!(
+                kinds(text).pop(),
+                Some((Kind::Error, message.to_owned())),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_are_those_where_tokens_begin() {
+        let mut lexer = Lexer::new(b"a\nb\n{{- 1\n}}\n{{2}}");
+        let mut lines = Vec::new();
+        loop {
+            let token = lexer.next_token();
+            if token.kind == Kind::Eof {
+                break;
+            }
+            if matches!(
+                token.kind,
+                Kind::LeftDelim | Kind::Number | Kind::RightDelim
+            ) {
+                lines.push(token.line);
+            }
+        }
+        assert_eq!(lines, [3, 3, 4, 5, 5, 5]);
+    }
+}

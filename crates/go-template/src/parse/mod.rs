@@ -1,0 +1,344 @@
+//! Parses a text into syntax trees, one for the text and one for each definition in it.
+//!
+//! The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
+//! messages. Two limits are its own: control structures and parentheses may nest 500 deep.
+
+mod control;
+mod expr;
+mod number;
+
+use std::collections::HashMap;
+
+use crate::ast::{List, Pos};
+use crate::error::{Location, ParseError};
+use crate::func::Funcs;
+use crate::lex::{Kind, Lexer, Token};
+use crate::value::Str;
+
+/// How deep control structures and parentheses may nest, taken together.
+const MAX_NESTING: usize = 500;
+
+/// A template as it was written.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) name: Str,
+    pub(crate) root: List,
+}
+
+/// Parses `text`, which gets the name `file`. The tree of the text itself comes last, unless it
+/// is empty and the text defines a template of that name.
+pub(crate) fn parse(file: &Str, text: &[u8], funcs: &Funcs) -> Result<Vec<Tree>, ParseError> {
+    let mut lexer = Lexer::new(text);
+    lexer.break_is_keyword = funcs.get("break").is_none();
+    lexer.continue_is_keyword = funcs.get("continue").is_none();
+    let mut parser = Parser {
+        file,
+        funcs,
+        lexer,
+        scope: Scope::new(),
+        nesting: 0,
+        trees: Vec::new(),
+        by_name: HashMap::new(),
+    };
+    let root = parser.top_level()?;
+    parser.add(Tree {
+        name: file.clone(),
+        root,
+    })?;
+    Ok(parser.trees)
+}
+
+struct Parser<'t> {
+    file: &'t Str,
+    funcs: &'t Funcs,
+    lexer: Lexer<'t>,
+    scope: Scope,
+    nesting: usize,
+    trees: Vec<Tree>,
+    by_name: HashMap<Str, usize>,
+}
+
+/// What each template has of its own while it is parsed.
+struct Scope {
+    /// Look-ahead; the first is the token that was read last.
+    tokens: [Token; 3],
+    peeked: usize,
+    variables: Vec<Str>,
+    range_depth: usize,
+    /// The line of the left delimiter of the current action; 0 outside.
+    action_line: usize,
+}
+
+impl Scope {
+    fn new() -> Self {
+        let none = Token {
+            kind: Kind::Eof,
+            start: 0,
+            end: 0,
+            line: 0,
+        };
+        Self {
+            tokens: [none; 3],
+            peeked: 0,
+            variables: vec![Str::from_static("$")],
+            range_depth: 0,
+            action_line: 0,
+        }
+    }
+}
+
+type Result<T, E = ParseError> = std::result::Result<T, E>;
+
+impl Parser<'_> {
+    fn next(&mut self) -> Token {
+        if self.scope.peeked > 0 {
+            self.scope.peeked -= 1;
+        } else {
+            self.scope.tokens[0] = self.lexer.next_token();
+        }
+        self.scope
+            .tokens
+            .get(self.scope.peeked)
+            .copied()
+            .unwrap_or(self.scope.tokens[0])
+    }
+
+    /// Puts the token that was read last back.
+    fn backup(&mut self) {
+        self.scope.peeked += 1;
+    }
+
+    /// Puts back the last token and `before` it.
+    fn backup2(&mut self, before: Token) {
+        self.scope.tokens[1] = before;
+        self.scope.peeked = 2;
+    }
+
+    /// Puts back the last token, `before` it and `first` before that.
+    fn backup3(&mut self, first: Token, before: Token) {
+        self.scope.tokens[1] = before;
+        self.scope.tokens[2] = first;
+        self.scope.peeked = 3;
+    }
+
+    fn peek(&mut self) -> Token {
+        let token = self.next();
+        self.backup();
+        token
+    }
+
+    fn next_non_space(&mut self) -> Token {
+        loop {
+            let token = self.next();
+            if token.kind != Kind::Space {
+                return token;
+            }
+        }
+    }
+
+    fn peek_non_space(&mut self) -> Token {
+        let token = self.next_non_space();
+        self.backup();
+        token
+    }
+
+    fn expect(&mut self, kind: Kind, context: &str) -> Result<Token> {
+        let token = self.next_non_space();
+        if token.kind == kind {
+            Ok(token)
+        } else {
+            Err(self.unexpected(token, context))
+        }
+    }
+
+    fn bytes(&self, token: Token) -> &[u8] {
+        self.lexer
+            .text()
+            .get(token.start..token.end)
+            .unwrap_or_default()
+    }
+
+    fn str(&self, token: Token) -> Str {
+        Str::from(self.bytes(token))
+    }
+
+    /// An error where the parser stands. The line is that of the last token read.
+    fn error(&self, message: impl Into<String>) -> ParseError {
+        let token = self.scope.tokens[0];
+        let file = self.file.to_string_lossy();
+        let mut location = Location::new(&file, self.lexer.text(), token.start);
+        if token.line > 0 {
+            location.line = token.line;
+        }
+        ParseError::new(location, message)
+    }
+
+    fn unexpected(&self, token: Token, context: &str) -> ParseError {
+        if token.kind != Kind::Error {
+            return self.error(format!("unexpected {} in {context}", self.show(token)));
+        }
+        let mut message = self.lexer.error().to_owned();
+        let line = self.scope.action_line;
+        if line != 0 && line != token.line {
+            // Not "action in action".
+            let what = if message.ends_with(" action") {
+                ""
+            } else {
+                " in action"
+            };
+            message = format!("{message}{what} started at {}:{line}", self.file);
+        }
+        self.error(message)
+    }
+
+    /// How Go writes a token in messages.
+    fn show(&self, token: Token) -> String {
+        let text = self.bytes(token);
+        match token.kind {
+            Kind::Eof => "EOF".to_owned(),
+            Kind::Error => self.lexer.error().to_owned(),
+            kind if kind.is_keyword() => format!("<{}>", String::from_utf8_lossy(text)),
+            _ => {
+                let runes = crate::go::utf8::runes(text).take(11).collect::<Vec<_>>();
+                let cut = if text.len() > 10 { runes.get(10) } else { None };
+                let shown = cut.map_or(text, |(end, ..)| text.get(..*end).unwrap_or(text));
+                let quoted = crate::go::strconv::quote(shown);
+                let dots = if text.len() > 10 { "..." } else { "" };
+                format!("{}{dots}", String::from_utf8_lossy(&quoted))
+            }
+        }
+    }
+
+    /// Goes one level deeper into what `parse` parses.
+    fn nest<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.nesting >= MAX_NESTING {
+            return Err(self.error("max expression depth exceeded"));
+        }
+        self.nesting += 1;
+        let result = crate::stack::grow(|| parse(self));
+        self.nesting -= 1;
+        result
+    }
+
+    /// Adds a finished tree; of two with a name one must be empty.
+    fn add(&mut self, tree: Tree) -> Result<()> {
+        let text = self.lexer.text();
+        match self
+            .by_name
+            .get(&tree.name)
+            .and_then(|at| self.trees.get_mut(*at))
+        {
+            None => {
+                self.by_name.insert(tree.name.clone(), self.trees.len());
+                self.trees.push(tree);
+            }
+            Some(earlier) if earlier.root.is_empty(text) => *earlier = tree,
+            Some(_) if tree.root.is_empty(text) => {}
+            Some(_) => {
+                let name = crate::go::strconv::quote(tree.name.as_bytes());
+                let name = String::from_utf8_lossy(&name);
+                return Err(self.error(format!("template: multiple definition of template {name}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn pos(token: Token) -> Pos {
+    Pos::try_from(token.start).unwrap_or(Pos::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        parse(&Str::from("t"), text.as_bytes(), &Funcs::new())
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn errors_are_those_of_go() {
+        for (text, message) in [
+            ("{{else}}", "template: t:1: unexpected {{else}}"),
+            ("\n{{end}}", "template: t:2: unexpected {{end}}"),
+            ("{{if 1}}", "template: t:1: unexpected EOF"),
+            ("{{if}}{{end}}", "template: t:1: missing value for if"),
+            ("{{nope}}", "template: t:1: function \"nope\" not defined"),
+            ("{{$x}}", "template: t:1: undefined variable \"$x\""),
+            (
+                "{{1 | 2}}",
+                "template: t:1: non executable command in pipeline stage 2",
+            ),
+            ("{{1.x}}", "template: t:1: bad number syntax: \"1.x\""),
+            (
+                "{{true.x}}",
+                "template: t:1: unexpected . after term \"true\"",
+            ),
+            ("{{break}}", "template: t:1: {{break}} outside {{range}}"),
+            (
+                "{{range 1}}{{break 2}}{{end}}",
+                "template: t:1: unexpected \"2\" in {{break}}",
+            ),
+            (
+                "{{template 1}}",
+                "template: t:1: unexpected \"1\" in template clause",
+            ),
+            (
+                "{{define `a`}}1{{end}}{{define `a`}}2{{end}}",
+                "template: t:1: template: multiple definition of template \"a\"",
+            ),
+            (
+                "{{if 1}}{{else}}{{else}}{{end}}",
+                "template: t:1: expected end; found {{else}}",
+            ),
+            (
+                "{{$x := 1, 2}}",
+                "template: t:1: unexpected \",\" in operand",
+            ),
+            (
+                "{{$x, $y := 1}}",
+                "template: t:1: too many declarations in command",
+            ),
+            (
+                "{{range $x, 1}}{{end}}",
+                "template: t:1: range can only initialize variables",
+            ),
+            ("{{\n1\n", "template: t:3: unclosed action started at t:1"),
+            ("{{0x}}", "template: t:1: illegal number syntax: \"0x\""),
+            (
+                "{{999999999999999999999}}",
+                "template: t:1: integer overflow: \"999999999999999999999\"",
+            ),
+            ("{{(1))}}", "template: t:1: unexpected right paren"),
+            (
+                "{{block}}",
+                "template: t:1: unexpected \"}}\" in block clause",
+            ),
+        ] {
+            assert_eq!(error(text), message, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_definition_replaces_nothing() {
+        let trees = parse(
+            &Str::from("t"),
+            b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
+            &Funcs::new(),
+        );
+        let trees = trees.unwrap();
+        let names: Vec<_> = trees.iter().map(|tree| tree.name.to_string()).collect();
+        assert_eq!(names, ["a", "t"]);
+        assert_eq!(trees[0].root.nodes.len(), 1);
+    }
+
+    #[test]
+    fn too_deep_nesting_is_an_error() {
+        let parens = format!("{{{{{}1{}}}}}", "(".repeat(5_000), ")".repeat(5_000));
+        assert!(error(&parens).contains("max expression depth exceeded"));
+        let ifs = "{{if 1}}".repeat(5_000);
+        assert!(error(&ifs).contains("max expression depth exceeded"));
+    }
+}

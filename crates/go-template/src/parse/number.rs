@@ -1,0 +1,159 @@
+//! Numeric constants: every type that can hold a constant gets its value.
+
+use crate::ast::Number;
+use crate::go::strconv::{NumErrorKind, parse_float, parse_int, parse_uint, quote, unquote_char};
+use crate::lex::Kind;
+use crate::value::Str;
+
+/// The constant that `text` stands for, or Go's message when it is none.
+pub(super) fn parse(text: &[u8], kind: Kind) -> Result<Number, String> {
+    let number = Number {
+        text: Str::from(text),
+        ..Number::default()
+    };
+    match kind {
+        Kind::CharConstant => character(text, number),
+        Kind::Complex => complex(text, number),
+        _ => plain(text, number),
+    }
+}
+
+fn shown(text: &[u8]) -> String {
+    String::from_utf8_lossy(&quote(text)).into_owned()
+}
+
+fn character(text: &[u8], mut number: Number) -> Result<Number, String> {
+    let inner = text.get(1..).unwrap_or_default();
+    let Ok(unquoted) = unquote_char(inner, b'\'') else {
+        return Err(NumErrorKind::Syntax.to_string());
+    };
+    if unquoted.rest != b"'" {
+        let text = String::from_utf8_lossy(text);
+        return Err(format!("malformed character constant: {text}"));
+    }
+    number.int = Some(i64::from(unquoted.value));
+    number.uint = Some(u64::from(unquoted.value));
+    number.float = Some(f64::from(unquoted.value));
+    Ok(number)
+}
+
+/// A constant such as `1+2i`; the lexer made sure of the sign in the middle and the i.
+fn complex(text: &[u8], mut number: Number) -> Result<Number, String> {
+    let body = text.strip_suffix(b"i").unwrap_or(text);
+    // The sign of an exponent separates nothing.
+    let split = body.iter().enumerate().rposition(|(at, byte)| {
+        let before = at.checked_sub(1).and_then(|at| body.get(at));
+        at > 0 && matches!(byte, b'+' | b'-') && !matches!(before, Some(b'e' | b'E' | b'p' | b'P'))
+    });
+    let (real, imaginary) = body.split_at(split.unwrap_or(0));
+    match (parse_float(real, 64), parse_float(imaginary, 64)) {
+        (Ok(real), Ok(imaginary)) => {
+            simplify(&mut number, real, imaginary);
+            Ok(number)
+        }
+        _ => Err("syntax error scanning complex number".to_owned()),
+    }
+}
+
+/// Sets the complex value, and those of the other types when there is no imaginary part.
+fn simplify(number: &mut Number, real: f64, imaginary: f64) {
+    number.complex = Some((real, imaginary));
+    if imaginary == 0.0 {
+        number.float = Some(real);
+        number.int = whole(real);
+        number.uint = whole_unsigned(real);
+    }
+}
+
+/// The integer that `float` is, if it is one.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "the cast back shows whether anything was lost"
+)]
+fn whole(float: f64) -> Option<i64> {
+    let int = float as i64;
+    (int as f64 == float && int != i64::MAX).then_some(int)
+}
+
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "the cast back shows whether anything was lost"
+)]
+fn whole_unsigned(float: f64) -> Option<u64> {
+    let uint = float as u64;
+    (uint as f64 == float && uint != u64::MAX).then_some(uint)
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "Go rounds integers to floats likewise"
+)]
+fn plain(text: &[u8], mut number: Number) -> Result<Number, String> {
+    if let Some(imaginary) = text.strip_suffix(b"i")
+        && let Ok(imaginary) = parse_float(imaginary, 64)
+    {
+        simplify(&mut number, 0.0, imaginary);
+        return Ok(number);
+    }
+    number.uint = parse_uint(text, 0, 64).ok();
+    number.int = parse_int(text, 0, 64).ok();
+    if number.int == Some(0) {
+        // So that -0 is unsigned too.
+        number.uint = Some(0);
+    }
+    number.float = match (number.int, number.uint) {
+        (Some(int), _) => Some(int as f64),
+        (None, Some(uint)) => Some(uint as f64),
+        (None, None) => {
+            let Ok(float) = parse_float(text, 64) else {
+                return Err(format!("illegal number syntax: {}", shown(text)));
+            };
+            if !text.iter().any(|byte| b".eEpP".contains(byte)) {
+                return Err(format!("integer overflow: {}", shown(text)));
+            }
+            number.int = whole(float);
+            number.uint = whole_unsigned(float);
+            Some(float)
+        }
+    };
+    Ok(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_has_every_type_that_holds_it() {
+        let number = |text: &str| parse(text.as_bytes(), Kind::Number).unwrap();
+        assert_eq!(number("0x1F").int, Some(31));
+        assert_eq!(number("0b101").uint, Some(5));
+        assert_eq!(number("0o17").int, Some(15));
+        assert_eq!(number("017").int, Some(15));
+        assert_eq!(number("1_000").int, Some(1000));
+        assert_eq!(number("1e3").int, Some(1000));
+        assert_eq!(number("1.5").int, None);
+        assert_eq!(number("1.5").float, Some(1.5));
+        assert_eq!(number("-1").uint, None);
+        assert_eq!(number("-0").uint, Some(0));
+        assert_eq!(number("0x1p4").float, Some(16.0));
+        assert_eq!(number("2i").complex, Some((0.0, 2.0)));
+        assert_eq!(number("18446744073709551615").int, None);
+        assert_eq!(number("18446744073709551615").uint, Some(u64::MAX));
+        let complex = parse(b"1e+2-3.5i", Kind::Complex).unwrap();
+        assert_eq!(complex.complex, Some((100.0, -3.5)));
+        assert_eq!(parse(b"'a'", Kind::CharConstant).unwrap().int, Some(97));
+        assert_eq!(parse(br"'\''", Kind::CharConstant).unwrap().int, Some(39));
+        assert_eq!(
+            parse(b"'\\u00e9'", Kind::CharConstant).unwrap().int,
+            Some(233)
+        );
+        assert!(parse(b"'ab'", Kind::CharConstant).is_err());
+        assert!(parse(b"089", Kind::Number).is_err());
+    }
+}

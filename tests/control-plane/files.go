@@ -1,48 +1,61 @@
 package main
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // user is somebody whom the API server knows by a token.
 type user struct {
-	name, token, kubeconfig string
+	name, token, file string
+	groups            []string
 }
 
 // auditPolicy logs the metadata of every request once it is answered, and the start of watches.
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}`
 
-// writeFiles lays out what the programs read: keys, tokens, kubeconfigs, stages.
-func (p *plane) writeFiles() error {
-	p.serviceKey, p.servicePub = p.path("service-account.key"), p.path("service-account.pub")
-	if err := writeKeyPair(p.serviceKey, p.servicePub); err != nil {
+// writeFiles lays out what the programs and their users read: keys, tokens, kubeconfigs, stages.
+func (p *plane) writeFiles(options upOptions) error {
+	if err := p.writeCertificates(); err != nil {
 		return err
 	}
-	// The operator's user has the rights that RBAC gives it and no others.
-	p.admin = user{name: "admin", token: newToken(), kubeconfig: p.path("kubeconfig")}
-	p.operator = user{name: "operator", token: newToken(), kubeconfig: p.path("operator.kubeconfig")}
-	tokens := fmt.Sprintf("%s,admin,admin,\"system:masters\"\n%s,operator,operator\n", p.admin.token, p.operator.token)
-	if err := writePrivate(p.path("tokens.csv"), []byte(tokens)); err != nil {
+	if err := p.writeServiceAccountKeys(); err != nil {
 		return err
 	}
-	for _, u := range []user{p.admin, p.operator} {
-		if err := writeKubeconfig(p.server, u); err != nil {
+	p.admin = newUser("admin", "kubeconfig", "system:masters")
+	users := []user{
+		p.admin,
+		newUser("operator", "operator.kubeconfig"), // has the rights that RBAC gives it and no others
+		newUser("system:control-plane", "components.kubeconfig", "system:masters"),
+	}
+	for _, flag := range options.users {
+		u, err := parseUser(flag)
+		if err != nil {
 			return err
 		}
+		users = append(users, u)
+	}
+	var tokens strings.Builder
+	for _, u := range users {
+		fmt.Fprintf(&tokens, "%s,%s,%s,%q\n", u.token, u.name, u.name, strings.Join(u.groups, ","))
+		if err := p.writeKubeconfig(u); err != nil {
+			return err
+		}
+	}
+	if err := writePrivate(p.path("tokens.csv"), []byte(tokens.String())); err != nil {
+		return err
 	}
 	if err := writePrivate(p.path("stages.yaml"), []byte(stages)); err != nil {
 		return err
 	}
-	if p.auditLog != "" {
-		abs, err := filepath.Abs(p.auditLog)
+	if options.auditLog != "" {
+		// The API server runs in another directory than the caller.
+		abs, err := filepath.Abs(options.auditLog)
 		if err != nil {
 			return err
 		}
@@ -51,46 +64,44 @@ func (p *plane) writeFiles() error {
 	return writePrivate(p.path("audit-policy.yaml"), []byte(auditPolicy))
 }
 
-func newToken() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
-	return hex.EncodeToString(b)
+func newUser(name, file string, groups ...string) user {
+	return user{name: name, token: randomHex(16), file: file, groups: groups}
 }
 
-func writeKeyPair(private, public string) error {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
+// userName keeps the user's file inside the directory and the token file well-formed.
+var userName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// parseUser reads NAME[:GROUP,...]; groups may contain colons.
+func parseUser(flag string) (user, error) {
+	name, list, _ := strings.Cut(flag, ":")
+	taken := slices.Contains([]string{"admin", "operator", "components"}, name)
+	if taken || !userName.MatchString(name) || strings.ContainsAny(list, "\"\n") {
+		return user{}, fmt.Errorf("--user %q: want NAME[:GROUP,...]; NAME is of a-z, 0-9 and -, and not admin, operator or components", flag)
+	}
+	var groups []string
+	if list != "" {
+		groups = strings.Split(list, ",")
+	}
+	return newUser(name, name+".kubeconfig", groups...), nil
+}
+
+// writeKubeconfig writes JSON, which is YAML too.
+func (p *plane) writeKubeconfig(u user) error {
+	authority, err := os.ReadFile(p.path("ca.crt"))
 	if err != nil {
 		return err
 	}
-	pub, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		return err
-	}
-	block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
-	if err := writePrivate(private, pem.EncodeToMemory(block)); err != nil {
-		return err
-	}
-	return writePrivate(public, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: pub}))
-}
-
-// writeKubeconfig writes JSON, which is YAML too. The API server signs its own certificate when it
-// starts, on loopback, for this run only: it is not verified.
-func writeKubeconfig(server string, u user) error {
 	type m = map[string]any
 	config, err := json.MarshalIndent(m{
 		"apiVersion":      "v1",
 		"kind":            "Config",
 		"current-context": "control-plane",
-		"clusters":        []m{{"name": "control-plane", "cluster": m{"server": server, "insecure-skip-tls-verify": true}}},
+		"clusters":        []m{{"name": "control-plane", "cluster": m{"server": p.server, "certificate-authority-data": authority}}},
 		"users":           []m{{"name": u.name, "user": m{"token": u.token}}},
 		"contexts":        []m{{"name": "control-plane", "context": m{"cluster": "control-plane", "user": u.name, "namespace": "default"}}},
 	}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return writePrivate(u.kubeconfig, append(config, '\n'))
-}
-
-func writePrivate(path string, data []byte) error {
-	return os.WriteFile(path, data, 0o600)
+	return writePrivate(p.path(u.file), append(config, '\n'))
 }

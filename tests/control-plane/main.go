@@ -4,15 +4,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
@@ -23,7 +19,7 @@ import (
 const usage = `control-plane: a Kubernetes control plane for tests, in one binary
 
 Usage:
-  control-plane up --dir DIR [--audit-log FILE]
+  control-plane up --dir DIR [--audit-log FILE] [--user NAME[:GROUP,...]]...
   control-plane etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kwok [FLAG...]
 
 "up" starts all five in DIR, on free ports of 127.0.0.1, and prints one line of JSON when they are
@@ -31,10 +27,11 @@ ready. It ends them when its standard input closes, or on SIGINT or SIGTERM. The
 are the upstream programs with their own flags.
 `
 
-// program runs an upstream program whose arguments are os.Args[1:].
+// program runs what os.Args says and returns the exit code.
 type program func() int
 
 func main() {
+	exitWithParent()
 	programs := map[string]program{
 		"up":                      runUp,
 		"etcd":                    func() int { etcdmain.Main(os.Args); return 0 },
@@ -58,27 +55,4 @@ func main() {
 	}
 	os.Args = os.Args[1:]
 	os.Exit(run())
-}
-
-// runUp reads the flags of `up` and supervises until told to end.
-func runUp() int {
-	options := upOptions{}
-	cmd := &cobra.Command{
-		Use:           "up",
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return up(cmd.Context(), options)
-		},
-	}
-	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
-	flags.StringVar(&options.dir, "dir", "", "directory of all state, logs and credentials; created when absent")
-	flags.StringVar(&options.auditLog, "audit-log", "", "file for the API server's audit log (metadata of every request)")
-	cmd.Flags().AddFlagSet(flags)
-	if err := cmd.ExecuteContext(context.Background()); err != nil && !errors.Is(err, context.Canceled) {
-		fmt.Fprintln(os.Stderr, "control-plane:", err)
-		return 1
-	}
-	return 0
 }

@@ -1,5 +1,7 @@
 //! Go's answers: every vector of Helm that only reads or writes YAML.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::io::Write;
 use std::path::PathBuf;
 

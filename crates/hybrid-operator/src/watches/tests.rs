@@ -1,0 +1,169 @@
+//! What a watches file may say, and what is said about a wrong one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::{
+    CrdPolicy, DriftMode, OverrideValuesType, PatchBody, ReferenceKind, RemediationStrategy,
+};
+use super::{load, parse};
+
+fn chart_dir() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("chart")).unwrap();
+    std::fs::write(
+        dir.path().join("chart/Chart.yaml"),
+        "name: chart\nversion: 0.1.0\n",
+    )
+    .unwrap();
+    dir
+}
+
+fn complaints(text: &str) -> String {
+    let dir = chart_dir();
+    let file = dir.path().join("watches.yaml");
+    std::fs::write(&file, text).unwrap();
+    let error = load(&file).expect_err("a mistake").to_string();
+    error.replace(&dir.path().display().to_string(), "DIR")
+}
+
+#[test]
+fn an_entry_of_four_lines_has_every_default() {
+    let (entries, problems) = parse(
+        b"- group: cache.example.com\n  version: v1alpha1\n  kind: Memcached\n  chart: charts/m\n",
+        Path::new("/base"),
+    );
+    assert_eq!(problems, []);
+    let watch = &entries[0].watch;
+    assert_eq!(watch.gvk.api_version(), "cache.example.com/v1alpha1");
+    assert_eq!(watch.chart, Path::new("/base/charts/m"));
+    assert!(watch.watch_dependent_resources);
+    assert_eq!(watch.crds, CrdPolicy::Create);
+    assert_eq!(watch.drift_detection.mode, DriftMode::Repair);
+    assert_eq!(watch.reconcile_period, None);
+}
+
+#[test]
+fn every_field_is_read() {
+    let text = r#"
+- group: example.com
+  version: v1
+  kind: App
+  chart: chart
+  watchDependentResources: false
+  overrideValues: {image.tag: $TAG, debug: true, count: 3}
+  overrideValuesType: string
+  reconcilePeriod: 1m30s
+  maxConcurrentReconciles: 4
+  selector: {matchLabels: {tier: gold}, matchExpressions: [{key: env, operator: In, values: [a, b]}]}
+  dryRunOption: server
+  values: {host: "{{ .Object.metadata.name }}"}
+  valuesFrom: [{kind: Secret, name: db, key: password, targetPath: auth.password, optional: true}]
+  install: {timeout: 2m, wait: true, waitForJobs: true, remediation: {retries: 2, strategy: uninstall}}
+  upgrade: {remediation: {strategy: none}, recreate: [Job, StatefulSet]}
+  rollback: {disableHooks: true}
+  uninstall: {timeout: 10s}
+  test: {timeout: 1m}
+  driftDetection: {mode: warn, ignore: [{target: {kind: Deployment}, paths: [/spec/replicas]}]}
+  patches:
+  - target: {kind: Service}
+    patch: |
+      - op: add
+        path: /metadata/labels/x
+        value: y
+  - patch: {metadata: {annotations: {a: b}}}
+  serviceAccountName: deployer
+  dependsOn: [{apiVersion: v1, kind: Db, name: main}]
+  maxHistory: 3
+  releaseName: "r-{{ .Object.metadata.name }}"
+  releaseNamespace: apps
+  pauseAnnotation: example.com/hold
+  allowEmpty: true
+  crds: createReplace
+"#;
+    let (entries, problems) = parse(text.as_bytes(), Path::new(""));
+    assert_eq!(problems, []);
+    let watch = &entries[0].watch;
+    assert!(!watch.watch_dependent_resources);
+    assert_eq!(watch.override_values["image.tag"], "$TAG");
+    assert_eq!(watch.override_values["debug"], "true");
+    assert_eq!(watch.override_values["count"], "3");
+    assert_eq!(watch.override_values_type, OverrideValuesType::String);
+    assert_eq!(watch.reconcile_period, Some(Duration::from_secs(90)));
+    assert_eq!(watch.max_concurrent_reconciles.map(usize::from), Some(4));
+    assert_eq!(
+        watch.selector.as_ref().unwrap().to_string(),
+        "tier=gold,env in (a,b)"
+    );
+    assert!(watch.lookup_is_input);
+    assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
+    assert_eq!(
+        watch.values_from[0].target_path.as_deref(),
+        Some("auth.password")
+    );
+    assert_eq!(watch.install.timeout, Some(Duration::from_secs(120)));
+    assert_eq!(watch.install.remediation.retries, Some(2));
+    assert_eq!(
+        watch.install.remediation.strategy,
+        Some(RemediationStrategy::Uninstall)
+    );
+    assert_eq!(
+        watch.upgrade.recreate.as_deref(),
+        Some(&["Job".to_owned(), "StatefulSet".to_owned()][..])
+    );
+    assert!(watch.rollback.disable_hooks);
+    assert_eq!(
+        watch.test.as_ref().unwrap().timeout,
+        Some(Duration::from_secs(60))
+    );
+    assert_eq!(watch.drift_detection.mode, DriftMode::Warn);
+    assert_eq!(watch.drift_detection.ignore[0].paths, ["/spec/replicas"]);
+    assert!(matches!(watch.patches[0].patch, PatchBody::Json(_)));
+    assert!(matches!(
+        watch.patches[1].patch,
+        PatchBody::StrategicMerge(_)
+    ));
+    assert_eq!(watch.depends_on[0].kind, "Db");
+    assert_eq!(watch.max_history.map(usize::from), Some(3));
+    assert_eq!(watch.release_namespace.as_deref(), Some("apps"));
+    assert_eq!(watch.crds, CrdPolicy::CreateReplace);
+}
+
+#[test]
+fn every_mistake_is_reported_at_once_with_its_place() {
+    let text = "\
+- group: example.com
+  version: v1
+  kind: App
+  chart: chart
+  overideValues: {a: b}
+  reconcilePeriod: soon
+  install: {timeout: 5m, retries: 3}
+- group: example.com
+  version: v1
+  kind: App
+  chart: nowhere
+- version: v1
+  chart: chart
+";
+    insta::assert_snapshot!(complaints(text), @r#"
+    DIR/watches.yaml:5:3: [0].overideValues: unknown field; did you mean `overrideValues`?
+    DIR/watches.yaml:6:20: [0].reconcilePeriod: time: invalid duration "soon"; durations look like "300ms", "1m30s" or "2h"
+    DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, waitForJobs, disableHooks, remediation
+    DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: entry [0] in line 1 has it; one entry per kind
+    DIR/watches.yaml:11:10: [1].chart: no chart at DIR/nowhere; the path is relative to the folder of the watches file
+    DIR/watches.yaml:12:3: [2]: `kind` is required
+    "#);
+}
+
+#[test]
+fn text_that_is_no_list_or_no_yaml_says_so() {
+    assert!(complaints("group: x\n").contains("a watches file is a list of entries"));
+    assert!(complaints("- a: [\n").starts_with("DIR/watches.yaml:"));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load(Path::new("/nowhere/watches.yaml")).expect_err("no file");
+    assert_eq!(error.to_string(), "cannot read /nowhere/watches.yaml");
+}

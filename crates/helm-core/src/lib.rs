@@ -1,1 +1,31 @@
 //! Helm without a cluster: charts, values, rendering, manifests and release records.
+//!
+//! Everything here is synchronous and pure but for reading chart files: no Kubernetes client, no
+//! clock, no environment. What it renders and records is what Helm 4 renders and records, byte
+//! for byte.
+//!
+//! * [`chart`]: a [`Chart`] loaded from a directory or archive, immutable and cheap to clone.
+//! * [`values`]: values files, `--set` flags, and how a user's values meet those of a chart.
+//! * [`engine`]: a [`CompiledChart`], parsed once and rendered often, from any thread.
+//! * [`render`]: what a render gives: the manifest, its objects, hooks and notes.
+//! * [`manifest`]: documents, install order, hooks, object identities, differences by meaning.
+//! * [`release`]: Helm's release record and how it is stored in a Secret.
+//! * [`capabilities`]: what templates see of the cluster.
+
+pub mod capabilities;
+pub mod chart;
+mod digest;
+pub mod engine;
+pub mod manifest;
+pub mod release;
+pub mod render;
+pub mod values;
+pub mod version;
+mod yaml;
+
+pub use capabilities::Capabilities;
+pub use chart::Chart;
+pub use digest::{Digest, DigestBuilder};
+pub use engine::{CompiledChart, RenderError, RenderInput};
+pub use render::Rendered;
+pub use values::{Coalesced, Values};

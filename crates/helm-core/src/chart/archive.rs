@@ -1,0 +1,300 @@
+//! Reads `.tgz` archives of charts, trusting nothing in them.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+
+use flate2::read::MultiGzDecoder;
+
+use super::File;
+use crate::release::Time;
+
+/// Bounds on what a chart may be made of. The defaults suit every chart that Helm itself loads.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Files and directories of an archive or directory.
+    pub entries: usize,
+    /// Bytes of all files together, unpacked.
+    pub unpacked: u64,
+    /// How deep charts may lie in `charts/` of charts.
+    pub nesting: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            entries: 100_000,
+            unpacked: 100 << 20,
+            nesting: 32,
+        }
+    }
+}
+
+/// What is wrong with an archive.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// It cannot be unpacked.
+    #[error("the chart archive cannot be unpacked")]
+    Unpack(#[source] io::Error),
+    /// More entries than the limit.
+    #[error("the chart archive has more than {limit} entries")]
+    TooManyEntries {
+        /// The limit.
+        limit: usize,
+    },
+    /// More bytes than the limit.
+    #[error("the chart archive unpacks to more than {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A path that is absolute.
+    #[error("the chart archive holds the absolute path {0:?}")]
+    Absolute(String),
+    /// A path that leads out of the chart.
+    #[error("the chart archive holds {0:?}, which leads out of the chart")]
+    Escapes(String),
+    /// A path that names nothing below the chart's directory.
+    #[error("the chart archive holds {0:?}, which lies outside the chart's directory")]
+    OutsideBase(String),
+    /// A path with a Windows drive.
+    #[error("the chart archive holds {0:?}, which names a drive")]
+    Drive(String),
+    /// `Chart.yaml` at the top.
+    #[error("Chart.yaml is not in the chart's directory")]
+    ChartYamlAtTop,
+    /// A link.
+    #[error("the chart archive holds the link {0:?}")]
+    Link(String),
+    /// A device or another special file.
+    #[error("the chart archive holds {0:?}, which is no regular file")]
+    Irregular(String),
+    /// Two files of one name.
+    #[error("the chart archive holds {0:?} twice")]
+    Duplicate(String),
+    /// No file at all.
+    #[error("no files in the chart archive")]
+    Empty,
+}
+
+/// The files of an archive, with the name of the chart's directory taken off.
+pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
+    // Headers and padding come on top of the files themselves.
+    let overhead = 4096_u64
+        .saturating_mul(limits.entries as u64)
+        .min(limits.unpacked);
+    let bound = limits
+        .unpacked
+        .saturating_add(overhead)
+        .saturating_add(1 << 20);
+    let mut tar = tar::Archive::new(MultiGzDecoder::new(archive).take(bound));
+    let mut files = Vec::new();
+    let mut names = HashSet::new();
+    let mut left = limits.unpacked;
+    for (index, entry) in tar.entries().map_err(ArchiveError::Unpack)?.enumerate() {
+        if index >= limits.entries {
+            return Err(ArchiveError::TooManyEntries {
+                limit: limits.entries,
+            });
+        }
+        let entry = entry.map_err(ArchiveError::Unpack)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let kind = entry.header().entry_type();
+        if kind.is_dir() || path.ends_with('/') || kind.is_pax_global_extensions() {
+            continue;
+        }
+        if kind.is_symlink() || kind.is_hard_link() {
+            return Err(ArchiveError::Link(path));
+        }
+        if !(kind.is_file() || kind.is_contiguous()) {
+            return Err(ArchiveError::Irregular(path));
+        }
+        let name = chart_path(&path)?;
+        let too_large = ArchiveError::TooLarge {
+            limit: limits.unpacked,
+        };
+        let size = entry.size();
+        if size > left {
+            return Err(too_large);
+        }
+        let modified = modified(entry.header());
+        let mut data = Vec::with_capacity(usize::try_from(size.min(1 << 20)).unwrap_or(0));
+        entry
+            .take(left)
+            .read_to_end(&mut data)
+            .map_err(ArchiveError::Unpack)?;
+        if (data.len() as u64) < size {
+            return Err(ArchiveError::Unpack(io::ErrorKind::UnexpectedEof.into()));
+        }
+        left -= data.len() as u64;
+        if !names.insert(name.clone()) {
+            return Err(ArchiveError::Duplicate(name));
+        }
+        files.push(File::new(name, without_bom(&data)).modified_at(modified));
+    }
+    if files.is_empty() {
+        Err(ArchiveError::Empty)
+    } else {
+        Ok(files)
+    }
+}
+
+fn modified(header: &tar::Header) -> Option<Time> {
+    let seconds = i64::try_from(header.mtime().ok()?).ok()?;
+    jiff::Timestamp::from_second(seconds).ok().map(Time::utc)
+}
+
+/// Content without the byte-order mark that some editors put before it.
+pub(crate) fn without_bom(data: &[u8]) -> &[u8] {
+    data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
+}
+
+/// The path within the chart of an archive's `path`: without the first part, with `/` as the
+/// separator, cleaned.
+fn chart_path(path: &str) -> Result<String, ArchiveError> {
+    let separator = if path.contains('\\') { '\\' } else { '/' };
+    let (base, below) = path.split_once(separator).unwrap_or((path, ""));
+    let below = below.replace(separator, "/");
+    if below.starts_with('/') {
+        return Err(ArchiveError::Absolute(path.to_owned()));
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in below.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts
+                    .pop()
+                    .ok_or_else(|| ArchiveError::Escapes(path.to_owned()))?;
+            }
+            part => parts.push(part),
+        }
+    }
+    let name = parts.join("/");
+    if name.is_empty() {
+        return Err(if base == "Chart.yaml" {
+            ArchiveError::ChartYamlAtTop
+        } else {
+            ArchiveError::OutsideBase(path.to_owned())
+        });
+    }
+    let mut bytes = name.bytes();
+    if bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic()) && name.get(1..3) == Some(":/") {
+        return Err(ArchiveError::Drive(path.to_owned()));
+    }
+    if name.starts_with("..") {
+        return Err(ArchiveError::Escapes(path.to_owned()));
+    }
+    if base == "Chart.yaml" {
+        return Err(ArchiveError::ChartYamlAtTop);
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn gzip(tar: &[u8]) -> Vec<u8> {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(tar).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    /// An archive of files, whose paths are written without any check.
+    fn archive(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, kind, data) in entries {
+            let mut header = tar::Header::new_ustar();
+            header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_entry_type(*kind);
+            header.set_size(data.len() as u64);
+            header.set_mtime(1_700_000_000);
+            header.set_cksum();
+            tar.append(&header, *data).unwrap();
+        }
+        gzip(&tar.into_inner().unwrap())
+    }
+
+    fn error(entries: &[(&str, tar::EntryType, &[u8])], limits: &Limits) -> String {
+        read(&archive(entries), limits).unwrap_err().to_string()
+    }
+
+    const FILE: tar::EntryType = tar::EntryType::Regular;
+
+    #[test]
+    fn files_lose_the_directory_and_the_byte_order_mark() {
+        let archive = archive(&[
+            ("web/", tar::EntryType::Directory, b""),
+            ("web/./templates//a.yaml", FILE, b"\xef\xbb\xbfa"),
+            ("web\\b\\c.txt", FILE, b"b"),
+        ]);
+        let files = read(&archive, &Limits::default()).unwrap();
+        let found: Vec<_> = files
+            .iter()
+            .map(|file| (file.name(), file.data()))
+            .collect();
+        assert_eq!(
+            found,
+            [("templates/a.yaml", b"a".as_slice()), ("b/c.txt", b"b")]
+        );
+        assert_eq!(
+            files[0].modified().unwrap().to_string(),
+            "2023-11-14T22:13:20Z"
+        );
+    }
+
+    #[test]
+    fn hostile_paths_links_and_duplicates_are_refused() {
+        let limits = Limits::default();
+        for (path, message) in [
+            ("web/../../etc/passwd", "leads out of the chart"),
+            ("web//etc/passwd", "absolute path"),
+            ("web/c:/x", "names a drive"),
+            ("Chart.yaml", "Chart.yaml is not in the chart's directory"),
+            ("file", "outside the chart's directory"),
+        ] {
+            let text = error(&[(path, FILE, b"x")], &limits);
+            assert!(text.contains(message), "{path}: {text}");
+        }
+        let link = error(&[("web/a", tar::EntryType::Symlink, b"")], &limits);
+        assert!(link.contains("link"), "{link}");
+        let device = error(&[("web/a", tar::EntryType::Char, b"")], &limits);
+        assert!(device.contains("no regular file"), "{device}");
+        let twice = error(&[("web/a", FILE, b"1"), ("web/./a", FILE, b"2")], &limits);
+        assert!(twice.contains("twice"), "{twice}");
+    }
+
+    #[test]
+    fn limits_hold() {
+        let files: [(&str, tar::EntryType, &[u8]); 2] =
+            [("web/a", FILE, b"12345"), ("web/b", FILE, b"67890")];
+        let few = Limits {
+            entries: 1,
+            ..Limits::default()
+        };
+        assert!(error(&files, &few).contains("more than 1 entries"));
+        let small = Limits {
+            unpacked: 9,
+            ..Limits::default()
+        };
+        assert!(error(&files, &small).contains("more than 9 bytes"));
+    }
+
+    #[test]
+    fn truncated_and_foreign_bytes_are_errors() {
+        let good = archive(&[("web/a", FILE, &[7; 2000])]);
+        for length in [0, 5, 20, good.len() / 2] {
+            assert!(
+                read(&good[..length], &Limits::default()).is_err(),
+                "{length}"
+            );
+        }
+        assert!(read(b"not gzip at all", &Limits::default()).is_err());
+        assert!(read(&gzip(b""), &Limits::default()).is_err());
+    }
+}

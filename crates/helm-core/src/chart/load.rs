@@ -1,0 +1,394 @@
+//! Makes charts of directories and archives: one parser over a list of files for both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::archive::{self, ArchiveError};
+use super::chart_yaml::{self, ChartYamlError};
+use super::ignore::{IgnoreError, Rules};
+use super::{Chart, Content, File, Limits, Lock};
+use crate::release::Time;
+use crate::values::{self, ValuesError};
+
+/// Why a chart cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file or directory cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// A file is neither a directory nor a gzipped archive.
+    #[error("{} does not appear to be a gzipped archive{}", path.display(), hint)]
+    NoArchive {
+        /// Which.
+        path: PathBuf,
+        /// What it may be instead.
+        hint: &'static str,
+    },
+    /// A device, socket or the like lies in the chart.
+    #[error("cannot load irregular file {}", .0.display())]
+    Irregular(PathBuf),
+    /// More files than the limit.
+    #[error("the chart has more than {limit} files and directories")]
+    TooManyFiles {
+        /// The limit.
+        limit: usize,
+    },
+    /// More bytes than the limit.
+    #[error("the chart has more than {limit} bytes")]
+    TooLarge {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Charts within charts beyond the limit.
+    #[error("charts are nested more than {limit} deep")]
+    TooDeep {
+        /// The limit.
+        limit: usize,
+    },
+    /// `.helmignore` has a rule that is none.
+    #[error("cannot read .helmignore")]
+    Ignore(#[source] IgnoreError),
+    /// The archive is not acceptable.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// There is no `Chart.yaml`.
+    #[error("Chart.yaml file is missing")]
+    NoChartYaml,
+    /// A file that describes the chart cannot be understood.
+    #[error("cannot load {file}")]
+    Metadata {
+        /// Which.
+        file: &'static str,
+        /// Why.
+        #[source]
+        error: ChartYamlError,
+    },
+    /// What `Chart.yaml` says is not valid.
+    #[error("validation: {0}")]
+    Invalid(String),
+    /// `values.yaml` cannot be understood.
+    #[error("cannot load values.yaml")]
+    Values(#[source] ValuesError),
+    /// A file in `charts/` is no chart.
+    #[error("error unpacking subchart {name} in {chart}")]
+    Subchart {
+        /// The file or directory in `charts/`.
+        name: String,
+        /// The chart that it lies in.
+        chart: String,
+        /// Why.
+        #[source]
+        error: Box<LoadError>,
+    },
+}
+
+impl LoadError {
+    /// The reason for events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Read { .. } => "ChartUnreadable",
+            _ => "ChartInvalid",
+        }
+    }
+}
+
+/// Loads the chart at `path`.
+pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
+    let unreadable = |error| LoadError::Read {
+        path: path.to_owned(),
+        error,
+    };
+    if fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return files(directory(path, limits)?, limits, 0);
+    }
+    let bytes = fs::read(path).map_err(unreadable)?;
+    if !bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        let hint = if is_yaml {
+            "; it seems to be a YAML file"
+        } else {
+            ""
+        };
+        return Err(LoadError::NoArchive {
+            path: path.to_owned(),
+            hint,
+        });
+    }
+    archive(&bytes, limits, 0)
+}
+
+/// Loads a chart from the bytes of an archive that lies `depth` charts deep.
+pub(super) fn archive(bytes: &[u8], limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
+    files(archive::read(bytes, limits)?, limits, depth)
+}
+
+/// The files of a directory that `.helmignore` lets pass, in the order of a sorted walk.
+fn directory(root: &Path, limits: &Limits) -> Result<Vec<File>, LoadError> {
+    let ignore_file = root.join(".helmignore");
+    let rules = match fs::read(&ignore_file) {
+        Ok(text) => Rules::parse(&String::from_utf8_lossy(&text)).map_err(LoadError::Ignore)?,
+        Err(_) => Rules::default(),
+    };
+    let mut walk = Walk {
+        rules: rules.with_defaults(),
+        limits,
+        files: Vec::new(),
+        seen: 0,
+        left: limits.unpacked,
+    };
+    walk.directory(root, "", 0)?;
+    Ok(walk.files)
+}
+
+struct Walk<'a> {
+    rules: Rules,
+    limits: &'a Limits,
+    files: Vec<File>,
+    seen: usize,
+    left: u64,
+}
+
+/// Deeper directories than any chart has; what a link to its own parent leads into.
+const DEEPEST: usize = 64;
+
+impl Walk<'_> {
+    fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), LoadError> {
+        let unreadable = |error| LoadError::Read {
+            path: path.to_owned(),
+            error,
+        };
+        if depth > DEEPEST {
+            return Err(LoadError::TooDeep { limit: DEEPEST });
+        }
+        let mut entries: Vec<_> = fs::read_dir(path)
+            .and_then(Iterator::collect)
+            .map_err(unreadable)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let below = entry.file_name().to_string_lossy().into_owned();
+            let below = if name.is_empty() {
+                below
+            } else {
+                format!("{name}/{below}")
+            };
+            self.entry(&entry.path(), below, depth)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, path: &Path, name: String, depth: usize) -> Result<(), LoadError> {
+        let unreadable = |error| LoadError::Read {
+            path: path.to_owned(),
+            error,
+        };
+        self.seen += 1;
+        if self.seen > self.limits.entries {
+            return Err(LoadError::TooManyFiles {
+                limit: self.limits.entries,
+            });
+        }
+        // Links are followed, as Helm does with directories of the user's own.
+        let about = fs::metadata(path).map_err(unreadable)?;
+        if self.rules.ignores(&name, about.is_dir()) {
+            return Ok(());
+        }
+        if about.is_dir() {
+            return self.directory(path, &name, depth + 1);
+        }
+        if !about.is_file() {
+            return Err(LoadError::Irregular(path.to_owned()));
+        }
+        let too_large = LoadError::TooLarge {
+            limit: self.limits.unpacked,
+        };
+        if about.len() > self.left {
+            return Err(too_large);
+        }
+        let data = fs::read(path).map_err(unreadable)?;
+        self.left = self.left.checked_sub(data.len() as u64).ok_or(too_large)?;
+        let modified = about
+            .modified()
+            .ok()
+            .and_then(|time| jiff::Timestamp::try_from(time).ok());
+        let data = archive::without_bom(&data);
+        self.files
+            .push(File::new(name, data).modified_at(modified.map(Time::utc)));
+        Ok(())
+    }
+}
+
+/// Makes a chart of its files.
+pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
+    if depth > limits.nesting {
+        return Err(LoadError::TooDeep {
+            limit: limits.nesting,
+        });
+    }
+    let mut parts = Parts::default();
+    let mut document = serde_json::Map::new();
+    let mut found = false;
+    // Chart.yaml first, wherever it stands: requirements.yaml adds to it.
+    for file in files.iter().filter(|file| file.name() == "Chart.yaml") {
+        found = true;
+        chart_yaml::overlay(&mut document, file.data()).map_err(|error| LoadError::Metadata {
+            file: "Chart.yaml",
+            error,
+        })?;
+        parts.modified = file.modified();
+    }
+    let is_v1 = document
+        .get("apiVersion")
+        .is_none_or(|version| version.is_null() || matches!(version.as_str(), Some("" | "v1")));
+    for file in files {
+        found |= file.name().starts_with("requirements.");
+        parts.add(file, &mut document, found && is_v1)?;
+    }
+    if !found {
+        return Err(LoadError::NoChartYaml);
+    }
+    let mut metadata = chart_yaml::read(document).map_err(|error| LoadError::Metadata {
+        file: "Chart.yaml",
+        error,
+    })?;
+    if metadata.api_version.is_empty() {
+        "v1".clone_into(&mut metadata.api_version);
+    }
+    chart_yaml::validate(&mut metadata).map_err(LoadError::Invalid)?;
+    let mut dependencies = Vec::new();
+    for (name, files) in std::mem::take(&mut parts.below) {
+        let chart = subchart(&name, &files, limits, depth + 1).map_err(|error| {
+            let (name, chart) = (name.clone(), metadata.name.clone());
+            LoadError::Subchart {
+                name,
+                chart,
+                error: Box::new(error),
+            }
+        })?;
+        dependencies.extend(chart);
+    }
+    let digest = super::digest(&parts.all, &dependencies);
+    Ok(Chart(Arc::new(Content {
+        metadata,
+        lock: parts.lock,
+        values: parts.values.map(Arc::new),
+        schema: parts.schema,
+        templates: parts.templates.into(),
+        files: parts.files.into(),
+        dependencies,
+        modified: parts.modified,
+        digest,
+    })))
+}
+
+/// The files of a chart, sorted by what they are.
+#[derive(Default)]
+struct Parts {
+    lock: Option<Lock>,
+    values: Option<values::Values>,
+    schema: Option<File>,
+    templates: Vec<File>,
+    files: Vec<File>,
+    /// By the name of the file or directory in `charts/`.
+    below: BTreeMap<String, Vec<File>>,
+    modified: Option<Time>,
+    /// Everything but `charts/`, for the digest.
+    all: Vec<File>,
+}
+
+impl Parts {
+    fn add(
+        &mut self,
+        file: File,
+        document: &mut serde_json::Map<String, serde_json::Value>,
+        is_v1: bool,
+    ) -> Result<(), LoadError> {
+        if let Some(name) = file.name().strip_prefix("charts/") {
+            if has_extension(name, "prov") {
+                self.files.push(file);
+            } else {
+                let (chart, _) = name.split_once('/').unwrap_or((name, ""));
+                self.below.entry(chart.to_owned()).or_default().push(file);
+            }
+            return Ok(());
+        }
+        self.all.push(file.clone());
+        let unreadable = |file| move |error| LoadError::Metadata { file, error };
+        match file.name() {
+            "Chart.yaml" => {}
+            "Chart.lock" => {
+                self.lock = Some(chart_yaml::lock(file.data()).map_err(unreadable("Chart.lock"))?);
+            }
+            "values.yaml" => {
+                self.values = Some(values::read(file.data()).map_err(LoadError::Values)?);
+            }
+            "values.schema.json" => self.schema = Some(file),
+            "requirements.yaml" => {
+                chart_yaml::overlay(document, file.data())
+                    .map_err(unreadable("requirements.yaml"))?;
+                if is_v1 {
+                    self.files.push(file);
+                }
+            }
+            "requirements.lock" => {
+                let lock =
+                    chart_yaml::lock(file.data()).map_err(unreadable("requirements.lock"))?;
+                self.lock = Some(lock);
+                if is_v1 {
+                    self.files.push(file);
+                }
+            }
+            name if name.starts_with("templates/") => self.templates.push(file),
+            _ => self.files.push(file),
+        }
+        Ok(())
+    }
+}
+
+/// Whether `name` ends with `.extension`, in exactly this spelling.
+fn has_extension(name: &str, extension: &str) -> bool {
+    name.strip_suffix(extension)
+        .is_some_and(|stem| stem.ends_with('.'))
+}
+
+/// The chart that the file or directory `name` of `charts/` is; none if it is to be skipped.
+fn subchart(
+    name: &str,
+    files: &[File],
+    limits: &Limits,
+    depth: usize,
+) -> Result<Option<Chart>, LoadError> {
+    if name.starts_with(['_', '.']) {
+        return Ok(None);
+    }
+    if has_extension(name, "tgz") {
+        let is_file = |file: &&File| file.name().strip_prefix("charts/") == Some(name);
+        return match files.first().filter(is_file) {
+            Some(file) if depth <= limits.nesting => archive(file.data(), limits, depth).map(Some),
+            Some(_) => Err(LoadError::TooDeep {
+                limit: limits.nesting,
+            }),
+            None => Err(LoadError::Invalid(format!(
+                "expected an archive at charts/{name}"
+            ))),
+        };
+    }
+    let below = files.iter().filter_map(|file| {
+        let (_, name) = file.name().strip_prefix("charts/")?.split_once('/')?;
+        Some(File {
+            name: Arc::from(name),
+            ..file.clone()
+        })
+    });
+    self::files(below.collect(), limits, depth).map(Some)
+}

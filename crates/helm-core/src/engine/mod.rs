@@ -1,0 +1,177 @@
+//! Rendering: a chart is compiled once and rendered many times, by many threads, without locks.
+//!
+//! ```
+//! use helm_core::chart::{Chart, File};
+//! use helm_core::engine::{CompiledChart, ReleaseInfo, RenderInput};
+//! use helm_core::values::Values;
+//!
+//! let chart = Chart::from_files([
+//!     File::new("Chart.yaml", r#"{"apiVersion": "v2", "name": "web", "version": "0.1.0"}"#),
+//!     File::new("templates/a.yaml", r#"{"apiVersion": "v1", "kind": "Namespace"}"#),
+//! ])?;
+//! let compiled = CompiledChart::compile(&chart)?;
+//! let values = compiled.coalesce(Values::new())?;
+//! let rendered = compiled.render(&RenderInput::new(ReleaseInfo::new("web", "prod"), &values))?;
+//! assert!(rendered.manifest().starts_with("---\n# Source: web/templates/a.yaml\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+pub mod lookup;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use error::RenderError;
+pub use lookup::{Lookup, LookupAnswer, LookupKey, NoCluster, Snapshot};
+
+use crate::capabilities::Capabilities;
+use crate::chart::Chart;
+use crate::release::Revision;
+use crate::render::Rendered;
+use crate::values::{self, CoalesceError, Coalesced, Values};
+
+/// What templates see as `.Release`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseInfo {
+    /// The name of the release.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The revision that is rendered.
+    pub revision: Revision,
+    /// Whether it is an install.
+    pub is_install: bool,
+    /// Whether it is an upgrade or rollback.
+    pub is_upgrade: bool,
+}
+
+impl ReleaseInfo {
+    /// The first install of a release.
+    pub fn new(name: impl Into<String>, namespace: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            namespace: namespace.into(),
+            revision: Revision::FIRST,
+            is_install: true,
+            is_upgrade: false,
+        }
+    }
+
+    /// An upgrade to `revision`.
+    #[must_use]
+    pub fn upgrade_to(mut self, revision: Revision) -> Self {
+        self.revision = revision;
+        self.is_install = false;
+        self.is_upgrade = true;
+        self
+    }
+}
+
+/// Bounds on a render. The defaults suit every chart that Helm itself renders.
+#[derive(Clone, Debug)]
+pub struct RenderLimits {
+    /// Template calls within template calls, `include` and `tpl` among them.
+    pub depth: usize,
+    /// Steps of evaluation.
+    pub steps: u64,
+    /// Bytes that all templates write together.
+    pub output: usize,
+    /// Time.
+    pub time: Option<Duration>,
+}
+
+impl Default for RenderLimits {
+    fn default() -> Self {
+        Self {
+            depth: 100_000,
+            steps: 500_000_000,
+            output: 256 << 20,
+            time: Some(Duration::from_mins(1)),
+        }
+    }
+}
+
+/// Everything that a render depends on.
+#[derive(Clone)]
+pub struct RenderInput<'a> {
+    /// The release.
+    pub release: ReleaseInfo,
+    /// The values, from [`CompiledChart::coalesce`] of the same chart.
+    pub values: &'a Coalesced,
+    /// The cluster's capabilities.
+    pub capabilities: &'a Capabilities,
+    /// Answers for `lookup`.
+    pub lookup: &'a dyn Lookup,
+    /// Bounds.
+    pub limits: RenderLimits,
+    /// Whether the notes of dependencies are rendered too (`--render-subchart-notes`).
+    pub subchart_notes: bool,
+}
+
+impl<'a> RenderInput<'a> {
+    /// A render without a cluster.
+    pub fn new(release: ReleaseInfo, values: &'a Coalesced) -> Self {
+        static DEFAULT: std::sync::LazyLock<Capabilities> =
+            std::sync::LazyLock::new(Capabilities::default);
+        Self {
+            release,
+            values,
+            capabilities: &DEFAULT,
+            lookup: &NoCluster,
+            limits: RenderLimits::default(),
+            subchart_notes: false,
+        }
+    }
+
+    /// With the capabilities of a cluster.
+    #[must_use]
+    pub fn capabilities(mut self, capabilities: &'a Capabilities) -> Self {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// With answers for `lookup`.
+    #[must_use]
+    pub fn lookup(mut self, lookup: &'a dyn Lookup) -> Self {
+        self.lookup = lookup;
+        self
+    }
+}
+
+/// A chart whose templates are parsed. Cheap to clone, `Send` and `Sync`.
+#[derive(Clone, Debug)]
+pub struct CompiledChart {
+    chart: Arc<Chart>,
+}
+
+impl CompiledChart {
+    /// Parses all templates of a chart. A template of a dependency that is no template is an
+    /// error only for renders that the dependency takes part in.
+    pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
+        Ok(Self {
+            chart: Arc::new(chart.clone()),
+        })
+    }
+
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    /// The user's values with those of the chart, checked against its schemas; see
+    /// [`values::coalesce`].
+    pub fn coalesce(&self, user: Values) -> Result<Coalesced, CoalesceError> {
+        values::coalesce(&self.chart, user)
+    }
+
+    /// Renders the chart.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, RenderError> {
+        let chart = input.values.chart();
+        let files = chart.templates().iter().map(|file| {
+            let path = format!("{}/{}", chart.name(), file.name());
+            (path, String::from_utf8_lossy(file.data()).into_owned())
+        });
+        Rendered::assemble(files.collect(), chart)
+    }
+}

@@ -1,0 +1,276 @@
+//! Hooks: objects with the annotation `helm.sh/hook`, run at events instead of being installed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::release::Time;
+
+/// The annotation that makes an object a hook: a comma list of events.
+pub const ANNOTATION: &str = "helm.sh/hook";
+/// The annotation for the weight of a hook, an integer.
+pub const WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
+/// The annotation for the deletion policies of a hook, a comma list.
+pub const DELETE_POLICY_ANNOTATION: &str = "helm.sh/hook-delete-policy";
+/// The annotation for when the logs of a hook are output, a comma list.
+pub const OUTPUT_LOG_POLICY_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
+
+/// Declares an enum over the names that Helm writes, open to names that it does not know.
+macro_rules! names {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+            /// A name that this version does not know; it is kept and never matches.
+            Other(String),
+        }
+
+        impl $name {
+            /// The name that Helm writes.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $text,)*
+                    Self::Other(text) => text,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                match text {
+                    $($text => Self::$variant,)*
+                    other => Self::Other(other.to_owned()),
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self::from(text.as_str())
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.as_str().to_owned()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+names! {
+    /// When a hook runs.
+    HookEvent {
+        /// Before anything is installed.
+        PreInstall = "pre-install",
+        /// After everything is installed.
+        PostInstall = "post-install",
+        /// Before anything is deleted.
+        PreDelete = "pre-delete",
+        /// After everything is deleted.
+        PostDelete = "post-delete",
+        /// Before an upgrade.
+        PreUpgrade = "pre-upgrade",
+        /// After an upgrade.
+        PostUpgrade = "post-upgrade",
+        /// Before a rollback.
+        PreRollback = "pre-rollback",
+        /// After a rollback.
+        PostRollback = "post-rollback",
+        /// When the release is tested.
+        Test = "test",
+    }
+}
+
+names! {
+    /// When a hook's object is deleted.
+    DeletePolicy {
+        /// After it succeeded.
+        HookSucceeded = "hook-succeeded",
+        /// After it failed.
+        HookFailed = "hook-failed",
+        /// Before it is created again.
+        BeforeHookCreation = "before-hook-creation",
+    }
+}
+
+names! {
+    /// When the logs of a hook are output.
+    OutputLogPolicy {
+        /// After it succeeded.
+        HookSucceeded = "hook-succeeded",
+        /// After it failed.
+        HookFailed = "hook-failed",
+    }
+}
+
+names! {
+    /// How far the last run of a hook has come.
+    HookPhase {
+        /// It never ran.
+        None = "",
+        /// Nothing is known.
+        Unknown = "Unknown",
+        /// It is running.
+        Running = "Running",
+        /// It succeeded.
+        Succeeded = "Succeeded",
+        /// It failed.
+        Failed = "Failed",
+    }
+}
+
+#[allow(
+    clippy::derivable_impls,
+    reason = "the macro that declares the enum knows no default"
+)]
+impl Default for HookPhase {
+    fn default() -> Self {
+        Self::None
+    }
+}
+
+impl HookEvent {
+    /// The event that an annotation names; `test-success` is the test of Helm 2.
+    pub fn from_annotation(text: &str) -> Option<Self> {
+        match Self::from(text) {
+            Self::Other(other) if other == "test-success" => Some(Self::Test),
+            Self::Other(_) => None,
+            event => Some(event),
+        }
+    }
+}
+
+/// The last run of a hook.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookExecution {
+    /// When it was created.
+    #[serde(
+        default,
+        deserialize_with = "crate::release::time::lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub started_at: Option<Time>,
+    /// When it had succeeded or failed.
+    #[serde(
+        default,
+        deserialize_with = "crate::release::time::lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub completed_at: Option<Time>,
+    /// How far it came.
+    #[serde(default)]
+    pub phase: HookPhase,
+}
+
+/// A hook, as a release record holds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hook {
+    /// The name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The kind of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The template that it comes from, with the chart's name in front.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// The document.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub manifest: String,
+    /// The events at which it runs.
+    #[serde(
+        deserialize_with = "crate::release::null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub events: Vec<HookEvent>,
+    /// Its last run.
+    pub last_run: HookExecution,
+    /// Hooks of one event run in the order of their weights.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub weight: i64,
+    /// When the object is deleted; none means [`DeletePolicy::BeforeHookCreation`].
+    #[serde(
+        deserialize_with = "crate::release::null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub delete_policies: Vec<DeletePolicy>,
+    /// When its logs are output.
+    #[serde(
+        deserialize_with = "crate::release::null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub output_log_policies: Vec<OutputLogPolicy>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+impl Hook {
+    /// Whether it runs at `event`.
+    pub fn runs_at(&self, event: &HookEvent) -> bool {
+        self.events.contains(event)
+    }
+
+    /// Whether its object is to be deleted by `policy`, which without any is
+    /// [`DeletePolicy::BeforeHookCreation`].
+    pub fn has_delete_policy(&self, policy: &DeletePolicy) -> bool {
+        if self.delete_policies.is_empty() {
+            *policy == DeletePolicy::BeforeHookCreation
+        } else {
+            self.delete_policies.contains(policy)
+        }
+    }
+}
+
+/// The hooks of `event` in the order in which they run: by weight, then by name; those that are
+/// alike in both keep the order of `hooks`, which is by kind.
+pub fn at_event<'a>(hooks: &'a [Hook], event: &HookEvent) -> Vec<&'a Hook> {
+    let mut hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
+    hooks.sort_by(|a, b| a.weight.cmp(&b.weight).then_with(|| a.name.cmp(&b.name)));
+    hooks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_of_an_event_run_by_weight_then_name() {
+        let hook = |name: &str, weight, event| Hook {
+            name: name.to_owned(),
+            weight,
+            events: vec![event],
+            ..Hook::default()
+        };
+        let hooks = [
+            hook("c", 1, HookEvent::PreInstall),
+            hook("b", 1, HookEvent::PreInstall),
+            hook("x", -5, HookEvent::Test),
+            hook("a", -1, HookEvent::PreInstall),
+        ];
+        let names: Vec<_> = at_event(&hooks, &HookEvent::PreInstall)
+            .iter()
+            .map(|hook| &hook.name)
+            .collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_hook_without_policies_is_deleted_before_it_is_created() {
+        let hook = Hook::default();
+        assert!(hook.has_delete_policy(&DeletePolicy::BeforeHookCreation));
+        assert!(!hook.has_delete_policy(&DeletePolicy::HookSucceeded));
+    }
+}

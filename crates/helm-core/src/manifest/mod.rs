@@ -1,0 +1,240 @@
+//! Manifests: streams of YAML documents with a `# Source:` line each, as Helm stores them.
+//!
+//! ```
+//! use helm_core::manifest::{parse_objects, KindOrder};
+//! let manifest = "---\n# Source: c/templates/a.yaml\n{\"apiVersion\": \"v1\", \"kind\": \"Service\",\
+//!      \"metadata\": {\"name\": \"web\"}}\n";
+//! let objects = parse_objects(manifest)?;
+//! assert_eq!(objects[0].source(), Some("c/templates/a.yaml"));
+//! assert_eq!(objects[0].key().to_string(), "Service web");
+//! # Ok::<(), helm_core::manifest::ManifestError>(())
+//! ```
+
+pub mod diff;
+pub mod hook;
+mod kind_order;
+mod object_key;
+mod split;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use diff::{Change, ChangeKind};
+pub use hook::{DeletePolicy, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy};
+pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
+pub use object_key::ObjectKey;
+pub use split::split;
+
+use crate::yaml::{self, YamlError};
+
+/// What is wrong with a manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    /// A document is no YAML.
+    #[error("document {document} ({}) is no YAML", source_or_unknown(.template.as_deref()))]
+    Yaml {
+        /// The number of the document, from 1.
+        document: usize,
+        /// The template that it comes from.
+        template: Option<String>,
+        /// Why.
+        #[source]
+        error: YamlError,
+    },
+    /// A document is no Kubernetes object.
+    #[error(
+        "document {document} ({}) is no Kubernetes object: {missing} is missing",
+        source_or_unknown(.template.as_deref())
+    )]
+    NoObject {
+        /// The number of the document, from 1.
+        document: usize,
+        /// The template that it comes from.
+        template: Option<String>,
+        /// What an object must have.
+        missing: &'static str,
+    },
+}
+
+fn source_or_unknown(template: Option<&str>) -> &str {
+    template.unwrap_or("unknown template")
+}
+
+impl ManifestError {
+    /// The reason for events and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Yaml { .. } => "InvalidYaml",
+            Self::NoObject { .. } => "InvalidObject",
+        }
+    }
+}
+
+/// One object of a manifest. Cheap to clone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ManifestObject {
+    source: Option<Arc<str>>,
+    key: Arc<ObjectKey>,
+    object: Arc<Value>,
+}
+
+impl ManifestObject {
+    /// The template that it comes from, with the chart's name in front; `None` where the
+    /// document has no `# Source:` line.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// Its identity.
+    pub fn key(&self) -> &ObjectKey {
+        &self.key
+    }
+
+    /// The object. Its integers are integers, as Kubernetes reads them.
+    pub fn object(&self) -> &Value {
+        &self.object
+    }
+
+    /// The annotation `name`.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        self.object
+            .get("metadata")?
+            .get("annotations")?
+            .get(name)?
+            .as_str()
+    }
+
+    /// Whether it is to stay when the release no longer has it
+    /// (`helm.sh/resource-policy: keep`).
+    pub fn is_kept(&self) -> bool {
+        self.annotation("helm.sh/resource-policy")
+            .is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
+    }
+}
+
+/// The objects of a manifest in its order. Items of a `List` count as objects of their own;
+/// documents without content are left out.
+pub fn parse_objects(manifest: &str) -> Result<Vec<ManifestObject>, ManifestError> {
+    let mut objects = Vec::new();
+    for (index, text) in split(manifest).enumerate() {
+        parse_document(text, index + 1, &mut objects)?;
+    }
+    Ok(objects)
+}
+
+fn parse_document(
+    text: &str,
+    document: usize,
+    objects: &mut Vec<ManifestObject>,
+) -> Result<(), ManifestError> {
+    let source = source_of(text);
+    let object = yaml::parse(text).map_err(|error| ManifestError::Yaml {
+        document,
+        template: source.map(str::to_owned),
+        error,
+    })?;
+    push_object(object, document, source.map(Arc::from).as_ref(), objects)
+}
+
+/// The template that the `# Source:` line at the head of a document names.
+pub(crate) fn source_of(text: &str) -> Option<&str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("# Source: "))
+        .map(str::trim_end)
+}
+
+pub(crate) fn push_object(
+    object: Value,
+    document: usize,
+    source: Option<&Arc<str>>,
+    objects: &mut Vec<ManifestObject>,
+) -> Result<(), ManifestError> {
+    if object.is_null() {
+        return Ok(());
+    }
+    let missing = |missing| ManifestError::NoObject {
+        document,
+        template: source.map(ToString::to_string),
+        missing,
+    };
+    let has = |name| {
+        object
+            .get(name)
+            .and_then(Value::as_str)
+            .is_some_and(|s| !s.is_empty())
+    };
+    if !has("apiVersion") {
+        return Err(missing("apiVersion"));
+    }
+    if !has("kind") {
+        return Err(missing("kind"));
+    }
+    let is_list = object
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|k| k.ends_with("List"));
+    match object {
+        Value::Object(mut map) if is_list && map.get("items").is_some_and(Value::is_array) => {
+            let Some(Value::Array(items)) = map.remove("items") else {
+                return Ok(());
+            };
+            for item in items {
+                push_object(item, document, source, objects)?;
+            }
+        }
+        object => {
+            let key = ObjectKey::of(&object).ok_or_else(|| missing("kind"))?;
+            let source = source.cloned();
+            objects.push(ManifestObject {
+                source,
+                key: Arc::new(key),
+                object: Arc::new(object),
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_flattened_and_empty_documents_left_out() {
+        let manifest = r#"---
+# Source: c/templates/list.yaml
+{"apiVersion": "v1", "kind": "List", "items": [
+  {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}},
+  {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "b", "namespace": "n"}}
+]}
+---
+---
+"#;
+        let objects = parse_objects(manifest).unwrap();
+        let keys: Vec<String> = objects
+            .iter()
+            .map(|object| object.key().to_string())
+            .collect();
+        assert_eq!(keys, ["Secret a", "Deployment.apps n/b"]);
+        assert_eq!(objects[1].source(), Some("c/templates/list.yaml"));
+    }
+
+    #[test]
+    fn what_is_no_object_is_named_by_template_and_document() {
+        let manifest = "---\n{\"apiVersion\": \"v1\", \"kind\": \"Secret\"}\n---\n\
+                        # Source: c/templates/x.yaml\n{\"kind\": \"Pod\"}\n";
+        let error = parse_objects(manifest).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "document 2 (c/templates/x.yaml) is no Kubernetes object: apiVersion is missing"
+        );
+    }
+
+    #[test]
+    fn the_keep_policy_is_read_from_the_annotation() {
+        let manifest = r#"{"apiVersion": "v1", "kind": "Secret", "metadata":
+            {"name": "a", "annotations": {"helm.sh/resource-policy": " Keep"}}}"#;
+        assert!(parse_objects(manifest).unwrap()[0].is_kept());
+    }
+}

@@ -1,0 +1,85 @@
+//! `ObjectKey`: which object of a cluster a document describes.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// The identity of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectKey {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The version of the group.
+    pub version: String,
+    /// The kind.
+    pub kind: String,
+    /// The namespace, if the document names one.
+    pub namespace: Option<String>,
+    /// The name; empty where the server is to generate one.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// The identity that an object's own fields state; `None` without `apiVersion` or `kind`.
+    ///
+    /// ```
+    /// use helm_core::manifest::ObjectKey;
+    /// let object = serde_json::json!({
+    ///     "apiVersion": "apps/v1", "kind": "Deployment",
+    ///     "metadata": {"name": "web", "namespace": "prod"},
+    /// });
+    /// let key = ObjectKey::of(&object).unwrap();
+    /// assert_eq!(key.to_string(), "Deployment.apps prod/web");
+    /// assert_eq!(key.api_version(), "apps/v1");
+    /// ```
+    pub fn of(object: &Value) -> Option<Self> {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
+        let metadata = object.get("metadata");
+        let field = |name| text(metadata.and_then(|metadata| metadata.get(name)));
+        let (api_version, kind) = (text(object.get("apiVersion")), text(object.get("kind")));
+        if api_version.is_empty() || kind.is_empty() {
+            return None;
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", &api_version));
+        Some(Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind,
+            namespace: Some(field("namespace")).filter(|namespace| !namespace.is_empty()),
+            name: field("name"),
+        })
+    }
+
+    /// `group/version`, or the version alone in the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether both mean the same object of a cluster, whatever version each is written in.
+    /// A missing namespace counts as `namespace`.
+    pub fn is_same_object(&self, other: &Self, namespace: &str) -> bool {
+        let resolved = |key: &Self| key.namespace.as_deref().unwrap_or(namespace).to_owned();
+        self.group == other.group
+            && self.kind == other.kind
+            && self.name == other.name
+            && resolved(self) == resolved(other)
+    }
+}
+
+/// `Kind.group namespace/name`.
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        match &self.namespace {
+            Some(namespace) => write!(f, " {namespace}/{}", self.name),
+            None => write!(f, " {}", self.name),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Values: what a user gives, what a chart has, and what becomes of both.
+//!
+//! Values are JSON. Numbers keep Go's kinds: a JSON integer is an `int64`, as in a Kubernetes
+//! object or in `--set`; everything else, and every number of a values file, is a `float64`.
+//!
+//! ```
+//! use helm_core::values;
+//! let base = values::read(br#"{"image": {"tag": "1", "pull": "Always"}}"#)?;
+//! let over = values::read(br#"{"image": {"tag": "2"}}"#)?;
+//! let merged = values::merge(base, over);
+//! assert_eq!(merged["image"]["tag"], "2");
+//! assert_eq!(merged["image"]["pull"], "Always");
+//! # Ok::<(), helm_core::values::ValuesError>(())
+//! ```
+
+mod coalesce;
+pub mod set_flag;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+pub use coalesce::{CoalesceError, Coalesced, coalesce};
+pub use set_flag::{SetError, set, set_file, set_json, set_literal, set_string};
+
+use crate::yaml::{self, YamlError};
+
+/// Values by key.
+pub type Values = serde_json::Map<String, Value>;
+
+/// What is wrong with a values file.
+#[derive(Debug, thiserror::Error)]
+pub enum ValuesError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: std::io::Error,
+    },
+    /// It is not UTF-8.
+    #[error("the values are not UTF-8")]
+    Utf8(#[source] std::str::Utf8Error),
+    /// Text follows a `---`.
+    #[error("invalid Yaml document separator: {0}")]
+    Separator(String),
+    /// It is no YAML.
+    #[error("the values are no YAML")]
+    Yaml(#[source] YamlError),
+    /// A document is no map.
+    #[error("the values are {0}, not a map")]
+    NoMap(&'static str),
+}
+
+/// Reads a values file as `--values` and a chart's `values.yaml` are read: each document is
+/// merged over those before it. Nothing at all gives no values.
+pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
+    let text = std::str::from_utf8(text).map_err(ValuesError::Utf8)?;
+    let mut values = Values::new();
+    for document in documents(text)? {
+        let mut document = yaml::parse(&document).map_err(ValuesError::Yaml)?;
+        yaml::all_floats(&mut document);
+        match document {
+            Value::Object(map) => values = merge(values, map),
+            Value::Null => {}
+            other => return Err(ValuesError::NoMap(type_name(&other))),
+        }
+    }
+    Ok(values)
+}
+
+/// Reads the values file at `path`.
+pub fn read_file(path: impl AsRef<Path>) -> Result<Values, ValuesError> {
+    let path = path.as_ref();
+    let text = std::fs::read(path).map_err(|error| ValuesError::Read {
+        path: path.to_owned(),
+        error,
+    })?;
+    read(&text)
+}
+
+/// Merges `over` into `base`: maps by key, everything else is replaced.
+pub fn merge(mut base: Values, over: Values) -> Values {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(below)), Value::Object(above)) => {
+                *below = merge(std::mem::take(below), above);
+            }
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
+    }
+    base
+}
+
+/// The documents of a stream, cut at lines that begin with `---`, as Kubernetes' YAML reader does;
+/// lines end with a plain line feed.
+fn documents(text: &str) -> Result<Vec<String>, ValuesError> {
+    let mut documents = Vec::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        if let Some(after) = line.strip_prefix("---") {
+            let after = after.trim();
+            if !after.is_empty() && !after.starts_with('#') {
+                return Err(ValuesError::Separator(after.to_owned()));
+            }
+            if !current.is_empty() {
+                documents.push(std::mem::take(&mut current));
+                continue;
+            }
+        }
+        current.push_str(line);
+        current.push('\n');
+    }
+    if !current.is_empty() {
+        documents.push(current);
+    }
+    Ok(documents)
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_of_a_values_file_are_merged() {
+        let values =
+            read(b"{\"a\": {\"b\": 1}}\r\n--- # more\r\n{\"a\": {\"c\": 2}}\n---\n").unwrap();
+        assert_eq!(
+            serde_json::to_string(&values).unwrap(),
+            r#"{"a":{"b":1.0,"c":2.0}}"#
+        );
+        assert!(read(b"").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_map_is_an_error() {
+        assert_eq!(
+            read(b"[1]").unwrap_err().to_string(),
+            "the values are a list, not a map"
+        );
+        assert!(matches!(
+            read(b"{}\n--- x\n{}"),
+            Err(ValuesError::Separator(_))
+        ));
+        assert!(matches!(read(b"\xff"), Err(ValuesError::Utf8(_))));
+    }
+}

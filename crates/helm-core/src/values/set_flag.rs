@@ -1,0 +1,397 @@
+//! The flags `--set`, `--set-string`, `--set-json`, `--set-file` and `--set-literal`
+//! (Helm's package `strvals`).
+
+use serde_json::Value;
+
+use super::{Values, merge};
+
+/// The largest index that a flag may name.
+const MAX_INDEX: i64 = 65_536;
+/// How many dots a name may have.
+const MAX_NESTING: usize = 30;
+
+/// What is wrong with a `--set` flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetError {
+    /// A name without a value.
+    #[error("key {0:?} has no value")]
+    NoValue(String),
+    /// A name before a comma.
+    #[error("key {0:?} has no value (cannot end with ,)")]
+    EndsWithComma(String),
+    /// A name that ends with a dot.
+    #[error("key map {0:?} has no value")]
+    NoMapValue(String),
+    /// Too many dots.
+    #[error("value name nested level is greater than maximum supported nested level of 30")]
+    TooDeep,
+    /// An index that is no number.
+    #[error("error parsing index: {0:?}")]
+    Index(String),
+    /// A negative index.
+    #[error("negative {0} index not allowed")]
+    NegativeIndex(i64),
+    /// A large index.
+    #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
+    LargeIndex(i64),
+    /// Text between `]` and what must follow.
+    #[error("unexpected data at end of array index: {0:?}")]
+    AfterIndex(String),
+    /// A list without its end.
+    #[error("list must terminate with '}}'")]
+    OpenList,
+    /// The name of something that is there already and is no map or no list.
+    #[error("unable to parse key: {0:?} is no {1}")]
+    WrongType(String, &'static str),
+    /// JSON that is none.
+    #[error("failed parsing JSON: {0}")]
+    Json(String),
+    /// A file that cannot be read.
+    #[error("cannot read {path}: {message}")]
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        message: String,
+    },
+    /// A flag that breaks off.
+    #[error("unexpected end")]
+    End,
+}
+
+/// Adds what a `--set` flag says: `name=value,list[0].name=value,names={a,b}`. Integers,
+/// booleans and null are typed.
+///
+/// ```
+/// use helm_core::values::{set, Values};
+/// let mut values = Values::new();
+/// set("a.b=1,c={x,2},d[1].e=true", &mut values)?;
+/// let expected = serde_json::json!({"a": {"b": 1}, "c": ["x", 2], "d": [null, {"e": true}]});
+/// assert_eq!(serde_json::Value::from(values), expected);
+/// # Ok::<(), helm_core::values::SetError>(())
+/// ```
+pub fn set(flag: &str, values: &mut Values) -> Result<(), SetError> {
+    parse(flag, values, &mut |text| Ok(typed(text)))
+}
+
+/// Adds what a `--set-string` flag says: all values are strings.
+pub fn set_string(flag: &str, values: &mut Values) -> Result<(), SetError> {
+    parse(flag, values, &mut |text| Ok(Value::String(text)))
+}
+
+/// Adds what a `--set-file` flag says: each value is the content of the file that it names, which
+/// `read` gives.
+pub fn set_file(
+    flag: &str,
+    values: &mut Values,
+    read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
+) -> Result<(), SetError> {
+    parse(flag, values, &mut |path| {
+        let error = |message: String| SetError::File {
+            path: path.clone(),
+            message,
+        };
+        let content = read(&path).map_err(|failure| error(failure.to_string()))?;
+        String::from_utf8(content)
+            .map(Value::String)
+            .map_err(|failure| error(failure.to_string()))
+    })
+}
+
+/// Adds what a `--set-literal` flag says: everything after the first `=` is one string.
+pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
+    let mut parser = Parser {
+        rest: flag,
+        style: Style::Literal,
+        read: &mut |text| Ok(Value::String(text)),
+    };
+    parser.run(values)
+}
+
+/// Adds what a `--set-json` flag says: a JSON object to merge, or names with JSON values.
+pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
+    if flag.trim_start().starts_with('{') {
+        let mut object: Value =
+            serde_json::from_str(flag).map_err(|error| SetError::Json(error.to_string()))?;
+        crate::yaml::all_floats(&mut object);
+        if let Value::Object(object) = object {
+            *values = merge(std::mem::take(values), object);
+        }
+        return Ok(());
+    }
+    let mut parser = Parser {
+        rest: flag,
+        style: Style::Json,
+        read: &mut |text| Ok(Value::String(text)),
+    };
+    parser.run(values)
+}
+
+fn parse(
+    flag: &str,
+    values: &mut Values,
+    read: &mut dyn FnMut(String) -> Result<Value, SetError>,
+) -> Result<(), SetError> {
+    Parser {
+        rest: flag,
+        style: Style::Typed,
+        read,
+    }
+    .run(values)
+}
+
+/// How values are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Up to the next comma, or a list in braces; a backslash takes the next character as it is.
+    Typed,
+    /// JSON.
+    Json,
+    /// Up to the end.
+    Literal,
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    style: Style,
+    read: &'a mut dyn FnMut(String) -> Result<Value, SetError>,
+}
+
+/// How a text ended: with one of the characters looked for, or with the flag.
+type Stop = Option<char>;
+
+impl Parser<'_> {
+    fn run(&mut self, values: &mut Values) -> Result<(), SetError> {
+        while !self.rest.is_empty() {
+            self.key(values, 0)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let mut chars = self.rest.chars();
+        let next = chars.next();
+        self.rest = chars.as_str();
+        next
+    }
+
+    /// The text up to one of `stops`, which is taken too.
+    fn until(&mut self, stops: &[char]) -> (String, Stop) {
+        let mut text = String::new();
+        while let Some(c) = self.next() {
+            if stops.contains(&c) {
+                return (text, Some(c));
+            }
+            match c {
+                '\\' if self.style != Style::Literal => match self.next() {
+                    Some(escaped) => text.push(escaped),
+                    None => return (text, None),
+                },
+                c => text.push(c),
+            }
+        }
+        (text, None)
+    }
+
+    fn key(&mut self, values: &mut Values, nesting: usize) -> Result<(), SetError> {
+        let stops: &[char] = match self.style {
+            Style::Literal => &['=', '[', '.'],
+            _ => &['=', '[', ',', '.'],
+        };
+        let (key, stop) = self.until(stops);
+        match stop {
+            None if key.is_empty() => Ok(()),
+            None => Err(SetError::NoValue(key)),
+            Some(',') => {
+                insert(values, key.clone(), Value::String(String::new()));
+                Err(SetError::EndsWithComma(key))
+            }
+            Some('=') => {
+                let value = self.value()?;
+                insert(values, key, value);
+                Ok(())
+            }
+            Some('[') => {
+                let index = self.index()?;
+                let mut list = match values.remove(&key) {
+                    None => Vec::new(),
+                    Some(Value::Array(list)) => list,
+                    Some(other) => {
+                        values.insert(key.clone(), other);
+                        return Err(SetError::WrongType(key, "list"));
+                    }
+                };
+                let result = self.item(&mut list, index, nesting);
+                insert(values, key, Value::Array(list));
+                result
+            }
+            Some(_) => self.below(values, key, nesting + 1),
+        }
+    }
+
+    /// What follows `key.`.
+    fn below(&mut self, values: &mut Values, key: String, nesting: usize) -> Result<(), SetError> {
+        if nesting > MAX_NESTING {
+            return Err(SetError::TooDeep);
+        }
+        let mut inner = match values.remove(&key) {
+            None => Values::new(),
+            Some(Value::Object(inner)) => inner,
+            Some(other) => {
+                values.insert(key.clone(), other);
+                return Err(SetError::WrongType(key, "map"));
+            }
+        };
+        let at_end = self.rest.is_empty();
+        let result = self.key(&mut inner, nesting);
+        if inner.is_empty() {
+            // A name that ends with a dot at the very end says nothing, as in Helm.
+            return if result.is_ok() && !at_end {
+                Err(SetError::NoMapValue(key))
+            } else {
+                result
+            };
+        }
+        insert(values, key, Value::Object(inner));
+        result
+    }
+
+    fn index(&mut self) -> Result<i64, SetError> {
+        let (text, stop) = self.until(&[']']);
+        if stop.is_none() {
+            return Err(SetError::Index(text));
+        }
+        text.parse().map_err(|_| SetError::Index(text))
+    }
+
+    /// What follows `[index]`.
+    fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Result<(), SetError> {
+        if index < 0 {
+            return Err(SetError::NegativeIndex(index));
+        }
+        let (text, stop) = self.until(&['[', '.', '=']);
+        if !text.is_empty() {
+            return Err(SetError::AfterIndex(text));
+        }
+        let position = usize::try_from(index).unwrap_or(usize::MAX);
+        let value = match stop {
+            None => return Err(SetError::End),
+            Some('=') => self.value()?,
+            Some('[') => {
+                let next = self.index()?;
+                let mut inner = match list.get_mut(position).map(Value::take) {
+                    None | Some(Value::Null) => Vec::new(),
+                    Some(Value::Array(inner)) => inner,
+                    Some(_) => return Err(SetError::WrongType(format!("[{index}]"), "list")),
+                };
+                self.item(&mut inner, next, nesting)?;
+                Value::Array(inner)
+            }
+            Some(_) => {
+                let mut inner = match list.get_mut(position).map(Value::take) {
+                    Some(Value::Object(inner)) => inner,
+                    _ => Values::new(),
+                };
+                self.key(&mut inner, nesting)?;
+                Value::Object(inner)
+            }
+        };
+        if index > MAX_INDEX {
+            return Err(SetError::LargeIndex(index));
+        }
+        if list.len() <= position {
+            list.resize(position + 1, Value::Null);
+        }
+        if let Some(slot) = list.get_mut(position) {
+            *slot = value;
+        }
+        Ok(())
+    }
+
+    fn value(&mut self) -> Result<Value, SetError> {
+        match self.style {
+            Style::Literal => Ok(Value::String(std::mem::take(&mut self.rest).to_owned())),
+            Style::Json => self.json(),
+            Style::Typed if self.rest.is_empty() => Ok(Value::String(String::new())),
+            Style::Typed => {
+                if let Some(rest) = self.rest.strip_prefix('{') {
+                    self.rest = rest;
+                    return self.list();
+                }
+                let (text, _) = self.until(&[',']);
+                (self.read)(text)
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<Value, SetError> {
+        let mut list = Vec::new();
+        loop {
+            let (text, stop) = self.until(&[',', '}']);
+            match stop {
+                None => return Err(SetError::OpenList),
+                Some(',') => list.push((self.read)(text)?),
+                Some(_) => {
+                    self.rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
+                    list.push((self.read)(text)?);
+                    return Ok(Value::Array(list));
+                }
+            }
+        }
+    }
+
+    fn json(&mut self) -> Result<Value, SetError> {
+        if self.skip_empty() {
+            return Ok(Value::Null);
+        }
+        let mut stream = serde_json::Deserializer::from_str(self.rest).into_iter::<Value>();
+        let mut value = match stream.next() {
+            Some(Ok(value)) => value,
+            Some(Err(error)) => return Err(SetError::Json(error.to_string())),
+            None => return Err(SetError::End),
+        };
+        let taken = stream.byte_offset();
+        self.rest = self.rest.get(taken..).unwrap_or_default();
+        self.skip_empty();
+        crate::yaml::all_floats(&mut value);
+        Ok(value)
+    }
+
+    /// Takes blanks and one comma; whether nothing else stood before it or the end.
+    fn skip_empty(&mut self) -> bool {
+        let rest = self.rest.trim_start();
+        if let Some(after) = rest.strip_prefix(',') {
+            self.rest = after;
+            return true;
+        }
+        self.rest = rest;
+        rest.is_empty()
+    }
+}
+
+/// Sets `key`; an empty one is left out.
+fn insert(values: &mut Values, key: String, value: Value) {
+    if !key.is_empty() {
+        values.insert(key, value);
+    }
+}
+
+/// A value of `--set`: `true`, `false`, `null` in any case, and integers without leading zeros.
+fn typed(text: String) -> Value {
+    if text.eq_ignore_ascii_case("true") {
+        return Value::Bool(true);
+    }
+    if text.eq_ignore_ascii_case("false") {
+        return Value::Bool(false);
+    }
+    if text.eq_ignore_ascii_case("null") {
+        return Value::Null;
+    }
+    if text == "0" {
+        return Value::from(0);
+    }
+    match text.parse::<i64>() {
+        Ok(number) if !text.starts_with('0') => Value::from(number),
+        _ => Value::String(text),
+    }
+}

@@ -4,6 +4,7 @@
 //! strings are bytes. Each module names the Go package (or the Go library) whose answers it
 //! reproduces; none reads a clock, a file or the environment.
 
+pub mod regexp;
 pub mod strconv;
 pub mod unicode;
 pub mod utf8;

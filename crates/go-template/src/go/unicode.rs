@@ -138,21 +138,25 @@ pub fn is_symbol(rune: char) -> bool {
     contains(&SYMBOL, rune)
 }
 
-/// The lower-case and upper-case letters that Unicode paired only after the version of Go's tables.
+/// The letters that Unicode gave a counterpart of the other case only after Go's tables were made.
+pub(super) const PAIRED_LATER: &[(u32, u32)] = &[
+    (0x19B, 0x19B),
+    (0x264, 0x264),
+    (0x1C89, 0x1C8A),
+    (0xA7CB, 0xA7CF),
+    (0xA7D2, 0xA7D5),
+    (0xA7DA, 0xA7DC),
+    (0x10D50, 0x10D65),
+    (0x10D70, 0x10D85),
+    (0x16EA0, 0x16EB8),
+    (0x16EBB, 0x16ED3),
+];
+
 fn paired_later(rune: char) -> bool {
-    matches!(
-        rune,
-        '\u{19B}'
-            | '\u{264}'
-            | '\u{1C89}'..='\u{1C8A}'
-            | '\u{A7CB}'..='\u{A7CF}'
-            | '\u{A7D2}'..='\u{A7D5}'
-            | '\u{A7DA}'..='\u{A7DC}'
-            | '\u{10D50}'..='\u{10D65}'
-            | '\u{10D70}'..='\u{10D85}'
-            | '\u{16EA0}'..='\u{16EB8}'
-            | '\u{16EBB}'..='\u{16ED3}'
-    )
+    let rune = rune as u32;
+    PAIRED_LATER
+        .iter()
+        .any(|&(low, high)| (low..=high).contains(&rune))
 }
 
 /// Go's `unicode.ToUpper`.

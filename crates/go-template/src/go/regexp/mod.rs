@@ -1,0 +1,248 @@
+//! Go's `regexp` over `regex-automata`: RE2 patterns in Go's syntax, Go's answers for every call.
+//!
+//! The `regex` crate reads another language: `\Qa\E`, `a{,2}`, `[[]` and `\123` are errors there
+//! and fine in Go, `a**`, `x{1001}` and `(?x)` the other way round, `[a&&b]` and `\d` mean other
+//! things. So patterns are parsed here and given to the automata as an expression tree.
+//!
+//! Go decodes every byte that is not UTF-8 as U+FFFD. Texts with such bytes are searched in a
+//! copy that has U+FFFD in their place, and offsets are mapped back.
+
+mod cache;
+mod class;
+mod error;
+mod escape;
+mod parse;
+mod replace;
+mod rune_set;
+mod search;
+mod unicode_class;
+
+use regex_automata::meta;
+
+pub use cache::cached;
+pub use error::{Error, ErrorCode};
+pub use replace::TooLong;
+
+/// The memory that the automaton of a pattern may take, in bytes.
+const MAX_PROGRAM: usize = 48 << 20;
+/// The memory that a search may fill with states it has met, in bytes.
+const MAX_STATES: usize = 512 << 10;
+
+/// A compiled regular expression.
+///
+/// ```
+/// use go_template::go::regexp::Regexp;
+/// let re = Regexp::new(b"a(x*)b")?;
+/// let mut out = Vec::new();
+/// re.replace_all(b"-ab-axxb-", b"${1}W", &mut out, usize::MAX).ok();
+/// assert_eq!(out, b"-W-xxW-");
+/// # Ok::<(), go_template::go::regexp::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Regexp {
+    automaton: meta::Regex,
+    /// The names of the groups, from group 1 on.
+    names: Vec<Option<Vec<u8>>>,
+    has_pattern: bool,
+    size: u64,
+}
+
+impl Regexp {
+    /// Compiles a pattern, as Go's `regexp.Compile`.
+    pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+        let parsed = parse::parse(pattern)?;
+        let config = meta::Config::new()
+            .nfa_size_limit(Some(MAX_PROGRAM))
+            .hybrid_cache_capacity(MAX_STATES);
+        let automaton = meta::Builder::new()
+            .configure(config)
+            .build_from_hir(&parsed.hir)
+            .map_err(|_| Error::new(ErrorCode::Large, pattern))?;
+        Ok(Self {
+            automaton,
+            names: parsed.names,
+            has_pattern: !pattern.is_empty(),
+            size: parsed.size,
+        })
+    }
+
+    /// How much work a search of `length` bytes can be, in units of some 100 ns: time grows with
+    /// the text and with the pattern.
+    pub fn cost(&self, length: usize) -> u64 {
+        (length as u64).saturating_mul(self.size) / 64
+    }
+}
+
+/// Go's `regexp.QuoteMeta`: escapes everything that means something in a pattern.
+pub fn quote_meta(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &c in text {
+        if br"\.+*?()|[]{}^$".contains(&c) {
+            out.push(b'\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// The message of Go's `regexp.MustCompile` for a pattern that does not compile.
+pub fn must_compile_message(pattern: &[u8], error: &Error) -> String {
+    let quoted = if crate::go::strconv::can_backquote(pattern) {
+        [b"`", pattern, b"`"].concat()
+    } else {
+        crate::go::strconv::quote(pattern)
+    };
+    format!(
+        "regexp: Compile({}): {error}",
+        String::from_utf8_lossy(&quoted)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(pattern: &str) -> String {
+        match Regexp::new(pattern.as_bytes()) {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn errors_are_those_of_go() {
+        let cases = [
+            ("(", "missing closing ): `(`"),
+            (")", "unexpected ): `)`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("*", "missing argument to repetition operator: `*`"),
+            ("|*", "missing argument to repetition operator: `*`"),
+            ("x{1001}", "invalid repeat count: `{1001}`"),
+            ("x{2,1}", "invalid repeat count: `{2,1}`"),
+            ("(x{100}){11}", "invalid repeat count: `{11}`"),
+            ("[z-a]", "invalid character class range: `z-a`"),
+            ("[a", "missing closing ]: `[a`"),
+            ("[[:foo:]]", "invalid character class range: `[:foo:]`"),
+            (
+                r"\p{Old_Italic}",
+                r"invalid character class range: `\p{Old_Italic}`",
+            ),
+            (r"\C", r"invalid escape sequence: `\C`"),
+            (r"\8", r"invalid escape sequence: `\8`"),
+            ("\\", "trailing backslash at end of expression: ``"),
+            ("(?x)", "invalid or unsupported Perl syntax: `(?x`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?P<n", "invalid named capture: `(?P<n`"),
+            ("(?P<n-1>a)", "invalid named capture: `(?P<n-1>`"),
+        ];
+        for (pattern, want) in cases {
+            assert_eq!(message(pattern), format!("error parsing regexp: {want}"));
+        }
+        let error = Regexp::new(b"a\xFFb").unwrap_err();
+        assert_eq!(
+            (error.code, error.expr),
+            (ErrorCode::InvalidUtf8, b"\xFFb".to_vec())
+        );
+        let error = Regexp::new(b"`(").unwrap_err();
+        assert_eq!(
+            must_compile_message(b"`(", &error),
+            "regexp: Compile(\"`(\"): error parsing regexp: missing closing ): ``(`"
+        );
+    }
+
+    #[test]
+    fn what_only_go_reads_is_read() {
+        for pattern in [
+            r"\Qa.b\E", r"\Q(", "a{,2}", "[[]", r"\123", "[a&&b]", "[]a]", "a{01}", r"\_",
+        ] {
+            assert_eq!(message(pattern), "ok", "{pattern}");
+        }
+        let find = |pattern: &str, text: &'static str| {
+            Regexp::new(pattern.as_bytes())
+                .unwrap()
+                .find(text.as_bytes())
+        };
+        assert_eq!(find(r"\d", "\u{663}"), None);
+        assert_eq!(find("[a&&b]", "&"), Some(&b"&"[..]));
+        assert_eq!(find("(?i)k", "\u{212A}"), Some("\u{212A}".as_bytes()));
+        assert_eq!(find("(?U)a+", "aaa"), Some(&b"a"[..]));
+        assert_eq!(find(r"\Qa.b\E+", "a.bbb"), Some(&b"a.bbb"[..]));
+        assert_eq!(find(r"\s", "\u{B}"), None);
+        assert_eq!(find(r"\x{E9}", "\u{E9}"), Some("\u{E9}".as_bytes()));
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_read_as_replacement_runes() {
+        let re = Regexp::new(".".as_bytes()).unwrap();
+        let all = re.find_all(b"a\xE4\xB8\xC3\xA9", -1).unwrap();
+        assert_eq!(all, [&b"a"[..], b"\xE4", b"\xB8", b"\xC3\xA9"]);
+        let re = Regexp::new("\u{FFFD}+".as_bytes()).unwrap();
+        assert_eq!(re.find(b"x\xFF\xFEy"), Some(&b"\xFF\xFE"[..]));
+    }
+
+    #[test]
+    fn replacements_expand_groups_as_go_does() {
+        let cases = [
+            ("a(x*)b", "-ab-axxb-", "$1W", "---"),
+            ("a(x*)b", "-ab-axxb-", "${1}W", "-W-xxW-"),
+            ("(?P<n>a)", "banana", "<$n>", "b<a>n<a>n<a>"),
+            ("a*", "baac", "X", "XbXcX"),
+            ("", "ab", "-", "-a-b-"),
+            ("a", "a", "$$ $ ${ $9 $", "$ $ ${  $"),
+            ("\u{e9}*", "\u{e9}\u{e9}a", "_", "_a_"),
+        ];
+        for (pattern, text, template, want) in cases {
+            let mut out = Vec::new();
+            let re = Regexp::new(pattern.as_bytes()).unwrap();
+            re.replace_all(text.as_bytes(), template.as_bytes(), &mut out, 100)
+                .unwrap();
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                want,
+                "{pattern} {template}"
+            );
+        }
+        let re = Regexp::new(b"a").unwrap();
+        assert_eq!(
+            re.replace_all_literal(&[b'a'; 20], b"xxx", &mut Vec::new(), 50),
+            Err(TooLong)
+        );
+    }
+
+    #[test]
+    fn splits_and_finds_are_limited() {
+        let re = Regexp::new(b"a*").unwrap();
+        let split = |limit| {
+            re.split(b"abaabaccadaaae", limit)
+                .map(|pieces| pieces.len())
+        };
+        assert_eq!((split(5), split(0), split(-1)), (Some(5), None, Some(7)));
+        assert_eq!(re.find_all(b"baac", 2).unwrap(), [&b""[..], b"aa"]);
+        assert_eq!(Regexp::new(b"z").unwrap().find_all(b"a", -1), None);
+        assert_eq!(re.split(b"", -1), Some(vec![&b""[..]]));
+    }
+
+    #[test]
+    fn hostile_patterns_are_refused_or_cheap() {
+        let deep = "(".repeat(900) + "a" + &")".repeat(900);
+        assert_eq!(message(&deep), "ok");
+        let deeper = "(".repeat(1100) + "a" + &")".repeat(1100);
+        assert!(message(&deeper).contains("expression nests too deeply"));
+        let deepest = "(?:".repeat(200_000) + "a" + &")*".repeat(200_000);
+        assert!(message(&deepest).contains("nests too deeply"));
+        assert!(message(&r"\pL".repeat(50_000)).contains("expression too large"));
+        assert!(message(&"((a{10}){10}){10}".repeat(20_000)).contains("too large"));
+        assert_eq!(message(&"x".repeat(100_000)), "ok");
+    }
+
+    #[test]
+    fn compiled_patterns_are_kept() {
+        let first = cached(b"kept?").unwrap();
+        assert!(std::rc::Rc::ptr_eq(&first, &cached(b"kept?").unwrap()));
+        for number in 0..100 {
+            cached(format!("x{number}").as_bytes()).unwrap();
+        }
+        assert!(!std::rc::Rc::ptr_eq(&first, &cached(b"kept?").unwrap()));
+        assert!(cached(b"(").is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Replacing matches, literally or by a template with `$1` and `${name}`.
+
+use regex_automata::util::captures::Captures;
+
+use super::Regexp;
+use super::search::{Haystack, is_name_rune};
+use crate::go::utf8::runes;
+
+/// The replaced text would be longer than the caller allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the replaced text is too long")]
+pub struct TooLong;
+
+/// A piece of a replacement template.
+enum Piece<'t> {
+    Text(&'t [u8]),
+    Group(usize),
+    Name(&'t [u8]),
+}
+
+impl Regexp {
+    /// Appends `text` with every match replaced by `template`, as Go's `ReplaceAllString`: `$1`,
+    /// `$name` and their forms in braces stand for groups, `$$` for a dollar sign. Gives up once
+    /// more than `limit` bytes were appended.
+    pub fn replace_all(
+        &self,
+        text: &[u8],
+        template: &[u8],
+        out: &mut Vec<u8>,
+        limit: usize,
+    ) -> Result<(), TooLong> {
+        if !template.contains(&b'$') {
+            return self.replace_all_literal(text, template, out, limit);
+        }
+        let pieces = parse_template(template);
+        let mut captures = self.automaton.create_captures();
+        self.replace(text, out, limit, |haystack, at, out| match at {
+            Step::Find(at) => self.captures_at(haystack, at, &mut captures),
+            Step::Replace => {
+                self.expand(&pieces, haystack, &captures, out);
+                None
+            }
+        })
+    }
+
+    /// Appends `text` with every match replaced by `replacement` as it is, as Go's
+    /// `ReplaceAllLiteralString`. Gives up once more than `limit` bytes were appended.
+    pub fn replace_all_literal(
+        &self,
+        text: &[u8],
+        replacement: &[u8],
+        out: &mut Vec<u8>,
+        limit: usize,
+    ) -> Result<(), TooLong> {
+        self.replace(text, out, limit, |haystack, at, out| match at {
+            Step::Find(at) => self.find_at(haystack, at),
+            Step::Replace => {
+                out.extend_from_slice(replacement);
+                None
+            }
+        })
+    }
+
+    fn replace<'t>(
+        &self,
+        text: &'t [u8],
+        out: &mut Vec<u8>,
+        limit: usize,
+        mut run: impl FnMut(&Haystack<'t>, Step, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
+    ) -> Result<(), TooLong> {
+        let haystack = Haystack::new(text);
+        let before = out.len();
+        let (mut last_end, mut at) = (0, 0);
+        while at <= haystack.len() {
+            let Some(found) = run(&haystack, Step::Find(at), out) else {
+                break;
+            };
+            out.extend_from_slice(haystack.part(last_end..found.start));
+            // An empty match directly behind the last one is not replaced.
+            if found.end > last_end || found.start == 0 {
+                run(&haystack, Step::Replace, out);
+            }
+            if out.len() - before > limit {
+                return Err(TooLong);
+            }
+            last_end = found.end;
+            at = found.end.max(at + haystack.width(at).max(1));
+        }
+        out.extend_from_slice(haystack.part(last_end..haystack.len()));
+        if out.len() - before > limit {
+            Err(TooLong)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn expand(
+        &self,
+        pieces: &[Piece<'_>],
+        haystack: &Haystack<'_>,
+        captures: &Captures,
+        out: &mut Vec<u8>,
+    ) {
+        let group = |index: usize| captures.get_group(index).map(|span| span.range());
+        for piece in pieces {
+            let range = match piece {
+                Piece::Text(text) => {
+                    out.extend_from_slice(text);
+                    continue;
+                }
+                Piece::Group(index) => group(*index),
+                // Of several groups of one name, the first that took part counts.
+                Piece::Name(name) => self
+                    .names
+                    .iter()
+                    .zip(1..)
+                    .filter(|(known, _)| known.as_deref() == Some(name))
+                    .find_map(|(_, index)| group(index)),
+            };
+            if let Some(range) = range {
+                out.extend_from_slice(haystack.part(range));
+            }
+        }
+    }
+}
+
+/// What the loop over matches asks for.
+enum Step {
+    Find(usize),
+    Replace,
+}
+
+fn parse_template(template: &[u8]) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let mut rest = template;
+    while let Some(dollar) = rest.iter().position(|&c| c == b'$') {
+        let (text, tail) = rest.split_at(dollar);
+        pieces.push(Piece::Text(text));
+        let (sign, after) = tail.split_at(1);
+        if let [b'$', after @ ..] = after {
+            pieces.push(Piece::Text(sign));
+            rest = after;
+            continue;
+        }
+        match parse_reference(after) {
+            Some((piece, after)) => {
+                pieces.push(piece);
+                rest = after;
+            }
+            None => {
+                pieces.push(Piece::Text(sign));
+                rest = after;
+            }
+        }
+    }
+    pieces.push(Piece::Text(rest));
+    pieces
+}
+
+/// Parses what follows a dollar sign: a name or number, perhaps in braces.
+fn parse_reference(s: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+    let (braced, body) = match s {
+        [b'{', body @ ..] => (true, body),
+        _ => (false, s),
+    };
+    let length = runes(body)
+        .find(|&(_, rune, _)| !is_name_rune(rune))
+        .map_or(body.len(), |(at, ..)| at);
+    let (name, mut rest) = body.split_at(length);
+    if name.is_empty() {
+        return None;
+    }
+    if braced {
+        rest = rest.strip_prefix(b"}")?;
+    }
+    let number = name.iter().all(u8::is_ascii_digit)
+        && name.len() <= 9
+        && (name.len() == 1 || !name.starts_with(b"0"));
+    if !number {
+        return Some((Piece::Name(name), rest));
+    }
+    let index = std::str::from_utf8(name)
+        .ok()
+        .and_then(|digits| digits.parse().ok());
+    Some((Piece::Group(index.unwrap_or(usize::MAX)), rest))
+}

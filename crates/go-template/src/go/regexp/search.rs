@@ -1,0 +1,169 @@
+//! Finding matches: one, all, and the pieces between them, with Go's rules for empty matches.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use regex_automata::Input;
+use regex_automata::util::captures::Captures;
+
+use super::Regexp;
+use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune, runes};
+
+/// The text that is searched: the original, or a copy that is UTF-8.
+pub(super) struct Haystack<'t> {
+    pub(super) original: &'t [u8],
+    text: Cow<'t, [u8]>,
+    /// For every offset of a copy, the offset in the original.
+    origins: Vec<usize>,
+}
+
+impl<'t> Haystack<'t> {
+    pub(super) fn new(original: &'t [u8]) -> Self {
+        if std::str::from_utf8(original).is_ok() {
+            return Self {
+                original,
+                text: Cow::Borrowed(original),
+                origins: Vec::new(),
+            };
+        }
+        let mut text = Vec::with_capacity(original.len() + 16);
+        let mut origins = Vec::with_capacity(original.len() + 16);
+        for (at, rune, _) in runes(original) {
+            push_rune(&mut text, rune);
+            // A match never ends inside a rune.
+            origins.resize(text.len(), at);
+        }
+        origins.push(original.len());
+        Self {
+            original,
+            text: Cow::Owned(text),
+            origins,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The width of the rune at `at`, 0 at the end.
+    pub(super) fn width(&self, at: usize) -> usize {
+        decode_rune(self.text.get(at..).unwrap_or_default()).1
+    }
+
+    /// The part of the original that a range of the searched text stands for.
+    pub(super) fn part(&self, range: Range<usize>) -> &'t [u8] {
+        let origin = |at: usize| match self.text {
+            Cow::Borrowed(_) => at,
+            Cow::Owned(_) => self.origins.get(at).copied().unwrap_or(self.original.len()),
+        };
+        self.original
+            .get(origin(range.start)..origin(range.end))
+            .unwrap_or_default()
+    }
+}
+
+impl Regexp {
+    /// Go's `MatchString`.
+    pub fn is_match(&self, text: &[u8]) -> bool {
+        let haystack = Haystack::new(text);
+        self.automaton
+            .is_match(Input::new(haystack.text.as_ref()).earliest(true))
+    }
+
+    /// Go's `FindString`, none where there is no match.
+    pub fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        let haystack = Haystack::new(text);
+        self.find_at(&haystack, 0).map(|range| haystack.part(range))
+    }
+
+    /// Go's `FindAllString`: at most `limit` matches, all when it is negative. None stands for
+    /// Go's nil, when there is no match.
+    pub fn find_all<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
+        let haystack = Haystack::new(text);
+        let ranges = self.find_ranges(&haystack, limit);
+        let found: Vec<_> = ranges
+            .into_iter()
+            .map(|range| haystack.part(range))
+            .collect();
+        (!found.is_empty()).then_some(found)
+    }
+
+    /// Go's `Split`: the pieces between matches, at most `limit`, all when it is negative. None
+    /// stands for Go's nil, when none are asked for.
+    pub fn split<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
+        if limit == 0 {
+            return None;
+        }
+        if self.has_pattern && text.is_empty() {
+            return Some(vec![text]);
+        }
+        let haystack = Haystack::new(text);
+        let most = usize::try_from(limit).map_or(usize::MAX, |limit| limit.saturating_sub(1));
+        let mut pieces = Vec::new();
+        let (mut begin, mut end) = (0, 0);
+        for found in self.find_ranges(&haystack, limit) {
+            if pieces.len() >= most {
+                break;
+            }
+            end = found.start;
+            if found.end != 0 {
+                pieces.push(haystack.part(begin..end));
+            }
+            begin = found.end;
+        }
+        if end != haystack.len() {
+            pieces.push(haystack.part(begin..haystack.len()));
+        }
+        Some(pieces)
+    }
+
+    pub(super) fn find_at(&self, haystack: &Haystack<'_>, at: usize) -> Option<Range<usize>> {
+        let input = Input::new(haystack.text.as_ref()).range(at..);
+        self.automaton.search(&input).map(|found| found.range())
+    }
+
+    /// As [`Regexp::find_at`], with the ranges of the groups.
+    pub(super) fn captures_at(
+        &self,
+        haystack: &Haystack<'_>,
+        at: usize,
+        captures: &mut Captures,
+    ) -> Option<Range<usize>> {
+        let input = Input::new(haystack.text.as_ref()).range(at..);
+        self.automaton.search_captures(&input, captures);
+        captures.get_match().map(|found| found.range())
+    }
+
+    fn find_ranges(&self, haystack: &Haystack<'_>, limit: i64) -> Vec<Range<usize>> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut found = Vec::new();
+        let mut at = 0;
+        let mut previous_end = None;
+        while found.len() < limit && at <= haystack.len() {
+            let Some(range) = self.find_at(haystack, at) else {
+                break;
+            };
+            // An empty match directly behind the last one does not count.
+            let counts = range.end != at || Some(range.start) != previous_end;
+            at = if range.end == at {
+                match haystack.width(at) {
+                    0 => haystack.len() + 1,
+                    width => at + width,
+                }
+            } else {
+                range.end
+            };
+            previous_end = Some(range.end);
+            if counts {
+                found.push(range);
+            }
+        }
+        found
+    }
+}
+
+/// Whether a rune may stand in a group's name.
+pub(super) fn is_name_rune(rune: char) -> bool {
+    use crate::go::unicode::{is_digit, is_letter};
+    rune == '_' || rune != RUNE_ERROR && (is_letter(rune) || is_digit(rune))
+}

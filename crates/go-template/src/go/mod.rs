@@ -4,7 +4,9 @@
 //! strings are bytes. Each module names the Go package (or the Go library) whose answers it
 //! reproduces; none reads a clock, a file or the environment.
 
+pub mod duration;
 pub mod regexp;
 pub mod strconv;
+pub mod time;
 pub mod unicode;
 pub mod utf8;

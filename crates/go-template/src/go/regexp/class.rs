@@ -8,12 +8,15 @@ use super::rune_set::RuneSet;
 /// What a class parser found: the set and the rest of the pattern.
 pub(super) type Parsed<'p> = (RuneSet, &'p [u8]);
 
-const DIGIT: &[(u32, u32)] = &[(0x30, 0x39)];
-const PERL_SPACE: &[(u32, u32)] = &[(0x9, 0xA), (0xC, 0xD), (0x20, 0x20)];
-const WORD: &[(u32, u32)] = &[(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
+/// Inclusive ranges of code points.
+type Ranges = &'static [(u32, u32)];
+
+const DIGIT: Ranges = &[(0x30, 0x39)];
+const PERL_SPACE: Ranges = &[(0x9, 0xA), (0xC, 0xD), (0x20, 0x20)];
+const WORD: Ranges = &[(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 
 /// The POSIX classes: ASCII only.
-const POSIX: &[(&[u8], &[(u32, u32)])] = &[
+const POSIX: &[(&[u8], Ranges)] = &[
     (b"alnum", &[(0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)]),
     (b"alpha", &[(0x41, 0x5A), (0x61, 0x7A)]),
     (b"ascii", &[(0x0, 0x7F)]),

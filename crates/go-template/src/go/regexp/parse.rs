@@ -18,6 +18,10 @@ const MAX_RANGES: usize = 1 << 20;
 
 /// The flags that `(?ims-U)` sets.
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of its own in the pattern"
+)]
 pub(super) struct Flags {
     pub(super) fold: bool,
     multi_line: bool,
@@ -99,6 +103,14 @@ pub(super) fn parse(pattern: &[u8]) -> Result<Parsed, Error> {
     })
 }
 
+/// What an opening parenthesis begins.
+enum Group {
+    /// `(?:`, which captures nothing.
+    Plain,
+    /// `(`, perhaps with a name.
+    Capturing(Option<Vec<u8>>),
+}
+
 struct Parser<'p> {
     pattern: &'p [u8],
     flags: Flags,
@@ -130,7 +142,7 @@ impl<'p> Parser<'p> {
                 b'{' => match parse_counts(rest) {
                     None => rest = self.literal_at(rest)?,
                     Some(counts) => {
-                        let Some((min, max)) = counts.checked() else {
+                        let Some((min, max)) = counts.bounds else {
                             let expr = consumed(rest, counts.rest);
                             return Err(Error::new(ErrorCode::InvalidRepeatSize, expr));
                         };
@@ -150,7 +162,7 @@ impl<'p> Parser<'p> {
         let after = rest.get(1..).unwrap_or_default();
         match c {
             b'(' if after.first() == Some(&b'?') => return self.perl_group(rest),
-            b'(' => self.open_group(Some(None)),
+            b'(' => self.open_group(Group::Capturing(None)),
             b')' => {
                 if self.open.is_empty() {
                     return Err(Error::new(ErrorCode::UnexpectedParen, self.pattern));
@@ -240,7 +252,9 @@ impl<'p> Parser<'p> {
 
     fn literal(&mut self, rune: u32) -> Result<(), Error> {
         let set = RuneSet::from_ranges(&[(rune, rune)]);
-        let may_fold = self.flags.fold && (rune >= 0x80 || (rune as u8).is_ascii_alphabetic());
+        let is_caseless =
+            char::from_u32(rune).is_some_and(|rune| rune.is_ascii() && !rune.is_ascii_alphabetic());
+        let may_fold = self.flags.fold && !is_caseless;
         match char::from_u32(rune) {
             Some(rune) if !may_fold => {
                 let text = rune.encode_utf8(&mut [0; 4]).as_bytes().to_vec();
@@ -339,12 +353,14 @@ impl<'p> Parser<'p> {
         Ok(after)
     }
 
-    /// Opens a group: none for `(?:`, else a capturing one with its name.
-    fn open_group(&mut self, capture: Option<Option<Vec<u8>>>) {
-        let index = capture.map(|name| {
-            self.names.push(name);
-            u32::try_from(self.names.len()).unwrap_or(u32::MAX)
-        });
+    fn open_group(&mut self, group: Group) {
+        let index = match group {
+            Group::Plain => None,
+            Group::Capturing(name) => {
+                self.names.push(name);
+                Some(u32::try_from(self.names.len()).unwrap_or(u32::MAX))
+            }
+        };
         let inner = Frame::new(self.flags, index);
         self.open.push(std::mem::replace(&mut self.frame, inner));
     }
@@ -421,8 +437,11 @@ impl<'p> Parser<'p> {
     /// Parses what begins with `(?`: a named group, flags, or both flags and a group.
     fn perl_group(&mut self, s: &'p [u8]) -> Result<&'p [u8], Error> {
         let named = match s {
-            [b'(', b'?', b'P', b'<', body @ ..] if !body.is_empty() => Some(body),
-            [b'(', b'?', b'<', body @ ..] if !body.is_empty() => Some(body),
+            [b'(', b'?', b'P', b'<', body @ ..] | [b'(', b'?', b'<', body @ ..]
+                if !body.is_empty() =>
+            {
+                Some(body)
+            }
             _ => None,
         };
         if let Some(body) = named {
@@ -439,7 +458,7 @@ impl<'p> Parser<'p> {
                     consumed(s, rest),
                 ));
             }
-            self.open_group(Some(Some(name.to_vec())));
+            self.open_group(Group::Capturing(Some(name.to_vec())));
             return Ok(rest);
         }
         self.flag_group(s)
@@ -463,7 +482,7 @@ impl<'p> Parser<'p> {
                 }
                 ':' | ')' if on || seen => {
                     if rune == ':' {
-                        self.open_group(None);
+                        self.open_group(Group::Plain);
                     }
                     self.flags = flags;
                     return Ok(rest);
@@ -478,39 +497,29 @@ impl<'p> Parser<'p> {
 
 /// The counts of `{min,max}`.
 struct Counts<'p> {
-    min: Option<u32>,
-    /// None for `{min,}`; the inner none for a number that is out of bounds.
-    max: Option<Option<u32>>,
+    /// Least and, if there is one, greatest count; none when they are out of order or bounds.
+    bounds: Option<(u32, Option<u32>)>,
     rest: &'p [u8],
-}
-
-impl Counts<'_> {
-    /// The counts when they are in order and within bounds.
-    fn checked(&self) -> Option<(u32, Option<u32>)> {
-        let min = self.min.filter(|&min| min <= MAX_REPEAT)?;
-        let Some(max) = self.max else {
-            return Some((min, None));
-        };
-        let max = max.filter(|&max| max <= MAX_REPEAT && min <= max)?;
-        Some((min, Some(max)))
-    }
 }
 
 /// Parses `{min}`, `{min,}` or `{min,max}`; none when `s` begins with something else, in which
 /// case the brace is a literal.
 fn parse_counts(s: &[u8]) -> Option<Counts<'_>> {
+    let allowed = |count: Option<u32>| count.filter(|&count| count <= MAX_REPEAT);
     let (min, rest) = parse_count(s.get(1..)?)?;
-    let (max, rest) = match rest {
-        [b',', b'}', ..] => (None, rest.get(1..)?),
+    let least = allowed(min);
+    let (bounds, rest) = match rest {
+        [b',', b'}', ..] => (least.map(|least| (least, None)), rest.get(1..)?),
         [b',', rest @ ..] => {
             let (max, rest) = parse_count(rest)?;
-            (Some(max), rest)
+            let most = allowed(max);
+            let bounds = least.zip(most).filter(|(least, most)| least <= most);
+            (bounds.map(|(least, most)| (least, Some(most))), rest)
         }
-        _ => (Some(min), rest),
+        _ => (least.map(|least| (least, Some(least))), rest),
     };
     Some(Counts {
-        min,
-        max,
+        bounds,
         rest: rest.strip_prefix(b"}")?,
     })
 }

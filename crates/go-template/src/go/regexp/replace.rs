@@ -34,7 +34,7 @@ impl Regexp {
         }
         let pieces = parse_template(template);
         let mut captures = self.automaton.create_captures();
-        self.replace(text, out, limit, |haystack, at, out| match at {
+        replace(text, out, limit, |haystack, at, out| match at {
             Step::Find(at) => self.captures_at(haystack, at, &mut captures),
             Step::Replace => {
                 self.expand(&pieces, haystack, &captures, out);
@@ -52,46 +52,13 @@ impl Regexp {
         out: &mut Vec<u8>,
         limit: usize,
     ) -> Result<(), TooLong> {
-        self.replace(text, out, limit, |haystack, at, out| match at {
+        replace(text, out, limit, |haystack, at, out| match at {
             Step::Find(at) => self.find_at(haystack, at),
             Step::Replace => {
                 out.extend_from_slice(replacement);
                 None
             }
         })
-    }
-
-    fn replace<'t>(
-        &self,
-        text: &'t [u8],
-        out: &mut Vec<u8>,
-        limit: usize,
-        mut run: impl FnMut(&Haystack<'t>, Step, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
-    ) -> Result<(), TooLong> {
-        let haystack = Haystack::new(text);
-        let before = out.len();
-        let (mut last_end, mut at) = (0, 0);
-        while at <= haystack.len() {
-            let Some(found) = run(&haystack, Step::Find(at), out) else {
-                break;
-            };
-            out.extend_from_slice(haystack.part(last_end..found.start));
-            // An empty match directly behind the last one is not replaced.
-            if found.end > last_end || found.start == 0 {
-                run(&haystack, Step::Replace, out);
-            }
-            if out.len() - before > limit {
-                return Err(TooLong);
-            }
-            last_end = found.end;
-            at = found.end.max(at + haystack.width(at).max(1));
-        }
-        out.extend_from_slice(haystack.part(last_end..haystack.len()));
-        if out.len() - before > limit {
-            Err(TooLong)
-        } else {
-            Ok(())
-        }
     }
 
     fn expand(
@@ -124,6 +91,39 @@ impl Regexp {
     }
 }
 
+/// Walks over the matches that `run` finds and lets it write their replacements.
+fn replace<'t>(
+    text: &'t [u8],
+    out: &mut Vec<u8>,
+    limit: usize,
+    mut run: impl FnMut(&Haystack<'t>, Step, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
+) -> Result<(), TooLong> {
+    let haystack = Haystack::new(text);
+    let before = out.len();
+    let (mut last_end, mut at) = (0, 0);
+    while at <= haystack.len() {
+        let Some(found) = run(&haystack, Step::Find(at), out) else {
+            break;
+        };
+        out.extend_from_slice(haystack.part(last_end..found.start));
+        // An empty match directly behind the last one is not replaced.
+        if found.end > last_end || found.start == 0 {
+            run(&haystack, Step::Replace, out);
+        }
+        if out.len() - before > limit {
+            return Err(TooLong);
+        }
+        last_end = found.end;
+        at = found.end.max(at + haystack.width(at).max(1));
+    }
+    out.extend_from_slice(haystack.part(last_end..haystack.len()));
+    if out.len() - before > limit {
+        Err(TooLong)
+    } else {
+        Ok(())
+    }
+}
+
 /// What the loop over matches asks for.
 enum Step {
     Find(usize),
@@ -142,15 +142,12 @@ fn parse_template(template: &[u8]) -> Vec<Piece<'_>> {
             rest = after;
             continue;
         }
-        match parse_reference(after) {
-            Some((piece, after)) => {
-                pieces.push(piece);
-                rest = after;
-            }
-            None => {
-                pieces.push(Piece::Text(sign));
-                rest = after;
-            }
+        if let Some((piece, after)) = parse_reference(after) {
+            pieces.push(piece);
+            rest = after;
+        } else {
+            pieces.push(Piece::Text(sign));
+            rest = after;
         }
     }
     pieces.push(Piece::Text(rest));

@@ -1,0 +1,52 @@
+//! Time zones by name, from the bundled IANA database; what the machine has installed is not asked.
+
+use std::sync::LazyLock;
+
+use jiff::Timestamp;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+
+static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+/// Seconds in 400 years, after which the calendar repeats.
+const ERA: i64 = 146_097 * 86_400;
+
+/// A time zone of the database.
+#[derive(Debug, Clone)]
+pub struct Zone(TimeZone);
+
+/// What a zone's clocks show at an instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneAt {
+    /// The abbreviation, such as `CEST`; empty when it has none.
+    pub name: String,
+    /// Seconds east of UTC.
+    pub offset: i32,
+}
+
+impl Zone {
+    /// The zone that Go's `time.LoadLocation` finds under a name; none when it finds none. The
+    /// local zone is UTC here, whatever the machine's is.
+    pub fn load(name: &[u8]) -> Option<Self> {
+        let name = std::str::from_utf8(name).ok()?;
+        if matches!(name, "" | "UTC" | "Local") {
+            return Some(Self(TimeZone::UTC));
+        }
+        let zone = DATABASE.get(name).ok()?;
+        // Go finds zones in files, whose names are told apart by case.
+        (zone.iana_name() == Some(name)).then_some(Self(zone))
+    }
+
+    /// What the clocks show `seconds` after 1970.
+    pub fn at(&self, seconds: i64) -> ZoneAt {
+        let seconds = seconds.max(Timestamp::MIN.as_second());
+        let beyond = seconds.saturating_sub(Timestamp::MAX.as_second());
+        // Far in the future the rules repeat with the calendar.
+        let eras = if beyond > 0 { beyond / ERA + 1 } else { 0 };
+        let instant = Timestamp::from_second(seconds - eras * ERA).unwrap_or(Timestamp::UNIX_EPOCH);
+        let info = self.0.to_offset_info(instant);
+        ZoneAt {
+            name: info.abbreviation().to_owned(),
+            offset: info.offset().seconds(),
+        }
+    }
+}

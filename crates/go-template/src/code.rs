@@ -85,9 +85,9 @@ pub(crate) enum Expr {
     Call(Box<CallCode>),
     Logic(Box<Logic>),
     Pipe(Box<PipeCode>),
-    /// What is known to fail when it is reached.
+    /// What is known to fail when it is reached; without a node, at the last one before it.
     Fail {
-        at: At,
+        at: Option<At>,
         message: Box<str>,
     },
 }

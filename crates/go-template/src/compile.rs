@@ -166,10 +166,7 @@ impl Compiler<'_> {
                 sets.push(slot);
             } else {
                 let message = format!("undefined variable: {name}");
-                commands.push(Expr::Fail {
-                    at,
-                    message: message.into(),
-                });
+                commands.push(fail(None, message));
             }
         }
         PipeCode {
@@ -200,10 +197,12 @@ impl Compiler<'_> {
             first.write(self.text, &mut shown);
             let shown = String::from_utf8_lossy(&shown);
             let message = format!("can't give argument to non-function {shown}");
-            return Expr::Fail {
-                at,
-                message: message.into(),
+            let at = if let Term::Pipe(_) = first.term {
+                None
+            } else {
+                Some(at)
             };
+            return fail(at, message);
         }
         match &first.term {
             Term::Identifier(name) => {
@@ -218,17 +217,11 @@ impl Compiler<'_> {
             Term::Chain { inner, fields } => self.chain(at, inner, fields, args),
             Term::Pipe(pipe) => self.nested(pipe),
             Term::Dot => Expr::Dot { at },
-            Term::Nil => Expr::Fail {
-                at,
-                message: "nil is not a command".into(),
-            },
+            Term::Nil => fail(at, "nil is not a command"),
             Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
                 match self.literal(first).typed(Type::ANY) {
                     Ok(value) => Expr::Const { at, value },
-                    Err(message) => Expr::Fail {
-                        at,
-                        message: message.into(),
-                    },
+                    Err(message) => fail(at, message),
                 }
             }
         }
@@ -255,10 +248,7 @@ impl Compiler<'_> {
 
     fn variable(&mut self, at: At, name: &Str, fields: &[Str], args: &[Operand]) -> Expr {
         let Some(slot) = self.slot(name) else {
-            return Expr::Fail {
-                at,
-                message: format!("undefined variable: {name}").into(),
-            };
+            return fail(at, format!("undefined variable: {name}"));
         };
         if fields.is_empty() {
             return Expr::Slot { at, slot };
@@ -283,10 +273,7 @@ impl Compiler<'_> {
             .write(self.text, &mut shown);
             let shown = String::from_utf8_lossy(&shown);
             let message = format!("indirection through explicit nil in {shown}");
-            return Expr::Fail {
-                at,
-                message: message.into(),
-            };
+            return fail(at, message);
         }
         let base = self.operand(inner);
         self.fields(at, Base::Expr(base), fields, args)
@@ -305,10 +292,7 @@ impl Compiler<'_> {
             Term::Nil | Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
                 match self.literal(operand).typed(Type::ANY) {
                     Ok(value) => Expr::Const { at, value },
-                    Err(message) => Expr::Fail {
-                        at,
-                        message: message.into(),
-                    },
+                    Err(message) => fail(at, message),
                 }
             }
         }
@@ -354,16 +338,10 @@ impl Compiler<'_> {
             let name = crate::go::strconv::quote(name.as_bytes());
             let name = String::from_utf8_lossy(&name);
             let message = format!("{name} is not a defined function");
-            return Expr::Fail {
-                at: ident,
-                message: message.into(),
-            };
+            return fail(ident, message);
         };
         if let Some(message) = arity_error(&func, args.len(), piped) {
-            return Expr::Fail {
-                at: ident,
-                message: message.into(),
-            };
+            return fail(ident, message);
         }
         let shown = args.first().map(|arg| {
             let mut shown = Vec::new();
@@ -388,6 +366,14 @@ impl Compiler<'_> {
                 callee: shown,
             })),
         }
+    }
+}
+
+/// What fails with `message` when it is reached.
+fn fail(at: impl Into<Option<At>>, message: impl Into<Box<str>>) -> Expr {
+    Expr::Fail {
+        at: at.into(),
+        message: message.into(),
     }
 }
 

@@ -16,41 +16,41 @@ pub(super) fn not(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
     Ok(Value::Bool(!args.get(0).is_true()))
 }
 
-pub(super) fn eq(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
+pub(super) fn eq(call: &mut Call<'_>, args: &mut Args<'_>) -> Result {
     let (first, others) = (args.get(0), args.rest(1));
     if others.is_empty() {
         return Err(FuncError::new("missing argument for comparison"));
     }
     for other in others {
-        if equal(first, other)? {
+        if equal(call, first, other)? {
             return Ok(Value::Bool(true));
         }
     }
     Ok(Value::Bool(false))
 }
 
-pub(super) fn ne(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
-    Ok(Value::Bool(!equal(args.get(0), args.get(1))?))
+pub(super) fn ne(call: &mut Call<'_>, args: &mut Args<'_>) -> Result {
+    Ok(Value::Bool(!equal(call, args.get(0), args.get(1))?))
 }
 
 pub(super) fn lt(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
     Ok(Value::Bool(less(args.get(0), args.get(1))?))
 }
 
-pub(super) fn le(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
-    Ok(Value::Bool(less_or_equal(args.get(0), args.get(1))?))
+pub(super) fn le(call: &mut Call<'_>, args: &mut Args<'_>) -> Result {
+    Ok(Value::Bool(less_or_equal(call, args.get(0), args.get(1))?))
 }
 
-pub(super) fn gt(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
-    Ok(Value::Bool(!less_or_equal(args.get(0), args.get(1))?))
+pub(super) fn gt(call: &mut Call<'_>, args: &mut Args<'_>) -> Result {
+    Ok(Value::Bool(!less_or_equal(call, args.get(0), args.get(1))?))
 }
 
 pub(super) fn ge(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
     Ok(Value::Bool(!less(args.get(0), args.get(1))?))
 }
 
-fn less_or_equal(a: &Value, b: &Value) -> Result<bool> {
-    Ok(less(a, b)? || equal(a, b)?)
+fn less_or_equal(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
+    Ok(less(a, b)? || equal(call, a, b)?)
 }
 
 /// A value by the family that Go compares within.
@@ -83,7 +83,7 @@ fn incompatible(a: &Value, b: &Value) -> FuncError {
 }
 
 #[allow(clippy::float_cmp, reason = "Go's == on floats is meant")]
-fn equal(a: &Value, b: &Value) -> Result<bool> {
+fn equal(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
     Ok(match (basic(a), basic(b)) {
         (Some(Basic::Str(a)), Some(Basic::Str(b))) => a == b,
         (Some(Basic::Int(a)), Some(Basic::Int(b))) => a == b,
@@ -93,7 +93,7 @@ fn equal(a: &Value, b: &Value) -> Result<bool> {
         (Some(Basic::Float(a)), Some(Basic::Float(b))) => a == b,
         (Some(Basic::Bool(a)), Some(Basic::Bool(b))) => a == b,
         (Some(Basic::Complex(a, b)), Some(Basic::Complex(c, d))) => a == c && b == d,
-        (None, None) => equal_others(a, b)?,
+        (None, None) => equal_others(call, a, b)?,
         // Nothing is comparable to everything, and equal to no basic value.
         _ if a.go_type().is_none() || b.go_type().is_none() => false,
         _ => return Err(incompatible(a, b)),
@@ -101,12 +101,17 @@ fn equal(a: &Value, b: &Value) -> Result<bool> {
 }
 
 /// Go's `==` on what is no basic type: nil, and what interfaces can compare.
-fn equal_others(a: &Value, b: &Value) -> Result<bool> {
+fn equal_others(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
     let (kind_a, kind_b) = (a.kind(), b.kind());
     if kind_a != kind_b && kind_a != Kind::Invalid && kind_b != Kind::Invalid {
         // Go prints the values where the types belong, and the other way round.
-        let (a, b) = (a.type_name(), b.type_name());
-        return Err(FuncError::new(format!("non-comparable types {a}, {b}")));
+        let args = [
+            a.clone(),
+            a.type_name().into(),
+            b.type_name().into(),
+            b.clone(),
+        ];
+        return Err(complain(call, "non-comparable types %s: %v, %s: %v", &args));
     }
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() && b.is_nil());
@@ -125,14 +130,23 @@ fn equal_others(a: &Value, b: &Value) -> Result<bool> {
             let fields = a.fields().iter().zip(b.fields());
             let mut same = !a.fields().is_empty();
             for (a, b) in fields {
-                same &= equal(a, b)?;
+                same &= equal(call, a, b)?;
             }
             Ok(same)
         }
-        _ => Err(FuncError::new(format!(
-            "non-comparable type {}",
-            b.type_name()
-        ))),
+        _ => {
+            let args = [b.clone(), b.type_name().into()];
+            Err(complain(call, "non-comparable type %s: %v", &args))
+        }
+    }
+}
+
+/// An error whose text shows values.
+fn complain(call: &mut Call<'_>, format: &str, args: &[Value]) -> FuncError {
+    let mut text = Vec::new();
+    match crate::fmt::sprintf(format.as_bytes(), args, call.budget().limits(), &mut text) {
+        Ok(()) => FuncError::new(String::from_utf8_lossy(&text)),
+        Err(error) => error.into(),
     }
 }
 

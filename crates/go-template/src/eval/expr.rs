@@ -61,7 +61,7 @@ impl Eval<'_> {
             Expr::Logic(logic) => self.logic(logic, dot, piped),
             Expr::Pipe(pipe) => self.nested(pipe, dot),
             Expr::Fail { at, message } => {
-                self.at = *at;
+                self.at = at.unwrap_or(self.at);
                 Err(self.fail(&**message))
             }
         }

@@ -1,0 +1,53 @@
+//! Values for tests: JSON as Helm reads it, and a root like a chart's.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use go_template::{Str, Tree, TreeMap, Type, TypeInfo};
+
+static VALUES: TypeInfo = TypeInfo {
+    named: true,
+    ..TypeInfo::map("common.Values", Type::ANY)
+};
+
+/// JSON as a tree, every number a `float64`.
+pub(crate) fn json_to_tree(json: &serde_json::Value) -> Tree {
+    match json {
+        serde_json::Value::Null => Tree::Nil,
+        serde_json::Value::Bool(value) => Tree::Bool(*value),
+        serde_json::Value::Number(number) => Tree::Float(number.as_f64().unwrap_or(f64::NAN)),
+        serde_json::Value::String(text) => Tree::Str(Str::from(text)),
+        serde_json::Value::Array(items) => {
+            Tree::from(items.iter().map(json_to_tree).collect::<Vec<_>>())
+        }
+        serde_json::Value::Object(entries) => map(entries
+            .iter()
+            .map(|(key, value)| (key.as_str(), json_to_tree(value)))),
+    }
+}
+
+/// A `map[string]interface {}`.
+pub(crate) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Tree)>) -> Tree {
+    let entries = entries
+        .into_iter()
+        .map(|(key, value)| (Str::from(key), value));
+    Tree::from(TreeMap::new(Type::MAP, entries))
+}
+
+/// What a template of a chart has as dot, as far as no functions of Helm are in it.
+pub(crate) fn root(values: Tree) -> Tree {
+    let values = if let Tree::Nil = values {
+        map([])
+    } else {
+        values
+    };
+    let release = map([
+        ("Name", Tree::Str("release-name".into())),
+        ("Namespace", Tree::Str("default".into())),
+        ("Service", Tree::Str("Helm".into())),
+        ("Revision", Tree::Int(1)),
+        ("IsInstall", Tree::Bool(true)),
+        ("IsUpgrade", Tree::Bool(false)),
+    ]);
+    let entries = [("Values", values), ("Release", release)];
+    let entries = entries.map(|(key, value)| (Str::from(key), value));
+    Tree::from(TreeMap::new(Type::new(&VALUES), entries))
+}

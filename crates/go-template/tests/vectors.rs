@@ -1,0 +1,159 @@
+//! Runs the vectors of the conformance folder that need neither Helm's nor Sprig's functions.
+//!
+//! The folder is `../shared/conformance` beside the workspace, or what `CONFORMANCE` names;
+//! without it the test says so and passes.
+#![allow(
+    clippy::print_stdout,
+    reason = "the tally is for people who run the test"
+)]
+
+mod support;
+
+use std::path::PathBuf;
+
+use go_template::{Funcs, Limits, Session, TemplateSet, Value};
+use support::{json_to_tree, root};
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+    /// Errors whose text differs from Go's, which is allowed.
+    other_words: usize,
+}
+
+fn folder() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/conformance");
+    let folder = std::env::var_os("CONFORMANCE").map_or_else(|| beside.into(), PathBuf::from);
+    folder.join("functions").is_dir().then_some(folder)
+}
+
+/// What only a chart has, and the builtin that Sprig replaces.
+const HELM_ONLY: [&str; 6] = [
+    ".Files",
+    ".Capabilities",
+    ".Chart",
+    ".Template",
+    ".Subcharts",
+    "slice",
+];
+
+fn run(case: &serde_json::Value, tally: &mut Tally) {
+    let Some(template) = case["template"].as_str() else {
+        tally.skipped += 1;
+        return;
+    };
+    let needs_helm = HELM_ONLY.iter().any(|name| template.contains(name))
+        || [
+            "templates",
+            "files",
+            "valuesYaml",
+            "release",
+            "kubeVersion",
+            "apiVersions",
+        ]
+        .iter()
+        .any(|key| !case[key].is_null());
+    if needs_helm {
+        tally.skipped += 1;
+        return;
+    }
+    let mut set = TemplateSet::new("gotpl", Funcs::new().into());
+    let name = "chart/templates/main.yaml";
+    let mut out = Vec::new();
+    let error = match set.parse(name, template) {
+        Err(error) if error.message().contains("not defined") => {
+            tally.skipped += 1;
+            return;
+        }
+        Err(error) => Some(format!(
+            "parse error at ({}:{}): {}",
+            error.location().file,
+            error.location().line,
+            error.message().rsplit(": ").next().unwrap_or_default(),
+        )),
+        Ok(_) => {
+            let values = json_to_tree(&case["values"]);
+            let root = Value::from(&root(values));
+            let mut session = Session::new(Limits::default());
+            session
+                .execute(&set, name, &root, &mut out)
+                .err()
+                .map(|error| error.to_string())
+        }
+    };
+    let id = case["id"].as_str().unwrap_or_default();
+    let got = String::from_utf8_lossy(&out).replace("<no value>", "");
+    match (case["output"].as_str(), case["error"].as_str(), error) {
+        (Some(wanted), _, None) if wanted == got => tally.passed += 1,
+        (None, Some(wanted), Some(error)) => {
+            tally.passed += 1;
+            if wanted != error && wanted != reformat(&error) {
+                tally.other_words += 1;
+                if std::env::var_os("SHOW_WORDS").is_some() {
+                    println!("{id} {template}\n  want {wanted:?}\n  got  {error:?}");
+                }
+            }
+        }
+        (None, None, None) if case["outputBase64"].is_string() => tally.skipped += 1,
+        (output, wanted, error) => tally.failed.push(format!(
+            "{id}: {template}\n  want {:?}\n  got  {:?}",
+            output.or(wanted).unwrap_or_default(),
+            error.unwrap_or(got),
+        )),
+    }
+}
+
+/// The form that Helm gives to errors that no function returned.
+fn reformat(error: &str) -> String {
+    let Some((place, rest)) = error
+        .strip_prefix("template: ")
+        .and_then(|e| e.split_once(": "))
+    else {
+        return error.to_owned();
+    };
+    match rest.split_once(">: ") {
+        Some((node, message)) => format!("{place}\n  {node}>:\n    {}", message.trim_end()),
+        None => error.to_owned(),
+    }
+}
+
+#[test]
+fn vectors_answer_as_helm_does() {
+    let Some(folder) = folder() else {
+        println!("skipped: there is no conformance folder");
+        return;
+    };
+    let mut files: Vec<_> = std::fs::read_dir(folder.join("functions"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+        .collect();
+    files.sort();
+    let mut failed = Vec::new();
+    for file in files {
+        let mut tally = Tally::default();
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            run(&serde_json::from_str(line).unwrap(), &mut tally);
+        }
+        println!(
+            "{:20} {:5} passed {:4} failed {:5} skipped {:4} with other words",
+            file.file_stem().unwrap_or_default().to_string_lossy(),
+            tally.passed,
+            tally.failed.len(),
+            tally.skipped,
+            tally.other_words,
+        );
+        failed.extend(tally.failed);
+    }
+    assert!(
+        failed.is_empty(),
+        "{} failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+}

@@ -6,6 +6,7 @@
 
 pub mod duration;
 pub mod regexp;
+pub mod semver;
 pub mod strconv;
 pub mod time;
 pub mod unicode;

@@ -1,0 +1,448 @@
+//! Who else owns fields of an object: what is left out of a forced apply, and the takeover of
+//! entries that earlier tools have left in `managedFields`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use kube::core::GroupVersionKind;
+use serde_json::{Map, Value, json};
+
+use super::FIELD_MANAGER;
+use super::drift::is_ours;
+
+/// Programs with which people scale by hand: what they change is drift.
+const PEOPLE: &[&str] = &[
+    "kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "helm", "oc", "curl",
+];
+
+/// Field managers of earlier tools, whose `Update` entries become ours.
+const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
+
+/// Fields of kinds that are left to others where these have set them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaveOut {
+    /// The kinds; an empty group or kind stands for any.
+    pub group: String,
+    /// The kind; empty stands for any.
+    pub kind: String,
+    /// The object's name; `None` stands for any.
+    pub name: Option<String>,
+    /// JSON pointers; `*` stands for any one element.
+    pub paths: Vec<String>,
+    /// Whether `group` was given: the core group is empty, too.
+    pub any_group: bool,
+}
+
+impl LeaveOut {
+    /// A rule for all objects of a kind.
+    pub fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name: None,
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            any_group: false,
+        }
+    }
+
+    /// Whether the rule is about an object.
+    pub fn applies(&self, gvk: &GroupVersionKind, name: &str) -> bool {
+        (self.any_group || self.group == gvk.group)
+            && (self.kind.is_empty() || self.kind == gvk.kind)
+            && self.name.as_deref().is_none_or(|own| own == name)
+    }
+
+    fn covers(&self, path: &[String]) -> bool {
+        self.paths.iter().any(|pattern| is_prefix(pattern, path))
+    }
+}
+
+/// The fields that common programs fill in on objects of others: certificate injectors.
+pub fn injected_fields() -> Vec<LeaveOut> {
+    const ADMISSION: &str = "admissionregistration.k8s.io";
+    const BUNDLE: &[&str] = &["/webhooks/*/clientConfig/caBundle"];
+    vec![
+        LeaveOut::kind(ADMISSION, "MutatingWebhookConfiguration", BUNDLE),
+        LeaveOut::kind(ADMISSION, "ValidatingWebhookConfiguration", BUNDLE),
+        LeaveOut::kind(
+            "apiextensions.k8s.io",
+            "CustomResourceDefinition",
+            &["/spec/conversion/webhook/clientConfig/caBundle"],
+        ),
+        LeaveOut::kind("apiregistration.k8s.io", "APIService", &["/spec/caBundle"]),
+    ]
+}
+
+/// Removes from `object` the fields that others own and that are theirs to set: through the
+/// subresource `scale` by an autoscaler, or by one of the `rules`. Returns their JSON pointers.
+///
+/// A field that nobody else owns stays: removing it from an apply would remove it from the
+/// object.
+pub(crate) fn leave_out(object: &mut Value, live: &ObjectMeta, rules: &[&LeaveOut]) -> Vec<String> {
+    let mut left = Vec::new();
+    for entry in live
+        .managed_fields
+        .iter()
+        .flatten()
+        .filter(|entry| !is_ours(entry))
+    {
+        let Some(fields) = &entry.fields_v1 else {
+            continue;
+        };
+        let autoscaled = is_autoscaler(entry);
+        let mut walk = Walk {
+            theirs: |path: &[String]| autoscaled || rules.iter().any(|rule| rule.covers(path)),
+            path: Vec::new(),
+            left: &mut left,
+        };
+        walk.map(object, &fields.0);
+    }
+    left.sort();
+    left.dedup();
+    left
+}
+
+/// Whether an entry is that of a program that scales by itself.
+fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
+    let manager = entry.manager.as_deref().unwrap_or_default();
+    let by_hand = |name: &&str| {
+        manager
+            .strip_prefix(*name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    entry.subresource.as_deref() == Some("scale") && !PEOPLE.iter().any(by_hand)
+}
+
+/// A walk through an object along somebody's fields.
+struct Walk<'a, F> {
+    theirs: F,
+    path: Vec<String>,
+    left: &'a mut Vec<String>,
+}
+
+impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
+    fn map(&mut self, object: &mut Value, fields: &Value) {
+        let (Some(map), Some(fields)) = (object.as_object_mut(), fields.as_object()) else {
+            return;
+        };
+        for (element, below) in fields {
+            let Some(name) = element.strip_prefix("f:") else {
+                continue;
+            };
+            let Some(child) = map.get_mut(name) else {
+                continue;
+            };
+            self.path.push(name.to_owned());
+            if is_leaf(below) {
+                if (self.theirs)(&self.path) {
+                    map.remove(name);
+                    self.left.push(pointer(&self.path));
+                }
+            } else if child.is_array() {
+                self.list(child, below);
+            } else {
+                self.map(child, below);
+            }
+            self.path.pop();
+        }
+    }
+
+    /// Follows the items of a keyed list: elements `k:{"name":"web"}`.
+    fn list(&mut self, list: &mut Value, fields: &Value) {
+        let (Some(items), Some(fields)) = (list.as_array_mut(), fields.as_object()) else {
+            return;
+        };
+        for (element, below) in fields {
+            let Some(keys) = element.strip_prefix("k:") else {
+                continue;
+            };
+            let Ok(keys) = serde_json::from_str::<Map<String, Value>>(keys) else {
+                continue;
+            };
+            let found = items
+                .iter_mut()
+                .enumerate()
+                .find(|(_, item)| has_keys(item, &keys));
+            let Some((index, item)) = found else { continue };
+            self.path.push(index.to_string());
+            self.map(item, below);
+            self.path.pop();
+        }
+    }
+}
+
+/// Whether an item has these keys. One that the item leaves out may have been defaulted.
+fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
+    let mut present = keys
+        .iter()
+        .filter_map(|(key, value)| Some((item.get(key)?, value)));
+    let some = keys.keys().any(|key| item.get(key).is_some());
+    some && present.all(|(own, value)| own == value)
+}
+
+/// Whether a field is owned itself, not only fields below it.
+fn is_leaf(below: &Value) -> bool {
+    below
+        .as_object()
+        .is_none_or(|map| map.keys().all(|key| key == "."))
+}
+
+fn pointer(path: &[String]) -> String {
+    path.iter().fold(String::new(), |mut text, part| {
+        text.push('/');
+        text.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        text
+    })
+}
+
+fn is_prefix(pattern: &str, path: &[String]) -> bool {
+    let mut path = path.iter();
+    pattern.split('/').skip(1).all(|part| {
+        let part = part.replace("~1", "/").replace("~0", "~");
+        path.next().is_some_and(|own| part == "*" || part == *own)
+    })
+}
+
+/// The JSON patch that turns the `Update` entries of earlier tools into our Apply entry, so that
+/// later applies remove what they no longer hold. `None` if there is no such entry.
+///
+/// The patch is refused with 409 if the object has changed meanwhile.
+pub(crate) fn migration(live: &ObjectMeta) -> Option<Value> {
+    let entries = live.managed_fields.as_deref()?;
+    let is_former = |entry: &ManagedFieldsEntry| {
+        entry.operation.as_deref() == Some("Update")
+            && entry.subresource.as_deref().unwrap_or_default().is_empty()
+            && entry
+                .manager
+                .as_deref()
+                .is_some_and(|name| FORMER_MANAGERS.contains(&name))
+    };
+    let ours = entries.iter().find(|entry| is_ours(entry));
+    let first = ours.or_else(|| entries.iter().find(|entry| is_former(entry)))?;
+    if !entries.iter().any(is_former) {
+        return None;
+    }
+    // Field paths of another version may mean other fields.
+    let mut fields = json!({});
+    for entry in entries
+        .iter()
+        .filter(|entry| is_ours(entry) || is_former(entry))
+    {
+        if let Some(own) = entry.fields_v1.as_ref()
+            && entry.api_version == first.api_version
+        {
+            unite(&mut fields, &own.0);
+        }
+    }
+    let mut united = first.clone();
+    united.manager = Some(FIELD_MANAGER.to_owned());
+    united.operation = Some("Apply".to_owned());
+    if let Some(own) = &mut united.fields_v1 {
+        own.0 = fields;
+    }
+    let mut migrated = vec![united];
+    migrated.extend(
+        entries
+            .iter()
+            .filter(|entry| !is_ours(entry) && !is_former(entry))
+            .cloned(),
+    );
+    Some(json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": migrated},
+        // Not a `test`: the server answers a failed one with 422 instead of 409.
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": live.resource_version},
+    ]))
+}
+
+fn unite(into: &mut Value, from: &Value) {
+    let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else {
+        return;
+    };
+    for (key, child) in from {
+        unite(into.entry(key.clone()).or_insert_with(|| json!({})), child);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(entries: &Value) -> ObjectMeta {
+        serde_json::from_value(json!({"resourceVersion": "7", "managedFields": entries})).unwrap()
+    }
+
+    fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": operation, "subresource": subresource,
+               "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn deployment() -> Value {
+        json!({"spec": {"replicas": 3, "template": {"spec": {"containers": [
+            {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]}}}})
+    }
+
+    #[test]
+    fn replicas_that_an_autoscaler_set_are_left_out_and_those_of_people_are_not() {
+        let scale = json!({"f:spec": {"f:replicas": {}}});
+        for (manager, subresource, expected) in [
+            ("kube-controller-manager", "scale", true),
+            ("keda-operator", "scale", true),
+            ("kubectl", "scale", false),
+            ("kubectl-scale", "scale", false),
+            ("k9s", "scale", false),
+            ("kube-controller-manager", "", false),
+            ("kubectl-edit", "", false),
+        ] {
+            let mut object = deployment();
+            let meta = live(&json!([entry(manager, "Update", subresource, &scale)]));
+            let left = leave_out(&mut object, &meta, &[]);
+            assert_eq!(!left.is_empty(), expected, "{manager} {subresource}");
+            assert_eq!(object["spec"].get("replicas").is_none(), expected);
+        }
+    }
+
+    #[test]
+    fn only_fields_that_somebody_else_owns_are_left_out() {
+        let rule = LeaveOut::kind("apps", "Deployment", &["/spec/replicas", "/spec/template"]);
+        let mut object = deployment();
+        assert!(leave_out(&mut object, &live(&json!([])), &[&rule]).is_empty());
+        let own = entry("helm", "Apply", "", &json!({"f:spec": {"f:replicas": {}}}));
+        assert!(leave_out(&mut object, &live(&json!([own])), &[&rule]).is_empty());
+        assert_eq!(object, deployment());
+
+        let containers = json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {
+            "k:{\"name\":\"b\"}": {".": {}, "f:image": {}, "f:name": {}}}}}}});
+        let theirs = entry("kustomize", "Apply", "", &containers);
+        let left = leave_out(&mut object, &live(&json!([theirs])), &[&rule]);
+        assert_eq!(
+            left,
+            [
+                "/spec/template/spec/containers/1/image",
+                "/spec/template/spec/containers/1/name"
+            ]
+        );
+        assert_eq!(
+            object["spec"]["template"]["spec"]["containers"][0]["image"],
+            "a:1"
+        );
+    }
+
+    #[test]
+    fn injected_certificates_are_left_out() {
+        let rules = injected_fields();
+        let gvk = GroupVersionKind::gvk(
+            "admissionregistration.k8s.io",
+            "v1",
+            "MutatingWebhookConfiguration",
+        );
+        let rules: Vec<&LeaveOut> = rules
+            .iter()
+            .filter(|rule| rule.applies(&gvk, "x"))
+            .collect();
+        assert_eq!(rules.len(), 1);
+        let mut object = json!({"webhooks": [{"name": "w", "clientConfig": {"caBundle": "",
+            "url": "u"}}]});
+        let fields = json!({"f:webhooks": {"k:{\"name\":\"w\"}": {"f:clientConfig": {
+            "f:caBundle": {}, "f:url": {}}}}});
+        let meta = live(&json!([entry("cainjector", "Update", "", &fields)]));
+        assert_eq!(
+            leave_out(&mut object, &meta, &rules),
+            ["/webhooks/0/clientConfig/caBundle"]
+        );
+        assert_eq!(
+            object,
+            json!({"webhooks": [{"name": "w", "clientConfig": {"url": "u"}}]})
+        );
+    }
+
+    #[test]
+    fn keys_with_dots_and_slashes_are_found() {
+        let rule = LeaveOut {
+            any_group: true,
+            ..LeaveOut::kind("", "", &["/metadata/annotations/a.b~1c"])
+        };
+        let mut object = json!({"metadata": {"annotations": {"a.b/c": "1", "a": "2"}}});
+        let fields = json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}, "f:a": {}}}});
+        let meta = live(&json!([entry("x", "Update", "", &fields)]));
+        let left = leave_out(&mut object, &meta, &[&rule]);
+        assert_eq!(left, ["/metadata/annotations/a.b~1c"]);
+        assert_eq!(object, json!({"metadata": {"annotations": {"a": "2"}}}));
+    }
+
+    #[test]
+    fn rules_name_kinds_and_objects() {
+        let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
+        let rule = LeaveOut::kind("apps", "Deployment", &[]);
+        assert!(rule.applies(&gvk, "a"));
+        assert!(!rule.applies(&GroupVersionKind::gvk("", "v1", "Deployment"), "a"));
+        let named = LeaveOut {
+            name: Some("b".to_owned()),
+            ..rule
+        };
+        assert!(!named.applies(&gvk, "a") && named.applies(&gvk, "b"));
+    }
+
+    #[test]
+    fn a_default_that_the_server_filled_in_does_not_hide_an_item() {
+        let rule = LeaveOut::kind("", "Service", &["/spec/ports/*/nodePort"]);
+        let mut object = json!({"spec": {"ports": [{"port": 80, "nodePort": 1}]}});
+        let fields = json!({"f:spec": {"f:ports": {
+            "k:{\"port\":81,\"protocol\":\"TCP\"}": {"f:nodePort": {}},
+            "k:{\"port\":80,\"protocol\":\"TCP\"}": {"f:nodePort": {}}}}});
+        let meta = live(&json!([entry("x", "Update", "", &fields)]));
+        assert_eq!(
+            leave_out(&mut object, &meta, &[&rule]),
+            ["/spec/ports/0/nodePort"]
+        );
+    }
+
+    #[test]
+    fn former_update_entries_become_our_apply_entry() {
+        let patch = migration(&live(&json!([
+            entry(
+                "helm-operator",
+                "Update",
+                "",
+                &json!({"f:data": {"f:a": {}}})
+            ),
+            entry("kubectl", "Update", "", &json!({"f:data": {"f:b": {}}})),
+            entry(
+                "helm",
+                "Apply",
+                "",
+                &json!({"f:data": {".": {}, "f:c": {}}})
+            ),
+            entry("manager", "Update", "status", &json!({"f:status": {}})),
+        ])))
+        .unwrap();
+        let entries = patch[0]["value"].as_array().unwrap();
+        assert_eq!(entries.len(), 3);
+        assert_eq!(entries[0]["manager"], "helm");
+        assert_eq!(entries[0]["operation"], "Apply");
+        assert_eq!(
+            entries[0]["fieldsV1"],
+            json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}})
+        );
+        assert_eq!(entries[1]["manager"], "kubectl");
+        assert_eq!(entries[2]["subresource"], "status");
+        assert_eq!(patch[1]["value"], "7");
+    }
+
+    #[test]
+    fn an_object_that_was_only_created_gets_an_apply_entry() {
+        let fields = json!({"f:data": {"f:a": {}}});
+        let patch = migration(&live(&json!([entry("helm", "Update", "", &fields)]))).unwrap();
+        assert_eq!(patch[0]["value"][0]["operation"], "Apply");
+        assert_eq!(patch[0]["value"][0]["fieldsV1"], fields);
+    }
+
+    #[test]
+    fn nothing_is_migrated_where_there_is_nothing_of_earlier_tools() {
+        for entries in [
+            json!([]),
+            json!([entry("helm", "Apply", "", &json!({}))]),
+            json!([entry("kubectl", "Update", "", &json!({}))]),
+            json!([entry("manager", "Update", "status", &json!({}))]),
+        ] {
+            assert_eq!(migration(&live(&entries)), None);
+        }
+    }
+}

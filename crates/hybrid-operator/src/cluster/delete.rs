@@ -1,0 +1,362 @@
+//! Deleting exactly the objects that are ours, and nothing else.
+//!
+//! Every DELETE carries the uid of the object that was judged, so that one which somebody has
+//! created anew under the same name is never hit. Deletion is asked for, not awaited: whoever
+//! must know asks [`is_gone`], or a watch.
+//!
+//! RBAC: `delete` and `get` on the kind; `list` on everything in a namespace that a chart itself
+//! has created, and on custom resources whose definition it has.
+
+use futures::StreamExt;
+use helm_core::manifest::ObjectKey;
+use http::Method;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::ownership::{self, Claimant, ForeignOwner, Ownership, Primary, controller_of};
+use super::read::{self, ReadError};
+use super::request::{self, Call};
+use super::{ApiError, ApiKind, Cluster, DiscoveryError, FIELD_MANAGER};
+
+/// How many kinds of a namespace are listed at the same time.
+const LISTS_AT_ONCE: usize = 4;
+
+/// How often a change of metadata is tried while others keep changing the object.
+const ROUNDS: usize = 3;
+
+/// What happens to the dependents of a deleted object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted after it.
+    #[default]
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl Propagation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
+    }
+}
+
+/// The answer to a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// It is being deleted; finalizers and dependents may still hold it.
+    Requested,
+    /// There is no such object any more.
+    Gone,
+    /// Another object has its name now; that one was left alone.
+    Recreated,
+}
+
+/// Whether an object may be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is ours.
+    Delete {
+        /// The uid to delete.
+        uid: String,
+    },
+    /// There is none.
+    Gone,
+    /// `resource-policy: keep` is on the stored or on the live object.
+    Kept {
+        /// The uid of the live object.
+        uid: String,
+    },
+    /// Somebody else's, or nobody's.
+    Foreign(ForeignOwner),
+    /// It is not the object that was recorded, but one of the same name.
+    Recreated,
+    /// It holds objects that are not of this release.
+    Protected {
+        /// What it holds, for people.
+        holds: String,
+    },
+}
+
+/// Asks for the deletion of the object with this uid.
+pub async fn delete(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+    propagation: Propagation,
+) -> Result<Deletion, ReadError> {
+    let Some(kind) = served(cluster, key).await? else {
+        return Ok(Deletion::Gone);
+    };
+    let namespace = key.namespace.as_deref();
+    let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
+    let options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation.as_str(),
+        "preconditions": {"uid": uid},
+    });
+    let target = request::target("delete", &kind, namespace, Some(&key.name));
+    let call = Call::with_body(
+        Method::DELETE,
+        uri,
+        request::METADATA_ONLY,
+        request::JSON,
+        options.to_string().into_bytes(),
+    );
+    let conflict = match request::call(cluster.client(), target, call).await {
+        Ok(_) => return Ok(Deletion::Requested),
+        Err(error) if error.is_not_found() => return Ok(Deletion::Gone),
+        Err(error @ ApiError::Conflict { .. }) => error,
+        Err(error) => return Err(error.into()),
+    };
+    // Another uid is a conflict, and so is a namespace that is being deleted already.
+    match read::metadata(cluster, &kind, namespace, &key.name).await? {
+        None => Ok(Deletion::Gone),
+        Some(live) if live.uid.as_deref() != Some(uid) => Ok(Deletion::Recreated),
+        Some(live) if live.deletion_timestamp.is_some() => Ok(Deletion::Requested),
+        Some(_) => Err(conflict.into()),
+    }
+}
+
+/// Whether the object with this uid is gone.
+pub async fn is_gone(cluster: &Cluster, key: &ObjectKey, uid: &str) -> Result<bool, ReadError> {
+    let Some(kind) = served(cluster, key).await? else {
+        return Ok(true);
+    };
+    let live = read::metadata(cluster, &kind, key.namespace.as_deref(), &key.name).await?;
+    Ok(live.is_none_or(|live| live.uid.as_deref() != Some(uid)))
+}
+
+/// Judges a live object by its metadata. `recorded` is the uid that the release knows, and
+/// `kept` tells that the stored manifest excludes the object from deletion.
+pub fn judge(
+    live: &ObjectMeta,
+    claimant: &Claimant<'_>,
+    recorded: Option<&str>,
+    kept: bool,
+) -> Verdict {
+    let uid = live.uid.clone().unwrap_or_default();
+    if let Ownership::Foreign(owner) = ownership::ownership(live, claimant) {
+        return Verdict::Foreign(owner);
+    }
+    if recorded.is_some_and(|recorded| recorded != uid) {
+        return Verdict::Recreated;
+    }
+    if kept || ownership::is_kept(live) {
+        return Verdict::Kept { uid };
+    }
+    Verdict::Delete { uid }
+}
+
+/// Reads an object and judges whether it may be deleted. One request, but for namespaces and
+/// custom resource definitions, whose contents are looked at, too.
+pub async fn verify(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    claimant: &Claimant<'_>,
+    recorded: Option<&str>,
+    kept: bool,
+) -> Result<Verdict, ReadError> {
+    let Some(kind) = served(cluster, key).await? else {
+        return Ok(Verdict::Gone);
+    };
+    let live = read::metadata(cluster, &kind, key.namespace.as_deref(), &key.name).await?;
+    let Some(live) = live else {
+        return Ok(Verdict::Gone);
+    };
+    let verdict = judge(&live, claimant, recorded, kept);
+    if !matches!(verdict, Verdict::Delete { .. }) {
+        return Ok(verdict);
+    }
+    Ok(match holds_others(cluster, key, claimant).await? {
+        Some(holds) => Verdict::Protected { holds },
+        None => verdict,
+    })
+}
+
+/// What a namespace or custom resource definition holds that is not of this release; `None` for
+/// every other kind.
+pub async fn holds_others(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    claimant: &Claimant<'_>,
+) -> Result<Option<String>, ReadError> {
+    match (key.group.as_str(), key.kind.as_str()) {
+        ("", "Namespace") => in_namespace(cluster, &key.name, claimant).await,
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            let Some((plural, group)) = key.name.split_once('.') else {
+                return Ok(None);
+            };
+            let Some(kind) = cluster.kind_of_plural(group, plural).await? else {
+                return Ok(None);
+            };
+            let foreign = |live: &ObjectMeta| is_foreign(live, claimant);
+            let objects = read::list_metadata(cluster, &kind, None, None, Some(&foreign)).await?;
+            Ok(objects
+                .iter()
+                .find(|live| foreign(live))
+                .map(|live| named(&kind, live)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Takes the owner reference to a custom resource off an object that outlives its release, so
+/// that garbage collection spares it. Nothing is sent where there is none.
+pub async fn release_kept(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+    primary: &Primary,
+) -> Result<(), ReadError> {
+    let Some(kind) = served(cluster, key).await? else {
+        return Ok(());
+    };
+    let namespace = key.namespace.as_deref();
+    let mut last = None;
+    for _ in 0..ROUNDS {
+        let Some(live) = read::metadata(cluster, &kind, namespace, &key.name).await? else {
+            return Ok(());
+        };
+        if live.uid.as_deref() != Some(uid) {
+            return Ok(());
+        }
+        let Some(patch) = without_reference(&live, primary) else {
+            return Ok(());
+        };
+        let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
+        let target = request::target("patch", &kind, namespace, Some(&key.name));
+        let call = Call::with_body(
+            Method::PATCH,
+            format!("{uri}?fieldManager={FIELD_MANAGER}"),
+            request::METADATA_ONLY,
+            request::MERGE_PATCH,
+            patch.to_string().into_bytes(),
+        );
+        match request::call(cluster.client(), target, call).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error @ ApiError::Conflict { .. }) => last = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    last.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The merge patch that removes references to a custom resource, of whatever uid: one that was
+/// restored from a backup has another. `None` if there is nothing to remove.
+fn without_reference(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
+    let references = live.owner_references.as_deref()?;
+    let is_primary = |reference: &&_| {
+        let reference: &k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference = reference;
+        let group = reference
+            .api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group);
+        reference.uid == primary.uid
+            || (group == primary.gvk.group
+                && reference.kind == primary.gvk.kind
+                && reference.name == primary.name)
+    };
+    let rest: Vec<_> = references
+        .iter()
+        .filter(|reference| !is_primary(reference))
+        .collect();
+    if rest.len() == references.len() {
+        return None;
+    }
+    Some(json!({"metadata": {
+        "uid": live.uid,
+        "resourceVersion": live.resource_version,
+        "ownerReferences": if rest.is_empty() { Value::Null } else { json!(rest) },
+    }}))
+}
+
+async fn in_namespace(
+    cluster: &Cluster,
+    namespace: &str,
+    claimant: &Claimant<'_>,
+) -> Result<Option<String>, ReadError> {
+    let kinds = cluster.listable().await?;
+    let kinds = kinds.into_iter().filter(|kind| !is_derived(kind));
+    let mut lists = futures::stream::iter(kinds)
+        .map(|kind| async move {
+            let foreign = |live: &ObjectMeta| {
+                !is_made_with_namespaces(&kind, live) && is_foreign(live, claimant)
+            };
+            let objects =
+                read::list_metadata(cluster, &kind, Some(namespace), None, Some(&foreign)).await?;
+            let found = objects
+                .iter()
+                .find(|live| foreign(live))
+                .map(|live| named(&kind, live));
+            Ok::<_, ApiError>(found)
+        })
+        .buffer_unordered(LISTS_AT_ONCE);
+    while let Some(found) = lists.next().await {
+        if let Some(found) = found? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an object belongs neither to the release nor to an object that has been judged itself.
+fn is_foreign(live: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
+    let is_record = live.labels.as_ref().is_some_and(|labels| {
+        labels.get("owner").is_some_and(|owner| owner == "helm")
+            && labels
+                .get("name")
+                .is_some_and(|name| name == claimant.release_name)
+    });
+    let foreign = matches!(ownership::ownership(live, claimant), Ownership::Foreign(_));
+    foreign && !is_record && controller_of(live).is_none()
+}
+
+/// Kinds whose objects the cluster makes itself, out of others.
+fn is_derived(kind: &ApiKind) -> bool {
+    let resource = &kind.resource;
+    matches!(
+        (resource.group.as_str(), resource.kind.as_str()),
+        ("", "Event" | "Endpoints") | ("events.k8s.io", "Event") | ("metrics.k8s.io", _)
+    )
+}
+
+/// Objects that every namespace has.
+fn is_made_with_namespaces(kind: &ApiKind, live: &ObjectMeta) -> bool {
+    let name = live.name.as_deref().unwrap_or_default();
+    kind.resource.group.is_empty()
+        && matches!(
+            (kind.resource.kind.as_str(), name),
+            ("ServiceAccount", "default") | ("ConfigMap", "kube-root-ca.crt")
+        )
+}
+
+fn named(kind: &ApiKind, live: &ObjectMeta) -> String {
+    let name = live.name.as_deref().unwrap_or_default();
+    match &live.namespace {
+        Some(namespace) => format!("{} {namespace}/{name}", kind.resource.kind),
+        None => format!("{} {name}", kind.resource.kind),
+    }
+}
+
+/// The kind of an object; `None` if the cluster does not serve it any more, so that no object of
+/// it can be left.
+async fn served(
+    cluster: &Cluster,
+    key: &ObjectKey,
+) -> Result<Option<std::sync::Arc<ApiKind>>, ReadError> {
+    let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+    match cluster.resolve(&gvk).await {
+        Ok(kind) => Ok(Some(kind)),
+        Err(DiscoveryError::UnknownKind { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,307 @@
+//! Whether an object still is as it was applied, read from its metadata alone.
+//!
+//! The API server keeps, for our field manager, the set of fields that we applied and that nobody
+//! has changed since. Any change or removal of such a field by anybody else shrinks the set;
+//! fields that others add leave it alone. So a hash of the set is all that has to be kept of an
+//! object to know that it has drifted, also of kinds without a generation.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use helm_core::manifest::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::Value;
+
+use super::FIELD_MANAGER;
+use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, controller_of};
+
+/// Hashes what is ours on an object: the fields of our Apply entry, the controller reference and
+/// our labels. 0 if there is no such entry.
+///
+/// The hash does not depend on the order of fields and is the same in every version of the
+/// operator, since a status keeps a [`BaselineHash`] over restarts.
+pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
+    let entries = metadata.managed_fields.as_deref().unwrap_or_default();
+    let Some(entry) = entries.iter().find(|entry| is_ours(entry)) else {
+        return 0;
+    };
+    let mut hash = entry
+        .fields_v1
+        .as_ref()
+        .map_or(1, |fields| hash_fields(&fields.0));
+    if let Some(owner) = controller_of(metadata) {
+        hash = hash.wrapping_add(mix(hash_text(&owner.uid) ^ 0x006f_776e_6572));
+    }
+    if let Some(labels) = &metadata.labels {
+        for key in [CHART_LABEL, OPERATOR_LABEL, CR_LABEL, MANAGED_BY_LABEL] {
+            if let Some(value) = labels.get(key) {
+                hash = hash.wrapping_add(mix(hash_text(key) ^ hash_text(value).rotate_left(17)));
+            }
+        }
+    }
+    hash.max(1)
+}
+
+/// Whether an entry of `managedFields` is the one that our applies keep.
+pub fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+    entry.manager.as_deref() == Some(FIELD_MANAGER)
+        && entry.operation.as_deref() == Some("Apply")
+        && entry.subresource.as_deref().unwrap_or_default().is_empty()
+}
+
+/// The hashes of a release's objects as they were applied.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Baseline(BTreeMap<ObjectKey, u64>);
+
+impl Baseline {
+    /// Nothing applied yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records the hash of an object.
+    pub fn set(&mut self, key: ObjectKey, ours: u64) {
+        self.0.insert(key, ours);
+    }
+
+    /// Forgets an object that is no longer part of the release.
+    pub fn remove(&mut self, key: &ObjectKey) {
+        self.0.remove(key);
+    }
+
+    /// The objects and their hashes.
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, u64)> {
+        self.0.iter().map(|(key, ours)| (key, *ours))
+    }
+
+    /// One hash for all objects, short enough for a status.
+    pub fn aggregate(&self) -> BaselineHash {
+        aggregate(self.iter())
+    }
+}
+
+impl FromIterator<(ObjectKey, u64)> for Baseline {
+    fn from_iter<I: IntoIterator<Item = (ObjectKey, u64)>>(objects: I) -> Self {
+        Self(objects.into_iter().collect())
+    }
+}
+
+/// One hash over the objects of a release: equal after a restart means that nothing has drifted
+/// meanwhile. Displays as 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BaselineHash(u64);
+
+impl fmt::Display for BaselineHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for BaselineHash {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// Aggregates the hashes of objects, in any order.
+pub fn aggregate<'a>(objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>) -> BaselineHash {
+    let sum = objects.into_iter().fold(0_u64, |sum, (key, ours)| {
+        let identity = [&key.group, &key.kind, &key.name]
+            .into_iter()
+            .chain(key.namespace.as_ref())
+            .fold(0, |hash, part| mix(hash ^ hash_text(part)));
+        sum.wrapping_add(mix(identity ^ ours.rotate_left(31)))
+    });
+    BaselineHash(sum)
+}
+
+/// What a watch has seen of an object, as far as drift is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenState {
+    /// It exists and has this [`ours_hash`].
+    Present(u64),
+    /// It does not exist, or is being deleted.
+    Gone,
+    /// It is not watched, or the watch has not listed yet.
+    Unknown,
+}
+
+/// What differs from a [`Baseline`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriftReport {
+    /// Objects on which somebody has changed a field that we apply.
+    pub changed: Vec<ObjectKey>,
+    /// Objects that are gone.
+    pub gone: Vec<ObjectKey>,
+    /// Objects of which no watch tells anything; they are read every period.
+    pub unknown: Vec<ObjectKey>,
+}
+
+impl DriftReport {
+    /// Whether nothing has drifted, as far as is known.
+    pub fn is_clean(&self) -> bool {
+        self.changed.is_empty() && self.gone.is_empty()
+    }
+
+    /// Everything that has drifted.
+    pub fn drifted(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.changed.iter().chain(&self.gone)
+    }
+}
+
+/// Compares what is seen with what was applied.
+pub fn compare(baseline: &Baseline, seen: impl Fn(&ObjectKey) -> SeenState) -> DriftReport {
+    let mut report = DriftReport::default();
+    for (key, applied) in baseline.iter() {
+        let list = match seen(key) {
+            SeenState::Present(ours) if ours == applied => continue,
+            SeenState::Present(_) => &mut report.changed,
+            SeenState::Gone => &mut report.gone,
+            SeenState::Unknown => &mut report.unknown,
+        };
+        list.push(key.clone());
+    }
+    report
+}
+
+/// Hashes a set of fields in the form of `fieldsV1`: nested maps whose keys are path elements.
+fn hash_fields(fields: &Value) -> u64 {
+    let Some(map) = fields.as_object() else {
+        return 1;
+    };
+    map.iter().fold(0x9e37, |sum, (key, child)| {
+        // A product binds a field to its parent; the sum makes the order of siblings irrelevant.
+        sum.wrapping_add(mix(hash_text(key) ^ hash_fields(child).rotate_left(23)))
+    })
+}
+
+/// FNV-1a: fixed for all time, and fast on the short texts that field names are.
+fn hash_text(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The finaliser of `SplitMix64`: spreads every bit over the word, so that sums do not cancel.
+fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn meta(entries: &Value) -> ObjectMeta {
+        serde_json::from_value(json!({"name": "web", "managedFields": entries})).unwrap()
+    }
+
+    fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
+        json!({"manager": manager, "operation": operation, "apiVersion": "v1",
+               "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::of(&json!({"apiVersion": "v1", "kind": "ConfigMap",
+                              "metadata": {"name": name, "namespace": "n"}}))
+        .unwrap()
+    }
+
+    #[test]
+    fn only_our_apply_entry_counts() {
+        let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
+        let ours = ours_hash(&meta(&json!([entry("helm", "Apply", &fields)])));
+        assert_ne!(ours, 0);
+        let foreign = json!([
+            entry("kubectl", "Update", &json!({"f:data": {"f:c": {}}})),
+            entry("helm", "Apply", &fields)
+        ]);
+        assert_eq!(ours_hash(&meta(&foreign)), ours);
+        assert_eq!(
+            ours_hash(&meta(&json!([entry("helm", "Update", &fields)]))),
+            0
+        );
+        assert_eq!(ours_hash(&meta(&json!([]))), 0);
+        let mut status = entry("helm", "Apply", &fields);
+        status["subresource"] = "status".into();
+        assert_eq!(ours_hash(&meta(&json!([status]))), 0);
+    }
+
+    #[test]
+    fn any_lost_field_changes_the_hash() {
+        let all = json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}, "f:metadata": {"f:a": {}}});
+        let hash = |fields: &Value| ours_hash(&meta(&json!([entry("helm", "Apply", fields)])));
+        let mut seen = vec![hash(&all)];
+        for fields in [
+            json!({"f:data": {".": {}, "f:a": {}}, "f:metadata": {"f:a": {}}}),
+            json!({"f:data": {".": {}, "f:b": {}}, "f:metadata": {"f:a": {}}}),
+            json!({"f:data": {"f:a": {}, "f:b": {}}, "f:metadata": {"f:a": {}}}),
+            json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}}),
+            json!({"f:data": {".": {}, "f:a": {"f:b": {}}}, "f:metadata": {"f:a": {}}}),
+            json!({}),
+        ] {
+            let hash = hash(&fields);
+            assert!(!seen.contains(&hash), "{fields}");
+            seen.push(hash);
+        }
+    }
+
+    #[test]
+    fn our_labels_and_the_controller_count() {
+        let mut base = meta(&json!([entry("helm", "Apply", &json!({"f:data": {}}))]));
+        let plain = ours_hash(&base);
+        base.labels = Some([(CR_LABEL.to_owned(), "x".to_owned())].into());
+        let labelled = ours_hash(&base);
+        base.labels = Some([(CR_LABEL.to_owned(), "y".to_owned())].into());
+        let other = ours_hash(&base);
+        base.labels = Some([("app".to_owned(), "y".to_owned())].into());
+        assert_eq!(ours_hash(&base), plain);
+        assert!(plain != labelled && labelled != other && plain != other);
+    }
+
+    #[test]
+    fn the_hash_is_the_same_in_every_version() {
+        let fields = json!({"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}});
+        let ours = ours_hash(&meta(&json!([entry("helm", "Apply", &fields)])));
+        assert_eq!(format!("{ours:016x}"), "9447d1c390585fbc");
+        assert_eq!(aggregate([(&key("a"), 1)]).to_string(), "a61ab4ab23b911a8");
+    }
+
+    #[test]
+    fn an_aggregate_depends_on_every_object_but_not_on_the_order() {
+        let (a, b) = (key("a"), key("b"));
+        let hash = aggregate([(&a, 1), (&b, 2)]);
+        assert_eq!(hash, aggregate([(&b, 2), (&a, 1)]));
+        assert_ne!(hash, aggregate([(&a, 2), (&b, 1)]));
+        assert_ne!(hash, aggregate([(&a, 1)]));
+        assert_eq!(hash.to_string().parse(), Ok(hash));
+    }
+
+    #[test]
+    fn a_comparison_tells_changed_gone_and_unknown_objects_apart() {
+        let baseline: Baseline = [
+            (key("same"), 1),
+            (key("edited"), 2),
+            (key("deleted"), 3),
+            (key("unwatched"), 4),
+        ]
+        .into_iter()
+        .collect();
+        let report = compare(&baseline, |key| match key.name.as_str() {
+            "same" => SeenState::Present(1),
+            "edited" => SeenState::Present(9),
+            "deleted" => SeenState::Gone,
+            _ => SeenState::Unknown,
+        });
+        assert_eq!(report.changed, [key("edited")]);
+        assert_eq!(report.gone, [key("deleted")]);
+        assert_eq!(report.unknown, [key("unwatched")]);
+        assert!(!report.is_clean());
+        assert_eq!(report.drifted().count(), 2);
+    }
+}

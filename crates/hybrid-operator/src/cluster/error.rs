@@ -1,0 +1,235 @@
+//! What can go wrong with one request, told apart by status code and reason, never by text.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::StatusCode;
+use kube::core::Status;
+
+/// What a request was about; named in conditions, events and logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The verb as RBAC knows it: `get`, `patch`, `delete`, `deletecollection`, …
+    pub verb: &'static str,
+    /// The resource as RBAC knows it: `deployments.apps`, `secrets`.
+    pub resource: String,
+    /// The namespace, if the resource has one.
+    pub namespace: Option<String>,
+    /// The name; `None` for lists and collections.
+    pub name: Option<String>,
+}
+
+/// `patch deployments.apps prod/web`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => write!(f, " {namespace}/{name}"),
+            (Some(namespace), None) => write!(f, " in namespace {namespace}"),
+            (None, Some(name)) => write!(f, " {name}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// A request that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ApiError {
+    /// The server refuses it (403): a permission is missing, or admission denies it.
+    #[error("cannot {target}: {}", status.message)]
+    Forbidden {
+        /// The request: verb, resource and object.
+        target: Box<Target>,
+        /// The server's answer.
+        status: Box<Status>,
+    },
+    /// There is no such object, or the server does not know the resource (404).
+    #[error("{target}: not found")]
+    NotFound {
+        /// The request.
+        target: Box<Target>,
+        /// The server's answer; without details the resource itself is unknown.
+        status: Box<Status>,
+    },
+    /// The object has changed meanwhile, exists already, or is another one than was meant (409).
+    #[error("{target}: {}", status.message)]
+    Conflict {
+        /// The request.
+        target: Box<Target>,
+        /// The server's answer.
+        status: Box<Status>,
+    },
+    /// The server will not accept it, however often it is sent (other 4xx).
+    #[error("{target}: {}", status.message)]
+    Rejected {
+        /// The request.
+        target: Box<Target>,
+        /// The server's answer.
+        status: Box<Status>,
+    },
+    /// The server cannot serve it now (429, 5xx).
+    #[error("{target}: {}", status.message)]
+    Unavailable {
+        /// The request.
+        target: Box<Target>,
+        /// The server's answer.
+        status: Box<Status>,
+    },
+    /// No answer arrived.
+    #[error("{target}: no answer from the API server")]
+    Transport {
+        /// The request.
+        target: Box<Target>,
+        /// The failure.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The answer is not what the API promises.
+    #[error("{target}: the answer cannot be read")]
+    Decode {
+        /// The request.
+        target: Box<Target>,
+        /// The failure.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// A name or namespace that cannot be part of a path.
+    #[error(transparent)]
+    Path(#[from] super::PathError),
+}
+
+impl ApiError {
+    /// Sorts a failure answer of the server.
+    pub fn of_status(target: Target, status: Status) -> Self {
+        let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let (target, status) = (Box::new(target), Box::new(status));
+        match code {
+            StatusCode::FORBIDDEN => Self::Forbidden { target, status },
+            StatusCode::NOT_FOUND => Self::NotFound { target, status },
+            StatusCode::CONFLICT => Self::Conflict { target, status },
+            // An expired token is renewed by the client, so the next attempt may succeed.
+            StatusCode::UNAUTHORIZED | StatusCode::TOO_MANY_REQUESTS => {
+                Self::Unavailable { target, status }
+            }
+            code if code.is_client_error() => Self::Rejected { target, status },
+            _ => Self::Unavailable { target, status },
+        }
+    }
+
+    /// Event reason and metric label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Forbidden { .. } => "Forbidden",
+            Self::NotFound { .. } => "NotFound",
+            Self::Conflict { .. } => "Conflict",
+            Self::Rejected { .. } | Self::Path(_) => "Rejected",
+            Self::Unavailable { .. } => "Unavailable",
+            Self::Transport { .. } => "Unreachable",
+            Self::Decode { .. } => "UnreadableAnswer",
+        }
+    }
+
+    /// Whether the same request may succeed later without anybody changing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Conflict { .. } | Self::Unavailable { .. } | Self::Transport { .. } => true,
+            Self::Forbidden { .. }
+            | Self::NotFound { .. }
+            | Self::Rejected { .. }
+            | Self::Decode { .. }
+            | Self::Path(_) => false,
+        }
+    }
+
+    /// Whether there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound { .. })
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
+    /// Whether the server names a cause of this kind, such as `NamespaceTerminating`.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.status()
+            .is_some_and(|status| has_cause(status, reason))
+    }
+
+    /// The server's answer, where there is one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Forbidden { status, .. }
+            | Self::NotFound { status, .. }
+            | Self::Conflict { status, .. }
+            | Self::Rejected { status, .. }
+            | Self::Unavailable { status, .. } => Some(status),
+            Self::Transport { .. } | Self::Decode { .. } | Self::Path(_) => None,
+        }
+    }
+}
+
+/// Whether an answer names a cause of this kind.
+pub(crate) fn has_cause(status: &Status, reason: &str) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_verb_resource_and_object() {
+        let target = |namespace: Option<&str>, name: Option<&str>| Target {
+            verb: "patch",
+            resource: "deployments.apps".to_owned(),
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        };
+        for (namespace, name, expected) in [
+            (Some("prod"), Some("web"), "patch deployments.apps prod/web"),
+            (
+                Some("prod"),
+                None,
+                "patch deployments.apps in namespace prod",
+            ),
+            (None, Some("web"), "patch deployments.apps web"),
+            (None, None, "patch deployments.apps"),
+        ] {
+            assert_eq!(target(namespace, name).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn only_what_may_pass_by_itself_is_transient() {
+        for (code, reason, transient) in [
+            (400, "Rejected", false),
+            (401, "Unavailable", true),
+            (403, "Forbidden", false),
+            (404, "NotFound", false),
+            (409, "Conflict", true),
+            (415, "Rejected", false),
+            (422, "Rejected", false),
+            (429, "Unavailable", true),
+            (500, "Unavailable", true),
+            (503, "Unavailable", true),
+            (0, "Unavailable", true),
+        ] {
+            let target = Target {
+                verb: "get",
+                resource: "pods".to_owned(),
+                namespace: None,
+                name: None,
+            };
+            let error = ApiError::of_status(target, Status::failure("m", "R").with_code(code));
+            assert_eq!(
+                (error.reason(), error.is_transient()),
+                (reason, transient),
+                "{code}"
+            );
+        }
+    }
+}

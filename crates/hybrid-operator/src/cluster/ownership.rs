@@ -1,0 +1,891 @@
+//! Whose an object is: the labels, annotations and owner references by which a release's objects
+//! are marked, watched and recognised.
+//!
+//! Everything here is pure. The metadata is added to the object that is sent, never to the
+//! manifest that a release record stores.
+
+use std::fmt;
+
+use helm_core::manifest::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::core::GroupVersionKind;
+use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
+
+use super::Scope;
+
+/// Label with the name of the chart, as operator-sdk sets it.
+pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
+/// Label with the [`OperatorId`]: the selector of all watches of dependents.
+pub const OPERATOR_LABEL: &str = "helm.sdk.operatorframework.io/operator";
+/// Label with the [`CrIdentity`] of the custom resource that an object belongs to.
+pub const CR_LABEL: &str = "helm.sdk.operatorframework.io/cr";
+/// Label with the run that made an object: hooks, and objects whose name the server generates.
+pub const RUN_LABEL: &str = "helm.sdk.operatorframework.io/run";
+/// Annotation `namespace/name` of the owner, where an owner reference cannot point to it.
+pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
+/// Annotation `Kind.group` of the owner, where an owner reference cannot point to it.
+pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
+/// Label by which Helm knows its objects; the value is [`MANAGED_BY_HELM`].
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+/// Value of [`MANAGED_BY_LABEL`] on objects of a release.
+pub const MANAGED_BY_HELM: &str = "Helm";
+/// Annotation with the name of the release.
+pub const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
+/// Annotation with the namespace of the release.
+pub const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
+/// Annotation that, with the value `keep`, excludes an object from deletion.
+pub const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
+
+/// Longest value of a label.
+const LABEL_MAX: usize = 63;
+
+/// Identifies one operator among several of a cluster: `OPERATOR_NAME` or the leader election id.
+/// A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperatorId(String);
+
+/// Identifies one instance (Pod) of an operator, stable over restarts of its container.
+/// A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstanceId(String);
+
+/// Identifies a custom resource by group, kind, namespace and name, so that it survives backup
+/// and restore, which change the uid. A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CrIdentity(String);
+
+impl OperatorId {
+    /// Takes a name; one that is no label value is shortened and given a hash.
+    pub fn new(name: &str) -> Self {
+        Self(label_value(name))
+    }
+}
+
+impl InstanceId {
+    /// Longest instance id: a label holds it behind the number of a revision.
+    pub const MAX: usize = 50;
+
+    /// Takes the name and uid of the Pod, or a host name.
+    pub fn new(name: &str) -> Self {
+        Self(label_value_within(name, Self::MAX))
+    }
+}
+
+impl CrIdentity {
+    /// Computes the identity of a custom resource; `namespace` is `None` for a cluster-scoped one.
+    pub fn of(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let text = format!("{group}/{kind}/{}/{name}", namespace.unwrap_or_default());
+        Self(hash_text(&text, 32))
+    }
+
+    /// Reads an identity from a label.
+    pub fn from_label(value: &str) -> Self {
+        Self(value.to_owned())
+    }
+}
+
+macro_rules! text_newtype {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// The text, a valid label value.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+text_newtype!(OperatorId, InstanceId, CrIdentity);
+
+/// The custom resource that a release belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Primary {
+    /// Group, version and kind.
+    pub gvk: GroupVersionKind,
+    /// Namespace; `None` for a cluster-scoped custom resource.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+impl Primary {
+    /// The identity that labels carry.
+    pub fn identity(&self) -> CrIdentity {
+        CrIdentity::of(
+            &self.gvk.group,
+            &self.gvk.kind,
+            self.namespace.as_deref(),
+            &self.name,
+        )
+    }
+
+    /// Whether an object of this scope and namespace can have an owner reference to this custom
+    /// resource: it is in the same namespace, or the custom resource is cluster-scoped.
+    pub fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
+        match &self.namespace {
+            None => true,
+            Some(own) => scope == Scope::Namespaced && namespace == Some(own),
+        }
+    }
+
+    /// The controller reference to this custom resource.
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.gvk.api_version(),
+            kind: self.gvk.kind.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    fn type_text(&self) -> String {
+        type_text(&self.gvk.kind, &self.gvk.group)
+    }
+
+    fn name_text(&self) -> String {
+        format!(
+            "{}/{}",
+            self.namespace.as_deref().unwrap_or_default(),
+            self.name
+        )
+    }
+}
+
+/// What [`mark`] writes on an object.
+#[derive(Clone, Debug)]
+pub struct Marks<'a> {
+    /// The custom resource.
+    pub primary: &'a Primary,
+    /// The operator.
+    pub operator: &'a OperatorId,
+    /// Name of the chart.
+    pub chart: &'a str,
+    /// Name of the release.
+    pub release_name: &'a str,
+    /// Namespace of the release; also that of objects that name none.
+    pub release_namespace: &'a str,
+    /// Value of [`RUN_LABEL`]; `None` leaves the label out.
+    pub run: Option<&'a str>,
+    /// Whether the object is a hook. Helm leaves its own metadata off hooks.
+    pub hook: bool,
+}
+
+impl Marks<'_> {
+    /// Who asks when an existing object is judged.
+    pub fn claimant(&self) -> Claimant<'_> {
+        Claimant {
+            primary: self.primary,
+            release_name: self.release_name,
+            release_namespace: self.release_namespace,
+        }
+    }
+}
+
+/// Adds the ownership metadata to an object that is about to be sent: labels, Helm's metadata,
+/// and an owner reference, or annotations where a reference is impossible or (`keep`) unwanted.
+///
+/// A namespaced object without a namespace is given the release's.
+pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
+    let Some(metadata) = entry_map(object, "metadata") else {
+        return;
+    };
+    if scope == Scope::Cluster {
+        metadata.remove("namespace");
+    } else if text_at(metadata, "namespace").is_empty() {
+        metadata.insert("namespace".to_owned(), marks.release_namespace.into());
+    }
+    let namespace = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+
+    let mut labels = vec![
+        (CHART_LABEL, label_value(marks.chart)),
+        (OPERATOR_LABEL, marks.operator.to_string()),
+        (CR_LABEL, marks.primary.identity().to_string()),
+    ];
+    let mut annotations = Vec::new();
+    if !marks.hook {
+        labels.push((MANAGED_BY_LABEL, MANAGED_BY_HELM.to_owned()));
+        annotations.push((RELEASE_NAME_ANNOTATION, marks.release_name.to_owned()));
+        annotations.push((
+            RELEASE_NAMESPACE_ANNOTATION,
+            marks.release_namespace.to_owned(),
+        ));
+    }
+    if let Some(run) = marks.run {
+        labels.push((RUN_LABEL, label_value(run)));
+    }
+    let kept = is_kept_value(metadata.get("annotations"));
+    if !kept && marks.primary.can_be_referenced(scope, namespace.as_deref()) {
+        add_owner_reference(metadata, marks.primary);
+    } else {
+        annotations.push((PRIMARY_ANNOTATION, marks.primary.name_text()));
+        annotations.push((PRIMARY_TYPE_ANNOTATION, marks.primary.type_text()));
+    }
+    set_texts(metadata, "labels", labels);
+    set_texts(metadata, "annotations", annotations);
+}
+
+/// Removes what [`mark`] and the Go operators add, so that manifests can be compared by meaning:
+/// older operators stored their labels and owner references in the manifest.
+pub fn unmark(object: &mut Value, primary: &Primary) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    remove_keys(
+        metadata,
+        "labels",
+        &[CHART_LABEL, OPERATOR_LABEL, CR_LABEL, RUN_LABEL],
+    );
+    if let Some(labels) = metadata.get("labels").and_then(Value::as_object)
+        && labels.get(MANAGED_BY_LABEL).and_then(Value::as_str) == Some(MANAGED_BY_HELM)
+    {
+        remove_keys(metadata, "labels", &[MANAGED_BY_LABEL]);
+    }
+    remove_keys(
+        metadata,
+        "annotations",
+        &[
+            PRIMARY_ANNOTATION,
+            PRIMARY_TYPE_ANNOTATION,
+            RELEASE_NAME_ANNOTATION,
+            RELEASE_NAMESPACE_ANNOTATION,
+        ],
+    );
+    if let Some(references) = metadata
+        .get_mut("ownerReferences")
+        .and_then(Value::as_array_mut)
+    {
+        references.retain(|reference| {
+            let field = |name| {
+                reference
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
+            field("kind") != primary.gvk.kind
+                || field("name") != primary.name
+                || group_of(field("apiVersion")) != primary.gvk.group
+        });
+        if references.is_empty() {
+            metadata.remove("ownerReferences");
+        }
+    }
+}
+
+/// Who an object says it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerHint {
+    /// API group of the owner.
+    pub group: String,
+    /// Kind of the owner.
+    pub kind: String,
+    /// Namespace of the owner if it is a namespaced kind.
+    pub namespace: Option<String>,
+    /// Name of the owner.
+    pub name: String,
+    /// Uid, known from an owner reference only.
+    pub uid: Option<String>,
+}
+
+impl OwnerHint {
+    /// The identity of the owner, whose kind has the given scope.
+    pub fn identity(&self, scope: Scope) -> CrIdentity {
+        let namespace = self
+            .namespace
+            .as_deref()
+            .filter(|_| scope == Scope::Namespaced);
+        CrIdentity::of(&self.group, &self.kind, namespace, &self.name)
+    }
+}
+
+/// Finds the owner of an object: its controller reference, else the `primary-resource`
+/// annotations.
+pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
+    if let Some(reference) = controller_of(metadata) {
+        return Some(OwnerHint {
+            group: group_of(&reference.api_version).to_owned(),
+            kind: reference.kind.clone(),
+            namespace: metadata.namespace.clone(),
+            name: reference.name.clone(),
+            uid: Some(reference.uid.clone()),
+        });
+    }
+    let annotations = metadata.annotations.as_ref()?;
+    let (kind, group) = split_type(annotations.get(PRIMARY_TYPE_ANNOTATION)?);
+    let owner = annotations.get(PRIMARY_ANNOTATION)?;
+    let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
+    Some(OwnerHint {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
+        name: name.to_owned(),
+        uid: None,
+    })
+}
+
+/// The identity that an object's label carries.
+pub fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
+    label(metadata, CR_LABEL).map(CrIdentity::from_label)
+}
+
+/// Who asks whether an object is theirs.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// The custom resource.
+    pub primary: &'a Primary,
+    /// Name of its release.
+    pub release_name: &'a str,
+    /// Namespace of its release.
+    pub release_namespace: &'a str,
+}
+
+/// Whose an existing object is, seen by a [`Claimant`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// It carries our label, reference or annotations, and nothing speaks against it.
+    Ours,
+    /// It carries Helm's metadata for this release, and nothing speaks against it: an object of
+    /// a release that is being adopted, or one that the Helm command line has made.
+    Release,
+    /// Somebody else's, or nobody's.
+    Foreign(ForeignOwner),
+}
+
+/// To whom a foreign object belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForeignOwner {
+    /// Another release.
+    Release {
+        /// Name of the release.
+        name: String,
+        /// Namespace of the release.
+        namespace: String,
+    },
+    /// Another object controls it.
+    Controller {
+        /// `Kind.group` of the owner.
+        kind: String,
+        /// Name of the owner.
+        name: String,
+    },
+    /// Another custom resource's label is on it.
+    CustomResource(CrIdentity),
+    /// It carries no ownership metadata.
+    Nobody,
+}
+
+impl fmt::Display for ForeignOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Release { name, namespace } => {
+                write!(f, "it belongs to the release {namespace}/{name}")
+            }
+            Self::Controller { kind, name } => write!(f, "it belongs to {kind} {name}"),
+            Self::CustomResource(_) => f.write_str("it belongs to another custom resource"),
+            Self::Nobody => f.write_str("it was not made by this release"),
+        }
+    }
+}
+
+/// Judges whose an existing object is.
+///
+/// One contradiction (another release's annotations, another controller, another custom
+/// resource's label) outweighs any agreement: taking or deleting somebody's object is worse than
+/// asking a person.
+pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
+    let primary = claimant.primary;
+    let identity = primary.identity();
+    let labelled = cr_of(metadata);
+    if let Some(other) = labelled.as_ref().filter(|label| **label != identity) {
+        return Ownership::Foreign(ForeignOwner::CustomResource(other.clone()));
+    }
+    let name = annotation(metadata, RELEASE_NAME_ANNOTATION);
+    let namespace = annotation(metadata, RELEASE_NAMESPACE_ANNOTATION);
+    if name.is_some_and(|name| name != claimant.release_name)
+        || namespace.is_some_and(|namespace| namespace != claimant.release_namespace)
+    {
+        return Ownership::Foreign(ForeignOwner::Release {
+            name: name.unwrap_or_default().to_owned(),
+            namespace: namespace.unwrap_or_default().to_owned(),
+        });
+    }
+    let hint = owner_of(metadata);
+    let is_primary = hint.as_ref().is_some_and(|hint| {
+        hint.group == primary.gvk.group
+            && hint.kind == primary.gvk.kind
+            && hint.name == primary.name
+            && primary
+                .namespace
+                .as_deref()
+                .is_none_or(|own| hint.namespace.as_deref() == Some(own))
+    });
+    if let Some(hint) = hint.as_ref().filter(|_| !is_primary) {
+        return Ownership::Foreign(ForeignOwner::Controller {
+            kind: type_text(&hint.kind, &hint.group),
+            name: hint.name.clone(),
+        });
+    }
+    if labelled.is_some() || is_primary {
+        Ownership::Ours
+    } else if has_release_metadata(metadata, claimant) {
+        Ownership::Release
+    } else {
+        Ownership::Foreign(ForeignOwner::Nobody)
+    }
+}
+
+/// Whether Helm itself would take the object over for this release: its label and both
+/// annotations are there and match.
+pub fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
+    label(metadata, MANAGED_BY_LABEL) == Some(MANAGED_BY_HELM)
+        && annotation(metadata, RELEASE_NAME_ANNOTATION) == Some(claimant.release_name)
+        && annotation(metadata, RELEASE_NAMESPACE_ANNOTATION) == Some(claimant.release_namespace)
+}
+
+/// Whether a live object is excluded from deletion.
+pub fn is_kept(metadata: &ObjectMeta) -> bool {
+    annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
+}
+
+/// Whether an object of a manifest is excluded from deletion.
+pub fn is_kept_in_manifest(object: &Value) -> bool {
+    is_kept_value(
+        object
+            .get("metadata")
+            .and_then(|metadata| metadata.get("annotations")),
+    )
+}
+
+/// Makes a label value of any text: itself where valid, else its valid beginning and a hash.
+pub fn label_value(text: &str) -> String {
+    label_value_within(text, LABEL_MAX)
+}
+
+fn label_value_within(text: &str, max: usize) -> String {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    let fits = text.len() <= max
+        && text.chars().all(valid)
+        && text.starts_with(edge)
+        && text.ends_with(edge);
+    if fits || text.is_empty() {
+        return text.to_owned();
+    }
+    let hash = hash_text(text, 8);
+    let clean: String = text
+        .chars()
+        .map(|c| if valid(c) { c } else { '-' })
+        .collect();
+    let head: String = clean
+        .trim_start_matches(|c| !edge(c))
+        .chars()
+        .take(max - 9)
+        .collect();
+    if head.is_empty() {
+        hash
+    } else {
+        format!("{head}-{hash}")
+    }
+}
+
+/// A label selector for all objects of this operator.
+pub fn operator_selector(operator: &OperatorId) -> String {
+    format!("{OPERATOR_LABEL}={operator}")
+}
+
+/// A label selector for all objects of one custom resource.
+pub fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
+    format!("{OPERATOR_LABEL}={operator},{CR_LABEL}={cr}")
+}
+
+/// Gives a key the namespace that its object has in the cluster: none for a cluster-scoped kind,
+/// else its own or the release's.
+pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectKey {
+    let mut key = key.clone();
+    key.namespace = match scope {
+        Scope::Cluster => None,
+        Scope::Namespaced => Some(
+            key.namespace
+                .take()
+                .unwrap_or_else(|| release_namespace.to_owned()),
+        ),
+    };
+    key
+}
+
+/// The owner reference that is marked as controller.
+pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let references = metadata.owner_references.as_deref().unwrap_or_default();
+    references
+        .iter()
+        .find(|reference| reference.controller == Some(true))
+}
+
+fn hash_text(text: &str, digits: usize) -> String {
+    let mut hex = data_encoding::HEXLOWER.encode(&Sha256::digest(text));
+    hex.truncate(digits);
+    hex
+}
+
+fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+fn annotation<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.annotations.as_ref()?.get(key).map(String::as_str)
+}
+
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+fn type_text(kind: &str, group: &str) -> String {
+    if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    }
+}
+
+fn split_type(text: &str) -> (&str, &str) {
+    text.split_once('.').unwrap_or((text, ""))
+}
+
+fn is_keep(policy: &str) -> bool {
+    policy.trim().eq_ignore_ascii_case("keep")
+}
+
+fn is_kept_value(annotations: Option<&Value>) -> bool {
+    annotations
+        .and_then(|annotations| annotations.get(RESOURCE_POLICY_ANNOTATION))
+        .and_then(Value::as_str)
+        .is_some_and(is_keep)
+}
+
+/// The map at `key`, made where it is missing or null; `None` if something else is there.
+fn entry_map<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
+    let slot = object.as_object_mut()?.entry(key).or_insert(Value::Null);
+    if slot.is_null() {
+        *slot = Value::Object(Map::new());
+    }
+    slot.as_object_mut()
+}
+
+fn text_at<'a>(map: &'a Map<String, Value>, key: &str) -> &'a str {
+    map.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn set_texts(metadata: &mut Map<String, Value>, field: &str, texts: Vec<(&str, String)>) {
+    if texts.is_empty() {
+        return;
+    }
+    let slot = metadata.entry(field).or_insert(Value::Null);
+    if !slot.is_object() {
+        *slot = Value::Object(Map::new());
+    }
+    if let Some(map) = slot.as_object_mut() {
+        map.extend(
+            texts
+                .into_iter()
+                .map(|(key, text)| (key.to_owned(), Value::String(text))),
+        );
+    }
+}
+
+fn remove_keys(metadata: &mut Map<String, Value>, field: &str, keys: &[&str]) {
+    if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+        map.retain(|key, _| !keys.contains(&key.as_str()));
+        if map.is_empty() {
+            metadata.remove(field);
+        }
+    }
+}
+
+/// Adds the reference; where the chart names a controller of its own, ours is a plain reference,
+/// since an object has at most one controller.
+fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
+    let slot = metadata.entry("ownerReferences").or_insert(Value::Null);
+    if !slot.is_array() {
+        *slot = Value::Array(Vec::new());
+    }
+    let Some(references) = slot.as_array_mut() else {
+        return;
+    };
+    let controlled = references
+        .iter()
+        .any(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true));
+    let mut reference = json!({
+        "apiVersion": primary.gvk.api_version(),
+        "kind": primary.gvk.kind,
+        "name": primary.name,
+        "uid": primary.uid,
+        "blockOwnerDeletion": true,
+    });
+    if let Some(reference) = reference.as_object_mut().filter(|_| !controlled) {
+        reference.insert("controller".to_owned(), true.into());
+    }
+    references.push(reference);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn primary(namespace: Option<&str>) -> Primary {
+        Primary {
+            gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
+            namespace: namespace.map(str::to_owned),
+            name: "one".to_owned(),
+            uid: "uid-1".to_owned(),
+        }
+    }
+
+    fn marked(object: Value, primary: &Primary, scope: Scope) -> Value {
+        let mut object = object;
+        let operator = OperatorId::new("op");
+        let marks = Marks {
+            primary,
+            operator: &operator,
+            chart: "memcached",
+            release_name: "one",
+            release_namespace: "prod",
+            run: None,
+            hook: false,
+        };
+        mark(&mut object, &marks, scope);
+        object
+    }
+
+    fn meta(object: &Value) -> ObjectMeta {
+        serde_json::from_value(object["metadata"].clone()).unwrap()
+    }
+
+    #[test]
+    fn identities_are_label_values_and_tell_custom_resources_apart() {
+        let one = primary(Some("prod")).identity();
+        assert_eq!(one.as_str().len(), 32);
+        assert_eq!(one, primary(Some("prod")).identity());
+        assert_ne!(one, primary(Some("test")).identity());
+        assert_ne!(one, primary(None).identity());
+    }
+
+    #[test]
+    fn any_text_becomes_a_label_value() {
+        for text in ["operator", "a.b_c-d", ""] {
+            assert_eq!(label_value(text), text);
+        }
+        for text in ["pod/uid", "-x", "x-", "é", "/", "a b"] {
+            let value = label_value(text);
+            assert!(
+                value
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            );
+            assert!(
+                !value.starts_with('-') && !value.ends_with('-'),
+                "{text:?} -> {value:?}"
+            );
+            assert_ne!(value, label_value(&format!("{text}/")));
+        }
+        let long = label_value(&"x".repeat(200));
+        assert_eq!(long.len(), 63);
+        assert_eq!(
+            InstanceId::new(&"x".repeat(200)).as_str().len(),
+            InstanceId::MAX
+        );
+        assert_ne!(long, label_value(&"x".repeat(201)));
+    }
+
+    #[test]
+    fn an_object_in_the_namespace_of_its_custom_resource_gets_an_owner_reference() {
+        let primary = primary(Some("prod"));
+        let object = marked(
+            json!({"metadata": {"name": "web"}}),
+            &primary,
+            Scope::Namespaced,
+        );
+        let meta = meta(&object);
+        assert_eq!(meta.namespace.as_deref(), Some("prod"));
+        assert_eq!(controller_of(&meta), Some(&primary.owner_reference()));
+        assert_eq!(
+            object["metadata"]["annotations"].as_object().unwrap().len(),
+            2
+        );
+        assert_eq!(object["metadata"]["labels"][MANAGED_BY_LABEL], "Helm");
+        assert_eq!(
+            owner_of(&meta).unwrap().identity(Scope::Namespaced),
+            primary.identity()
+        );
+        assert_eq!(cr_of(&meta), Some(primary.identity()));
+    }
+
+    #[test]
+    fn where_a_reference_is_impossible_or_unwanted_annotations_name_the_owner() {
+        let namespaced = primary(Some("prod"));
+        let keep = json!({"metadata": {"annotations": {RESOURCE_POLICY_ANNOTATION: " Keep "}}});
+        for (object, scope) in [
+            (
+                json!({"metadata": {"namespace": "other"}}),
+                Scope::Namespaced,
+            ),
+            (json!({"metadata": {"namespace": "prod"}}), Scope::Cluster),
+            (keep, Scope::Namespaced),
+        ] {
+            let object = marked(object, &namespaced, scope);
+            let meta = meta(&object);
+            assert_eq!(meta.owner_references, None);
+            let annotations = meta.annotations.as_ref().unwrap();
+            assert_eq!(annotations[PRIMARY_ANNOTATION], "prod/one");
+            assert_eq!(
+                annotations[PRIMARY_TYPE_ANNOTATION],
+                "Memcached.cache.example.com"
+            );
+            assert_eq!(
+                owner_of(&meta).unwrap().identity(Scope::Namespaced),
+                namespaced.identity()
+            );
+        }
+    }
+
+    #[test]
+    fn every_object_of_a_cluster_scoped_custom_resource_gets_an_owner_reference() {
+        let primary = primary(None);
+        for scope in [Scope::Cluster, Scope::Namespaced] {
+            let object = marked(json!({"metadata": {"namespace": "any"}}), &primary, scope);
+            let hint = owner_of(&meta(&object)).unwrap();
+            assert_eq!(hint.identity(Scope::Cluster), primary.identity());
+        }
+    }
+
+    #[test]
+    fn a_controller_that_the_chart_names_stays_the_only_one() {
+        let object = json!({"metadata": {"ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]}});
+        let object = marked(object, &primary(Some("prod")), Scope::Namespaced);
+        let meta = meta(&object);
+        assert_eq!(meta.owner_references.as_ref().unwrap().len(), 2);
+        assert_eq!(controller_of(&meta).unwrap().kind, "Pod");
+    }
+
+    #[test]
+    fn hooks_do_not_carry_the_metadata_of_helm() {
+        let primary = primary(Some("prod"));
+        let operator = OperatorId::new("op");
+        let mut object = json!({"metadata": {"name": "hook", "labels": null}});
+        let marks = Marks {
+            primary: &primary,
+            operator: &operator,
+            chart: "c",
+            release_name: "one",
+            release_namespace: "prod",
+            run: Some("r1"),
+            hook: true,
+        };
+        mark(&mut object, &marks, Scope::Namespaced);
+        assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);
+        assert_eq!(object["metadata"]["labels"][RUN_LABEL], "r1");
+        assert_eq!(object["metadata"].get("annotations"), None);
+    }
+
+    #[test]
+    fn unmarking_gives_the_object_of_the_manifest_back() {
+        let primary = primary(Some("prod"));
+        for (object, scope) in [
+            (
+                json!({"metadata": {"name": "a", "namespace": "prod"}}),
+                Scope::Namespaced,
+            ),
+            (
+                json!({"metadata": {"name": "a", "labels": {"x": "y"}}}),
+                Scope::Cluster,
+            ),
+        ] {
+            let mut copy = marked(object.clone(), &primary, scope);
+            unmark(&mut copy, &primary);
+            assert_eq!(copy, object);
+        }
+    }
+
+    #[test]
+    fn ownership_is_judged_by_agreement_without_contradiction() {
+        let primary = primary(Some("prod"));
+        let identity = primary.identity();
+        let other = CrIdentity::of("g", "K", None, "n");
+        let helm = |name: &str| {
+            json!({"namespace": "prod", "labels": {MANAGED_BY_LABEL: "Helm"}, "annotations": {
+                RELEASE_NAME_ANNOTATION: name, RELEASE_NAMESPACE_ANNOTATION: "prod"}})
+        };
+        let reference = |name: &str| {
+            json!({"namespace": "prod", "ownerReferences": [{"apiVersion": "cache.example.com/v1",
+                "kind": "Memcached", "name": name, "uid": "old", "controller": true}]})
+        };
+        let with = |mut base: Value, cr: &CrIdentity| {
+            base["labels"][CR_LABEL] = cr.as_str().into();
+            base
+        };
+        let foreign_release = Ownership::Foreign(ForeignOwner::Release {
+            name: "two".to_owned(),
+            namespace: "prod".to_owned(),
+        });
+        let table = [
+            (
+                "nothing",
+                json!({}),
+                Ownership::Foreign(ForeignOwner::Nobody),
+            ),
+            (
+                "our label",
+                json!({"labels": {CR_LABEL: identity.as_str()}}),
+                Ownership::Ours,
+            ),
+            ("our reference", reference("one"), Ownership::Ours),
+            ("the release's metadata", helm("one"), Ownership::Release),
+            ("both", with(helm("one"), &identity), Ownership::Ours),
+            ("another release", helm("two"), foreign_release.clone()),
+            (
+                "our label on another release's",
+                with(helm("two"), &identity),
+                foreign_release,
+            ),
+            (
+                "our release, another custom resource's label",
+                with(helm("one"), &other),
+                Ownership::Foreign(ForeignOwner::CustomResource(other.clone())),
+            ),
+            (
+                "another custom resource of our kind",
+                reference("two"),
+                Ownership::Foreign(ForeignOwner::Controller {
+                    kind: "Memcached.cache.example.com".to_owned(),
+                    name: "two".to_owned(),
+                }),
+            ),
+            (
+                "half of Helm's metadata",
+                json!({"labels": {MANAGED_BY_LABEL: "Helm"}}),
+                Ownership::Foreign(ForeignOwner::Nobody),
+            ),
+        ];
+        let claimant = Claimant {
+            primary: &primary,
+            release_name: "one",
+            release_namespace: "prod",
+        };
+        for (name, metadata, expected) in table {
+            let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+            assert_eq!(ownership(&metadata, &claimant), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Reading objects: whole ones for `lookup`, metadata for everything else.
+//!
+//! "There is none" is told apart from "it cannot be read": a missing permission or a server in
+//! trouble must never look like an object that does not exist.
+
+use std::fmt::Write as _;
+
+use helm_core::manifest::ObjectKey;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use kube::core::GroupVersionKind;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::request::{self, Call};
+use super::{ApiError, ApiKind, Cluster, DiscoveryError, Scope};
+
+/// Objects per page of a list.
+const PAGE: u32 = 500;
+
+/// Why something cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Its kind cannot be resolved.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl ReadError {
+    /// Event reason and metric label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Discovery(error) => error.reason(),
+            Self::Api(error) => error.reason(),
+        }
+    }
+
+    /// Whether the same read may succeed later without anybody changing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Discovery(error) => error.is_transient(),
+            Self::Api(error) => error.is_transient(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+#[derive(Deserialize)]
+struct MetadataList {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<Metadata>,
+}
+
+/// Reads an object; `None` if there is none. The key of a namespaced object has a namespace.
+///
+/// # Errors
+/// [`DiscoveryError::UnknownKind`] if the kind is not served.
+pub async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, ReadError> {
+    let kind = cluster.resolve(&gvk_of(key)).await?;
+    let namespace = namespace_of(&kind, key.namespace.as_deref());
+    let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
+    let target = request::target("get", &kind, namespace, Some(&key.name));
+    let call = Call::get(uri, request::JSON);
+    match request::call(cluster.client(), target, call).await {
+        Ok(answer) => Ok(Some(answer.decode()?)),
+        Err(error) => Ok(absent(cluster, &kind, error)?),
+    }
+}
+
+/// Lists the objects of a kind as the API server's list object (`kind: PodList`, `items`), which
+/// `lookup` hands to templates. `None` lists all namespaces.
+pub async fn list(
+    cluster: &Cluster,
+    gvk: &GroupVersionKind,
+    namespace: Option<&str>,
+    selector: Option<&str>,
+) -> Result<Value, ReadError> {
+    let kind = cluster.resolve(gvk).await?;
+    let namespace = namespace_of(&kind, namespace);
+    let mut uri = request::path(&kind, namespace, None).map_err(ApiError::from)?;
+    if let Some(selector) = selector {
+        uri.push_str("?labelSelector=");
+        uri.push_str(&request::query_value(selector));
+    }
+    let target = request::target("list", &kind, namespace, None);
+    let call = Call::get(uri, request::JSON);
+    Ok(request::call(cluster.client(), target, call)
+        .await?
+        .decode()?)
+}
+
+/// Reads the metadata of an object; `None` if there is none.
+pub async fn get_metadata(
+    cluster: &Cluster,
+    key: &ObjectKey,
+) -> Result<Option<ObjectMeta>, ReadError> {
+    let kind = cluster.resolve(&gvk_of(key)).await?;
+    let namespace = namespace_of(&kind, key.namespace.as_deref());
+    Ok(metadata(cluster, &kind, namespace, &key.name).await?)
+}
+
+pub(crate) async fn metadata(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Option<ObjectMeta>, ApiError> {
+    let uri = request::path(kind, namespace, Some(name))?;
+    let target = request::target("get", kind, namespace, Some(name));
+    let call = Call::get(uri, request::METADATA_ONLY);
+    match request::call(cluster.client(), target, call).await {
+        Ok(answer) => Ok(Some(answer.decode::<Metadata>()?.metadata)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lists the metadata of objects page by page, until there are none or `stop` says that it has
+/// seen enough.
+pub(crate) async fn list_metadata(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    namespace: Option<&str>,
+    selector: Option<&str>,
+    stop: Option<&(dyn Fn(&ObjectMeta) -> bool + Sync)>,
+) -> Result<Vec<ObjectMeta>, ApiError> {
+    let mut objects = Vec::new();
+    let mut next: Option<String> = None;
+    loop {
+        let mut uri = format!("{}?limit={PAGE}", request::path(kind, namespace, None)?);
+        for (name, value) in [("labelSelector", selector), ("continue", next.as_deref())] {
+            if let Some(value) = value {
+                // Writing to a String cannot fail.
+                let _ = write!(uri, "&{name}={}", request::query_value(value));
+            }
+        }
+        let target = request::target("list", kind, namespace, None);
+        let call = Call::get(uri, request::METADATA_LIST);
+        let page: MetadataList = request::call(cluster.client(), target, call)
+            .await?
+            .decode()?;
+        let enough = stop.is_some_and(|stop| page.items.iter().any(|item| stop(&item.metadata)));
+        objects.extend(page.items.into_iter().map(|item| item.metadata));
+        next = page.metadata.continue_.filter(|token| !token.is_empty());
+        if enough || next.is_none() {
+            return Ok(objects);
+        }
+    }
+}
+
+/// Turns "not found" into `None` where it means the object, and into an unknown kind where it
+/// means the kind.
+fn absent(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> Result<Option<Value>, ReadError> {
+    match &error {
+        ApiError::NotFound { status, .. } => {
+            if status.details.is_some() {
+                return Ok(None);
+            }
+            cluster.group_changed(&kind.resource.group);
+            Err(ReadError::Discovery(DiscoveryError::UnknownKind {
+                api_version: kind.resource.api_version.clone(),
+                kind: kind.resource.kind.clone(),
+            }))
+        }
+        _ => Err(error.into()),
+    }
+}
+
+fn namespace_of<'a>(kind: &ApiKind, namespace: Option<&'a str>) -> Option<&'a str> {
+    namespace.filter(|_| kind.scope == Scope::Namespaced)
+}
+
+fn gvk_of(key: &ObjectKey) -> GroupVersionKind {
+    GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
+}

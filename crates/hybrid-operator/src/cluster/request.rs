@@ -1,0 +1,286 @@
+//! Building request paths and sending requests, so that no name can escape its path and no body
+//! of a Secret can reach a log.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+
+use super::{ApiError, ApiKind, Target};
+
+/// Media type of answers that are reduced to metadata.
+pub(crate) const METADATA_ONLY: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// Media type of lists that are reduced to metadata.
+pub(crate) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// Media type of plain answers and bodies.
+pub(crate) const JSON: &str = "application/json";
+/// Media type of server-side applies.
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
+/// Media type of JSON patches.
+pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
+/// Media type of merge patches.
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// A name that the API server would never accept and that would change the meaning of a path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} cannot be the {what} of an object")]
+pub struct PathError {
+    /// `name` or `namespace`.
+    pub what: &'static str,
+    /// The text.
+    pub text: String,
+}
+
+/// The path of a resource, and of one object of it if a name is given. For a namespaced resource
+/// without a namespace it is that of all namespaces.
+pub(crate) fn path(
+    kind: &ApiKind,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Result<String, PathError> {
+    let resource = &kind.resource;
+    let mut path = if resource.group.is_empty() {
+        format!("/api/{}", resource.version)
+    } else {
+        format!("/apis/{}/{}", resource.group, resource.version)
+    };
+    if let Some(namespace) = namespace {
+        path.push_str("/namespaces/");
+        path.push_str(segment("namespace", namespace)?);
+    }
+    path.push('/');
+    path.push_str(&resource.plural);
+    if let Some(name) = name {
+        path.push('/');
+        path.push_str(segment("name", name)?);
+    }
+    Ok(path)
+}
+
+/// What a request is about.
+pub(crate) fn target(
+    verb: &'static str,
+    kind: &ApiKind,
+    namespace: Option<&str>,
+    name: Option<&str>,
+) -> Target {
+    let resource = &kind.resource;
+    Target {
+        verb,
+        resource: if resource.group.is_empty() {
+            resource.plural.clone()
+        } else {
+            format!("{}.{}", resource.plural, resource.group)
+        },
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+    }
+}
+
+/// Percent-encodes the value of a query parameter.
+pub(crate) fn query_value(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+/// A request as it is sent.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) uri: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: Option<&'static str>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Call {
+    /// A GET.
+    pub(crate) fn get(uri: String, accept: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            uri,
+            accept,
+            content_type: None,
+            body: Vec::new(),
+        }
+    }
+
+    /// A request with a body.
+    pub(crate) fn with_body(
+        method: Method,
+        uri: String,
+        accept: &'static str,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Self {
+        Self {
+            method,
+            uri,
+            accept,
+            content_type: Some(content_type),
+            body,
+        }
+    }
+}
+
+/// An answer of the server that is not a failure.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status code: 200, 201 or 202.
+    pub status: StatusCode,
+    body: Bytes,
+    target: Box<Target>,
+}
+
+impl Answer {
+    /// Reads the body.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_slice(&self.body).map_err(|source| ApiError::Decode {
+            target: self.target.clone(),
+            source,
+        })
+    }
+}
+
+/// Sends a request. Unlike the client's own methods this tells 200 from 201, and never writes a
+/// body to the log.
+///
+/// # Errors
+/// A failure answer as the variant of [`ApiError`] that its code names.
+pub async fn send(
+    client: &Client,
+    target: Target,
+    request: Request<Vec<u8>>,
+) -> Result<Answer, ApiError> {
+    let response = match client.send(request.map(Body::from)).await {
+        Ok(response) => response,
+        Err(kube::Error::Api(status)) => return Err(ApiError::of_status(target, *status)),
+        Err(source) => return Err(transport(target, source)),
+    };
+    let status = response.status();
+    let body = match response.into_body().collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(source) => return Err(transport(target, source)),
+    };
+    if status.is_success() {
+        let target = Box::new(target);
+        return Ok(Answer {
+            status,
+            body,
+            target,
+        });
+    }
+    let answer: Status = serde_json::from_slice(&body).unwrap_or_else(|_| {
+        // Proxies, and paths that nobody serves, answer with plain text.
+        let text: String = String::from_utf8_lossy(&body)
+            .trim()
+            .chars()
+            .take(200)
+            .collect();
+        Status::failure(&text, "")
+    });
+    Err(ApiError::of_status(
+        target,
+        answer.with_code(status.as_u16()),
+    ))
+}
+
+/// Sends a [`Call`].
+pub(crate) async fn call(client: &Client, target: Target, call: Call) -> Result<Answer, ApiError> {
+    let mut builder = Request::builder()
+        .method(call.method)
+        .uri(call.uri)
+        .header(http::header::ACCEPT, call.accept);
+    if let Some(content_type) = call.content_type {
+        builder = builder.header(http::header::CONTENT_TYPE, content_type);
+    }
+    let request = builder
+        .body(call.body)
+        .map_err(|error| transport(target.clone(), kube::Error::HttpError(error)))?;
+    send(client, target, request).await
+}
+
+fn transport(target: Target, source: kube::Error) -> ApiError {
+    ApiError::Transport {
+        target: Box::new(target),
+        source: Box::new(source),
+    }
+}
+
+/// Accepts a text as one segment of a path.
+fn segment<'a>(what: &'static str, text: &'a str) -> Result<&'a str, PathError> {
+    let plain = |c: char| c.is_ascii_graphic() && !"/%?#\\\"<>`{}|^".contains(c);
+    if text.is_empty() || text == "." || text == ".." || !text.chars().all(plain) {
+        return Err(PathError {
+            what,
+            text: text.to_owned(),
+        });
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Scope;
+
+    #[test]
+    fn paths_follow_group_scope_and_name() {
+        let pods = ApiKind::fixture("", "v1", "Pod", "pods", Scope::Namespaced);
+        let roles = ApiKind::fixture(
+            "rbac.authorization.k8s.io",
+            "v1",
+            "ClusterRole",
+            "clusterroles",
+            Scope::Cluster,
+        );
+        let text = |result: Result<String, PathError>| result.unwrap();
+        assert_eq!(
+            text(path(&pods, Some("a"), Some("b"))),
+            "/api/v1/namespaces/a/pods/b"
+        );
+        assert_eq!(
+            text(path(&pods, Some("a"), None)),
+            "/api/v1/namespaces/a/pods"
+        );
+        assert_eq!(text(path(&pods, None, None)), "/api/v1/pods");
+        assert_eq!(
+            text(path(&roles, None, Some("system:x"))),
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:x"
+        );
+    }
+
+    #[test]
+    fn names_that_would_leave_their_path_are_refused() {
+        let pods = ApiKind::fixture("", "v1", "Pod", "pods", Scope::Namespaced);
+        for name in [
+            "", ".", "..", "a/b", "../x", "a%2f", "a?x=1", "a#b", "a b", "é", "a\n",
+        ] {
+            let error = path(&pods, Some("n"), Some(name)).unwrap_err();
+            assert_eq!(error.what, "name");
+            assert!(path(&pods, Some(name), None).is_err());
+        }
+    }
+
+    #[test]
+    fn query_values_are_encoded() {
+        assert_eq!(
+            query_value("owner=helm,name!=a b"),
+            "owner%3Dhelm%2Cname%21%3Da%20b"
+        );
+    }
+}

@@ -47,7 +47,7 @@ pub use budget::{Budget, BudgetError, Limits};
 pub use error::{Frame, FuncError, Location, ParseError, RenderError};
 pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
 pub use session::Session;
-pub use set::{MissingKey, Template, TemplateSet};
+pub use set::{MissingKey, Parsed, Template, TemplateSet};
 pub use value::{
     Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, SmallInt, Str, Tree, TreeList,
     TreeMap, Type, TypeInfo, Unsigned, Value, iter,

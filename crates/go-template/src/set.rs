@@ -47,6 +47,32 @@ impl Template {
     }
 }
 
+/// The templates of one text, parsed once and added to as many sets as needed. Cheap to clone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use go_template::{Funcs, TemplateSet};
+/// let funcs = Arc::new(Funcs::new());
+/// let parsed = TemplateSet::new("a", Arc::clone(&funcs)).parse_apart("x.txt", "text")?;
+/// let mut set = TemplateSet::new("b", funcs);
+/// set.add(&parsed);
+/// assert!(set.contains("x.txt"));
+/// # Ok::<(), go_template::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    main: Arc<Template>,
+    /// Each with whether it has no content.
+    templates: Arc<[(Arc<Template>, bool)]>,
+}
+
+impl Parsed {
+    /// The template of the whole text.
+    pub fn main(&self) -> &Arc<Template> {
+        &self.main
+    }
+}
+
 /// Templates that can call each other by name, with the functions that they use. A set is
 /// immutable once it is shared: a clone is cheap, and parsing into a clone leaves the original
 /// as it is.
@@ -126,30 +152,53 @@ impl TemplateSet {
         name: impl Into<Str>,
         text: impl Into<Str>,
     ) -> Result<Arc<Template>, ParseError> {
+        let parsed = self.parse_apart(name, text)?;
+        Ok(self.add(&parsed))
+    }
+
+    /// Parses `text` as [`TemplateSet::parse`] does, without adding it. What it gives can be added
+    /// to any set that has the same functions.
+    pub fn parse_apart(
+        &self,
+        name: impl Into<Str>,
+        text: impl Into<Str>,
+    ) -> Result<Parsed, ParseError> {
         let source = Arc::new(Source {
             name: name.into(),
             text: text.into(),
         });
-        let parsed = crate::compile::compile(&source, &self.0.funcs)?;
-        let mut main = None;
-        for (template, is_empty) in parsed {
-            let template = Arc::new(template);
-            if template.name == source.name {
-                main = Some(Arc::clone(&template));
-            }
-            self.add(template, is_empty);
-        }
-        main.ok_or_else(|| {
+        let templates = crate::compile::compile(&source, &self.0.funcs)?;
+        let templates: Vec<_> = templates
+            .into_iter()
+            .map(|(template, is_empty)| (Arc::new(template), is_empty))
+            .collect();
+        let main = templates
+            .iter()
+            .find(|(template, _)| template.name == source.name);
+        let Some((main, _)) = main else {
             let location = crate::error::Location::new(
                 &source.name.to_string_lossy(),
                 source.text.as_bytes(),
                 source.text.len(),
             );
-            ParseError::new(location, "the text gives no template")
+            return Err(ParseError::new(location, "the text gives no template"));
+        };
+        Ok(Parsed {
+            main: Arc::clone(main),
+            templates: templates.into(),
         })
     }
 
-    fn add(&mut self, template: Arc<Template>, is_empty: bool) {
+    /// Adds templates that were parsed before; answers the one of the whole text. A template
+    /// without content does not replace an earlier one of its name.
+    pub fn add(&mut self, parsed: &Parsed) -> Arc<Template> {
+        for (template, is_empty) in &*parsed.templates {
+            self.insert(template, *is_empty);
+        }
+        Arc::clone(&parsed.main)
+    }
+
+    fn insert(&mut self, template: &Arc<Template>, is_empty: bool) {
         let name = Name::new(template.name.clone());
         if is_empty && self.find(&name).is_some() {
             return;
@@ -160,7 +209,7 @@ impl TemplateSet {
         if let Some(layer) = Arc::get_mut(&mut self.0) {
             layer
                 .own
-                .insert_hashed(name.hash(), name.key().clone(), template);
+                .insert_hashed(name.hash(), name.key().clone(), Arc::clone(template));
         }
     }
 

@@ -19,6 +19,7 @@ pub mod engine;
 pub mod manifest;
 pub mod release;
 pub mod render;
+mod slots;
 pub mod values;
 pub mod version;
 mod yaml;

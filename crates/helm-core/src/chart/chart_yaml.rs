@@ -1,5 +1,7 @@
 //! Reads `Chart.yaml`, `requirements.yaml` and lock files with the leniency of Go's decoders.
 
+use go_template::go::semver::Version;
+use go_template::go::unicode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -165,6 +167,12 @@ pub(super) fn validate(metadata: &mut Metadata) -> Result<(), String> {
     if metadata.version.is_empty() {
         return Err("chart.metadata.version is required".to_owned());
     }
+    if Version::new(metadata.version.as_bytes()).is_err() {
+        return Err(format!(
+            "chart.metadata.version {:?} is invalid",
+            metadata.version
+        ));
+    }
     if !matches!(metadata.chart_type.as_str(), "" | "application" | "library") {
         return Err("chart.metadata.type must be application or library".to_owned());
     }
@@ -207,19 +215,15 @@ fn validate_dependencies(metadata: &mut Metadata) -> Result<(), String> {
 
 /// White space becomes a blank, what does not print is dropped.
 fn sanitize(text: &mut String) {
-    if text
-        .chars()
-        .any(|c| c != ' ' && (c.is_whitespace() || c.is_control()))
-    {
-        *text = text
-            .chars()
-            .filter_map(|c| {
-                if c.is_whitespace() {
-                    Some(' ')
-                } else {
-                    (!c.is_control()).then_some(c)
-                }
-            })
-            .collect();
+    if text.chars().all(|c| unicode::is_print(c)) {
+        return;
     }
+    let clean = text.chars().filter_map(|c| {
+        if unicode::is_space(c) {
+            Some(' ')
+        } else {
+            unicode::is_print(c).then_some(c)
+        }
+    });
+    *text = clean.collect();
 }

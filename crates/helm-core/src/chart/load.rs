@@ -6,10 +6,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use go_template::TreeMap;
+
 use super::archive::{self, ArchiveError};
 use super::chart_yaml::{self, ChartYamlError};
 use super::ignore::{IgnoreError, Rules};
-use super::{Chart, Content, File, Limits, Lock};
+use super::schema::Schema;
+use super::{Chart, Content, File, Limits, Lock, OwnValues};
 use crate::release::Time;
 use crate::values::{self, ValuesError};
 
@@ -279,10 +282,10 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
     }
     let digest = super::digest(&parts.all, &dependencies);
     Ok(Chart(Arc::new(Content {
-        metadata,
-        lock: parts.lock,
-        values: parts.values.map(Arc::new),
-        schema: parts.schema,
+        metadata: Arc::new(metadata),
+        lock: parts.lock.map(Arc::new),
+        values: OwnValues::new(parts.values.map(Arc::new)),
+        schema: parts.schema.map(|file| Arc::new(Schema::new(file))),
         templates: parts.templates.into(),
         files: parts.files.into(),
         dependencies,
@@ -295,7 +298,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
 #[derive(Default)]
 struct Parts {
     lock: Option<Lock>,
-    values: Option<values::Values>,
+    values: Option<TreeMap>,
     schema: Option<File>,
     templates: Vec<File>,
     files: Vec<File>,
@@ -330,7 +333,7 @@ impl Parts {
                 self.lock = Some(chart_yaml::lock(file.data()).map_err(unreadable("Chart.lock"))?);
             }
             "values.yaml" => {
-                self.values = Some(values::read(file.data()).map_err(LoadError::Values)?);
+                self.values = Some(values::read_tree(file.data()).map_err(LoadError::Values)?);
             }
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {

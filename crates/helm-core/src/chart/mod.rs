@@ -13,22 +13,29 @@
 
 pub mod archive;
 mod chart_yaml;
+pub(crate) mod dependency;
 pub mod ignore;
 mod load;
 mod metadata;
 pub mod path_match;
+pub(crate) mod schema;
+pub mod version_range;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
+
+use go_template::{Tree, TreeMap, Type};
 
 pub use archive::{ArchiveError, Limits};
 pub use chart_yaml::ChartYamlError;
 pub use load::LoadError;
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};
 
-use crate::release::Time;
-use crate::values::Values;
+use schema::Schema;
+
+use crate::release::{ReleaseChart, StoredFile, Time};
+use crate::values::{Values, tree};
 use crate::{Digest, DigestBuilder};
 
 /// A file of a chart. Cheap to clone.
@@ -109,15 +116,44 @@ pub struct Chart(Arc<Content>);
 
 #[derive(Clone)]
 struct Content {
-    metadata: Metadata,
-    lock: Option<Lock>,
-    values: Option<Arc<Values>>,
-    schema: Option<File>,
+    metadata: Arc<Metadata>,
+    lock: Option<Arc<Lock>>,
+    values: OwnValues,
+    schema: Option<Arc<Schema>>,
     templates: Arc<[File]>,
     files: Arc<[File]>,
     dependencies: Vec<Chart>,
     modified: Option<Time>,
     digest: Digest,
+}
+
+/// A chart's own values in the forms in which they are read.
+#[derive(Clone)]
+struct OwnValues {
+    raw: Arc<TreeMap>,
+    /// Without the nulls in maps.
+    clean: Arc<TreeMap>,
+    /// Made when first asked for.
+    json: OnceLock<Arc<Values>>,
+    /// Whether there is a `values.yaml`.
+    present: bool,
+}
+
+impl OwnValues {
+    fn new(values: Option<Arc<TreeMap>>) -> Self {
+        let present = values.is_some();
+        let raw = values.unwrap_or_else(|| Arc::new(TreeMap::new(Type::MAP, [])));
+        let clean = match tree::without_nulls(&Tree::Map(Arc::clone(&raw))) {
+            Tree::Map(clean) => clean,
+            _ => Arc::clone(&raw),
+        };
+        Self {
+            raw,
+            clean,
+            json: OnceLock::new(),
+            present,
+        }
+    }
 }
 
 impl Chart {
@@ -154,18 +190,30 @@ impl Chart {
 
     /// What `Chart.lock` says.
     pub fn lock(&self) -> Option<&Lock> {
-        self.0.lock.as_ref()
+        self.0.lock.as_deref()
     }
 
     /// The chart's own values; its dependencies' are theirs.
     pub fn values(&self) -> &Values {
-        static EMPTY: LazyLock<Values> = LazyLock::new(Values::new);
-        self.0.values.as_deref().unwrap_or(&EMPTY)
+        self.0
+            .values
+            .json
+            .get_or_init(|| Arc::new(tree::to_map(&self.0.values.raw)))
+    }
+
+    /// The chart's own values as they are, and without nulls.
+    pub(crate) fn value_trees(&self) -> (&TreeMap, &TreeMap) {
+        (&self.0.values.raw, &self.0.values.clean)
     }
 
     /// The file `values.schema.json`.
     pub fn schema(&self) -> Option<&File> {
-        self.0.schema.as_ref()
+        self.0.schema.as_deref().map(Schema::file)
+    }
+
+    /// The schema, to check values with.
+    pub(crate) fn checker(&self) -> Option<&Schema> {
+        self.0.schema.as_deref()
     }
 
     /// The files of `templates/`.
@@ -211,6 +259,63 @@ impl Chart {
     /// When `Chart.yaml` was changed, where that is known.
     pub fn modified(&self) -> Option<Time> {
         self.0.modified
+    }
+
+    /// The same chart with other dependencies.
+    pub(crate) fn with_dependencies(&self, dependencies: Vec<Self>) -> Self {
+        Self(Arc::new(Content {
+            dependencies,
+            ..(*self.0).clone()
+        }))
+    }
+
+    /// The same chart with other metadata.
+    pub(crate) fn with_metadata(&self, metadata: Metadata) -> Self {
+        Self(Arc::new(Content {
+            metadata: Arc::new(metadata),
+            ..(*self.0).clone()
+        }))
+    }
+
+    /// The same chart under another name; an empty one changes nothing.
+    pub(crate) fn with_name(&self, name: &str) -> Self {
+        if name.is_empty() {
+            return self.clone();
+        }
+        self.with_metadata(Metadata {
+            name: name.to_owned(),
+            ..self.metadata().clone()
+        })
+    }
+
+    /// The same chart with other values.
+    pub(crate) fn with_values(&self, values: Arc<TreeMap>) -> Self {
+        Self(Arc::new(Content {
+            values: OwnValues::new(Some(values)),
+            ..(*self.0).clone()
+        }))
+    }
+
+    /// The chart as a release record holds it.
+    pub fn to_record(&self) -> ReleaseChart {
+        let stored = |files: &[File]| {
+            let files = files.iter().map(|file| StoredFile {
+                name: file.name().to_owned(),
+                data: file.shared_data(),
+                modified: file.modified(),
+            });
+            Some(files.collect::<Vec<_>>()).filter(|files| !files.is_empty())
+        };
+        ReleaseChart {
+            metadata: Some(self.metadata().clone()),
+            lock: self.lock().cloned(),
+            templates: stored(self.templates()),
+            values: self.0.values.present.then(|| self.values().clone()),
+            schema: self.schema().map(File::shared_data),
+            schema_modified: self.schema().and_then(File::modified),
+            files: stored(self.files()),
+            modified: self.modified(),
+        }
     }
 
     /// The digest of all files that make the chart, whether it came from a directory or an

@@ -51,7 +51,7 @@ pub enum LookupAnswer {
 }
 
 /// A snapshot of a cluster. Asked for one key it gives one answer as long as a render lasts.
-pub trait Lookup {
+pub trait Lookup: Send + Sync {
     /// What is known of `key`.
     fn get(&self, key: &LookupKey) -> LookupAnswer;
 }

@@ -29,7 +29,7 @@ use crate::capabilities::Capabilities;
 use crate::chart::Chart;
 use crate::release::Revision;
 use crate::render::Rendered;
-use crate::values::{self, CoalesceError, Coalesced, Values};
+use crate::values::{CoalesceError, Coalesced, Resolver, Values};
 
 /// What templates see as `.Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub struct RenderInput<'a> {
     /// The cluster's capabilities.
     pub capabilities: &'a Capabilities,
     /// Answers for `lookup`.
-    pub lookup: &'a dyn Lookup,
+    pub lookup: Arc<dyn Lookup>,
     /// Bounds.
     pub limits: RenderLimits,
     /// Whether the notes of dependencies are rendered too (`--render-subchart-notes`).
@@ -118,7 +118,7 @@ impl<'a> RenderInput<'a> {
             release,
             values,
             capabilities: &DEFAULT,
-            lookup: &NoCluster,
+            lookup: Arc::new(NoCluster),
             limits: RenderLimits::default(),
             subchart_notes: false,
         }
@@ -133,36 +133,38 @@ impl<'a> RenderInput<'a> {
 
     /// With answers for `lookup`.
     #[must_use]
-    pub fn lookup(mut self, lookup: &'a dyn Lookup) -> Self {
-        self.lookup = lookup;
+    pub fn lookup(mut self, lookup: impl Lookup + 'static) -> Self {
+        self.lookup = Arc::new(lookup);
         self
     }
 }
 
 /// A chart whose templates are parsed. Cheap to clone, `Send` and `Sync`.
-#[derive(Clone, Debug)]
-pub struct CompiledChart {
-    chart: Arc<Chart>,
+#[derive(Clone)]
+pub struct CompiledChart(Arc<Compiled>);
+
+struct Compiled {
+    resolver: Resolver,
 }
 
 impl CompiledChart {
     /// Parses all templates of a chart. A template of a dependency that is no template is an
     /// error only for renders that the dependency takes part in.
     pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
-        Ok(Self {
-            chart: Arc::new(chart.clone()),
-        })
+        Ok(Self(Arc::new(Compiled {
+            resolver: Resolver::new(chart.clone()),
+        })))
     }
 
     /// The chart.
     pub fn chart(&self) -> &Chart {
-        &self.chart
+        self.0.resolver.chart()
     }
 
     /// The user's values with those of the chart, checked against its schemas; see
-    /// [`values::coalesce`].
+    /// [`crate::values::coalesce`].
     pub fn coalesce(&self, user: Values) -> Result<Coalesced, CoalesceError> {
-        values::coalesce(&self.chart, user)
+        self.0.resolver.coalesce(user, true)
     }
 
     /// Renders the chart.

@@ -1,81 +1,223 @@
-//! Coalescing: the user's values over those of a chart and its dependencies, with Helm's rules.
+//! Coalescing: the user's values over those of a chart and its dependencies, with Helm's rules
+//! (`chart/common/util/coalesce.go`).
 
 use std::sync::Arc;
 
-use super::{Values, merge};
+use go_template::{Str, Tree, TreeMap};
+
+use super::table::{Node, Table};
+use super::{CoalesceError, tree};
 use crate::chart::Chart;
-use crate::{Digest, DigestBuilder};
 
-/// Why values and chart do not go together.
-#[derive(Debug, thiserror::Error)]
-pub enum CoalesceError {
-    /// The values of a dependency are no map.
-    #[error("the values of the dependency {dependency} are {found}, not a map")]
-    NoMap {
-        /// The dependency.
-        dependency: String,
-        /// What they are.
-        found: &'static str,
-    },
-    /// A chart's schema does not allow the values.
-    #[error(
-        "values don't meet the specifications of the schema(s) in the following chart(s):\n{0}"
-    )]
-    Schema(String),
+const GLOBAL: &str = "global";
+
+/// Whether nulls take keys away or stay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// A null removes the chart's value of the key, and charts' own nulls are left out.
+    Remove,
+    /// Nulls are values, for steps before the last.
+    Keep,
 }
 
-impl CoalesceError {
-    /// The reason for events and metrics.
-    pub fn reason(&self) -> &'static str {
-        "InvalidValues"
-    }
+/// The values that templates of `chart` see when the user gives `values`.
+pub(crate) fn coalesce(
+    chart: &Chart,
+    values: &Arc<TreeMap>,
+    nulls: Nulls,
+) -> Result<Arc<TreeMap>, CoalesceError> {
+    let table = Table::of(values);
+    chart_values(chart, &table, nulls)?;
+    Ok(table.freeze())
 }
 
-/// A user's values with those of the chart: what templates see. Dependencies that the values
-/// switch off are gone, the others have their aliases. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct Coalesced {
-    chart: Chart,
-    user: Arc<Values>,
-    values: Arc<Values>,
+/// Lays `table` over the values of `chart` and of its dependencies, in place.
+pub(crate) fn chart_values(
+    chart: &Chart,
+    table: &Table,
+    nulls: Nulls,
+) -> Result<(), CoalesceError> {
+    own_values(chart, table, nulls);
+    dependencies(chart, table, nulls)
 }
 
-impl Coalesced {
-    /// The user's values as they were given, which is what a release records as its config.
-    pub fn user(&self) -> &Values {
-        &self.user
-    }
-
-    /// The values that the templates of the chart see, with those of its dependencies under
-    /// their names.
-    pub fn values(&self) -> &Values {
-        &self.values
-    }
-
-    /// The chart with the dependencies that are switched on.
-    pub fn chart(&self) -> &Chart {
-        &self.chart
-    }
-
-    /// The digest of chart and values, which with [`crate::capabilities::CapabilityReads`] makes
-    /// the digest of a release's inputs.
-    pub fn digest(&self) -> Digest {
-        let mut digest = DigestBuilder::new();
-        digest.add(self.chart.digest().as_bytes());
-        digest.add(serde_json::to_vec(&*self.values).unwrap_or_default());
-        digest.finish()
+fn own_values(chart: &Chart, table: &Table, nulls: Nulls) {
+    let (raw, clean) = chart.value_trees();
+    for (key, value) in raw.iter() {
+        let cleaned = || Node::of(clean.get(key.as_bytes()).unwrap_or(value));
+        match table.get(key) {
+            Some(given) if given.is_nil() && nulls == Nulls::Remove => table.remove(key),
+            Some(Node::Table(given)) => {
+                let Tree::Map(map) = value else { continue };
+                // Nulls meant for a dependency are its own matter.
+                let is_dependency = chart
+                    .dependencies()
+                    .iter()
+                    .any(|d| d.name().as_bytes() == key.as_bytes());
+                let nulls = if is_dependency { Nulls::Keep } else { nulls };
+                match (nulls, cleaned()) {
+                    (Nulls::Remove, Node::Table(map)) => merge_tables(&given, &map, nulls),
+                    _ => merge_tables(&given, &Table::of(map), nulls),
+                }
+            }
+            Some(Node::Leaf(_)) => {}
+            None if nulls == Nulls::Keep => table.insert(key.clone(), Node::of(value)),
+            None if matches!(value, Tree::Nil) => {}
+            None => table.insert(key.clone(), cleaned()),
+        }
     }
 }
 
-/// Coalesces `user` with the values of `chart`: maps are merged, all else of the user's replaces
-/// the chart's, and a null of the user's removes a key. Conditions and tags switch dependencies
-/// off, `import-values` are imported, globals are handed down, schemas are checked.
-pub fn coalesce(chart: &Chart, user: Values) -> Result<Coalesced, CoalesceError> {
-    let user = Arc::new(user);
-    let values = merge(chart.values().clone(), (*user).clone());
-    Ok(Coalesced {
-        chart: chart.clone(),
-        user,
-        values: Arc::new(values),
-    })
+fn dependencies(chart: &Chart, table: &Table, nulls: Nulls) -> Result<(), CoalesceError> {
+    for dependency in chart.dependencies() {
+        let key = Str::from(dependency.name());
+        let below = match table.get(&key) {
+            Some(Node::Table(below)) => below,
+            Some(Node::Leaf(other)) => {
+                return Err(CoalesceError::NoMap {
+                    dependency: dependency.name().to_owned(),
+                    found: super::type_name(&tree::to_json(&other)),
+                });
+            }
+            None => {
+                let below = Table::new();
+                table.insert(key, Node::Table(below.clone()));
+                below
+            }
+        };
+        globals(&below, table);
+        chart_values(dependency, &below, nulls)?;
+    }
+    Ok(())
+}
+
+/// Hands the globals of `from` down to `to`. Tables directly in `global` are copied, those below
+/// are shared.
+fn globals(to: &Table, from: &Table) {
+    let key = Str::from(GLOBAL);
+    let (given, handed) = match (to.get(&key), from.get(&key)) {
+        (Some(Node::Leaf(_)), _) | (_, Some(Node::Leaf(_))) => return,
+        (given, handed) => (given, handed),
+    };
+    let table = |node: Option<Node>| match node {
+        Some(Node::Table(table)) => table,
+        _ => Table::new(),
+    };
+    let (given, handed) = (table(given), table(handed));
+    for key in handed.keys() {
+        match (handed.get(&key), given.get(&key)) {
+            (Some(Node::Table(from)), None) => {
+                given.insert(key, Node::Table(from.shallow_copy()));
+            }
+            (Some(Node::Table(from)), Some(Node::Table(own))) => {
+                let copy = from.shallow_copy();
+                merge_tables(&copy, &own, Nulls::Keep);
+                given.insert(key, Node::Table(copy));
+            }
+            (Some(Node::Leaf(leaf)), Some(Node::Leaf(_)) | None) => {
+                given.insert(key, Node::Leaf(leaf));
+            }
+            // A table and something else do not mix.
+            _ => {}
+        }
+    }
+    to.insert(key, Node::Table(given));
+}
+
+/// Adds to `over` what `under` has and it does not, table by table.
+pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
+    let nil = over.nil_keys();
+    if nulls == Nulls::Remove {
+        for key in &nil {
+            if under.get(key).is_some_and(|value| !value.is_nil()) {
+                over.remove(key);
+            }
+        }
+    }
+    for key in under.keys() {
+        if nil.contains(&key) {
+            continue;
+        }
+        let Some(value) = under.get(&key) else {
+            continue;
+        };
+        match (over.get(&key), value) {
+            (None, value) => over.insert(key, value),
+            (Some(Node::Table(over)), Node::Table(under)) => merge_tables(&over, &under, nulls),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::File;
+
+    fn chart(files: &[(&str, &str)]) -> Chart {
+        let metadata = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+        let mut all = vec![File::new("Chart.yaml", metadata("root"))];
+        for (path, text) in files {
+            if let Some((directory, "values.yaml")) = path.rsplit_once('/') {
+                let name = directory.rsplit('/').next().unwrap_or_default();
+                all.push(File::new(format!("{directory}/Chart.yaml"), metadata(name)));
+            }
+            all.push(File::new(*path, text));
+        }
+        Chart::from_files(all).unwrap()
+    }
+
+    fn coalesced(files: &[(&str, &str)], user: &str) -> String {
+        let user = tree::from_map(&crate::values::read(user.as_bytes()).unwrap());
+        let values = coalesce(&chart(files), &Arc::new(user), Nulls::Remove).unwrap();
+        go_yaml::to_string(&tree::to_map(&values)).unwrap()
+    }
+
+    #[test]
+    fn nulls_remove_what_the_chart_has() {
+        for (own, user, expected) in [
+            ("{}", "a: null", "a: null\n"),
+            ("a: 1", "a: null", "{}\n"),
+            ("a: {c: 2}", "a: {b: null}", "a:\n  b: null\n  c: 2\n"),
+            ("a: {b: 1, c: 2}", "a: {b: null}", "a:\n  c: 2\n"),
+            ("a: null", "{}", "{}\n"),
+            ("a: {b: null, c: {d: null}}", "{}", "a:\n  c: {}\n"),
+            ("a: {b: null}", "a: {c: 1}", "a:\n  c: 1\n"),
+            ("a: 1", "a: {b: 2}", "a:\n  b: 2\n"),
+            ("a: {b: 2}", "a: 1", "a: 1\n"),
+        ] {
+            assert_eq!(
+                coalesced(&[("values.yaml", own)], user),
+                expected,
+                "{own} {user}"
+            );
+        }
+    }
+
+    #[test]
+    fn globals_are_handed_down_and_shared_below_their_tables() {
+        let files = [
+            ("values.yaml", "global: {t: {deep: {x: 1}}, s: 1}"),
+            (
+                "charts/a/values.yaml",
+                "global: {t: {deep: {z: 2}, own: 3}, s: 9}",
+            ),
+        ];
+        assert_eq!(
+            coalesced(&files, "{}"),
+            "a:\n  global:\n    s: 1\n    t:\n      deep:\n        x: 1\n        z: 2\n      \
+             own: 3\nglobal:\n  s: 1\n  t:\n    deep:\n      x: 1\n      z: 2\n"
+        );
+    }
+
+    #[test]
+    fn values_of_a_dependency_must_be_a_map() {
+        let chart = chart(&[("charts/a/values.yaml", "{}")]);
+        let user = tree::from_map(&crate::values::read(b"a: 1").unwrap());
+        let error = coalesce(&chart, &Arc::new(user), Nulls::Remove).unwrap_err();
+        assert!(
+            error.to_string().contains("dependency a are a number"),
+            "{error}"
+        );
+    }
 }

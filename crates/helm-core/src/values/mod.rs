@@ -13,14 +13,21 @@
 //! # Ok::<(), helm_core::values::ValuesError>(())
 //! ```
 
-mod coalesce;
+pub(crate) mod coalesce;
+mod import;
+mod prepare;
 pub mod set_flag;
+pub(crate) mod table;
+pub(crate) mod tree;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use go_template::{Tree, TreeMap, Type};
 use serde_json::Value;
 
-pub use coalesce::{CoalesceError, Coalesced, coalesce};
+pub use prepare::{CoalesceError, Coalesced, coalesce};
+pub(crate) use prepare::{Resolved, Resolver};
 pub use set_flag::{SetError, set, set_file, set_json, set_literal, set_string};
 
 use crate::yaml::{self, YamlError};
@@ -57,15 +64,21 @@ pub enum ValuesError {
 /// Reads a values file as `--values` and a chart's `values.yaml` are read: each document is
 /// merged over those before it. Nothing at all gives no values.
 pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
+    Ok(tree::to_map(&read_tree(text)?))
+}
+
+/// Reads a values file into the form that templates read.
+pub(crate) fn read_tree(text: &[u8]) -> Result<TreeMap, ValuesError> {
     let text = std::str::from_utf8(text).map_err(ValuesError::Utf8)?;
-    let mut values = Values::new();
+    let mut values = TreeMap::new(Type::MAP, []);
     for document in documents(text)? {
-        let mut document = yaml::parse(&document).map_err(ValuesError::Yaml)?;
-        yaml::all_floats(&mut document);
-        match document {
-            Value::Object(map) => values = merge(values, map),
-            Value::Null => {}
-            other => return Err(ValuesError::NoMap(type_name(&other))),
+        match yaml::parse_tree(document.as_bytes()).map_err(ValuesError::Yaml)? {
+            Tree::Map(map) if values.is_empty() => {
+                values = Arc::try_unwrap(map).unwrap_or_else(|map| (*map).clone());
+            }
+            Tree::Map(map) => values = tree::merge(&values, &map),
+            Tree::Nil => {}
+            other => return Err(ValuesError::NoMap(type_name(&tree::to_json(&other)))),
         }
     }
     Ok(values)

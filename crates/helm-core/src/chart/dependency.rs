@@ -1,0 +1,131 @@
+//! Which dependencies of a chart take part, under which names (`chart/v2/util/dependencies.go`).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use go_template::{Str, Tree, TreeMap};
+
+use super::metadata::{Dependency, Metadata};
+use super::{Chart, version_range};
+use crate::values::CoalesceError;
+use crate::values::coalesce::{Nulls, coalesce};
+
+/// The chart with the dependencies that `values` switch on, each under its alias.
+pub(crate) fn switch(chart: &Chart, values: &Arc<TreeMap>) -> Result<Chart, CoalesceError> {
+    switch_below(chart, values, "")
+}
+
+/// The chart with every dependency that any values can switch on.
+pub(crate) fn all(chart: &Chart) -> Chart {
+    let (chart, _) = renamed(chart);
+    let below = chart.dependencies().iter().map(all).collect();
+    chart.with_dependencies(below)
+}
+
+fn switch_below(chart: &Chart, values: &Arc<TreeMap>, path: &str) -> Result<Chart, CoalesceError> {
+    if chart.metadata().dependencies.is_empty() {
+        return Ok(chart.clone());
+    }
+    let (chart, mut metadata) = renamed(chart);
+    let values = coalesce(&chart, values, Nulls::Remove)?;
+    let tags = values.get("tags");
+    for dependency in &mut metadata.dependencies {
+        dependency.enabled = enabled(dependency, tags, &values, path);
+    }
+    let off: HashSet<&str> = metadata
+        .dependencies
+        .iter()
+        .filter(|dependency| !dependency.enabled)
+        .map(|dependency| dependency.name.as_str())
+        .collect();
+    let on = chart
+        .dependencies()
+        .iter()
+        .filter(|below| !off.contains(below.name()));
+    let on: Vec<Chart> = on
+        .map(|below| switch_below(below, &values, &format!("{path}{}.", below.name())))
+        .collect::<Result<_, _>>()?;
+    let off: HashSet<String> = off.into_iter().map(str::to_owned).collect();
+    metadata
+        .dependencies
+        .retain(|dependency| !off.contains(&dependency.name));
+    Ok(chart.with_metadata(metadata).with_dependencies(on))
+}
+
+/// The chart with its dependencies under their aliases, first those that `Chart.yaml` does not
+/// name; and its metadata, where aliases have become names.
+fn renamed(chart: &Chart) -> (Chart, Metadata) {
+    let mut metadata = chart.metadata().clone();
+    if metadata.dependencies.is_empty() {
+        return (chart.clone(), metadata);
+    }
+    let fits = |below: &Chart, wanted: &Dependency| {
+        below.name() == wanted.name
+            && version_range::contains(&wanted.version, &below.metadata().version)
+    };
+    let unnamed = chart.dependencies().iter().filter(|below| {
+        !metadata
+            .dependencies
+            .iter()
+            .any(|wanted| fits(below, wanted))
+    });
+    let mut found: Vec<Chart> = unnamed.cloned().collect();
+    for wanted in &mut metadata.dependencies {
+        if let Some(below) = chart
+            .dependencies()
+            .iter()
+            .find(|below| fits(below, wanted))
+        {
+            found.push(below.with_name(&wanted.alias));
+        }
+        if !wanted.alias.is_empty() {
+            wanted.name.clone_from(&wanted.alias);
+        }
+    }
+    (chart.with_dependencies(found), metadata)
+}
+
+/// Conditions count before tags; without either a dependency is on.
+fn enabled(dependency: &Dependency, tags: Option<&Tree>, values: &TreeMap, path: &str) -> bool {
+    let condition = dependency
+        .condition
+        .trim()
+        .split(',')
+        .filter(|path| !path.is_empty());
+    let mut decided = condition.filter_map(|below| boolean_at(values, &format!("{path}{below}")));
+    if let Some(decision) = decided.next() {
+        return decision;
+    }
+    let Some(Tree::Map(tags)) = tags else {
+        return true;
+    };
+    let mut set = dependency
+        .tags
+        .iter()
+        .filter_map(|tag| match tags.get(tag) {
+            Some(Tree::Bool(on)) => Some(*on),
+            _ => None,
+        });
+    match set.next() {
+        None => true,
+        Some(first) => first || set.any(|on| on),
+    }
+}
+
+/// The boolean at a path of keys between dots.
+fn boolean_at(values: &TreeMap, path: &str) -> Option<bool> {
+    let (tables, key) = path
+        .rsplit_once('.')
+        .map_or((None, path), |(tables, key)| (Some(tables), key));
+    let mut table = values;
+    for name in tables.into_iter().flat_map(|tables| tables.split('.')) {
+        match table.get(Str::from(name)) {
+            Some(Tree::Map(below)) => table = below,
+            _ => return None,
+        }
+    }
+    match table.get(Str::from(key)) {
+        Some(Tree::Bool(on)) => Some(*on),
+        _ => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! `values.schema.json`: whether values are what a chart expects.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use serde_json::Value;
+
+use super::{Chart, File};
+use crate::values::Values;
+
+const URL: &str = "file:///values.schema.json";
+
+/// A chart's schema, compiled when it is first needed.
+pub(crate) struct Schema {
+    file: File,
+    compiled: OnceLock<Result<Compiled, String>>,
+}
+
+struct Compiled {
+    schemas: Schemas,
+    root: SchemaIndex,
+}
+
+/// Nothing is fetched: a reference to another document is an error, but for URNs, which nobody
+/// can fetch and Helm takes to allow everything.
+struct Offline;
+
+impl UrlLoader for Offline {
+    fn load(&self, url: &str) -> Result<Value, Box<dyn std::error::Error>> {
+        if url.starts_with("urn:") {
+            return Ok(Value::Bool(true));
+        }
+        Err("schemas of other documents are not fetched".into())
+    }
+}
+
+impl Schema {
+    pub(crate) fn new(file: File) -> Self {
+        Self {
+            file,
+            compiled: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn compile(&self) -> Result<Compiled, String> {
+        let document = serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
+        let mut compiler = Compiler::new();
+        compiler.use_loader(Box::new(Offline));
+        compiler
+            .add_resource(URL, document)
+            .map_err(|e| e.to_string())?;
+        let mut schemas = Schemas::new();
+        let root = compiler
+            .compile(URL, &mut schemas)
+            .map_err(|e| format!("{e:#}"))?;
+        Ok(Compiled { schemas, root })
+    }
+
+    /// What is wrong with `values`, a line for each mistake. Values themselves are not in it:
+    /// they may be secret.
+    fn check(&self, values: &Value) -> Result<(), String> {
+        match self.compiled.get_or_init(|| self.compile()) {
+            Ok(Compiled { schemas, root }) => schemas.validate(values, *root).map_err(|error| {
+                let mut text = String::new();
+                describe(&error, &mut text);
+                text
+            }),
+            Err(message) => Err(format!("{message}\n")),
+        }
+    }
+}
+
+/// Checks the values of a chart and of its dependencies. The error has a paragraph for each chart
+/// whose values are wrong.
+pub(crate) fn check(chart: &Chart, values: &Values) -> Result<(), String> {
+    if !has_schema(chart) {
+        return Ok(());
+    }
+    let mut text = String::new();
+    // The map has to be a value to be checked; it is given back at once.
+    let values = Value::Object(values.clone());
+    check_below(chart, &values, &mut text);
+    if text.is_empty() { Ok(()) } else { Err(text) }
+}
+
+fn check_below(chart: &Chart, values: &Value, text: &mut String) {
+    if let Some(schema) = chart.checker()
+        && let Err(mistakes) = schema.check(values)
+    {
+        let _ = write!(text, "{}:\n{mistakes}", chart.name());
+    }
+    for below in chart.dependencies() {
+        match values.get(below.name()) {
+            None | Some(Value::Null) => {}
+            Some(values @ Value::Object(_)) => check_below(below, values, text),
+            Some(_) => {
+                let _ = writeln!(
+                    text,
+                    "{}:\ninvalid type for values: expected a map",
+                    below.name()
+                );
+            }
+        }
+    }
+}
+
+/// Whether a chart or one of its dependencies has a schema.
+pub(crate) fn has_schema(chart: &Chart) -> bool {
+    chart.checker().is_some() || chart.dependencies().iter().any(has_schema)
+}
+
+/// Adds a line for each innermost cause.
+fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
+    let shown = match &error.kind {
+        ErrorKind::Group | ErrorKind::Schema { .. } | ErrorKind::Reference { .. } => None,
+        ErrorKind::Format { want, .. } => Some(format!("is no valid {want}")),
+        ErrorKind::Pattern { want, .. } => Some(format!("does not match pattern '{want}'")),
+        ErrorKind::Minimum { want, .. } => Some(format!("must be >= {want}")),
+        ErrorKind::Maximum { want, .. } => Some(format!("must be <= {want}")),
+        ErrorKind::ExclusiveMinimum { want, .. } => Some(format!("must be > {want}")),
+        ErrorKind::ExclusiveMaximum { want, .. } => Some(format!("must be < {want}")),
+        ErrorKind::MultipleOf { want, .. } => Some(format!("is no multiple of {want}")),
+        ErrorKind::ContentEncoding { want, .. } => Some(format!("is not {want} encoded")),
+        ErrorKind::ContentMediaType { want, .. } => Some(format!("is not of media type {want}")),
+        other => Some(other.to_string()),
+    };
+    if let Some(shown) = shown {
+        let _ = writeln!(text, "- at '{}': {shown}", error.instance_location);
+    }
+    error.causes.iter().for_each(|cause| describe(cause, text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mistakes(schema: &str, values: &str) -> Result<(), String> {
+        Schema::new(File::new("values.schema.json", schema))
+            .check(&serde_json::from_str(values).unwrap())
+    }
+
+    #[test]
+    fn mistakes_name_the_place_and_not_the_value() {
+        let schema = r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
+            "required":["name"],"properties":{"a":{"properties":{"b":{"type":"integer"}}},
+            "password":{"type":"string","pattern":"^[a-z]+$"}}}"#;
+        assert_eq!(mistakes(schema, r#"{"name":1,"a":{"b":5.0}}"#), Ok(()));
+        let text = mistakes(schema, r#"{"a":{"b":"x"},"password":"S3CRET"}"#).unwrap_err();
+        let mut lines: Vec<_> = text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(
+            lines,
+            [
+                "- at '': missing properties 'name'",
+                "- at '/a/b': want integer, but got string",
+                "- at '/password': does not match pattern '^[a-z]+$'",
+            ]
+        );
+    }
+
+    #[test]
+    fn references_elsewhere_are_errors_but_for_urns() {
+        assert_eq!(mistakes(r#"{"$ref":"urn:example:any"}"#, "1"), Ok(()));
+        for reference in [
+            "https://example.com/x.json",
+            "other.json",
+            "file:///etc/passwd",
+        ] {
+            let schema = format!(r#"{{"$ref":"{reference}"}}"#);
+            assert!(
+                mistakes(&schema, "1").unwrap_err().contains("not fetched"),
+                "{reference}"
+            );
+        }
+        assert!(mistakes("no schema", "1").is_err());
+    }
+}

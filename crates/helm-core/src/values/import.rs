@@ -1,0 +1,73 @@
+//! `import-values`: what a chart takes over from the values of its dependencies
+//! (`chart/v2/util/dependencies.go`).
+
+use std::sync::Arc;
+
+use go_template::{Str, TreeMap, Type};
+use serde_json::{Value, json};
+
+use super::CoalesceError;
+use super::coalesce::{Nulls, chart_values, merge_tables};
+use super::table::{Node, Table};
+use crate::chart::Chart;
+
+/// Gives every chart with dependencies the values that it has together with theirs, and what it
+/// imports from them.
+pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
+    let below: Vec<Chart> = chart
+        .dependencies()
+        .iter()
+        .map(import_values)
+        .collect::<Result<_, _>>()?;
+    let chart = chart.with_dependencies(below);
+    if chart.metadata().dependencies.is_empty() {
+        return Ok(chart);
+    }
+    let values = Table::of(&Arc::new(TreeMap::new(Type::MAP, [])));
+    chart_values(&chart, &values, Nulls::Keep)?;
+    let imported = Table::new();
+    let mut metadata = chart.metadata().clone();
+    for dependency in &mut metadata.dependencies {
+        let mut pairs = Vec::new();
+        for import in &dependency.import_values {
+            let (child, parent) = match import {
+                Value::Object(pair) => {
+                    (path_text(pair.get("child")), path_text(pair.get("parent")))
+                }
+                Value::String(name) => (format!("exports.{name}"), ".".to_owned()),
+                _ => continue,
+            };
+            let path = dependency.name.split('.').chain(child.split('.'));
+            if let Some(found) = values.path(path) {
+                merge_tables(&imported, &at_path(&parent, found), Nulls::Keep);
+            }
+            pairs.push(json!({"child": child, "parent": parent}));
+        }
+        dependency.import_values = pairs;
+    }
+    let values = Table::of(&values.freeze());
+    // The chart's own values count more than what it imports.
+    merge_tables(&values, &imported, Nulls::Keep);
+    Ok(chart.with_metadata(metadata).with_values(values.freeze()))
+}
+
+/// A path as Go prints it with `%v`.
+fn path_text(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "<nil>".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// `table` below tables for the parts of `path`; `.` means the table itself.
+fn at_path(path: &str, table: Table) -> Table {
+    if path == "." {
+        return table;
+    }
+    path.rsplit('.').fold(table, |below, key| {
+        let outer = Table::new();
+        outer.insert(Str::from(key), Node::Table(below));
+        outer
+    })
+}

@@ -107,6 +107,9 @@ pub(crate) struct Fields {
     pub(crate) base: Base,
     pub(crate) names: Box<[Name]>,
     pub(crate) args: Box<[Arg]>,
+    /// Whether the base is an element of what a range goes over, which Go's messages take for an
+    /// interface.
+    pub(crate) is_element: bool,
 }
 
 #[derive(Debug)]

@@ -24,7 +24,11 @@ pub(crate) fn compile(
         let mut compiler = Compiler {
             funcs,
             text,
-            variables: vec![Str::from_static("$")],
+            variables: vec![Variable {
+                name: Str::from_static("$"),
+                is_element: false,
+            }],
+            dot_is_element: false,
             slots: 1,
         };
         let ops = compiler.list(&tree.root);
@@ -52,8 +56,24 @@ struct Compiler<'c> {
     funcs: &'c Funcs,
     text: &'c [u8],
     /// The variables in scope; the position of each is its slot.
-    variables: Vec<Str>,
+    variables: Vec<Variable>,
+    /// Whether dot is an element of what a range goes over.
+    dot_is_element: bool,
     slots: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Control {
+    If,
+    With,
+    Range,
+}
+
+#[derive(Debug)]
+struct Variable {
+    name: Str,
+    /// Whether a range sets it to its elements.
+    is_element: bool,
 }
 
 impl Compiler<'_> {
@@ -80,8 +100,8 @@ impl Compiler<'_> {
                     Op::Run(pipe)
                 }
             }
-            Node::If(branch) => Op::If(Box::new(self.branch(branch))),
-            Node::With(branch) => Op::With(Box::new(self.branch(branch))),
+            Node::If(branch) => Op::If(Box::new(self.branch(branch, Control::If))),
+            Node::With(branch) => Op::With(Box::new(self.branch(branch, Control::With))),
             Node::Range(branch) => Op::Range(Box::new(self.range(branch))),
             Node::Template { pos, name, pipe } => Op::Template(Box::new(Invoke {
                 at: At {
@@ -104,10 +124,22 @@ impl Compiler<'_> {
         ops
     }
 
-    fn branch(&mut self, branch: &ast::Branch) -> Branch {
+    fn branch(&mut self, branch: &ast::Branch, control: Control) -> Branch {
         let outer = self.variables.len();
         let pipe = self.pipe(&branch.pipe);
+        let outer_dot = self.dot_is_element;
+        match control {
+            Control::If => {}
+            Control::With => self.dot_is_element = false,
+            Control::Range => {
+                self.dot_is_element = true;
+                if let Some(variable) = self.variables.get_mut(outer..).and_then(<[_]>::last_mut) {
+                    variable.is_element = true;
+                }
+            }
+        }
         let then = self.scoped(&branch.list);
+        self.dot_is_element = outer_dot;
         let otherwise = branch.otherwise.as_ref().map(|list| self.scoped(list));
         self.variables.truncate(outer);
         Branch {
@@ -122,7 +154,7 @@ impl Compiler<'_> {
             pipe,
             then,
             otherwise,
-        } = self.branch(branch);
+        } = self.branch(branch, Control::Range);
         let slots = &pipe.sets;
         let (key, item) = match (slots.first(), slots.get(1)) {
             (Some(key), Some(item)) => (Some(*key), Some(*item)),
@@ -139,13 +171,18 @@ impl Compiler<'_> {
 
     fn declare(&mut self, name: &Str) -> usize {
         let slot = self.variables.len();
-        self.variables.push(name.clone());
+        self.variables.push(Variable {
+            name: name.clone(),
+            is_element: false,
+        });
         self.slots = self.slots.max(slot + 1);
         slot
     }
 
     fn slot(&self, name: &Str) -> Option<usize> {
-        self.variables.iter().rposition(|variable| variable == name)
+        self.variables
+            .iter()
+            .rposition(|variable| variable.name == *name)
     }
 
     fn pipe(&mut self, pipe: &Pipe) -> PipeCode {
@@ -236,6 +273,11 @@ impl Compiler<'_> {
             .iter()
             .map(|field| Name::new(field.clone()))
             .collect();
+        let is_element = match base {
+            Base::Dot => self.dot_is_element,
+            Base::Slot(slot) => self.variables.get(slot).is_some_and(|var| var.is_element),
+            Base::Expr(_) => false,
+        };
         // The receiver's type is not known, so neither are those of the parameters.
         let args = args.iter().map(|arg| self.arg(arg, None)).collect();
         Expr::Fields(Box::new(Fields {
@@ -243,6 +285,7 @@ impl Compiler<'_> {
             base,
             names,
             args,
+            is_element,
         }))
     }
 

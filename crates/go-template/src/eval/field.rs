@@ -23,7 +23,7 @@ impl Eval<'_> {
         }
         // The usual case touches nothing but maps.
         let mut value = match &fields.base {
-            Base::Dot => self.first_field(dot, first)?,
+            Base::Dot => self.first_field(dot, first, fields.is_element)?,
             Base::Slot(slot) => {
                 let receiver = self.session.slots.get(self.base + slot);
                 let found = receiver
@@ -33,12 +33,12 @@ impl Eval<'_> {
                     value
                 } else {
                     let receiver = self.slot(*slot);
-                    self.field(&receiver, first, false)?
+                    self.field(&receiver, first, fields.is_element)?
                 }
             }
             Base::Expr(expr) => {
                 let receiver = self.command(expr, dot, None)?;
-                self.first_field(&receiver, first)?
+                self.first_field(&receiver, first, false)?
             }
         };
         for name in rest {
@@ -54,10 +54,10 @@ impl Eval<'_> {
     }
 
     #[inline]
-    fn first_field(&mut self, receiver: &Value, name: &Name) -> Result<Value> {
+    fn first_field(&mut self, receiver: &Value, name: &Name, boxed: bool) -> Result<Value> {
         match plain_map(receiver).and_then(|map| map.get_name(name)) {
             Some(value) => Ok(value),
-            None => self.field(receiver, name, false),
+            None => self.field(receiver, name, boxed),
         }
     }
 
@@ -77,9 +77,9 @@ impl Eval<'_> {
             return Ok(receiver);
         };
         for (index, name) in before.iter().enumerate() {
-            receiver = self.field(&receiver, name, index > 0)?;
+            receiver = self.field(&receiver, name, fields.is_element || index > 0)?;
         }
-        let boxed = !before.is_empty();
+        let boxed = fields.is_element || !before.is_empty();
         if let Some(method) = method_of(&receiver, last) {
             return self.method(method, &receiver, fields.at, &fields.args, dot, piped);
         }

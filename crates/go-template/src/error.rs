@@ -102,61 +102,85 @@ impl ParseError {
     }
 }
 
-/// Why a function failed. Functions of the host return these too.
+/// Why a function failed. Functions of the host return these too; it is one word, so that the
+/// results of functions stay small.
 #[derive(Debug, thiserror::Error)]
-pub enum FuncError {
-    /// A message, as Go's `errors.New`.
+#[error(transparent)]
+pub struct FuncError(Box<Problem>);
+
+#[derive(Debug, thiserror::Error)]
+enum Problem {
     #[error("{0}")]
     Message(String),
-    /// A limit of the render was reached.
     #[error(transparent)]
-    Budget(#[from] BudgetError),
-    /// A text that the function was to execute is no template.
+    Budget(BudgetError),
     #[error(transparent)]
-    Parse(#[from] ParseError),
-    /// A template that the function executed failed.
+    Parse(ParseError),
     #[error(transparent)]
-    Render(#[from] RenderError),
-    /// An error of the host's own type, which it finds again with [`RenderError::host`].
+    Render(RenderError),
     #[error(transparent)]
     Host(Box<dyn Error + Send + Sync>),
-    /// Another failure, with what was being done, as Go's `fmt.Errorf("…: %w")`.
     #[error("{context}: {error}")]
-    Context {
-        /// What was being done.
-        context: String,
-        /// The failure.
-        error: Box<FuncError>,
-    },
+    Context { context: String, error: FuncError },
 }
 
 impl FuncError {
-    /// A message.
+    /// A message, as Go's `errors.New`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self::Message(message.into())
+        Self(Box::new(Problem::Message(message.into())))
     }
 
-    /// An error of the host's own type.
+    /// An error of the host's own type, which it finds again with [`RenderError::host`].
     pub fn host(error: impl Error + Send + Sync + 'static) -> Self {
-        Self::Host(Box::new(error))
+        Self(Box::new(Problem::Host(Box::new(error))))
     }
 
-    /// The same failure, with what was being done before its text.
+    /// The same failure, with what was being done before its text: Go's `fmt.Errorf("…: %w")`.
     #[must_use]
     pub fn context(self, context: impl Into<String>) -> Self {
-        Self::Context {
+        Self(Box::new(Problem::Context {
             context: context.into(),
-            error: Box::new(self),
+            error: self,
+        }))
+    }
+
+    /// The failed execution of a template, if the function executed one.
+    pub fn render(&self) -> Option<&RenderError> {
+        match &*self.0 {
+            Problem::Render(error) => Some(error),
+            Problem::Context { error, .. } => error.render(),
+            _ => None,
         }
     }
 
     /// The next failure that this one wraps.
     fn inner(&self) -> Option<&Self> {
-        match self {
-            Self::Context { error, .. } => Some(error),
-            Self::Render(error) => error.0.inner(),
+        match &*self.0 {
+            Problem::Context { error, .. } => Some(error),
+            Problem::Render(error) => error.0.inner(),
             _ => None,
         }
+    }
+}
+
+/// A limit of the render was reached.
+impl From<BudgetError> for FuncError {
+    fn from(error: BudgetError) -> Self {
+        Self(Box::new(Problem::Budget(error)))
+    }
+}
+
+/// A text that the function was to execute is no template.
+impl From<ParseError> for FuncError {
+    fn from(error: ParseError) -> Self {
+        Self(Box::new(Problem::Parse(error)))
+    }
+}
+
+/// A template that the function executed failed.
+impl From<RenderError> for FuncError {
+    fn from(error: RenderError) -> Self {
+        Self(Box::new(Problem::Render(error)))
     }
 }
 
@@ -267,8 +291,8 @@ impl RenderError {
 
     /// The error of the host's own type `E`, wherever in the chain it is.
     pub fn host<E: Error + 'static>(&self) -> Option<&E> {
-        self.causes().find_map(|error| match error {
-            FuncError::Host(error) => error.downcast_ref(),
+        self.causes().find_map(|error| match &*error.0 {
+            Problem::Host(error) => error.downcast_ref(),
             _ => None,
         })
     }
@@ -280,8 +304,8 @@ impl RenderError {
             _ => None,
         });
         direct.or_else(|| {
-            self.causes().find_map(|error| match error {
-                FuncError::Budget(error) => Some(error),
+            self.causes().find_map(|error| match &*error.0 {
+                Problem::Budget(error) => Some(error),
                 _ => None,
             })
         })
@@ -314,14 +338,10 @@ impl RenderError {
 
     fn failures(&self) -> impl Iterator<Item = &Failure> {
         std::iter::successors(Some(&*self.0), |failure| {
-            let mut causes = std::iter::successors(failure.inner(), |error| match error {
-                FuncError::Context { error, .. } => Some(&**error),
-                _ => None,
-            });
-            causes.find_map(|error| match error {
-                FuncError::Render(error) => Some(&*error.0),
-                _ => None,
-            })
+            failure
+                .inner()
+                .and_then(FuncError::render)
+                .map(|error| &*error.0)
         })
     }
 

@@ -7,16 +7,14 @@ use crate::error::FuncError;
 use crate::func::{Args, Call, Func, Run};
 use crate::value::{Kind, Method, Type, Value, is_integer};
 
-/// Up to this many arguments are kept on the stack.
-const FEW: usize = 4;
-
 impl Eval<'_> {
     pub(super) fn call(
         &mut self,
         call: &CallCode,
         dot: &Value,
-        piped: Option<Value>,
-    ) -> Result<Value> {
+        piped: Option<&mut Value>,
+        to: &mut Value,
+    ) -> Result<()> {
         self.with_args(call, dot, piped, |eval, args| {
             let mut context = eval.call_context();
             let result = match &call.func.run {
@@ -24,71 +22,94 @@ impl Eval<'_> {
                 Run::Call => call_value(&mut context, call.callee.as_ref(), args),
                 _ => run_checked(&mut context, &call.func, args),
             };
-            result.map_err(|error| eval.failed_call(call.node, call.func.name, error))
+            match result {
+                Ok(value) => {
+                    *to = value;
+                    Ok(())
+                }
+                Err(error) => Err(eval.failed_call(call.node, call.func.name, error)),
+            }
         })
     }
 
-    /// Evaluates the arguments of a call and gives them to `run`.
+    /// Evaluates the arguments of a call and gives them to `run`. A few are kept on the stack.
     #[inline]
-    pub(super) fn with_args<T>(
+    pub(super) fn with_args(
         &mut self,
         call: &CallCode,
         dot: &Value,
-        piped: Option<Value>,
-        run: impl FnOnce(&mut Self, &mut [Value]) -> Result<T>,
-    ) -> Result<T> {
+        piped: Option<&mut Value>,
+        run: impl FnOnce(&mut Self, &mut [Value]) -> Result<()>,
+    ) -> Result<()> {
+        const NIL: Value = Value::Nil;
         self.at = call.ident;
-        let count = call.args.len() + usize::from(piped.is_some());
-        if count <= FEW {
-            let mut few: [Value; FEW] = [Value::Nil, Value::Nil, Value::Nil, Value::Nil];
-            let few = few.get_mut(..count).unwrap_or_default();
-            self.fill(call, dot, piped, few)?;
-            return run(self, few);
+        match call.args.len() + usize::from(piped.is_some()) {
+            0 => run(self, &mut []),
+            1 => {
+                let mut args = [NIL];
+                self.fill(call, dot, piped, &mut args)?;
+                run(self, &mut args)
+            }
+            2 => {
+                let mut args = [NIL; 2];
+                self.fill(call, dot, piped, &mut args)?;
+                run(self, &mut args)
+            }
+            3 => {
+                let mut args = [NIL; 3];
+                self.fill(call, dot, piped, &mut args)?;
+                run(self, &mut args)
+            }
+            count => {
+                let mut args = self.session.arguments();
+                args.resize(count, Value::Nil);
+                let filled = self.fill(call, dot, piped, &mut args);
+                let result = filled.and_then(|()| run(self, &mut args));
+                self.session.give_back_arguments(args);
+                result
+            }
         }
-        let mut many = self.session.arguments();
-        many.resize(count, Value::Nil);
-        let result = self
-            .fill(call, dot, piped, &mut many)
-            .and_then(|()| run(self, &mut many));
-        self.session.give_back_arguments(many);
-        result
     }
 
-    #[inline]
     fn fill(
         &mut self,
         call: &CallCode,
         dot: &Value,
-        piped: Option<Value>,
+        piped: Option<&mut Value>,
         values: &mut [Value],
     ) -> Result<()> {
         let mut values = values.iter_mut();
         for (index, (arg, value)) in call.args.iter().zip(values.by_ref()).enumerate() {
-            *value = self.arg(arg, call.func.param(index), dot)?;
+            self.arg(arg, call.func.param(index), dot, value)?;
         }
         if let (Some(piped), Some(value)) = (piped, values.next()) {
-            *value = self.check(piped, call.func.param(call.args.len()))?;
+            std::mem::swap(value, piped);
+            self.check(value, call.func.param(call.args.len()))?;
         }
         Ok(())
     }
 
     /// The value of an argument for a parameter of type `ty`.
     #[inline]
-    pub(super) fn arg(&mut self, arg: &Arg, ty: Type, dot: &Value) -> Result<Value> {
+    pub(super) fn arg(&mut self, arg: &Arg, ty: Type, dot: &Value, to: &mut Value) -> Result<()> {
         match arg {
             Arg::Expr { at, expr } => {
                 self.at = *at;
-                let value = self.command(expr, dot, None)?;
-                self.check(value, ty)
+                self.command(expr, dot, None, to)?;
+                self.check(to, ty)
             }
             Arg::Const { at, value } => {
                 self.at = *at;
-                Ok(value.value())
+                *to = value.value();
+                Ok(())
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
                 match literal.typed(ty) {
-                    Ok(value) => Ok(value.value()),
+                    Ok(value) => {
+                        *to = value.value();
+                        Ok(())
+                    }
                     Err(message) => Err(self.fail(message)),
                 }
             }
@@ -99,27 +120,28 @@ impl Eval<'_> {
         }
     }
 
-    /// The value as a parameter of type `ty` takes it.
+    /// Makes the value what a parameter of type `ty` takes.
     #[inline]
-    fn check(&mut self, mut value: Value, ty: Type) -> Result<Value> {
+    fn check(&mut self, value: &mut Value, ty: Type) -> Result<()> {
         if ty == Type::REFLECT {
-            return Ok(value);
+            return Ok(());
         }
         if ty == Type::ANY {
-            return Ok(match &mut value {
-                Value::Invalid => Value::Nil,
-                Value::Object(object) => {
-                    object.forget_address();
-                    value
-                }
-                _ => value,
-            });
+            match value {
+                Value::Invalid => *value = Value::Nil,
+                Value::Object(object) => object.forget_address(),
+                _ => {}
+            }
+            return Ok(());
         }
-        if let (Value::Str(_), true) = (&value, ty == Type::STRING) {
-            return Ok(value);
+        if let (Value::Str(_), true) = (&*value, ty == Type::STRING) {
+            return Ok(());
         }
-        match assign(value, ty) {
-            Ok(value) => Ok(value),
+        match assign(std::mem::take(value), ty) {
+            Ok(assigned) => {
+                *value = assigned;
+                Ok(())
+            }
             Err(message) => Err(self.fail(message)),
         }
     }
@@ -131,7 +153,7 @@ impl Eval<'_> {
         at: At,
         args: &[Arg],
         dot: &Value,
-        piped: Option<Value>,
+        piped: Option<&mut Value>,
     ) -> Result<Value> {
         let signature = Func {
             name: method.name,
@@ -145,10 +167,14 @@ impl Eval<'_> {
         }
         let mut values = Vec::with_capacity(args.len() + 1);
         for (index, arg) in args.iter().enumerate() {
-            values.push(self.arg(arg, signature.param(index), dot)?);
+            let mut value = Value::Nil;
+            self.arg(arg, signature.param(index), dot, &mut value)?;
+            values.push(value);
         }
         if let Some(piped) = piped {
-            values.push(self.check(piped, signature.param(args.len()))?);
+            let mut value = std::mem::take(piped);
+            self.check(&mut value, signature.param(args.len()))?;
+            values.push(value);
         }
         let mut context = self.call_context();
         let result = (method.run)(&mut context, receiver, &mut Args::new(&mut values));

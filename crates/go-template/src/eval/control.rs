@@ -34,7 +34,7 @@ impl Eval<'_> {
                 }
                 Op::Print { at, pipe } => self.print(*at, pipe, dot, out)?,
                 Op::Run(pipe) => {
-                    self.pipe(pipe, dot)?;
+                    self.pipe(pipe, dot, &mut Value::Invalid)?;
                 }
                 Op::If(branch) => {
                     let flow = self.branch(branch, dot, false, out)?;
@@ -78,7 +78,8 @@ impl Eval<'_> {
         is_with: bool,
         out: &mut Vec<u8>,
     ) -> Result<Flow> {
-        let value = self.pipe(&branch.pipe, dot)?;
+        let mut value = Value::Invalid;
+        self.pipe(&branch.pipe, dot, &mut value)?;
         if !value.is_true() {
             return self.body(&branch.otherwise, dot, out);
         }
@@ -91,17 +92,18 @@ impl Eval<'_> {
         let Some((last, before)) = pipe.commands.split_last() else {
             return Ok(());
         };
-        let piped = self.commands(before, dot)?;
+        let mut piped = self.piped(before, dot)?;
         // A function that makes a string writes it where it belongs.
         if let Expr::Call(call) = last
             && let Run::Text(run) = &call.func.run
         {
-            return self.with_args(call, dot, piped, |eval, args| {
+            return self.with_args(call, dot, piped.as_mut(), |eval, args| {
                 let result = run(&mut eval.call_context(), &mut Args::new(args), out);
                 result.map_err(|error| eval.failed_call(call.node, call.func.name, error))
             });
         }
-        let value = self.command(last, dot, piped)?;
+        let mut value = Value::Invalid;
+        self.command(last, dot, piped.as_mut(), &mut value)?;
         self.at = at;
         if let Value::Str(text) = &value {
             out.extend_from_slice(text.as_bytes());
@@ -135,10 +137,10 @@ impl Eval<'_> {
             let name = String::from_utf8_lossy(&name);
             return Err(self.fail(format!("template {name} not defined")));
         };
-        let data = match &invoke.data {
-            Some(pipe) => self.pipe(pipe, dot)?,
-            None => Value::Invalid,
-        };
+        let mut data = Value::Invalid;
+        if let Some(pipe) = &invoke.data {
+            self.pipe(pipe, dot, &mut data)?;
+        }
         // Go's error names the place in the called template only.
         super::execute(self.session, self.set, template, &data, out).map_err(|error| {
             if error.0.at.is_some() {
@@ -152,7 +154,8 @@ impl Eval<'_> {
     }
 
     fn range(&mut self, range: &Range, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
-        let value = self.pipe(&range.pipe, dot)?;
+        let mut value = Value::Invalid;
+        self.pipe(&range.pipe, dot, &mut value)?;
         let items = self.items(range, &value)?;
         match items {
             Items::None => return self.body(&range.otherwise, dot, out),

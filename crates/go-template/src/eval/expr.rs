@@ -1,4 +1,7 @@
 //! Pipelines and commands.
+//!
+//! Results are written to where they are needed, since moving a value costs more than most of
+//! what is done with it.
 
 use super::{Eval, Result};
 use crate::code::{Expr, Logic, PipeCode};
@@ -6,85 +9,116 @@ use crate::value::{Type, Value};
 
 impl Eval<'_> {
     /// The result of a pipeline; declares and assigns its variables.
-    pub(super) fn pipe(&mut self, pipe: &PipeCode, dot: &Value) -> Result<Value> {
+    pub(super) fn pipe(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        let value = self
-            .commands(&pipe.commands, dot)?
-            .unwrap_or(Value::Invalid);
-        if let Some((last, others)) = pipe.sets.split_last() {
-            for slot in others {
-                self.set_slot(*slot, value.clone());
-            }
-            self.set_slot(*last, value.clone());
+        self.commands(&pipe.commands, dot, to)?;
+        for slot in &pipe.sets {
+            self.set_slot(*slot, to.clone());
         }
-        Ok(value)
+        Ok(())
     }
 
-    /// The result of the last of the commands, if there are any.
+    /// The result of the last of the commands.
     #[inline]
-    pub(super) fn commands(&mut self, commands: &[Expr], dot: &Value) -> Result<Option<Value>> {
-        let mut piped = None;
-        for command in commands {
-            let value = self.command(command, dot, piped)?;
-            // What was in an interface is taken out of it, so that a nil one leaves nothing.
-            piped = Some(if let Value::Nil = value {
-                Value::Invalid
-            } else {
-                value
-            });
+    fn commands(&mut self, commands: &[Expr], dot: &Value, to: &mut Value) -> Result<()> {
+        match commands {
+            [] => *to = Value::Invalid,
+            [only] => self.command(only, dot, None, to)?,
+            [before @ .., last] => {
+                let mut piped = self.piped(before, dot)?;
+                self.command(last, dot, piped.as_mut(), to)?;
+            }
         }
-        Ok(piped)
+        unbox(to);
+        Ok(())
     }
 
+    /// What the commands give to the one after them.
+    pub(super) fn piped(&mut self, commands: &[Expr], dot: &Value) -> Result<Option<Value>> {
+        let Some((first, rest)) = commands.split_first() else {
+            return Ok(None);
+        };
+        let mut piped = Value::Invalid;
+        self.command(first, dot, None, &mut piped)?;
+        unbox(&mut piped);
+        for command in rest {
+            let mut next = Value::Invalid;
+            self.command(command, dot, Some(&mut piped), &mut next)?;
+            unbox(&mut next);
+            piped = next;
+        }
+        Ok(Some(piped))
+    }
+
+    /// The result of a command. What is piped into it is taken.
     pub(super) fn command(
         &mut self,
         command: &Expr,
         dot: &Value,
-        piped: Option<Value>,
-    ) -> Result<Value> {
+        piped: Option<&mut Value>,
+        to: &mut Value,
+    ) -> Result<()> {
         match command {
-            Expr::Fields(fields) => self.fields(fields, dot, piped),
-            Expr::Call(call) => self.call(call, dot, piped),
+            Expr::Fields(fields) => return self.fields(fields, dot, piped, to),
+            Expr::Call(call) => return self.call(call, dot, piped, to),
             Expr::Slot { at, slot } => {
                 self.at = *at;
-                Ok(self.slot(*slot))
+                *to = self.slot(*slot);
             }
             Expr::Const { at, value } => {
                 self.at = *at;
-                Ok(value.value())
+                *to = value.value();
             }
             Expr::Dot { at } => {
                 self.at = *at;
-                Ok(dot.clone())
+                to.clone_from(dot);
             }
-            Expr::Logic(logic) => self.logic(logic, dot, piped),
-            Expr::Pipe(pipe) => self.nested(pipe, dot),
+            Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
+            Expr::Pipe(pipe) => return self.nested(pipe, dot, to),
             Expr::Fail { at, message } => {
                 self.at = at.unwrap_or(self.at);
-                Err(self.fail(&**message))
+                return Err(self.fail(&**message));
             }
         }
+        Ok(())
     }
 
-    fn nested(&mut self, pipe: &PipeCode, dot: &Value) -> Result<Value> {
+    fn nested(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         if self.template.code.is_deep {
-            crate::stack::grow(|| self.pipe(pipe, dot))
+            crate::stack::grow(|| self.pipe(pipe, dot, to))
         } else {
-            self.pipe(pipe, dot)
+            self.pipe(pipe, dot, to)
         }
     }
 
     /// `and` and `or`: the first argument that decides, or the last one.
-    fn logic(&mut self, logic: &Logic, dot: &Value, piped: Option<Value>) -> Result<Value> {
+    fn logic(
+        &mut self,
+        logic: &Logic,
+        dot: &Value,
+        piped: Option<&mut Value>,
+        to: &mut Value,
+    ) -> Result<()> {
         self.at = logic.ident;
-        let mut value = Value::Invalid;
+        *to = Value::Invalid;
         for arg in &logic.args {
-            value = self.arg(arg, Type::REFLECT, dot)?;
-            if value.is_true() == logic.is_or {
-                return Ok(value);
+            self.arg(arg, Type::REFLECT, dot, to)?;
+            if to.is_true() == logic.is_or {
+                return Ok(());
             }
         }
-        Ok(piped.unwrap_or(value))
+        if let Some(piped) = piped {
+            std::mem::swap(to, piped);
+        }
+        Ok(())
+    }
+}
+
+/// What was in an interface is taken out of it, so that a nil one leaves nothing.
+#[inline]
+fn unbox(value: &mut Value) {
+    if let Value::Nil = value {
+        *value = Value::Invalid;
     }
 }

@@ -3,7 +3,7 @@
 use super::{Eval, Result};
 use crate::code::{Base, Fields};
 use crate::set::MissingKey;
-use crate::value::{Kind, Map, Name, Type, Value};
+use crate::value::{Kind, Name, Type, Value};
 
 impl Eval<'_> {
     /// A chain of fields, of which the last may be a method with arguments.
@@ -11,54 +11,45 @@ impl Eval<'_> {
         &mut self,
         fields: &Fields,
         dot: &Value,
-        piped: Option<Value>,
-    ) -> Result<Value> {
+        piped: Option<&mut Value>,
+        to: &mut Value,
+    ) -> Result<()> {
         self.at = fields.at;
         let Some((first, rest)) = fields.names.split_first() else {
-            return Ok(Value::Invalid);
+            return Ok(());
         };
-        let has_args = piped.is_some() || !fields.args.is_empty();
-        if has_args {
-            return self.fields_with_args(fields, dot, piped);
+        if piped.is_some() || !fields.args.is_empty() {
+            return self.fields_with_args(fields, dot, piped, to);
         }
-        // The usual case touches nothing but maps.
-        let mut value = match &fields.base {
-            Base::Dot => self.first_field(dot, first, fields.is_element)?,
+        match &fields.base {
+            Base::Dot => self.entry(dot, first, fields.is_element, to)?,
             Base::Slot(slot) => {
-                let receiver = self.session.slots.get(self.base + slot);
-                let found = receiver
-                    .and_then(plain_map)
-                    .and_then(|map| map.get_name(first));
-                if let Some(value) = found {
-                    value
-                } else {
-                    let receiver = self.slot(*slot);
-                    self.field(&receiver, first, fields.is_element)?
-                }
+                let receiver = self.slot(*slot);
+                self.entry(&receiver, first, fields.is_element, to)?;
             }
             Base::Expr(expr) => {
-                let receiver = self.command(expr, dot, None)?;
-                self.first_field(&receiver, first, false)?
+                let mut receiver = Value::Invalid;
+                self.command(expr, dot, None, &mut receiver)?;
+                self.entry(&receiver, first, false, to)?;
             }
-        };
-        for name in rest {
-            value = match plain_map(&value) {
-                Some(map) => match map.get_name(name) {
-                    Some(found) => found,
-                    None => self.missing(map.go_type(), name)?,
-                },
-                None => self.field(&value, name, true)?,
-            };
         }
-        Ok(value)
+        for name in rest {
+            let receiver = std::mem::take(to);
+            self.entry(&receiver, name, true, to)?;
+        }
+        Ok(())
     }
 
+    /// A field of `receiver`, which usually is an entry of a map.
     #[inline]
-    fn first_field(&mut self, receiver: &Value, name: &Name, boxed: bool) -> Result<Value> {
-        match plain_map(receiver).and_then(|map| map.get_name(name)) {
-            Some(value) => Ok(value),
-            None => self.field(receiver, name, boxed),
+    fn entry(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
+        if let Value::Map(map) = receiver
+            && map.go_type().info().methods.is_empty()
+            && map.find(name, to)
+        {
+            return Ok(());
         }
+        self.field(receiver, name, boxed, to)
     }
 
     #[cold]
@@ -66,22 +57,28 @@ impl Eval<'_> {
         &mut self,
         fields: &Fields,
         dot: &Value,
-        piped: Option<Value>,
-    ) -> Result<Value> {
+        piped: Option<&mut Value>,
+        to: &mut Value,
+    ) -> Result<()> {
         let mut receiver = match &fields.base {
             Base::Dot => dot.clone(),
             Base::Slot(slot) => self.slot(*slot),
-            Base::Expr(expr) => self.command(expr, dot, None)?,
+            Base::Expr(expr) => {
+                self.command(expr, dot, None, to)?;
+                std::mem::take(to)
+            }
         };
         let Some((last, before)) = fields.names.split_last() else {
-            return Ok(receiver);
+            return Ok(());
         };
         for (index, name) in before.iter().enumerate() {
-            receiver = self.field(&receiver, name, fields.is_element || index > 0)?;
+            self.field(&receiver, name, fields.is_element || index > 0, to)?;
+            receiver = std::mem::take(to);
         }
         let boxed = fields.is_element || !before.is_empty();
         if let Some(method) = method_of(&receiver, last) {
-            return self.method(method, &receiver, fields.at, &fields.args, dot, piped);
+            *to = self.method(method, &receiver, fields.at, &fields.args, dot, piped)?;
+            return Ok(());
         }
         let name = last.key();
         match &receiver {
@@ -93,13 +90,14 @@ impl Eval<'_> {
                 let message = "has arguments but cannot be invoked as function";
                 Err(self.fail(format!("{name} {message}")))
             }
-            _ => self.field(&receiver, last, boxed),
+            _ => self.field(&receiver, last, boxed, to),
         }
     }
 
     /// The field, entry or method `name` of `receiver`. `boxed` says that the receiver came out
     /// of a map, which only messages tell.
-    pub(super) fn field(&mut self, receiver: &Value, name: &Name, boxed: bool) -> Result<Value> {
+    #[cold]
+    fn field(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         let field = name.key();
         match receiver {
             Value::Invalid => {
@@ -109,7 +107,10 @@ impl Eval<'_> {
                         let field = String::from_utf8_lossy(&field);
                         Err(self.fail(format!("nil data; no entry for key {field}")))
                     }
-                    MissingKey::Invalid | MissingKey::Zero => Ok(Value::Invalid),
+                    MissingKey::Invalid | MissingKey::Zero => {
+                        *to = Value::Invalid;
+                        Ok(())
+                    }
                 };
             }
             Value::Nil => {
@@ -118,14 +119,20 @@ impl Eval<'_> {
             _ => {}
         }
         if let Some(method) = method_of(receiver, name) {
-            return self.method(method, receiver, self.at, &[], &Value::Invalid, None);
+            *to = self.method(method, receiver, self.at, &[], &Value::Invalid, None)?;
+            return Ok(());
         }
         match receiver {
-            Value::Map(map) => match map.get_name(name) {
-                Some(value) => return Ok(value),
-                None => return self.missing(map.go_type(), name),
-            },
-            Value::NilOf(ty) if ty.kind() == Kind::Map => return self.missing(*ty, name),
+            Value::Map(map) => {
+                if !map.find(name, to) {
+                    *to = self.missing(map.go_type(), name)?;
+                }
+                return Ok(());
+            }
+            Value::NilOf(ty) if ty.kind() == Kind::Map => {
+                *to = self.missing(*ty, name)?;
+                return Ok(());
+            }
             // A struct without the field is the greater mistake.
             Value::NilOf(ty)
                 if ty.kind() == Kind::Ptr
@@ -136,9 +143,9 @@ impl Eval<'_> {
             }
             Value::Object(object) => {
                 if let Some(value) = object.field(&field.to_string_lossy()) {
-                    let exported = field.to_string_lossy().starts_with(char::is_uppercase);
-                    if exported {
-                        return Ok(value);
+                    if field.to_string_lossy().starts_with(char::is_uppercase) {
+                        *to = value;
+                        return Ok(());
                     }
                     let ty = object.go_type();
                     return Err(self.fail(format!(
@@ -167,15 +174,6 @@ impl Eval<'_> {
                 Err(self.fail(format!("map has no entry for key {key}")))
             }
         }
-    }
-}
-
-/// The map, if it has no methods that would hide its entries.
-#[inline]
-fn plain_map(value: &Value) -> Option<&Map> {
-    match value {
-        Value::Map(map) if map.go_type().info().methods.is_empty() => Some(map),
-        _ => None,
     }
 }
 

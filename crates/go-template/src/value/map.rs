@@ -115,36 +115,57 @@ impl Map {
     /// The value of `key`, if there is one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         let key = key.as_ref();
-        self.find(hash(key), key)
+        let mut value = Value::Invalid;
+        self.find_hashed(hash(key), key, &mut value)
+            .then_some(value)
     }
 
     /// As [`Map::get`], with a key that was hashed before.
-    #[inline]
     pub fn get_name(&self, name: &Name) -> Option<Value> {
-        self.find(name.hash(), name.key().as_bytes())
+        let mut value = Value::Invalid;
+        self.find(name, &mut value).then_some(value)
     }
 
+    /// Writes the value of `name` to `to`; `false` when there is none.
     #[inline]
-    fn find(&self, hash: u32, key: &[u8]) -> Option<Value> {
-        match &*self.0.state.borrow() {
+    pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
+        self.find_hashed(name.hash(), name.key().as_bytes(), to)
+    }
+
+    fn find_hashed(&self, hash: u32, key: &[u8], to: &mut Value) -> bool {
+        let position = match &*self.0.state.borrow() {
             State::Owned(table) => {
-                let position = table.find(hash, key)?;
-                return table.entry(position).map(|entry| entry.value.clone());
+                let entry = table
+                    .find(hash, key)
+                    .and_then(|position| table.entry(position));
+                if let Some(entry) = entry {
+                    to.clone_from(&entry.value);
+                }
+                return entry.is_some();
             }
             State::Frozen { tree, nested } => {
-                let position = tree.table().find(hash, key)?;
-                let leaf = tree.table().entry(position)?.value.leaf();
-                if leaf.is_some() {
-                    return leaf;
+                let Some(position) = tree.table().find(hash, key) else {
+                    return false;
+                };
+                if let Some(entry) = tree.table().entry(position)
+                    && entry.value.write_leaf(to)
+                {
+                    return true;
                 }
                 match nested.get(position) {
-                    None | Some(Value::Invalid) => {}
-                    Some(value) => return Some(value.clone()),
+                    None | Some(Value::Invalid) => position,
+                    Some(value) => {
+                        to.clone_from(value);
+                        return true;
+                    }
                 }
             }
+        };
+        // The first time that a nested value is asked for.
+        if let Some((_, value)) = self.entry(position) {
+            *to = value;
         }
-        let position = self.position(hash, key)?;
-        self.entry(position).map(|(_, value)| value)
+        true
     }
 
     fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {

@@ -40,17 +40,24 @@ pub enum Tree {
 
 impl Tree {
     /// The value, when it needs no memory.
-    #[inline]
     pub(crate) fn leaf(&self) -> Option<Value> {
-        Some(match self {
+        let mut value = Value::Nil;
+        self.write_leaf(&mut value).then_some(value)
+    }
+
+    /// Writes the value to `to`, when it needs no memory; `false` otherwise.
+    #[inline]
+    pub(crate) fn write_leaf(&self, to: &mut Value) -> bool {
+        *to = match self {
             Self::Str(text) => Value::Str(text.clone()),
             Self::Nil => Value::Nil,
             Self::Bool(value) => Value::Bool(*value),
             Self::Int(value) => Value::Int(*value),
             Self::Int64(value) => Value::Int64(*value),
             Self::Float(value) => Value::Float(*value),
-            Self::Bytes(_) | Self::List(_) | Self::Map(_) => return None,
-        })
+            Self::Bytes(_) | Self::List(..) | Self::Map(_) => return false,
+        };
+        true
     }
 
     /// The value; maps read this tree, lists are copied one level deep.

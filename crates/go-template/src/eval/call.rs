@@ -24,7 +24,7 @@ impl Eval<'_> {
             };
             match result {
                 Ok(value) => {
-                    *to = value;
+                    to.put(value);
                     Ok(())
                 }
                 Err(error) => Err(eval.failed_call(call.node, call.func.name, error)),
@@ -100,14 +100,14 @@ impl Eval<'_> {
             }
             Arg::Const { at, value } => {
                 self.at = *at;
-                *to = value.value();
+                to.put(value.value());
                 Ok(())
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
                 match literal.typed(ty) {
                     Ok(value) => {
-                        *to = value.value();
+                        to.put(value.value());
                         Ok(())
                     }
                     Err(message) => Err(self.fail(message)),

@@ -23,7 +23,7 @@ impl Eval<'_> {
     #[inline]
     fn commands(&mut self, commands: &[Expr], dot: &Value, to: &mut Value) -> Result<()> {
         match commands {
-            [] => *to = Value::Invalid,
+            [] => to.put(Value::Invalid),
             [only] => self.command(only, dot, None, to)?,
             [before @ .., last] => {
                 let mut piped = self.piped(before, dot)?;
@@ -64,15 +64,15 @@ impl Eval<'_> {
             Expr::Call(call) => return self.call(call, dot, piped, to),
             Expr::Slot { at, slot } => {
                 self.at = *at;
-                *to = self.slot(*slot);
+                to.put(self.slot(*slot));
             }
             Expr::Const { at, value } => {
                 self.at = *at;
-                *to = value.value();
+                to.put(value.value());
             }
             Expr::Dot { at } => {
                 self.at = *at;
-                to.clone_from(dot);
+                to.put(dot.clone());
             }
             Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
             Expr::Pipe(pipe) => return self.nested(pipe, dot, to),
@@ -101,7 +101,7 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.at = logic.ident;
-        *to = Value::Invalid;
+        to.put(Value::Invalid);
         for arg in &logic.args {
             self.arg(arg, Type::REFLECT, dot, to)?;
             if to.is_true() == logic.is_or {

@@ -84,14 +84,6 @@ impl Str {
         }
         Self::from(self.as_bytes().get(start..end).unwrap_or_default())
     }
-
-    /// Whether both handles are known to hold the same bytes without comparing them.
-    fn same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Repr::Shared(a), Repr::Shared(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
-    }
 }
 
 impl Default for Str {
@@ -165,7 +157,21 @@ impl Borrow<[u8]> for Str {
 impl PartialEq for Str {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.same(other) || self.as_bytes() == other.as_bytes()
+        match (&self.0, &other.0) {
+            // The bytes beyond the length are zero in every handle.
+            (
+                Repr::Inline {
+                    len: a,
+                    bytes: left,
+                },
+                Repr::Inline {
+                    len: b,
+                    bytes: right,
+                },
+            ) => a == b && left == right,
+            (Repr::Shared(a), Repr::Shared(b)) if Arc::ptr_eq(a, b) => true,
+            _ => self.as_bytes() == other.as_bytes(),
+        }
     }
 }
 

@@ -114,10 +114,7 @@ impl Map {
 
     /// The value of `key`, if there is one.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        let key = key.as_ref();
-        let mut value = Value::Invalid;
-        self.find_hashed(hash(key), key, &mut value)
-            .then_some(value)
+        self.get_name(&Name::new(key.as_ref()))
     }
 
     /// As [`Map::get`], with a key that was hashed before.
@@ -129,33 +126,30 @@ impl Map {
     /// Writes the value of `name` to `to`; `false` when there is none.
     #[inline]
     pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
-        self.find_hashed(name.hash(), name.key().as_bytes(), to)
-    }
-
-    fn find_hashed(&self, hash: u32, key: &[u8], to: &mut Value) -> bool {
         let position = match &*self.0.state.borrow() {
             State::Owned(table) => {
                 let entry = table
-                    .find(hash, key)
+                    .find_name(name)
                     .and_then(|position| table.entry(position));
                 if let Some(entry) = entry {
-                    to.clone_from(&entry.value);
+                    to.put(entry.value.clone());
                 }
                 return entry.is_some();
             }
             State::Frozen { tree, nested } => {
-                let Some(position) = tree.table().find(hash, key) else {
+                let Some(position) = tree.table().find_name(name) else {
                     return false;
                 };
-                if let Some(entry) = tree.table().entry(position)
-                    && entry.value.write_leaf(to)
-                {
+                let Some(entry) = tree.table().entry(position) else {
+                    return false;
+                };
+                if entry.value.write_leaf(to) {
                     return true;
                 }
                 match nested.get(position) {
                     None | Some(Value::Invalid) => position,
                     Some(value) => {
-                        to.clone_from(value);
+                        to.put(value.clone());
                         return true;
                     }
                 }
@@ -163,7 +157,7 @@ impl Map {
         };
         // The first time that a nested value is asked for.
         if let Some((_, value)) = self.entry(position) {
-            *to = value;
+            to.put(value);
         }
         true
     }

@@ -103,6 +103,23 @@ impl Value {
         Self::Uint(Unsigned::Uint8, u64::from(byte))
     }
 
+    /// Assigns `value`. Values that need no drop, which most assigned-to ones are, are not dropped.
+    #[inline]
+    pub(crate) fn put(&mut self, value: Self) {
+        match self {
+            Self::Invalid
+            | Self::Nil
+            | Self::NilOf(_)
+            | Self::Bool(_)
+            | Self::Int(_)
+            | Self::Int64(_)
+            | Self::SmallInt(..)
+            | Self::Uint(..)
+            | Self::Float(_) => std::mem::forget(std::mem::replace(self, value)),
+            _ => *self = value,
+        }
+    }
+
     /// Whether the value holds others, and so could be part of a cycle.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::List(_) | Self::Map(_) | Self::Object(_))

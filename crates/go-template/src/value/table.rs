@@ -40,6 +40,12 @@ impl Name {
     }
 }
 
+impl From<&[u8]> for Name {
+    fn from(key: &[u8]) -> Self {
+        Self::new(key)
+    }
+}
+
 impl From<&str> for Name {
     fn from(key: &str) -> Self {
         Self::new(key)
@@ -126,13 +132,23 @@ impl<V> Table<V> {
     }
 
     /// The position of `key`, whose hash the caller has.
-    #[inline]
     pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<usize> {
+        self.locate(hash, |other| other.as_bytes() == key)
+    }
+
+    /// The position of a key that was hashed before.
+    #[inline]
+    pub(crate) fn find_name(&self, name: &Name) -> Option<usize> {
+        self.locate(name.hash, |other| *other == name.key)
+    }
+
+    #[inline]
+    fn locate(&self, hash: u32, is_key: impl Fn(&Str) -> bool) -> Option<usize> {
         if self.slots.is_empty() {
             return self
                 .entries
                 .iter()
-                .position(|entry| entry.hash == hash && entry.key.as_bytes() == key);
+                .position(|entry| entry.hash == hash && is_key(&entry.key));
         }
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
@@ -142,7 +158,7 @@ impl<V> Table<V> {
                 return None;
             }
             let entry = &self.entries[position as usize];
-            if entry.hash == hash && entry.key.as_bytes() == key {
+            if entry.hash == hash && is_key(&entry.key) {
                 return Some(position as usize);
             }
             slot = (slot + 1) & mask;

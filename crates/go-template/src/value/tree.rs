@@ -48,7 +48,7 @@ impl Tree {
     /// Writes the value to `to`, when it needs no memory; `false` otherwise.
     #[inline]
     pub(crate) fn write_leaf(&self, to: &mut Value) -> bool {
-        *to = match self {
+        to.put(match self {
             Self::Str(text) => Value::Str(text.clone()),
             Self::Nil => Value::Nil,
             Self::Bool(value) => Value::Bool(*value),
@@ -56,7 +56,7 @@ impl Tree {
             Self::Int64(value) => Value::Int64(*value),
             Self::Float(value) => Value::Float(*value),
             Self::Bytes(_) | Self::List(..) | Self::Map(_) => return false,
-        };
+        });
         true
     }
 

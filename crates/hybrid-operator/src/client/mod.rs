@@ -1,0 +1,114 @@
+//! The connection to the API server that everything in a process shares.
+//!
+//! One HTTP/2 connection carries all requests and watches. The layers, outermost first: counting →
+//! leader gate → authentication → retry → base address.
+
+mod connector;
+mod count;
+mod leader_gate;
+mod retry;
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tower::ServiceBuilder;
+use tracing::warn;
+
+pub use count::{CountLayer, Counts, RequestKind};
+pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer};
+pub use retry::RetryLayer;
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be read, or says something that cannot be meant.
+    #[error("cannot use the kubeconfig{}", path.as_deref().map(|p| format!(" {p}")).unwrap_or_default())]
+    Kubeconfig {
+        /// The file, when it was named.
+        path: Option<String>,
+        /// Why.
+        #[source]
+        source: kube::config::KubeconfigError,
+    },
+    /// No kubeconfig and no service account is there.
+    #[error("no cluster: give --kubeconfig or $KUBECONFIG, or run in a Pod with a service account")]
+    Nowhere(#[source] kube::config::InferConfigError),
+    /// TLS or authentication cannot be set up.
+    #[error("cannot set up the connection to {server}")]
+    Setup {
+        /// The server's address.
+        server: String,
+        /// Why.
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// Reads the configuration of a named kubeconfig, or else what `$KUBECONFIG`, `~/.kube/config` or
+/// the Pod's service account say.
+///
+/// # Errors
+/// When none of them is there or one cannot be used.
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let shown = || Some(path.display().to_string());
+            let file = Kubeconfig::read_from(path).map_err(|source| ConnectError::Kubeconfig {
+                path: shown(),
+                source,
+            })?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(|source| ConnectError::Kubeconfig {
+                    path: shown(),
+                    source,
+                })?
+        }
+        None => Config::infer().await.map_err(ConnectError::Nowhere)?,
+    };
+    // A watch has no end; other requests get their deadline from the retry layer.
+    config.read_timeout = None;
+    config.write_timeout = None;
+    config.connect_timeout = Some(Duration::from_secs(10));
+    Ok(config)
+}
+
+/// Builds the client of a process. No request is sent.
+///
+/// # Errors
+/// When TLS or authentication cannot be set up.
+pub fn connect(
+    config: &Config,
+    counts: &Counts,
+    gate: &LeaderGate,
+) -> Result<Client, ConnectError> {
+    let setup = |source| ConnectError::Setup {
+        server: config.cluster_url.to_string(),
+        source,
+    };
+    connector::install_crypto();
+    let auth = config.auth_layer().map_err(setup)?;
+    let http = connector::http_client::<Body>(config).map_err(setup)?;
+    let service = ServiceBuilder::new()
+        .layer(CountLayer::new(counts.clone()))
+        .layer(LeaderGateLayer::new(gate.clone()))
+        .option_layer(auth)
+        .layer(RetryLayer::default())
+        .layer(config.base_uri_layer())
+        .layer(config.extra_headers_layer().map_err(setup)?)
+        .service(http);
+    Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Waits until the API server answers, and says so while it does not.
+pub async fn wait_until_reachable(client: &Client, server: &str) {
+    let mut delay = Duration::from_millis(250);
+    while let Err(error) = client.apiserver_version().await {
+        warn!(server, error = &error as &dyn std::error::Error, retry_in = ?delay, "the API server does not answer");
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(Duration::from_secs(15));
+    }
+}

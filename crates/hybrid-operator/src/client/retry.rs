@@ -1,0 +1,194 @@
+//! Tries again what the API server was too busy for, when it says so.
+//!
+//! 429 and 503 carry no side effect, so any request may be sent again; the server's `Retry-After`
+//! is kept. A request that is no watch has a deadline of its own.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::header::RETRY_AFTER;
+use http::{Request, Response, StatusCode};
+use kube::client::Body;
+use tower::{BoxError, Layer, Service};
+
+/// The bounds of trying again.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryLayer {
+    /// How often a request is sent again.
+    pub attempts: u32,
+    /// The first wait where the server names none; it doubles.
+    pub first_wait: Duration,
+    /// The longest wait.
+    pub longest_wait: Duration,
+    /// How long a request that is no watch may take, each time.
+    pub deadline: Duration,
+}
+
+impl Default for RetryLayer {
+    fn default() -> Self {
+        Self {
+            attempts: 5,
+            first_wait: Duration::from_millis(200),
+            longest_wait: Duration::from_secs(10),
+            deadline: Duration::from_secs(30),
+        }
+    }
+}
+
+impl<S> Layer<S> for RetryLayer {
+    type Service = RetryService<S>;
+
+    fn layer(&self, inner: S) -> RetryService<S> {
+        RetryService {
+            inner,
+            bounds: *self,
+        }
+    }
+}
+
+/// See [`RetryLayer`].
+#[derive(Debug, Clone)]
+pub struct RetryService<S> {
+    inner: S,
+    bounds: RetryLayer,
+}
+
+/// The API server did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not answer within {0:?}")]
+pub struct TimedOut(Duration);
+
+/// The wait before the next attempt.
+fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> Duration {
+    let named = response.headers().get(RETRY_AFTER);
+    let named = named
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse().ok());
+    let wait = named.map_or_else(
+        || bounds.first_wait * 2_u32.saturating_pow(attempt.min(8)),
+        Duration::from_secs,
+    );
+    // Many clients that were refused together shall not come back together.
+    let mut noise = [0_u8];
+    let _ = getrandom::fill(&mut noise);
+    let jitter = wait / 4 * u32::from(noise[0]) / 256;
+    wait.min(bounds.longest_wait) + jitter
+}
+
+impl<S, R> Service<Request<Body>> for RetryService<S>
+where
+    S: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    S::Error: Into<BoxError> + Send,
+    S::Future: Send,
+    R: Send + 'static,
+{
+    type Response = Response<R>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<R>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let bounds = self.bounds;
+        let clone = self.inner.clone();
+        // The clone that was polled ready is the one to call.
+        let mut service = std::mem::replace(&mut self.inner, clone);
+        Box::pin(async move {
+            let is_watch = request
+                .uri()
+                .query()
+                .is_some_and(|query| query.contains("watch="));
+            let (parts, body) = request.into_parts();
+            let mut bodies = body.try_clone();
+            let mut body = Some(body);
+            for attempt in 0.. {
+                let next = body.take().unwrap_or_else(Body::empty);
+                let mut again = Request::new(next);
+                *again.method_mut() = parts.method.clone();
+                *again.uri_mut() = parts.uri.clone();
+                *again.headers_mut() = parts.headers.clone();
+                *again.extensions_mut() = parts.extensions.clone();
+                let answer = tokio::time::timeout(bounds.deadline, service.call(again));
+                let response = match answer.await {
+                    Ok(answer) => answer.map_err(Into::into)?,
+                    Err(_) if is_watch => return Err(TimedOut(bounds.deadline).into()),
+                    Err(_) => return Err(TimedOut(bounds.deadline).into()),
+                };
+                let busy = matches!(
+                    response.status(),
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+                );
+                let Some(next) = bodies.take().filter(|_| busy && attempt < bounds.attempts) else {
+                    return Ok(response);
+                };
+                tokio::time::sleep(wait_after(&response, &bounds, attempt)).await;
+                bodies = next.try_clone();
+                body = Some(next);
+                futures::future::poll_fn(|cx| service.poll_ready(cx))
+                    .await
+                    .map_err(Into::into)?;
+            }
+            Err(TimedOut(bounds.deadline).into())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use kube::client::Body;
+    use tokio::time::Instant;
+    use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+
+    use super::RetryLayer;
+
+    async fn statuses_after(refusals: u32) -> (u16, u32, Duration) {
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&calls);
+        let service = ServiceBuilder::new()
+            .layer(RetryLayer::default())
+            .service(service_fn(move |_: Request<Body>| {
+                let call = counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    let status = if call < refusals { 429 } else { 200 };
+                    let response = Response::builder()
+                        .status(status)
+                        .header("Retry-After", "1");
+                    Ok::<_, BoxError>(response.body(())?)
+                }
+            }));
+        let start = Instant::now();
+        let response = service
+            .oneshot(Request::new(Body::from(b"{}".to_vec())))
+            .await
+            .unwrap();
+        (
+            response.status().as_u16(),
+            calls.load(Ordering::SeqCst),
+            start.elapsed(),
+        )
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_busy_server_is_asked_again_after_the_time_it_names() {
+        let (status, calls, waited) = statuses_after(2).await;
+        assert_eq!((status, calls), (200, 3));
+        assert!(
+            waited >= Duration::from_secs(2) && waited < Duration::from_secs(3),
+            "{waited:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn trying_again_ends() {
+        let (status, calls, _) = statuses_after(u32::MAX).await;
+        assert_eq!((status, calls), (429, 6));
+    }
+}

@@ -1,0 +1,254 @@
+//! Which key comes next. Pure: the time is an argument.
+//!
+//! The rules are client-go's: a key that is added while it waits is not added twice; one that is
+//! added while it is worked on comes again when that is done; the earlier of two delays counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::time::Instant;
+
+use super::Key;
+
+/// What comes first among keys that are ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Priority {
+    /// Somebody changed something.
+    Event,
+    /// Nothing is known to have changed: the first list, a resync.
+    Background,
+}
+
+/// Keys that are ready, delayed or worked on.
+#[derive(Debug, Default)]
+pub struct Queue {
+    urgent: VecDeque<Key>,
+    background: VecDeque<Key>,
+    /// Ready keys, and those that become ready when their work is done.
+    dirty: HashMap<Key, Priority>,
+    processing: HashSet<Key>,
+    delayed: BTreeMap<(Instant, u64), Key>,
+    due: HashMap<Key, (Instant, u64)>,
+    sequence: u64,
+}
+
+impl Queue {
+    /// Makes a key ready.
+    pub fn add(&mut self, key: Key, priority: Priority) {
+        self.forget_delay(&key);
+        match self.dirty.get_mut(&key) {
+            Some(present) if *present <= priority => {}
+            Some(present) => {
+                // The place in the lower lane is skipped when it comes up.
+                *present = priority;
+                if !self.processing.contains(&key) {
+                    self.urgent.push_back(key);
+                }
+            }
+            None => {
+                self.dirty.insert(key.clone(), priority);
+                if !self.processing.contains(&key) {
+                    self.lane(priority).push_back(key);
+                }
+            }
+        }
+    }
+
+    /// Makes a key ready at `at`, or at an earlier time that is set already.
+    pub fn add_at(&mut self, key: Key, at: Instant) {
+        if self.dirty.contains_key(&key) {
+            return;
+        }
+        if let Some((present, sequence)) = self.due.get(&key).copied() {
+            if present <= at {
+                return;
+            }
+            self.delayed.remove(&(present, sequence));
+        }
+        self.sequence += 1;
+        self.due.insert(key.clone(), (at, self.sequence));
+        self.delayed.insert((at, self.sequence), key);
+    }
+
+    /// The next key to work on at `now`; [`done`](Self::done) must follow.
+    pub fn take(&mut self, now: Instant) -> Option<Key> {
+        while let Some(entry) = self.delayed.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            let key = entry.remove();
+            self.add(key, Priority::Background);
+        }
+        loop {
+            let (key, lane) = match self.urgent.pop_front() {
+                Some(key) => (key, Priority::Event),
+                None => (self.background.pop_front()?, Priority::Background),
+            };
+            // A key that moved to the other lane leaves its old place behind.
+            if self.dirty.get(&key) == Some(&lane) && !self.processing.contains(&key) {
+                self.dirty.remove(&key);
+                self.forget_delay(&key);
+                self.processing.insert(key.clone());
+                return Some(key);
+            }
+        }
+    }
+
+    /// Ends the work on a key, which comes again if it was added meanwhile.
+    pub fn done(&mut self, key: &Key) {
+        self.processing.remove(key);
+        if let Some(priority) = self.dirty.get(key).copied() {
+            self.lane(priority).push_back(key.clone());
+        }
+    }
+
+    /// When the next delayed key becomes ready.
+    pub fn next_due(&self) -> Option<Instant> {
+        self.delayed.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// Keys that are ready or will be when their work is done.
+    pub fn len(&self) -> usize {
+        self.dirty.len()
+    }
+
+    /// Whether no key is ready.
+    pub fn is_empty(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
+    /// Keys that are worked on.
+    pub fn in_work(&self) -> usize {
+        self.processing.len()
+    }
+
+    fn lane(&mut self, priority: Priority) -> &mut VecDeque<Key> {
+        match priority {
+            Priority::Event => &mut self.urgent,
+            Priority::Background => &mut self.background,
+        }
+    }
+
+    fn forget_delay(&mut self, key: &Key) {
+        if let Some(at) = self.due.remove(key) {
+            self.delayed.remove(&at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::{Priority, Queue};
+    use crate::controller::Key;
+
+    fn key(n: u8) -> Key {
+        Key::new(None, &n.to_string())
+    }
+
+    #[test]
+    fn a_key_added_twice_comes_once_and_again_when_added_during_its_work() {
+        let now = Instant::now();
+        let mut queue = Queue::default();
+        queue.add(key(1), Priority::Event);
+        queue.add(key(1), Priority::Event);
+        assert_eq!(queue.take(now), Some(key(1)));
+        assert_eq!(queue.take(now), None);
+        queue.add(key(1), Priority::Event);
+        assert_eq!(queue.take(now), None, "never twice at a time");
+        queue.done(&key(1));
+        assert_eq!(queue.take(now), Some(key(1)));
+        queue.done(&key(1));
+        assert_eq!(queue.take(now), None);
+    }
+
+    #[test]
+    fn events_overtake_the_background_and_the_earlier_delay_counts() {
+        let now = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut queue = Queue::default();
+        queue.add(key(1), Priority::Background);
+        queue.add(key(2), Priority::Event);
+        queue.add(key(1), Priority::Event);
+        assert_eq!(
+            (queue.take(now), queue.take(now)),
+            (Some(key(2)), Some(key(1)))
+        );
+        assert_eq!(queue.take(now), None);
+
+        queue.add_at(key(3), now + 5 * second);
+        queue.add_at(key(3), now + 9 * second);
+        queue.add_at(key(3), now + 2 * second);
+        assert_eq!(queue.next_due(), Some(now + 2 * second));
+        assert_eq!(queue.take(now + second), None);
+        assert_eq!(queue.take(now + 2 * second), Some(key(3)));
+        assert_eq!(queue.next_due(), None);
+    }
+
+    #[derive(Debug, Clone)]
+    enum Op {
+        Add(u8, bool),
+        AddAt(u8, u64),
+        Take,
+        Done(u8),
+        Pass(u64),
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            (0_u8..5, any::<bool>()).prop_map(|(k, event)| Op::Add(k, event)),
+            (0_u8..5, 0_u64..20).prop_map(|(k, at)| Op::AddAt(k, at)),
+            Just(Op::Take),
+            (0_u8..5).prop_map(Op::Done),
+            (0_u64..10).prop_map(Op::Pass),
+        ]
+    }
+
+    proptest! {
+        /// Nothing is lost, nothing comes twice at a time: whatever was added and not taken since
+        /// is taken once all work is done and all time has passed.
+        #[test]
+        fn every_added_key_is_taken_and_none_is_worked_on_twice(ops in prop::collection::vec(op(), 0..80)) {
+            let start = Instant::now();
+            let mut clock = 0;
+            let mut queue = Queue::default();
+            let mut owed: HashSet<Key> = HashSet::new();
+            let mut working: HashSet<Key> = HashSet::new();
+            for op in ops {
+                match op {
+                    Op::Add(k, event) => {
+                        queue.add(key(k), if event { Priority::Event } else { Priority::Background });
+                        owed.insert(key(k));
+                    }
+                    Op::AddAt(k, at) => {
+                        queue.add_at(key(k), start + Duration::from_secs(clock + at));
+                        owed.insert(key(k));
+                    }
+                    Op::Take => {
+                        if let Some(k) = queue.take(start + Duration::from_secs(clock)) {
+                            prop_assert!(owed.remove(&k), "{k} was not asked for");
+                            prop_assert!(working.insert(k), "worked on twice at a time");
+                        }
+                    }
+                    Op::Done(k) => {
+                        if working.remove(&key(k)) {
+                            queue.done(&key(k));
+                        }
+                    }
+                    Op::Pass(seconds) => clock += seconds,
+                }
+                prop_assert_eq!(queue.in_work(), working.len());
+            }
+            for k in working {
+                queue.done(&k);
+            }
+            while let Some(k) = queue.take(start + Duration::from_secs(clock + 1000)) {
+                prop_assert!(owed.remove(&k));
+                queue.done(&k);
+            }
+            prop_assert!(owed.is_empty(), "lost: {owed:?}");
+        }
+    }
+}

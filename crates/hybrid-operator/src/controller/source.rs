@@ -1,0 +1,277 @@
+//! Watches the custom resources of a controller and keeps them.
+//!
+//! Only what concerns a controller triggers it: a new generation, or other labels, annotations,
+//! finalizers, or the deletion. Its own status writes do not.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject};
+use kube::core::ApiResource;
+use kube::runtime::watcher;
+use kube::{Client, ResourceExt};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Key, Priority, QueueHandle};
+
+/// Why custom resources cannot be watched. The watch goes on trying.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cannot watch {kind}: {message}")]
+pub struct SourceError {
+    /// The kind.
+    pub kind: String,
+    /// What the API server says.
+    pub message: String,
+}
+
+/// The custom resources of one kind.
+#[derive(Clone)]
+pub struct Source(Arc<Inner>);
+
+struct Inner {
+    resource: ApiResource,
+    objects: RwLock<HashMap<Key, Entry>>,
+    /// How many scopes have been listed.
+    synced: watch::Sender<usize>,
+    scopes: usize,
+}
+
+struct Entry {
+    object: Arc<DynamicObject>,
+    fingerprint: u64,
+}
+
+impl Source {
+    /// Starts watching in `namespaces` (all when empty), until `stop`. Changes go to `queue`.
+    pub fn start(
+        client: &Client,
+        resource: ApiResource,
+        namespaces: &[String],
+        selector: Option<&str>,
+        queue: &QueueHandle,
+        stop: &CancellationToken,
+    ) -> Self {
+        let scopes: Vec<Option<&str>> = if namespaces.is_empty() {
+            vec![None]
+        } else {
+            namespaces
+                .iter()
+                .map(|namespace| Some(namespace.as_str()))
+                .collect()
+        };
+        let source = Self(Arc::new(Inner {
+            resource,
+            objects: RwLock::default(),
+            synced: watch::Sender::new(0),
+            scopes: scopes.len(),
+        }));
+        for scope in scopes {
+            let resource = &source.0.resource;
+            let api = match scope {
+                Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
+                None => Api::all_with(client.clone(), resource),
+            };
+            let mut config = watcher::Config::default().page_size(500);
+            if let Some(selector) = selector {
+                config = config.labels(selector);
+            }
+            let scope = scope.map(ToOwned::to_owned);
+            let task = follow(Arc::clone(&source.0), api, config, scope, queue.clone());
+            let stop = stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(task).await });
+        }
+        source
+    }
+
+    /// The custom resource of a key.
+    pub fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+        self.0
+            .read()
+            .get(key)
+            .map(|entry| Arc::clone(&entry.object))
+    }
+
+    /// Takes in an object that a request answered, so that the next reconcile sees it at once.
+    /// An object older than the known one is left out.
+    pub fn put(&self, object: DynamicObject) {
+        let version = |object: &DynamicObject| {
+            object
+                .resource_version()
+                .and_then(|version| version.parse::<u64>().ok())
+        };
+        let key = key_of(&object);
+        let mut objects = self.0.write();
+        if let Some(entry) = objects.get_mut(&key)
+            && version(&entry.object) <= version(&object)
+            && entry.object.uid() == object.uid()
+        {
+            *entry = Entry::new(object);
+        }
+    }
+
+    /// The keys of all custom resources.
+    pub fn keys(&self) -> Vec<Key> {
+        self.0.read().keys().cloned().collect()
+    }
+
+    /// Waits until every custom resource is known.
+    pub async fn synced(&self) {
+        let scopes = self.0.scopes;
+        let mut synced = self.0.synced.subscribe();
+        // The sender lives as long as `self`.
+        let _ = synced.wait_for(|done| *done >= scopes).await;
+    }
+
+    /// The kind.
+    pub fn resource(&self) -> &ApiResource {
+        &self.0.resource
+    }
+}
+
+impl Inner {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Entry>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Entry>> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps an object; whether it concerns the controller.
+    fn keep(&self, object: DynamicObject) -> Change {
+        let key = key_of(&object);
+        let generation = object.metadata.generation;
+        let entry = Entry::new(object);
+        let fingerprint = entry.fingerprint;
+        let before = self.write().insert(key, entry);
+        match before {
+            Some(before) if before.fingerprint == fingerprint => Change::None,
+            Some(before) if before.object.metadata.generation == generation => Change::Metadata,
+            _ => Change::Generation,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    Metadata,
+    Generation,
+}
+
+impl Entry {
+    fn new(mut object: DynamicObject) -> Self {
+        object.metadata.managed_fields = None;
+        let fingerprint = fingerprint(&object);
+        Self {
+            object: Arc::new(object),
+            fingerprint,
+        }
+    }
+}
+
+/// A hash of what concerns a controller.
+fn fingerprint(object: &DynamicObject) -> u64 {
+    let meta = &object.metadata;
+    let mut hasher = DefaultHasher::new();
+    meta.uid.hash(&mut hasher);
+    meta.generation.hash(&mut hasher);
+    meta.labels.hash(&mut hasher);
+    meta.annotations.hash(&mut hasher);
+    meta.finalizers.hash(&mut hasher);
+    meta.deletion_timestamp.is_some().hash(&mut hasher);
+    hasher.finish()
+}
+
+fn key_of(object: &DynamicObject) -> Key {
+    Key::new(
+        object.metadata.namespace.as_deref(),
+        object.metadata.name.as_deref().unwrap_or_default(),
+    )
+}
+
+/// Follows the watch of one scope without end.
+async fn follow(
+    inner: Arc<Inner>,
+    api: Api<DynamicObject>,
+    config: watcher::Config,
+    scope: Option<String>,
+    queue: QueueHandle,
+) {
+    let mut events = watcher(api, config).boxed();
+    let mut listed: Vec<Key> = Vec::new();
+    let mut first = true;
+    let mut last_error = None;
+    let mut delay = Duration::from_millis(250);
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let message = error.to_string();
+                if last_error.as_ref() != Some(&message) {
+                    let kind = &inner.resource.kind;
+                    warn!(%kind, error = &error as &dyn std::error::Error, "cannot watch; trying again");
+                    last_error = Some(message);
+                }
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_secs(30));
+                continue;
+            }
+        };
+        // A list that only begins says nothing of whether it can be had.
+        if !matches!(event, watcher::Event::Init) {
+            delay = Duration::from_millis(250);
+            last_error = None;
+        }
+        match event {
+            watcher::Event::Init => listed.clear(),
+            watcher::Event::InitApply(object) => {
+                let key = key_of(&object);
+                listed.push(key.clone());
+                if inner.keep(object) != Change::None {
+                    queue.add(key, Priority::Background);
+                }
+            }
+            watcher::Event::InitDone => {
+                let listed: std::collections::HashSet<Key> = listed.drain(..).collect();
+                let in_scope =
+                    |key: &Key| scope.is_none() || key.namespace.as_deref() == scope.as_deref();
+                let gone: Vec<Key> = inner
+                    .read()
+                    .keys()
+                    .filter(|key| in_scope(key) && !listed.contains(key))
+                    .cloned()
+                    .collect();
+                for key in gone {
+                    inner.write().remove(&key);
+                    queue.add(key, Priority::Event);
+                }
+                if std::mem::take(&mut first) {
+                    inner.synced.send_modify(|done| *done += 1);
+                }
+            }
+            watcher::Event::Apply(object) => {
+                let key = key_of(&object);
+                match inner.keep(object) {
+                    Change::None => {}
+                    Change::Metadata => queue.add(key, Priority::Event),
+                    Change::Generation => {
+                        queue.forgive(&key);
+                        queue.add(key, Priority::Event);
+                    }
+                }
+            }
+            watcher::Event::Delete(object) => {
+                let key = key_of(&object);
+                inner.write().remove(&key);
+                queue.forgive(&key);
+                queue.add(key, Priority::Event);
+            }
+        }
+    }
+}

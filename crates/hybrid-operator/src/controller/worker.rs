@@ -1,0 +1,296 @@
+//! Takes keys from a queue and reconciles them, a bounded number at a time.
+//!
+//! A reconcile that panics or takes too long is an error of its key alone. Nothing sleeps in a
+//! worker: what waits is a key with a time.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, debug, error, info_span, warn};
+
+use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request};
+use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
+
+/// How the workers of one controller behave.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// How many keys are worked on at once.
+    pub concurrency: usize,
+    /// How long one reconcile may take.
+    pub deadline: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        let concurrency = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            concurrency,
+            deadline: Duration::from_secs(300),
+        }
+    }
+}
+
+/// Puts keys into a controller's queue.
+#[derive(Clone)]
+pub struct QueueHandle(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    backoff: Mutex<Backoff>,
+    wake: Notify,
+    metrics: ControllerMetrics,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backoff(&self) -> MutexGuard<'_, Backoff> {
+        self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl QueueHandle {
+    /// An empty queue.
+    pub fn new(metrics: ControllerMetrics) -> Self {
+        Self(Arc::new(Shared {
+            queue: Mutex::default(),
+            backoff: Mutex::default(),
+            wake: Notify::new(),
+            metrics,
+        }))
+    }
+
+    /// Makes a key ready.
+    pub fn add(&self, key: Key, priority: Priority) {
+        self.0.metrics.added();
+        let mut queue = self.0.queue();
+        queue.add(key, priority);
+        self.0.metrics.depth(queue.len());
+        drop(queue);
+        self.0.wake.notify_one();
+    }
+
+    /// Makes a key ready after a time.
+    pub fn add_after(&self, key: Key, delay: Duration) {
+        self.0
+            .queue()
+            .add_at(key, (Instant::now() + delay).into_std());
+        self.0.wake.notify_one();
+    }
+
+    /// Forgets the failures of a key, whose owner has changed it.
+    pub fn forgive(&self, key: &Key) {
+        self.0.backoff().reset(key);
+    }
+}
+
+/// The workers of one controller.
+pub struct Workers {
+    shared: Arc<Shared>,
+    reconcile: Arc<dyn Reconcile>,
+    options: WorkerOptions,
+    process: Arc<Semaphore>,
+}
+
+impl Workers {
+    /// Workers that take from `queue`. `process` bounds the workers of all controllers together.
+    pub fn new(
+        queue: &QueueHandle,
+        reconcile: Arc<dyn Reconcile>,
+        options: WorkerOptions,
+        process: Arc<Semaphore>,
+    ) -> Self {
+        Self {
+            shared: Arc::clone(&queue.0),
+            reconcile,
+            options,
+            process,
+        }
+    }
+
+    /// Works until `stop`, then lets what is under way end.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut running: JoinSet<Key> = JoinSet::new();
+        while !stop.is_cancelled() {
+            self.start_ready(&mut running);
+            let due = self.shared.queue().next_due().map(Instant::from_std);
+            let due = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.shared.wake.notified() => {}
+                () = due => {}
+                Some(ended) = running.join_next() => self.ended(ended),
+            }
+        }
+        while let Some(ended) = running.join_next().await {
+            self.ended(ended);
+        }
+    }
+
+    fn start_ready(&self, running: &mut JoinSet<Key>) {
+        while running.len() < self.options.concurrency {
+            let Some(key) = self.shared.queue().take(Instant::now().into_std()) else {
+                return;
+            };
+            running.spawn(self.work(key));
+        }
+    }
+
+    fn ended(&self, ended: Result<Key, tokio::task::JoinError>) {
+        match ended {
+            Ok(key) => self.shared.queue().done(&key),
+            // Panics are caught inside, so only an aborted runtime gets here.
+            Err(error) => debug!(%error, "a worker was aborted"),
+        }
+    }
+
+    fn work(&self, key: Key) -> impl Future<Output = Key> + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        let reconcile = Arc::clone(&self.reconcile);
+        let process = Arc::clone(&self.process);
+        let deadline = self.options.deadline;
+        let span = info_span!("reconcile", controller = %shared.metrics.name(), object = %key);
+        async move {
+            let permit = process.acquire_owned().await;
+            let attempt = shared.backoff().failures(&key);
+            let timer = shared.metrics.begin();
+            let request = Request {
+                key: key.clone(),
+                attempt,
+            };
+            let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
+            let result: Result<Outcome, ReconcileError> = match tokio::time::timeout(deadline, work)
+                .await
+            {
+                Ok(Ok(result)) => result,
+                Ok(Err(panic)) => Err(format!("panicked: {}", panic_text(panic.as_ref())).into()),
+                Err(_) => Err(format!("took longer than {deadline:?}").into()),
+            };
+            shared.finish(&key, result, timer);
+            drop(permit);
+            key
+        }
+        .instrument(span)
+    }
+}
+
+impl Shared {
+    /// Says when the key comes again.
+    fn finish(
+        &self,
+        key: &Key,
+        result: Result<Outcome, ReconcileError>,
+        timer: crate::telemetry::metrics::ReconcileTimer,
+    ) {
+        let (label, delay) = match result {
+            Ok(outcome) => {
+                self.backoff().reset(key);
+                match outcome {
+                    Outcome::Done => (ReconcileResult::Success, None),
+                    Outcome::After(delay) => (ReconcileResult::RequeueAfter, Some(delay)),
+                }
+            }
+            Err(error) => {
+                let mut noise = [0_u8];
+                let _ = getrandom::fill(&mut noise);
+                let delay = self.backoff().failed(key, noise[0]);
+                let error: &dyn std::error::Error = error.as_ref();
+                if error.to_string().starts_with("panicked") {
+                    error!(error, retry_in = ?delay, "reconcile failed");
+                } else {
+                    warn!(error, retry_in = ?delay, "reconcile failed");
+                }
+                (ReconcileResult::Error, Some(delay))
+            }
+        };
+        timer.end(label);
+        if let Some(delay) = delay {
+            self.queue()
+                .add_at(key.clone(), (Instant::now() + delay).into_std());
+        }
+    }
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("without a message")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use futures::future::BoxFuture;
+    use tokio::sync::{Notify, Semaphore};
+    use tokio_util::sync::CancellationToken;
+
+    use super::{QueueHandle, WorkerOptions, Workers};
+    use crate::controller::{Key, Outcome, Priority, Reconcile, ReconcileError, Request};
+    use crate::telemetry::metrics::ControllerMetrics;
+
+    /// Panics, hangs, fails and succeeds in turn; tells when it has succeeded.
+    #[derive(Default)]
+    struct Moody {
+        calls: AtomicU32,
+        attempts: Mutex<Vec<u32>>,
+        succeeded: Notify,
+    }
+
+    impl Reconcile for Arc<Moody> {
+        fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+            Box::pin(async move {
+                self.attempts.lock().unwrap().push(request.attempt);
+                match self.calls.fetch_add(1, Ordering::SeqCst) {
+                    0 => panic!("on purpose"),
+                    1 => std::future::pending().await,
+                    2 => Err("no".into()),
+                    _ => {
+                        self.succeeded.notify_one();
+                        Ok(Outcome::Done)
+                    }
+                }
+            })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn panics_deadlines_and_errors_are_tried_again_until_success() {
+        let moody = Arc::new(Moody::default());
+        let queue = QueueHandle::new(ControllerMetrics::detached("moody"));
+        let options = WorkerOptions {
+            concurrency: 2,
+            deadline: Duration::from_secs(10),
+        };
+        let workers = Workers::new(
+            &queue,
+            Arc::new(Arc::clone(&moody)),
+            options,
+            Arc::new(Semaphore::new(9)),
+        );
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(workers.run(stop.clone()));
+        queue.add(Key::new(None, "x"), Priority::Event);
+        moody.succeeded.notified().await;
+        stop.cancel();
+        running.await.unwrap();
+        assert_eq!(*moody.attempts.lock().unwrap(), [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,319 @@
+//! Metrics under the names that controller-runtime has, so that dashboards go on working.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::client::Counts;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ControllerLabel {
+    controller: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResultLabels {
+    controller: String,
+    result: ReconcileResult,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    code: String,
+    method: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NameLabel {
+    name: String,
+}
+
+/// How a reconcile ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub enum ReconcileResult {
+    /// `success`
+    #[expect(non_camel_case_types, reason = "the label's text")]
+    success,
+    /// `error`
+    #[expect(non_camel_case_types, reason = "the label's text")]
+    error,
+    /// `requeue_after`
+    #[expect(non_camel_case_types, reason = "the label's text")]
+    requeue_after,
+}
+
+#[expect(
+    non_upper_case_globals,
+    reason = "named as the variants would be elsewhere"
+)]
+impl ReconcileResult {
+    /// `success`
+    pub const Success: Self = Self::success;
+    /// `error`
+    pub const Error: Self = Self::error;
+    /// `requeue_after`
+    pub const RequeueAfter: Self = Self::requeue_after;
+}
+
+/// The metrics of a process.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    leader: Family<NameLabel, Gauge>,
+    counts: Counts,
+    controllers: Families,
+}
+
+#[derive(Clone)]
+struct Families {
+    total: Family<ResultLabels, Counter>,
+    errors: Family<ControllerLabel, Counter>,
+    seconds: Family<ControllerLabel, Histogram>,
+    active: Family<ControllerLabel, Gauge>,
+    depth: Family<QueueLabel, Gauge>,
+    adds: Family<QueueLabel, Counter>,
+}
+
+impl Default for Families {
+    fn default() -> Self {
+        let buckets = || {
+            Histogram::new([
+                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+            ])
+        };
+        Self {
+            total: Family::default(),
+            errors: Family::default(),
+            seconds: Family::new_with_constructor(buckets),
+            active: Family::default(),
+            depth: Family::default(),
+            adds: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics of a process whose requests `counts` counts.
+    pub fn new(counts: Counts) -> Self {
+        let mut registry = Registry::default();
+        let controllers = Families::default();
+        let requests = Family::<RequestLabels, Counter>::default();
+        let leader = Family::<NameLabel, Gauge>::default();
+        let info = Family::<NameLabel, Gauge>::default();
+        info.get_or_create(&NameLabel {
+            name: env!("CARGO_PKG_VERSION").to_owned(),
+        })
+        .set(1);
+        let c = &controllers;
+        // The encoder puts `_total` behind a counter's name.
+        registry.register(
+            "controller_runtime_reconcile",
+            "Reconciles by result",
+            c.total.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_errors",
+            "Reconciles that failed",
+            c.errors.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_time_seconds",
+            "Length of reconciles",
+            c.seconds.clone(),
+        );
+        registry.register(
+            "controller_runtime_active_workers",
+            "Reconciles under way",
+            c.active.clone(),
+        );
+        registry.register("workqueue_depth", "Keys that are ready", c.depth.clone());
+        registry.register("workqueue_adds", "Keys that were added", c.adds.clone());
+        registry.register(
+            "rest_client_requests",
+            "Requests to the API server",
+            requests.clone(),
+        );
+        registry.register(
+            "leader_election_master_status",
+            "1 on the leader",
+            leader.clone(),
+        );
+        registry.register("helm_operator_build_info", "The operator's version", info);
+        Self(Arc::new(Inner {
+            registry,
+            requests,
+            leader,
+            counts,
+            controllers,
+        }))
+    }
+
+    /// The metrics of one controller.
+    pub fn controller(&self, name: &str) -> ControllerMetrics {
+        ControllerMetrics {
+            name: name.into(),
+            families: self.0.controllers.clone(),
+        }
+    }
+
+    /// Says whether this process leads.
+    pub fn leads(&self, lease: &str, leads: bool) {
+        self.0
+            .leader
+            .get_or_create(&NameLabel {
+                name: lease.to_owned(),
+            })
+            .set(i64::from(leads));
+    }
+
+    /// The text that Prometheus reads.
+    ///
+    /// # Errors
+    /// When a value cannot be formatted, which does not happen to a `String`.
+    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+        let mut sums: std::collections::BTreeMap<(String, &str), u64> =
+            std::collections::BTreeMap::new();
+        for (kind, count) in self.0.counts.snapshot() {
+            let method = match kind.verb {
+                "get" | "list" | "watch" => "GET",
+                "create" => "POST",
+                "update" => "PUT",
+                "patch" => "PATCH",
+                _ => "DELETE",
+            };
+            let code = if kind.status == 0 {
+                "<error>".to_owned()
+            } else {
+                kind.status.to_string()
+            };
+            *sums.entry((code, method)).or_default() += count;
+        }
+        for ((code, method), count) in sums {
+            let labels = RequestLabels {
+                code,
+                method: method.to_owned(),
+            };
+            let counter = self.0.requests.get_or_create(&labels);
+            let known = counter.get();
+            counter.inc_by(count.saturating_sub(known));
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.0.registry)?;
+        Ok(text)
+    }
+}
+
+/// The metrics of one controller.
+#[derive(Clone)]
+pub struct ControllerMetrics {
+    name: Arc<str>,
+    families: Families,
+}
+
+impl ControllerMetrics {
+    /// Metrics that nobody reads.
+    pub fn detached(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            families: Families::default(),
+        }
+    }
+
+    /// The controller's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn controller(&self) -> ControllerLabel {
+        ControllerLabel {
+            controller: self.name.to_string(),
+        }
+    }
+
+    fn queue(&self) -> QueueLabel {
+        QueueLabel {
+            name: self.name.to_string(),
+        }
+    }
+
+    pub(crate) fn added(&self) {
+        self.families.adds.get_or_create(&self.queue()).inc();
+    }
+
+    pub(crate) fn depth(&self, depth: usize) {
+        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
+        self.families.depth.get_or_create(&self.queue()).set(depth);
+    }
+
+    pub(crate) fn begin(&self) -> ReconcileTimer {
+        self.families.active.get_or_create(&self.controller()).inc();
+        ReconcileTimer {
+            metrics: self.clone(),
+            start: Instant::now(),
+        }
+    }
+}
+
+/// Measures a reconcile that is under way.
+pub(crate) struct ReconcileTimer {
+    metrics: ControllerMetrics,
+    start: Instant,
+}
+
+impl ReconcileTimer {
+    pub(crate) fn end(self, result: ReconcileResult) {
+        let (families, label) = (&self.metrics.families, self.metrics.controller());
+        families.active.get_or_create(&label).dec();
+        families
+            .seconds
+            .get_or_create(&label)
+            .observe(self.start.elapsed().as_secs_f64());
+        if result == ReconcileResult::Error {
+            families.errors.get_or_create(&label).inc();
+        }
+        let labels = ResultLabels {
+            controller: label.controller,
+            result,
+        };
+        families.total.get_or_create(&labels).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Metrics, ReconcileResult};
+    use crate::client::Counts;
+
+    #[test]
+    fn metrics_have_the_names_of_controller_runtime() {
+        let metrics = Metrics::new(Counts::default());
+        let controller = metrics.controller("memcached");
+        controller.added();
+        controller.begin().end(ReconcileResult::Success);
+        metrics.leads("lease", true);
+        let text = metrics.encode().unwrap();
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} 1",
+            "workqueue_adds_total{name=\"memcached\"} 1",
+            "controller_runtime_active_workers{controller=\"memcached\"} 0",
+            "leader_election_master_status{name=\"lease\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+}

@@ -32,7 +32,10 @@ fn variable(text: &str) -> (Option<&str>, usize) {
         };
     }
     let first = text.as_bytes().first().copied().unwrap_or(0);
-    if matches!(first, b'*' | b'#' | b'$' | b'@' | b'!' | b'?' | b'-' | b'0'..=b'9') {
+    if matches!(
+        first,
+        b'*' | b'#' | b'$' | b'@' | b'!' | b'?' | b'-' | b'0'..=b'9'
+    ) {
         return (text.get(..1), 1);
     }
     let end = text

@@ -1,0 +1,119 @@
+//! Templates in `watches.yaml`, over `.Object` (the custom resource), `.Spec` and `.Env`.
+
+use std::sync::{Arc, LazyLock};
+
+use go_template::{Funcs, Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
+use helm_core::Values;
+use serde_json::{Number, Value};
+
+use super::{Inputs, ValuesError};
+
+/// Go's functions and Sprig's, as the templates of the Go operators have them.
+static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| Arc::new(Funcs::new()));
+
+/// Evaluates the templates in the string leaves of a tree.
+pub(super) fn evaluate(tree: &Value, inputs: &Inputs<'_>) -> Result<Values, ValuesError> {
+    match node(tree, inputs, "values")? {
+        Value::Object(values) => Ok(values),
+        _ => Ok(Values::new()),
+    }
+}
+
+fn node(tree: &Value, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesError> {
+    Ok(match tree {
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), node(value, inputs, &format!("{field}.{key}"))?)))
+            .collect::<Result<_, ValuesError>>()?,
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(i, value)| node(value, inputs, &format!("{field}[{i}]")))
+            .collect::<Result<_, _>>()?,
+        Value::String(text) if text.contains("{{") => match pipeline(text) {
+            Some(pipeline) => typed(pipeline, inputs, field)?,
+            None => Value::String(self::text(text, inputs, field)?),
+        },
+        other => other.clone(),
+    })
+}
+
+/// The pipeline of a text that is one single action, and no control structure.
+fn pipeline(text: &str) -> Option<&str> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    let inner = inner.trim_start_matches('-').trim_end_matches('-').trim();
+    let keyword = inner.split_whitespace().next().unwrap_or("");
+    let control = matches!(
+        keyword,
+        "if" | "range" | "with" | "define" | "template" | "block" | "end" | "else"
+    ) || inner.starts_with("/*")
+        || inner.starts_with('$') && inner.contains(":=");
+    (!control && !inner.contains("{{") && !inner.contains("}}")).then_some(inner)
+}
+
+/// The result of a pipeline with its type.
+fn typed(pipeline: &str, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesError> {
+    let json = render(&format!("{{{{ toRawJson ({pipeline}) }}}}"), inputs, field)?;
+    serde_json::from_slice(&json).map_err(|_| ValuesError::Result {
+        field: field.to_owned(),
+    })
+}
+
+/// A text with its templates evaluated.
+pub(super) fn text(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<String, ValuesError> {
+    if !text.contains("{{") {
+        return Ok(text.to_owned());
+    }
+    String::from_utf8(render(text, inputs, field)?).map_err(|_| ValuesError::Result {
+        field: field.to_owned(),
+    })
+}
+
+fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, ValuesError> {
+    let mut set = TemplateSet::new(field, Arc::clone(&FUNCS));
+    set.parse(field, text)
+        .map_err(|source| ValuesError::Parse {
+            field: field.to_owned(),
+            source,
+        })?;
+    let spec = inputs.object.get("spec").unwrap_or(&Value::Null);
+    let data: Map = [
+        ("Object", go_value(inputs.object)),
+        ("Spec", go_value(spec)),
+    ]
+    .into_iter()
+    .collect();
+    let mut out = Vec::new();
+    Session::new(Limits::default())
+        .execute(&set, field, &GoValue::Map(data), &mut out)
+        .map_err(|source| ValuesError::Render {
+            field: field.to_owned(),
+            source,
+        })?;
+    Ok(out)
+}
+
+fn go_value(value: &Value) -> GoValue {
+    match value {
+        Value::Null => GoValue::Nil,
+        Value::Bool(value) => GoValue::Bool(*value),
+        Value::Number(number) => go_number(number),
+        Value::String(text) => GoValue::Str(Str::from(text.as_bytes())),
+        Value::Array(items) => {
+            GoValue::List(List::from(items.iter().map(go_value).collect::<Vec<_>>()))
+        }
+        Value::Object(map) => GoValue::Map(
+            map.iter()
+                .map(|(key, value)| (key.as_str(), go_value(value)))
+                .collect(),
+        ),
+    }
+}
+
+/// Whole numbers of a custom resource are int64, as in Go's unstructured objects.
+fn go_number(number: &Number) -> GoValue {
+    match number.as_i64() {
+        Some(value) => GoValue::Int64(value),
+        None => GoValue::Float(number.as_f64().unwrap_or_default()),
+    }
+}

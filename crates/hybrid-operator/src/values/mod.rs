@@ -1,0 +1,243 @@
+//! The values of a release: what the custom resource says, and what `watches.yaml` lays over it.
+//! Pure: references and the environment are arguments.
+//!
+//! ```text
+//! spec < values (templates) < valuesFrom < overrideValues
+//! ```
+
+mod env;
+mod mapping;
+mod override_values;
+mod values_from;
+
+use std::collections::BTreeMap;
+
+use helm_core::Values;
+use helm_core::values::SetError;
+use serde_json::Value;
+
+use crate::watches::Watch;
+
+pub use values_from::Reference;
+
+/// Why values cannot be computed.
+#[derive(Debug, thiserror::Error)]
+pub enum ValuesError {
+    /// The spec is no map.
+    #[error("spec must be a map, as the chart's values are; it is {0}")]
+    NoMap(&'static str),
+    /// A template in `watches.yaml` is none.
+    #[error("{field} in watches.yaml is no template")]
+    Parse {
+        /// Where it stands.
+        field: String,
+        /// What is wrong.
+        #[source]
+        source: go_template::ParseError,
+    },
+    /// A template in `watches.yaml` fails for this custom resource.
+    #[error("{field} in watches.yaml fails")]
+    Render {
+        /// Where it stands.
+        field: String,
+        /// What is wrong.
+        #[source]
+        source: go_template::RenderError,
+    },
+    /// A template's result is no text or JSON.
+    #[error("{field} in watches.yaml gives something that is no value")]
+    Result {
+        /// Where it stands.
+        field: String,
+    },
+    /// A path of `overrideValues` or `targetPath` cannot be set.
+    #[error("{field} in watches.yaml cannot be set")]
+    Set {
+        /// The path.
+        field: String,
+        /// What is wrong.
+        #[source]
+        source: SetError,
+    },
+    /// A referenced object or key is not there.
+    #[error("{kind} {name} has no key {key}, or is not there")]
+    Missing {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+    },
+    /// A referenced values file is not YAML.
+    #[error("{kind} {name}, key {key}, is no values file")]
+    File {
+        /// Its kind.
+        kind: String,
+        /// Its name.
+        name: String,
+        /// The key.
+        key: String,
+        /// What is wrong, without the content.
+        #[source]
+        source: helm_core::values::ValuesError,
+    },
+}
+
+/// What values are computed from, beside the spec and the entry of `watches.yaml`.
+pub struct Inputs<'a> {
+    /// The custom resource.
+    pub object: &'a Value,
+    /// The environment.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// The content of referenced objects.
+    pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
+}
+
+/// Computed values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Computed {
+    /// What the chart gets.
+    pub values: Values,
+    /// Paths that `overrideValues` set to something else than the custom resource says.
+    pub overridden: Vec<String>,
+}
+
+/// Computes the values of one custom resource.
+///
+/// # Errors
+/// When a template fails, a path cannot be set, or a reference is missing.
+pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
+    let mut values = match inputs.object.get("spec") {
+        Some(Value::Object(spec)) => spec.clone(),
+        None | Some(Value::Null) => Values::new(),
+        Some(Value::Array(_)) => return Err(ValuesError::NoMap("a list")),
+        Some(_) => return Err(ValuesError::NoMap("a scalar")),
+    };
+    if let Some(tree) = &watch.values {
+        let mapped = mapping::evaluate(tree, inputs)?;
+        values = helm_core::values::merge(values, mapped);
+    }
+    values_from::apply(watch, inputs, &mut values)?;
+    let overridden = override_values::apply(watch, inputs, &mut values)?;
+    Ok(Computed { values, overridden })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kube::core::GroupVersionKind;
+    use serde_json::{Value, json};
+
+    use super::{Computed, Inputs, Reference, ValuesError, compute};
+    use crate::watches::{OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
+
+    fn watch() -> Watch {
+        Watch::new(GroupVersionKind::gvk("g", "v1", "K"), "chart")
+    }
+
+    fn computed(watch: &Watch, spec: Value) -> Result<Computed, ValuesError> {
+        let object = json!({"metadata": {"name": "cr", "namespace": "ns"}, "spec": spec});
+        let env = |name: &str| (name == "IMAGE").then(|| "repo/img".to_owned());
+        let secret = Reference {
+            kind: ReferenceKind::Secret,
+            namespace: "ns".into(),
+            name: "s".into(),
+        };
+        let content = BTreeMap::from([
+            ("values.yaml".to_owned(), "auth: {user: admin}\n".to_owned()),
+            ("password".to_owned(), "a,b=c".to_owned()),
+        ]);
+        let references = BTreeMap::from([(secret, content)]);
+        compute(
+            watch,
+            &Inputs {
+                object: &object,
+                env: &env,
+                references: &references,
+            },
+        )
+    }
+
+    #[test]
+    fn without_further_options_the_spec_is_the_values() {
+        let spec = json!({"replicaCount": 2, "a": {"b": null}});
+        assert_eq!(
+            Value::from(computed(&watch(), spec.clone()).unwrap().values),
+            spec
+        );
+        assert!(computed(&watch(), Value::Null).unwrap().values.is_empty());
+        assert!(matches!(
+            computed(&watch(), json!([])),
+            Err(ValuesError::NoMap("a list"))
+        ));
+    }
+
+    #[test]
+    fn overriding_texts_see_the_environment_and_are_typed_unless_asked_otherwise() {
+        let mut watch = watch();
+        watch.override_values = [
+            ("image.repository", "$IMAGE"),
+            ("debug", "true"),
+            ("n", "3"),
+        ]
+        .map(|(path, text)| (path.to_owned(), text.to_owned()))
+        .into();
+        let spec = json!({"image": {"tag": "1", "repository": "other"}});
+        let found = computed(&watch, spec.clone()).unwrap();
+        assert_eq!(
+            Value::from(found.values),
+            json!({"image": {"tag": "1", "repository": "repo/img"}, "debug": true, "n": 3})
+        );
+        assert_eq!(found.overridden, ["debug", "image.repository", "n"]);
+        watch.override_values_type = OverrideValuesType::String;
+        assert_eq!(computed(&watch, spec).unwrap().values["debug"], "true");
+    }
+
+    #[test]
+    fn referenced_objects_are_values_files_or_single_values() {
+        let mut watch = watch();
+        let from = |key: &str, target: Option<&str>| ValuesFrom {
+            kind: ReferenceKind::Secret,
+            name: "s".to_owned(),
+            namespace: None,
+            key: key.to_owned(),
+            target_path: target.map(ToOwned::to_owned),
+            optional: false,
+        };
+        watch.values_from = vec![
+            from("values.yaml", None),
+            from("password", Some("auth.password")),
+        ];
+        let found = computed(&watch, json!({"auth": {"user": "x"}}))
+            .unwrap()
+            .values;
+        assert_eq!(
+            Value::from(found),
+            json!({"auth": {"user": "admin", "password": "a,b=c"}})
+        );
+        watch.values_from = vec![from("nope", None)];
+        assert!(matches!(
+            computed(&watch, json!({})),
+            Err(ValuesError::Missing { .. })
+        ));
+    }
+
+    #[test]
+    fn a_leaf_that_is_one_template_keeps_the_type_of_its_result() {
+        let mut watch = watch();
+        watch.values = Some(json!({
+            "name": "{{ .Object.metadata.name }}-x",
+            "size": "{{ .Spec.size }}",
+            "list": ["{{ .Spec.tags }}", "plain"],
+        }));
+        let found = computed(&watch, json!({"size": 3, "tags": ["a"]}))
+            .unwrap()
+            .values;
+        assert_eq!(
+            Value::from(found),
+            json!({"name": "cr-x", "size": 3, "tags": ["a"], "list": [["a"], "plain"]})
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! `overrideValues`: texts laid over the values as Helm's `--set` does.
+
+use helm_core::Values;
+use helm_core::values::{set, set_string};
+use serde_json::Value;
+
+use super::{Inputs, ValuesError, env, mapping};
+use crate::watches::{OverrideValuesType, Watch};
+
+/// Lays the texts over `values`; answers the paths that say something else now.
+pub(super) fn apply(
+    watch: &Watch,
+    inputs: &Inputs<'_>,
+    values: &mut Values,
+) -> Result<Vec<String>, ValuesError> {
+    let mut overridden = Vec::new();
+    for (path, text) in &watch.override_values {
+        let field = || format!("overrideValues.{path}");
+        let expanded = env::expand(text, inputs.env);
+        let text = mapping::text(&expanded, inputs, &field())?;
+        let before = Value::Object(values.clone());
+        let flag = format!("{path}={text}");
+        match watch.override_values_type {
+            OverrideValuesType::Typed => set(&flag, values),
+            OverrideValuesType::String => set_string(&flag, values),
+        }
+        .map_err(|source| ValuesError::Set {
+            field: field(),
+            source,
+        })?;
+        if before != Value::Object(values.clone()) {
+            overridden.push(path.clone());
+        }
+    }
+    Ok(overridden)
+}

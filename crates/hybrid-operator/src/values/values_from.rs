@@ -1,0 +1,87 @@
+//! `valuesFrom`: values of Secrets and `ConfigMap`s.
+
+use helm_core::Values;
+use helm_core::values::{merge, read};
+use serde_json::Value;
+
+use super::{Inputs, ValuesError, mapping};
+use crate::watches::{ReferenceKind, ValuesFrom, Watch};
+
+/// Names an object that values come from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reference {
+    /// What kind of object it is.
+    pub kind: ReferenceKind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl Reference {
+    /// The object that an entry names for a custom resource.
+    ///
+    /// # Errors
+    /// When the name's template fails.
+    pub fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
+        let own = inputs
+            .object
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str);
+        let namespace = from.namespace.as_deref().or(own).unwrap_or_default();
+        Ok(Self {
+            kind: from.kind,
+            namespace: namespace.to_owned(),
+            name: mapping::text(&from.name, inputs, "valuesFrom.name")?,
+        })
+    }
+}
+
+/// Lays the referenced values over `values`, in order.
+pub(super) fn apply(
+    watch: &Watch,
+    inputs: &Inputs<'_>,
+    values: &mut Values,
+) -> Result<(), ValuesError> {
+    for from in &watch.values_from {
+        let reference = Reference::of(from, inputs)?;
+        let content = inputs
+            .references
+            .get(&reference)
+            .and_then(|keys| keys.get(&from.key));
+        let (kind, name, key) = (from.kind.to_string(), reference.name, from.key.clone());
+        let Some(content) = content else {
+            if from.optional {
+                continue;
+            }
+            return Err(ValuesError::Missing { kind, name, key });
+        };
+        let more = match &from.target_path {
+            // The text is the value as it is: nothing in it is syntax.
+            Some(path) => at_path(path, content),
+            None => read(content.as_bytes()).map_err(|source| ValuesError::File {
+                kind,
+                name,
+                key,
+                source,
+            })?,
+        };
+        *values = merge(std::mem::take(values), more);
+    }
+    Ok(())
+}
+
+/// A map that holds a text at a dotted path.
+fn at_path(path: &str, text: &str) -> Values {
+    let mut parts = path.split('.').rev();
+    let mut values = Values::new();
+    values.insert(
+        parts.next().unwrap_or_default().to_owned(),
+        Value::from(text),
+    );
+    for part in parts {
+        let inner = std::mem::take(&mut values);
+        values.insert(part.to_owned(), Value::Object(inner));
+    }
+    values
+}

@@ -1,0 +1,227 @@
+//! Runs the hooks of an event, as Helm 4 does: by weight, then by name, each awaited.
+//!
+//! How far a hook is stands in the record: it is `Running` before its object is created and
+//! `Succeeded` before the next begins, so that no completed hook runs twice.
+
+use helm_core::manifest::hook::{DeletePolicy, at_event};
+use helm_core::manifest::{Hook, HookEvent, HookPhase, ManifestObject};
+use helm_core::release::Time;
+use kube::core::GroupVersionKind;
+
+use super::deploy::Stored;
+use super::live::place;
+use super::{ActionContext, ActionError, Progress, objects, run_id};
+use crate::cluster::apply::{Apply, Claim, apply};
+use crate::cluster::delete::{Propagation, delete};
+use crate::cluster::ownership::{RUN_LABEL, mark};
+use crate::cluster::read;
+use crate::readiness::{HookOutcome, View, hook_outcome};
+
+/// Runs what is left of an event's hooks.
+pub(super) async fn run(
+    context: &ActionContext<'_>,
+    stored: &mut Stored,
+    event: &HookEvent,
+) -> Result<Progress, ActionError> {
+    if context.disable_hooks {
+        return Ok(Progress::Done);
+    }
+    let order: Vec<usize> = at_event(&stored.release.hooks, event)
+        .into_iter()
+        .filter_map(|hook| {
+            stored
+                .release
+                .hooks
+                .iter()
+                .position(|known| std::ptr::eq(known, hook))
+        })
+        .collect();
+    let run = run_id(&context.primary.uid, stored.release.revision.0, event);
+    let mut ended = Vec::new();
+    for index in order {
+        let Some(hook) = stored.release.hooks.get(index).cloned() else {
+            continue;
+        };
+        if hook.last_run.phase == HookPhase::Succeeded {
+            ended.push(hook);
+            continue;
+        }
+        if hook.last_run.phase != HookPhase::Running {
+            set_phase(context, stored, index, HookPhase::Running).await?;
+        }
+        match advance(context, &hook, &run).await? {
+            HookOutcome::Succeeded => {
+                set_phase(context, stored, index, HookPhase::Succeeded).await?;
+                ended.push(hook);
+            }
+            HookOutcome::Running => {
+                let began = stored
+                    .release
+                    .hooks
+                    .get(index)
+                    .and_then(|h| h.last_run.started_at.clone());
+                let age = began.map(|began| context.now.duration_since(began.instant()));
+                if age.is_some_and(|age| age.unsigned_abs() > context.timeout) {
+                    let message = format!("it did not end within {:?}", context.timeout);
+                    return fail(context, stored, index, &ended, event, message).await;
+                }
+                return Ok(Progress::Waiting {
+                    why: format!("{} hook {}", event.as_str(), hook.name),
+                });
+            }
+            HookOutcome::Failed(message) => {
+                return fail(context, stored, index, &ended, event, message).await;
+            }
+        }
+    }
+    for hook in ended.iter().rev() {
+        if hook.has_delete_policy(&DeletePolicy::HookSucceeded) {
+            remove(context, hook).await?;
+        }
+    }
+    Ok(Progress::Done)
+}
+
+/// Records a failure and cleans up as the policies say.
+async fn fail(
+    context: &ActionContext<'_>,
+    stored: &mut Stored,
+    index: usize,
+    ended: &[Hook],
+    event: &HookEvent,
+    message: String,
+) -> Result<Progress, ActionError> {
+    set_phase(context, stored, index, HookPhase::Failed).await?;
+    let hook = stored.release.hooks.get(index).cloned().unwrap_or_default();
+    if hook.has_delete_policy(&DeletePolicy::HookFailed) {
+        remove(context, &hook).await?;
+    }
+    for hook in ended.iter().rev() {
+        if hook.has_delete_policy(&DeletePolicy::HookSucceeded) {
+            remove(context, hook).await?;
+        }
+    }
+    Err(ActionError::Hook {
+        event: event.as_str().to_owned(),
+        name: hook.name,
+        message,
+    })
+}
+
+async fn set_phase(
+    context: &ActionContext<'_>,
+    stored: &mut Stored,
+    index: usize,
+    phase: HookPhase,
+) -> Result<(), ActionError> {
+    if let Some(hook) = stored.release.hooks.get_mut(index) {
+        let now = Some(Time::utc(context.now));
+        if phase == HookPhase::Running {
+            hook.last_run.started_at = now;
+            hook.last_run.completed_at = None;
+        } else {
+            hook.last_run.completed_at = now;
+        }
+        hook.last_run.phase = phase;
+    }
+    context.save(stored).await?;
+    Ok(())
+}
+
+/// Creates the hook's objects where they are missing and says how they are.
+async fn advance(
+    context: &ActionContext<'_>,
+    hook: &Hook,
+    run: &str,
+) -> Result<HookOutcome, ActionError> {
+    for object in objects(&hook.manifest, 0)? {
+        let place = place(
+            context.cluster,
+            context.registry,
+            context.operator,
+            context.namespaces,
+            object.key(),
+            context.namespace,
+        )
+        .await
+        .map_err(crate::cluster::apply::ApplyError::from)?;
+        let live = read::get(context.cluster, &place.key).await?;
+        let ours = live
+            .as_ref()
+            .filter(|live| label(live, RUN_LABEL) == Some(run));
+        if let Some(live) = ours {
+            let gvk = gvk_of(&object);
+            match hook_outcome(&gvk, &View::of(live)) {
+                HookOutcome::Succeeded => continue,
+                other => return Ok(other),
+            }
+        }
+        if let Some(old) = &live {
+            if hook.has_delete_policy(&DeletePolicy::BeforeHookCreation) {
+                let uid = old
+                    .pointer("/metadata/uid")
+                    .and_then(|uid| uid.as_str())
+                    .unwrap_or_default();
+                delete(context.cluster, &place.key, uid, Propagation::Background).await?;
+                return Ok(HookOutcome::Running);
+            }
+            return Ok(HookOutcome::Failed(format!("{} exists already", place.key)));
+        }
+        let marks = context.marks(Some(run), true);
+        let mut body = object.object().clone();
+        mark(&mut body, &marks, place.kind.scope);
+        let request = Apply {
+            object: body,
+            claim: Claim::Unproven,
+            claimant: marks.claimant(),
+            policy: &context.policy,
+        };
+        apply(context.cluster, request).await?;
+        if matches!(object.key().kind.as_str(), "Job" | "Pod") {
+            return Ok(HookOutcome::Running);
+        }
+    }
+    Ok(HookOutcome::Succeeded)
+}
+
+async fn remove(context: &ActionContext<'_>, hook: &Hook) -> Result<(), ActionError> {
+    for object in objects(&hook.manifest, 0)? {
+        if object.key().kind == "CustomResourceDefinition" {
+            continue;
+        }
+        let mut key = object.key().clone();
+        key.namespace
+            .get_or_insert_with(|| context.namespace.to_owned());
+        if let Some(live) = read::get(context.cluster, &key).await? {
+            let uid = live
+                .pointer("/metadata/uid")
+                .and_then(|uid| uid.as_str())
+                .unwrap_or_default();
+            delete(context.cluster, &key, uid, Propagation::Background).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes what is left of all hooks of a release.
+pub(super) async fn remove_all(
+    context: &ActionContext<'_>,
+    hooks: &[Hook],
+) -> Result<(), ActionError> {
+    for hook in hooks
+        .iter()
+        .filter(|hook| hook.last_run.phase != HookPhase::Unknown)
+    {
+        remove(context, hook).await?;
+    }
+    Ok(())
+}
+
+fn label<'v>(object: &'v serde_json::Value, name: &str) -> Option<&'v str> {
+    object.get("metadata")?.get("labels")?.get(name)?.as_str()
+}
+
+fn gvk_of(object: &ManifestObject) -> GroupVersionKind {
+    let key = object.key();
+    GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
+}

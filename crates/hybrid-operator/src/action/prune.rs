@@ -1,0 +1,81 @@
+//! Removes objects that a release no longer has.
+
+use helm_core::manifest::{ManifestObject, ObjectKey};
+
+use super::live::{Live, place};
+use super::{ActionContext, ActionError};
+use crate::cluster::delete::{Propagation, Verdict, delete, release_kept, verify};
+
+/// Deletes what `before` had and `wanted` has not. What is kept by annotation, and what is not
+/// ours, stays.
+pub(super) async fn prune(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    before: &[ManifestObject],
+    wanted: &[ManifestObject],
+) -> Result<(), ActionError> {
+    let gone = before.iter().filter(|old| {
+        !wanted
+            .iter()
+            .any(|new| new.key().is_same_object(old.key(), context.namespace))
+    });
+    for object in gone {
+        remove(context, live, object).await?;
+    }
+    Ok(())
+}
+
+/// Deletes one object, if it is there, ours, and not to be kept. Whether it was asked to go, and
+/// by which identity.
+pub(super) async fn remove(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    object: &ManifestObject,
+) -> Result<Option<(ObjectKey, String)>, ActionError> {
+    let placed = place(
+        context.cluster,
+        context.registry,
+        context.operator,
+        context.namespaces,
+        object.key(),
+        context.namespace,
+    )
+    .await;
+    let place = match placed {
+        Ok(place) => place,
+        // A kind that is gone has no objects.
+        Err(error) if !error.is_transient() => return Ok(None),
+        Err(error) => return Err(crate::cluster::apply::ApplyError::from(error).into()),
+    };
+    let marks = context.marks(None, false);
+    let recorded = live.uid(&place.key).map(ToOwned::to_owned);
+    let verdict = match &recorded {
+        // What this process applied, and sees unchanged, needs no second look.
+        Some(uid) if !object.is_kept() && live.is_clean(&place.key) => {
+            Verdict::Delete { uid: uid.clone() }
+        }
+        _ => {
+            let claimant = marks.claimant();
+            verify(
+                context.cluster,
+                &place.key,
+                &claimant,
+                recorded.as_deref(),
+                object.is_kept(),
+            )
+            .await?
+        }
+    };
+    live.forget(&place.key);
+    match verdict {
+        Verdict::Delete { uid } => {
+            delete(context.cluster, &place.key, &uid, Propagation::Background).await?;
+            Ok(Some((place.key, uid)))
+        }
+        Verdict::Kept { uid } => {
+            release_kept(context.cluster, &place.key, &uid, context.primary).await?;
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}

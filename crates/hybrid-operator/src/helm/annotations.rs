@@ -1,0 +1,139 @@
+//! What a custom resource says by annotations.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::duration;
+
+/// The prefix of all our annotations.
+pub const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// What the annotations of a custom resource ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an annotation")]
+pub struct Annotations {
+    /// `install-disable-hooks`
+    pub install_disable_hooks: bool,
+    /// `upgrade-disable-hooks`
+    pub upgrade_disable_hooks: bool,
+    /// `uninstall-disable-hooks`
+    pub uninstall_disable_hooks: bool,
+    /// `install-description`
+    pub install_description: Option<String>,
+    /// `upgrade-description`
+    pub upgrade_description: Option<String>,
+    /// `uninstall-description`
+    pub uninstall_description: Option<String>,
+    /// `upgrade-force`: objects are replaced instead of applied.
+    pub upgrade_force: bool,
+    /// `rollback-force`, which is true unless said otherwise.
+    pub rollback_force: bool,
+    /// `uninstall-wait`: the finalizer stays until every object is gone.
+    pub uninstall_wait: bool,
+    /// `reconcile-period`; zero means never.
+    pub reconcile_period: Option<Duration>,
+    /// `adopt-release`: a plain Helm release of the name may be taken over.
+    pub adopt_release: bool,
+    /// `paused`, or the annotation that stands for it.
+    pub paused: bool,
+    /// `reset-at`: another value clears the attempts.
+    pub reset_at: Option<String>,
+    /// Annotations whose value was not understood, with the reason.
+    pub problems: Vec<String>,
+}
+
+/// Reads annotations. Values are as Go's `strconv.ParseBool` and `time.ParseDuration` have them;
+/// one that is not understood is reported and counts as absent.
+pub fn read(annotations: &BTreeMap<String, String>, pause_annotation: Option<&str>) -> Annotations {
+    let mut problems = Vec::new();
+    let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).cloned();
+    let mut flag = |name: &str, default: bool| match text(name) {
+        None => default,
+        Some(value) => parse_bool(&value).unwrap_or_else(|| {
+            problems.push(format!(
+                "{PREFIX}{name}: {value:?} is neither true nor false"
+            ));
+            default
+        }),
+    };
+    let mut read = Annotations {
+        install_disable_hooks: flag("install-disable-hooks", false),
+        upgrade_disable_hooks: flag("upgrade-disable-hooks", false),
+        uninstall_disable_hooks: flag("uninstall-disable-hooks", false),
+        upgrade_force: flag("upgrade-force", false),
+        rollback_force: flag("rollback-force", true),
+        uninstall_wait: flag("uninstall-wait", false),
+        adopt_release: flag("adopt-release", false),
+        install_description: text("install-description"),
+        upgrade_description: text("upgrade-description"),
+        uninstall_description: text("uninstall-description"),
+        reconcile_period: None,
+        paused: false,
+        reset_at: text("reset-at"),
+        problems: Vec::new(),
+    };
+    let standard = format!("{PREFIX}paused");
+    let pause = annotations.get(pause_annotation.unwrap_or(&standard));
+    read.paused = pause.and_then(|value| parse_bool(value)).unwrap_or(false);
+    if let Some(value) = text("reconcile-period") {
+        match duration::parse(&value) {
+            Ok(period) => read.reconcile_period = Some(period),
+            Err(error) => problems.push(format!("{PREFIX}reconcile-period: {error}")),
+        }
+    }
+    read.problems = problems;
+    read
+}
+
+/// Go's `strconv.ParseBool`.
+fn parse_bool(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::{PREFIX, read};
+
+    fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn annotations_are_read_as_go_reads_them() {
+        let found = read(
+            &annotations(&[
+                ("install-disable-hooks", "T"),
+                ("rollback-force", "0"),
+                ("upgrade-force", "yes"),
+                ("reconcile-period", "0"),
+                ("paused", "true"),
+            ]),
+            None,
+        );
+        assert!(found.install_disable_hooks && !found.rollback_force && found.paused);
+        assert!(!found.upgrade_force);
+        assert_eq!(found.reconcile_period, Some(Duration::ZERO));
+        assert_eq!(
+            found.problems,
+            ["helm.sdk.operatorframework.io/upgrade-force: \"yes\" is neither true nor false"]
+        );
+    }
+
+    #[test]
+    fn the_pause_annotation_can_have_another_name() {
+        let mut all = annotations(&[("paused", "true")]);
+        assert!(!read(&all, Some("example.com/hold")).paused);
+        all.insert("example.com/hold".to_owned(), "true".to_owned());
+        assert!(read(&all, Some("example.com/hold")).paused);
+    }
+}

@@ -1,0 +1,229 @@
+//! Makes a controller of an entry of `watches.yaml`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use futures::future::BoxFuture;
+use helm_core::chart::LoadError;
+use helm_core::{Chart, CompiledChart, RenderError};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::core::GroupVersionKind;
+
+use super::HelmReconciler;
+use crate::cluster::ownership::{CrIdentity, cr_of, owner_of};
+use crate::controller::{Key, Priority, QueueHandle, Route, Source, WorkerOptions, Workers};
+use crate::manager::{Controller, ControllerContext, ControllerError};
+use crate::release::{IndexState, ReleaseIndex, SecretStore};
+use crate::watches::{self, Watch, WatchesError};
+
+/// Why an entry cannot become a controller.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The chart cannot be loaded.
+    #[error("cannot load the chart {}", path.display())]
+    Load {
+        /// The chart.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+    /// A template of the chart is none.
+    #[error("cannot parse the templates of {}", path.display())]
+    Parse {
+        /// The chart.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: RenderError,
+    },
+}
+
+/// The controller of a chart.
+pub struct HelmController {
+    name: String,
+    watch: Watch,
+    chart: CompiledChart,
+}
+
+/// Makes a controller of every entry of a watches file. Nothing is contacted.
+///
+/// # Errors
+/// With every mistake in the file and in the charts that it names.
+pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
+    watches::load_with(watches_file, |entry| {
+        HelmController::new(entry.watch).map_err(|error| super::status::chain(&error))
+    })
+}
+
+impl HelmController {
+    /// Loads and compiles the chart of an entry.
+    ///
+    /// # Errors
+    /// When the chart cannot be loaded or parsed.
+    pub fn new(watch: Watch) -> Result<Self, BuildError> {
+        let path = || watch.chart.clone();
+        let chart = Chart::load(&watch.chart).map_err(|source| BuildError::Load {
+            path: path(),
+            source,
+        })?;
+        let chart = CompiledChart::compile(&chart).map_err(|source| BuildError::Parse {
+            path: path(),
+            source,
+        })?;
+        Ok(Self {
+            name: watch.gvk.kind.to_lowercase(),
+            watch,
+            chart,
+        })
+    }
+}
+
+impl Controller for HelmController {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn run(
+        self: Box<Self>,
+        context: ControllerContext,
+    ) -> BoxFuture<'static, Result<(), ControllerError>> {
+        Box::pin(async move {
+            let kind = loop {
+                match context.cluster.resolve(&self.watch.gvk).await {
+                    Ok(kind) => break kind,
+                    Err(error) => {
+                        let gvk = &self.watch.gvk;
+                        tracing::warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "the kind is not served yet; is its CRD installed?");
+                        let pause = tokio::time::sleep(std::time::Duration::from_secs(2));
+                        if context.stop.run_until_cancelled(pause).await.is_none() {
+                            return Ok(());
+                        }
+                    }
+                }
+            };
+            let store = Arc::new(SecretStore::new(
+                context.client.clone(),
+                context.records.clone(),
+            ));
+            let queue = QueueHandle::new(context.metrics.controller(&self.name));
+            let selector = self.watch.selector.as_ref().map(ToString::to_string);
+            let source = Source::start(
+                &context.client,
+                kind.resource.clone(),
+                &context.namespaces,
+                selector.as_deref(),
+                &queue,
+                &context.stop,
+            );
+            // Without the whole history an existing release would be installed again.
+            let known = async { tokio::join!(source.synced(), complete(&context.records)) };
+            if context.stop.run_until_cancelled(known).await.is_none() {
+                return Ok(());
+            }
+            if self.watch.watch_dependent_resources {
+                context.registry.add_route(Arc::new(Dependents {
+                    gvk: self.watch.gvk.clone(),
+                    queue: queue.clone(),
+                    source: source.clone(),
+                    known: RwLock::default(),
+                }));
+            }
+            let options = WorkerOptions {
+                concurrency: self
+                    .watch
+                    .max_concurrent_reconciles
+                    .map_or(context.max_concurrent_reconciles, usize::from),
+                ..WorkerOptions::default()
+            };
+            let (process, stop) = (Arc::clone(&context.process), context.stop.clone());
+            let reconciler = HelmReconciler {
+                period: self
+                    .watch
+                    .reconcile_period
+                    .unwrap_or(context.reconcile_period),
+                watch: self.watch,
+                chart: self.chart,
+                manager: context,
+                source,
+                store,
+                queue: queue.clone(),
+                releases: Mutex::default(),
+            };
+            Workers::new(&queue, Arc::new(reconciler), options, process)
+                .run(stop)
+                .await;
+            Ok(())
+        })
+    }
+}
+
+/// Waits until the history of all releases is known.
+async fn complete(records: &ReleaseIndex) {
+    let mut warned = None;
+    loop {
+        match records.state() {
+            IndexState::Synced => return,
+            IndexState::Starting => {}
+            state => {
+                if warned.as_ref() != Some(&state) {
+                    tracing::warn!(?state, "the release records cannot be listed; trying again");
+                    warned = Some(state);
+                }
+            }
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+}
+
+/// Leads changes of dependents to their custom resource.
+struct Dependents {
+    gvk: GroupVersionKind,
+    queue: QueueHandle,
+    source: Source,
+    known: RwLock<HashMap<CrIdentity, Key>>,
+}
+
+impl Dependents {
+    /// The custom resource of an identity. The table is made anew when it does not know one.
+    fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
+        let known = self
+            .known
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(identity)
+            .cloned();
+        known.or_else(|| {
+            let table: HashMap<CrIdentity, Key> = self
+                .source
+                .keys()
+                .into_iter()
+                .map(|key| {
+                    let namespace = key.namespace.as_deref();
+                    (
+                        CrIdentity::of(&self.gvk.group, &self.gvk.kind, namespace, &key.name),
+                        key,
+                    )
+                })
+                .collect();
+            let key = table.get(identity).cloned();
+            *self.known.write().unwrap_or_else(PoisonError::into_inner) = table;
+            key
+        })
+    }
+}
+
+impl Route for Dependents {
+    fn changed(&self, _gvk: &GroupVersionKind, metadata: &ObjectMeta) {
+        let by_label = cr_of(metadata).and_then(|identity| self.key_of(&identity));
+        let by_owner = || {
+            let owner = owner_of(metadata)?;
+            let ours = owner.kind == self.gvk.kind && owner.group == self.gvk.group;
+            ours.then(|| Key::new(owner.namespace.as_deref(), &owner.name))
+        };
+        if let Some(key) = by_label.or_else(by_owner) {
+            self.queue.add(key, Priority::Event);
+        }
+    }
+}

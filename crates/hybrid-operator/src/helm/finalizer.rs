@@ -1,0 +1,114 @@
+//! The finalizer, which holds a custom resource until its release is uninstalled.
+
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use serde_json::json;
+
+use super::HelmReconciler;
+use super::observe::Facts;
+
+/// Ours.
+pub const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
+/// Those of the Go operators, which mean the same.
+pub const LEGACY: &[&str] = &["uninstall-helm-release"];
+
+/// Whether a custom resource has ours or one that means the same.
+pub(super) fn is_present(resource: &DynamicObject) -> bool {
+    resource
+        .finalizers()
+        .iter()
+        .any(|name| name == FINALIZER || LEGACY.contains(&name.as_str()))
+}
+
+impl HelmReconciler {
+    fn api(&self, facts: &Facts) -> Api<DynamicObject> {
+        let client = self.manager.client.clone();
+        match &facts.primary.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, self.source.resource()),
+            None => Api::all_with(client, self.source.resource()),
+        }
+    }
+
+    /// The custom resource as the API server has it now.
+    pub(super) async fn fresh(&self, facts: &Facts) -> Result<Option<DynamicObject>, kube::Error> {
+        self.api(facts).get_opt(&facts.primary.name).await
+    }
+
+    /// Adds our finalizer.
+    pub(super) async fn add_finalizer(&self, facts: &Facts) -> Result<(), kube::Error> {
+        let present = facts
+            .object
+            .pointer("/metadata/finalizers")
+            .cloned()
+            .unwrap_or(json!([]));
+        let mut names: Vec<serde_json::Value> = present.as_array().cloned().unwrap_or_default();
+        names.push(json!(FINALIZER));
+        self.set_finalizers(facts, &names).await
+    }
+
+    /// Removes our finalizer and those that mean the same.
+    pub(super) async fn remove_finalizer(
+        &self,
+        facts: &Facts,
+        fresh: &DynamicObject,
+    ) -> Result<(), kube::Error> {
+        let keep: Vec<serde_json::Value> = fresh
+            .finalizers()
+            .iter()
+            .filter(|name| *name != FINALIZER && !LEGACY.contains(&name.as_str()))
+            .map(|name| json!(name))
+            .collect();
+        self.set_finalizers(facts, &keep).await
+    }
+
+    /// The uid makes sure that it is this object and not a later one of its name, the resource
+    /// version that nobody's finalizer is lost.
+    async fn set_finalizers(
+        &self,
+        facts: &Facts,
+        names: &[serde_json::Value],
+    ) -> Result<(), kube::Error> {
+        let version = facts.object.pointer("/metadata/resourceVersion");
+        let mut metadata = json!({"uid": facts.primary.uid, "finalizers": names});
+        if !facts.deleting
+            && let Some(version) = version
+        {
+            metadata["resourceVersion"] = version.clone();
+        }
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        let answer = self
+            .api(facts)
+            .patch(&facts.primary.name, &PatchParams::default(), &patch)
+            .await;
+        match answer {
+            Ok(object) => {
+                self.source.put(object);
+                Ok(())
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the status.
+    pub(super) async fn patch_status(
+        &self,
+        facts: &Facts,
+        status: serde_json::Value,
+    ) -> Result<(), kube::Error> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": facts.primary.uid}, "status": status}));
+        let answer = self
+            .api(facts)
+            .patch_status(&facts.primary.name, &PatchParams::default(), &patch)
+            .await;
+        match answer {
+            Ok(object) => {
+                self.source.put(object);
+                Ok(())
+            }
+            // It is gone, or another one of its name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

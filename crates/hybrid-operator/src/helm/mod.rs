@@ -1,0 +1,129 @@
+//! Charts as operators: every custom resource of a kind becomes a Helm release.
+//!
+//! ```text
+//! observe (caches) -> desired (values, digest, render) -> plan -> execute one step -> status
+//! ```
+//!
+//! Read [`HelmReconciler::reconcile_one`] first: it is the story. [`plan`] decides, the actions in
+//! [`crate::action`] do, and no other part does either.
+//!
+//! Needs, for the kind: `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
+//! which hold the records: everything; for the chart's objects: `get`, `list`, `watch`, `create`,
+//! `patch`, `delete`.
+
+pub mod annotations;
+mod builder;
+pub mod conditions;
+mod desired;
+mod events;
+mod execute;
+mod finalizer;
+mod observe;
+pub mod plan;
+pub mod status;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use helm_core::CompiledChart;
+use kube::api::DynamicObject;
+
+use crate::action::live::Live;
+use crate::controller::{Key, Outcome, QueueHandle, Reconcile, ReconcileError, Request, Source};
+use crate::manager::ControllerContext;
+use crate::release::ReleaseStore;
+use crate::watches::Watch;
+
+pub use builder::{BuildError, HelmController, load};
+
+use desired::Desires;
+use execute::Done;
+use observe::Facts;
+
+/// Reconciles the custom resources of one entry of `watches.yaml`.
+pub struct HelmReconciler {
+    watch: Watch,
+    chart: CompiledChart,
+    manager: ControllerContext,
+    source: Source,
+    store: Arc<dyn ReleaseStore>,
+    queue: QueueHandle,
+    period: Duration,
+    releases: Mutex<HashMap<Key, Release>>,
+}
+
+/// What this process remembers of one custom resource. All of it can be lost.
+#[derive(Clone, Default)]
+struct Release {
+    live: Live,
+    desires: Option<Desires>,
+    repairs: Vec<jiff::Timestamp>,
+}
+
+impl Reconcile for HelmReconciler {
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let Some(resource) = self.source.get(&request.key) else {
+                self.releases().remove(&request.key);
+                return Ok(Outcome::Done);
+            };
+            let mut release = self
+                .releases()
+                .get(&request.key)
+                .cloned()
+                .unwrap_or_default();
+            let outcome = self.reconcile_one(&resource, &mut release).await;
+            self.releases().insert(request.key, release);
+            outcome
+        })
+    }
+}
+
+impl HelmReconciler {
+    /// Brings one release to what its custom resource says: the whole flow.
+    async fn reconcile_one(
+        &self,
+        resource: &DynamicObject,
+        release: &mut Release,
+    ) -> Result<Outcome, ReconcileError> {
+        let facts = Facts::of(resource, self)?;
+        let mut status = facts.status();
+        let result = match self.desire(&facts, release).await {
+            Ok(desired) => {
+                let observed = self.observe(&facts, release, &desired).await;
+                let step = plan::next_step(&observed, &desired.plan(&facts));
+                tracing::debug!(?step, "planned");
+                self.execute(step, &facts, &desired, release, &mut status)
+                    .await
+            }
+            // A chart that no longer renders does not keep a release from being removed.
+            Err(_) if facts.deleting => self.execute_uninstall(&facts, release, &mut status).await,
+            Err(error) => {
+                status.irreconcilable(error.reason(), &error);
+                Err(error.into())
+            }
+        };
+        self.write_status(&facts, status, release, &result).await?;
+        match result? {
+            Done::Settled => Ok(self.next_look(&facts)),
+            Done::Again(delay) => Ok(Outcome::After(delay)),
+            Done::Gone => Ok(Outcome::Done),
+        }
+    }
+
+    /// When an unchanged custom resource is looked at next.
+    fn next_look(&self, facts: &Facts) -> Outcome {
+        let period = facts.annotations.reconcile_period.unwrap_or(self.period);
+        if period.is_zero() {
+            Outcome::Done
+        } else {
+            Outcome::After(period)
+        }
+    }
+
+    fn releases(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Release>> {
+        self.releases.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -363,6 +363,18 @@ impl fmt::Display for Listing<'_> {
 /// [`WatchesError::Read`] when the file cannot be read, else [`WatchesError::Invalid`] with every
 /// mistake found.
 pub fn load(path: &Path) -> Result<Vec<Watch>, WatchesError> {
+    load_with(path, |entry| Ok(entry.watch))
+}
+
+/// Reads a watches file as [`load`] does, and makes something of each entry. What `make` says is
+/// wrong with an entry's chart is reported with all other mistakes.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with<T>(
+    path: &Path,
+    make: impl Fn(Entry) -> Result<T, String>,
+) -> Result<Vec<T>, WatchesError> {
     let text = std::fs::read(path).map_err(|source| WatchesError::Read {
         path: path.to_owned(),
         source,
@@ -370,8 +382,26 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, WatchesError> {
     let base = path.parent().unwrap_or(Path::new(""));
     let (entries, mut problems) = parse(&text, base);
     problems.extend(validate(&entries));
+    let mut made = Vec::new();
+    for entry in entries {
+        let (line, column) = entry.chart_mark;
+        let field = format!("[{}].chart", entry.index);
+        // Of a chart that is not there nothing more need be said.
+        if problems.iter().any(|problem| problem.field == field) {
+            continue;
+        }
+        match make(entry) {
+            Ok(value) => made.push(value),
+            Err(message) => problems.push(Problem {
+                line,
+                column,
+                field,
+                message,
+            }),
+        }
+    }
     if problems.is_empty() {
-        return Ok(entries.into_iter().map(|entry| entry.watch).collect());
+        return Ok(made);
     }
     problems.sort_by_key(|p| (p.line, p.column));
     Err(WatchesError::Invalid {

@@ -1,0 +1,70 @@
+# `make` alone lists the targets.
+SHELL := /bin/bash
+IMG ?= example.com/memcached-operator:v0.1.0
+KUBECTL ?= kubectl
+HYBRID := cargo run -q --locked -p hybrid-operator-cli --
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Try it
+.PHONY: demo
+demo: ## Show the operator at work on a control plane of its own (KEEP=1 leaves it running, KUBECONFIG=... uses a cluster)
+	@demo/run
+
+.PHONY: run
+run: ## Run the operator against the cluster of $KUBECONFIG
+	cargo run --locked --bin memcached-operator -- run --watches-file ./watches.yaml
+
+.PHONY: control-plane
+control-plane: ## Start a control plane and print its KUBECONFIG; ends with ctrl-c
+	cargo run -q --locked -p hybrid-operator-test --bin control-plane -- up
+
+##@ Develop
+.PHONY: build
+build: ## Build everything
+	cargo build --locked --workspace
+
+.PHONY: test
+test: ## Run the unit, snapshot and end-to-end tests
+	@tests/run $(ARGS)
+
+.PHONY: check
+check: check-static test ## Formatting, clippy, docs, generated files, tests
+
+.PHONY: check-static
+check-static: ## Formatting, clippy, docs, generated files
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
+
+.PHONY: generate
+generate: ## Write the generated files (CRDs of the native controllers)
+	UPDATE_GENERATED=1 cargo test --locked -q --test generated
+
+.PHONY: conformance
+conformance: ## Compare with Helm's answers (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
+	cargo run -q --locked --release -p helm-core --example conformance
+
+.PHONY: bench
+bench: ## Time the chart engine beside Helm's; see docs/benchmarks.md
+	benches/run
+
+##@ Deploy
+.PHONY: docker-build
+docker-build: ## Build the image $(IMG)
+	docker build -t $(IMG) .
+
+.PHONY: install
+install: ## Install the CRDs into the cluster of $KUBECONFIG
+	$(KUBECTL) apply -k config/crd
+
+.PHONY: deploy
+deploy: ## Install the CRDs and the operator
+	$(KUBECTL) apply -k config/default
+
+.PHONY: undeploy
+undeploy: ## Remove the operator and the CRDs; delete the custom resources first
+	$(KUBECTL) delete -k config/default

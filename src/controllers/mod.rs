@@ -1,0 +1,3 @@
+//! The native controllers, a module each.
+
+pub mod memcached_backup;

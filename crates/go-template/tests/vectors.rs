@@ -12,7 +12,7 @@ mod support;
 use std::path::PathBuf;
 
 use go_template::{Funcs, Limits, Session, TemplateSet, Value};
-use support::{json_to_tree, root};
+use support::{json_to_tree, parse_error, reformat, root};
 
 #[derive(Default)]
 struct Tally {
@@ -67,12 +67,7 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
             tally.skipped += 1;
             return;
         }
-        Err(error) => Some(format!(
-            "parse error at ({}:{}): {}",
-            error.location().file,
-            error.location().line,
-            error.message().rsplit(": ").next().unwrap_or_default(),
-        )),
+        Err(error) => Some(parse_error(&error)),
         Ok(_) => {
             let values = json_to_tree(&case["values"]);
             let root = Value::from(&root(values));
@@ -102,20 +97,6 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
             output.or(wanted).unwrap_or_default(),
             error.unwrap_or(got),
         )),
-    }
-}
-
-/// The form that Helm gives to errors that no function returned.
-fn reformat(error: &str) -> String {
-    let Some((place, rest)) = error
-        .strip_prefix("template: ")
-        .and_then(|e| e.split_once(": "))
-    else {
-        return error.to_owned();
-    };
-    match rest.split_once(">: ") {
-        Some((node, message)) => format!("{place}\n  {node}>:\n    {}", message.trim_end()),
-        None => error.to_owned(),
     }
 }
 

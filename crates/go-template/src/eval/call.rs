@@ -236,7 +236,12 @@ fn call_value(
     let Some((func, args)) = args.split_first_mut() else {
         return Err(FuncError::new("call of nil"));
     };
-    let name = callee.map_or_else(|| func.type_name().to_owned(), ToString::to_string);
+    let name = match (callee, func.as_str()) {
+        (Some(callee), _) => callee.to_string(),
+        // What reflect prints of a value that was piped in.
+        (None, Some(text)) => text.to_string(),
+        (None, None) => format!("<{} Value>", func.type_name()),
+    };
     match func {
         Value::Func(func) => {
             let func = std::rc::Rc::clone(func);

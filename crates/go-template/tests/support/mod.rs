@@ -51,3 +51,24 @@ pub(crate) fn root(values: Tree) -> Tree {
     let entries = entries.map(|(key, value)| (Str::from(key), value));
     Tree::from(TreeMap::new(Type::new(&VALUES), entries))
 }
+
+/// The form that Helm gives to errors that no function returned.
+pub(crate) fn reformat(error: &str) -> String {
+    let place_and_rest = error
+        .strip_prefix("template: ")
+        .and_then(|text| text.split_once(": "));
+    let Some((place, rest)) = place_and_rest else {
+        return error.to_owned();
+    };
+    match rest.split_once(">: ") {
+        Some((node, message)) => format!("{place}\n  {node}>:\n    {}", message.trim_end()),
+        None => error.to_owned(),
+    }
+}
+
+/// The form that Helm gives to errors of the parser.
+pub(crate) fn parse_error(error: &go_template::ParseError) -> String {
+    let place = error.location();
+    let message = error.message().rsplit(": ").next().unwrap_or_default();
+    format!("parse error at ({}:{}): {message}", place.file, place.line)
+}

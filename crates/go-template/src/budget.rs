@@ -191,6 +191,11 @@ impl Budget {
         Ok(())
     }
 
+    /// How many templates are executing.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
     pub(crate) fn leave(&mut self) {
         self.depth = self.depth.saturating_sub(1);
     }

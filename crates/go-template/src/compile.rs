@@ -15,7 +15,7 @@ use crate::value::{Name, Str, Type};
 /// or an earlier one of its name, is the text itself.
 pub(crate) fn compile(
     source: &Arc<Source>,
-    funcs: &Funcs,
+    funcs: &Arc<Funcs>,
 ) -> Result<Vec<(Template, bool)>, ParseError> {
     let text = source.text.as_bytes();
     let trees = crate::parse::parse(&source.name, text, funcs)?;
@@ -41,6 +41,7 @@ pub(crate) fn compile(
             Template {
                 name: tree.name,
                 source: Arc::clone(source),
+                funcs: Arc::clone(funcs),
                 code,
             },
             is_empty,

@@ -144,6 +144,15 @@ impl FuncError {
         }))
     }
 
+    /// The failed execution of a template, without what was said about it, or the error itself.
+    pub(crate) fn into_render(self) -> Result<RenderError, Self> {
+        match *self.0 {
+            Problem::Render(error) => Ok(error),
+            Problem::Context { error, .. } => error.into_render(),
+            problem => Err(Self(Box::new(problem))),
+        }
+    }
+
     /// The failed execution of a template, if the function executed one.
     pub fn render(&self) -> Option<&RenderError> {
         match &*self.0 {
@@ -198,6 +207,10 @@ pub(crate) struct Failure {
     /// The node that failed and where it stands; none when the template could not begin.
     pub(crate) at: Option<(Location, String)>,
     pub(crate) cause: Cause,
+    /// How many failures there are from here to the innermost.
+    pub(crate) levels: usize,
+    /// How many callers of this one are not kept, since a recursion has so many of them.
+    pub(crate) left_out: usize,
 }
 
 #[derive(Debug)]
@@ -234,6 +247,19 @@ fn go_quote(text: &str) -> String {
 }
 
 impl Failure {
+    pub(crate) fn new(template: String, at: Option<(Location, String)>, cause: Cause) -> Self {
+        let mut failure = Self {
+            template,
+            at,
+            cause,
+            levels: 1,
+            left_out: 0,
+        };
+        let inner = failure.inner().and_then(FuncError::render);
+        failure.levels += inner.map_or(0, |error| error.0.levels);
+        failure
+    }
+
     fn inner(&self) -> Option<&FuncError> {
         match &self.cause {
             Cause::Function { error, .. } => Some(error),
@@ -244,6 +270,9 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.left_out > 0 {
+            write!(f, "({} more): ", self.left_out)?;
+        }
         match (&self.at, &self.cause) {
             (Some((location, node)), _) => {
                 let name = go_quote(&self.template);
@@ -268,7 +297,8 @@ pub struct Frame {
 }
 
 impl RenderError {
-    /// The templates that were executing, outermost first.
+    /// The templates that were executing, outermost first. Of a deep recursion only the ends are
+    /// kept.
     pub fn frames(&self) -> Vec<Frame> {
         self.failures()
             .map(|failure| Frame {

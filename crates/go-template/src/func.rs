@@ -325,8 +325,7 @@ impl<'a> Call<'a> {
         Ok(self.session.execute(self.set, name.as_bytes(), data, out)?)
     }
 
-    /// Executes a template of another set, appending to `out`. With [`TemplateSet::layer`] this
-    /// makes `tpl`.
+    /// Executes a template of another set, appending to `out`.
     pub fn execute_in(
         &mut self,
         set: &TemplateSet,
@@ -335,6 +334,16 @@ impl<'a> Call<'a> {
         out: &mut Vec<u8>,
     ) -> Result<(), FuncError> {
         Ok(self.session.execute_template(set, template, data, out)?)
+    }
+
+    /// Parses `text` as a template `name` on top of the current set, for
+    /// [`Call::execute_in`]: what Helm's `tpl` does. The same text is parsed once in a session.
+    pub fn parse(
+        &mut self,
+        name: &Str,
+        text: &Str,
+    ) -> Result<(TemplateSet, Arc<Template>), FuncError> {
+        self.session.parse(self.set, name, text)
     }
 
     /// Calls a function with arguments that are checked against its parameters.

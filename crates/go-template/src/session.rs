@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::budget::{Budget, Limits};
-use crate::error::{Cause, Failure, RenderError};
+use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
 use crate::set::{Template, TemplateSet};
 use crate::value::{Name, Str, Value, break_cycles};
@@ -12,6 +14,10 @@ use crate::value::{Name, Str, Value, break_cycles};
 thread_local! {
     static SESSIONS: Cell<usize> = const { Cell::new(0) };
 }
+
+/// Bounds on the texts that a session keeps compiled.
+const LONGEST_KEPT: usize = 64 << 10;
+const MOST_KEPT: usize = 1_024;
 
 /// Executes templates. One session renders all files of a chart: its limits hold for all of them
 /// together, and functions share the host's data.
@@ -36,6 +42,8 @@ pub struct Session {
     host: Option<Box<dyn Any>>,
     buffers: Vec<Vec<u8>>,
     arguments: Vec<Vec<Value>>,
+    /// Templates that were parsed while rendering, by name and text.
+    texts: HashMap<(Str, Str), Arc<Template>>,
     pub(crate) slots: Vec<Value>,
 }
 
@@ -48,6 +56,7 @@ impl Session {
             host: None,
             buffers: Vec::new(),
             arguments: Vec::new(),
+            texts: HashMap::new(),
             slots: Vec::new(),
         }
     }
@@ -86,13 +95,13 @@ impl Session {
         let name = Name::new(Str::from(name.as_ref()));
         match set.find(&name) {
             Some(template) => self.execute_template(set, template, data, out),
-            None => Err(RenderError(Box::new(Failure {
-                template: name.key().to_string(),
-                at: None,
-                cause: Cause::NotAssociated {
+            None => {
+                let cause = Cause::NotAssociated {
                     set: set.name().to_string(),
-                },
-            }))),
+                };
+                let failure = Failure::new(name.key().to_string(), None, cause);
+                Err(RenderError(Box::new(failure)))
+            }
         }
     }
 
@@ -105,6 +114,34 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), RenderError> {
         eval::execute(self, set, template, data, out)
+    }
+
+    /// Parses `text` as a template on top of `set`.
+    pub(crate) fn parse(
+        &mut self,
+        set: &TemplateSet,
+        name: &Str,
+        text: &Str,
+    ) -> Result<(TemplateSet, Arc<Template>), FuncError> {
+        let key = (name.clone(), text.clone());
+        if let Some(template) = self.texts.get(&key)
+            && template.has_funcs(set.funcs())
+        {
+            return Ok((set.clone(), Arc::clone(template)));
+        }
+        // Parsing 16 bytes takes about as long as a step.
+        self.budget.step(text.len() as u64 / 16)?;
+        let mut layer = set.layer();
+        let template = layer.parse(name.clone(), text.clone())?;
+        // A text that defines nothing, and does not name itself, needs no layer of its own.
+        let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
+        if layer.len() == 1 && !names_itself && text.len() <= LONGEST_KEPT {
+            if self.texts.len() >= MOST_KEPT {
+                self.texts.clear();
+            }
+            self.texts.insert(key, Arc::clone(&template));
+        }
+        Ok((layer, template))
     }
 
     /// An empty buffer, which [`Session::give_back`] lets others use again.

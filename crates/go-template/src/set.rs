@@ -32,6 +32,7 @@ pub(crate) struct Source {
 pub struct Template {
     pub(crate) name: Str,
     pub(crate) source: Arc<Source>,
+    pub(crate) funcs: Arc<Funcs>,
     pub(crate) code: Code,
 }
 
@@ -39,6 +40,11 @@ impl Template {
     /// Its name: that of the file, or of the definition.
     pub fn name(&self) -> &Str {
         &self.name
+    }
+
+    /// Whether it was compiled for these functions.
+    pub(crate) fn has_funcs(&self, funcs: &Arc<Funcs>) -> bool {
+        Arc::ptr_eq(&self.funcs, funcs)
     }
 
     /// The name of the text that it was parsed from, usually a file's path.
@@ -211,6 +217,11 @@ impl TemplateSet {
                 .own
                 .insert_hashed(name.hash(), name.key().clone(), Arc::clone(template));
         }
+    }
+
+    /// How many templates were added to this layer.
+    pub(crate) fn len(&self) -> usize {
+        self.0.own.len()
     }
 
     /// The template `name`.

@@ -1,5 +1,10 @@
 //! Compares with answers of Helm that are kept beside this file: outputs byte for byte, and
 //! errors word for word.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test may stop at the first surprise"
+)]
 
 mod support;
 

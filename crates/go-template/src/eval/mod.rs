@@ -28,11 +28,8 @@ pub(crate) fn execute(
     out: &mut Vec<u8>,
 ) -> Result<(), RenderError> {
     if let Err(error) = session.budget().enter() {
-        return Err(RenderError(Box::new(Failure {
-            template: template.name.to_string(),
-            at: None,
-            cause: Cause::Budget(error),
-        })));
+        let failure = Failure::new(template.name.to_string(), None, Cause::Budget(error));
+        return Err(RenderError(Box::new(failure)));
     }
     let base = session.slots.len();
     // A nil interface becomes nothing when it is made a reflect.Value.
@@ -62,6 +59,9 @@ pub(crate) fn execute(
     session.budget().leave();
     result
 }
+
+/// How many templates an error names at each end of a deep recursion.
+const FRAMES_KEPT: usize = 16;
 
 /// The state of one template that is being executed.
 pub(crate) struct Eval<'r> {
@@ -143,6 +143,17 @@ impl<'r> Eval<'r> {
     #[cold]
     fn failed_call(&mut self, at: At, name: &str, error: FuncError) -> RenderError {
         self.at = at;
+        let is_deep = self.session.budget().depth() > FRAMES_KEPT;
+        let error = match error.render() {
+            Some(inner) if is_deep && inner.0.levels >= FRAMES_KEPT => match error.into_render() {
+                Ok(mut inner) => {
+                    inner.0.left_out += 1;
+                    return inner;
+                }
+                Err(error) => error,
+            },
+            _ => error,
+        };
         self.failure(Cause::Function {
             name: name.to_owned(),
             error,
@@ -156,11 +167,11 @@ impl<'r> Eval<'r> {
         let offset = usize::try_from(self.at.pos).unwrap_or(usize::MAX);
         let location = Location::new(&source.name.to_string_lossy(), text, offset);
         let template = self.template.name.to_string();
-        RenderError(Box::new(Failure {
+        RenderError(Box::new(Failure::new(
             template,
-            at: Some((location, self.node())),
+            Some((location, self.node())),
             cause,
-        }))
+        )))
     }
 
     /// The current node as Go writes it. The tree was not kept, but the text gives it again.

@@ -4,6 +4,7 @@
 //! strings are bytes. Each module names the Go package (or the Go library) whose answers it
 //! reproduces; none reads a clock, a file or the environment.
 
+pub mod decimal;
 pub mod duration;
 pub mod regexp;
 pub mod semver;

@@ -1,5 +1,5 @@
 //! Answers template questions, one JSON object per line: `{"template": …, "values": …}` in,
-//! `{"output": …}` or `{"error": …}` out. It has Go's own functions and Sprig's, not Helm's.
+//! `{"output": …}`, `{"outputBase64": …}` or `{"error": …}` out. It has Go's own functions and Sprig's, not Helm's.
 //!
 //! Useful to try a template, and to compare with a program that answers by Go.
 
@@ -10,32 +10,38 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
-use go_template::{Funcs, Limits, Session, TemplateSet, Value};
+use go_template::{Funcs, Limits, Session, TemplateSet, Value, sprig};
 
 /// What a template renders to, or Go's message.
 fn answer(
     template: &str,
     values: &serde_json::Value,
     funcs: &Arc<Funcs>,
-) -> Result<String, Box<dyn Error>> {
+) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut set = TemplateSet::new("gotpl", Arc::clone(funcs));
     let name = "chart/templates/main.yaml";
     set.parse(name, template)?;
-    let root = Value::from(&support::root(support::json_to_tree(values)));
+    let root = Value::from(&support::root(&support::json_to_tree(values)));
     let mut out = Vec::new();
     Session::new(Limits::default()).execute(&set, name, &root, &mut out)?;
-    Ok(String::from_utf8_lossy(&out).replace("<no value>", ""))
+    Ok(out)
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let funcs = Arc::new(Funcs::new());
+    let funcs = Arc::new(Funcs::new().with(&sprig::FUNCS));
     let mut answers = std::io::BufWriter::new(std::io::stdout().lock());
     for line in std::io::stdin().lock().lines() {
         let question: serde_json::Value = serde_json::from_str(&line?)?;
         let field = |name| question.get(name).unwrap_or(&serde_json::Value::Null);
         let template = field("template").as_str().unwrap_or_default();
         let answer = match answer(template, field("values"), &funcs) {
-            Ok(output) => serde_json::json!({ "output": output }),
+            Ok(output) => match String::from_utf8(output) {
+                Ok(text) => serde_json::json!({ "output": text.replace("<no value>", "") }),
+                Err(error) => {
+                    let bytes = data_encoding::BASE64.encode(error.as_bytes());
+                    serde_json::json!({ "outputBase64": bytes })
+                }
+            },
             Err(error) => serde_json::json!({ "error": error.to_string() }),
         };
         writeln!(answers, "{answer}")?;

@@ -19,7 +19,7 @@ fn answer(template: &str, values: &serde_json::Value) -> Result<Vec<u8>, String>
     let name = "chart/templates/main.yaml";
     set.parse(name, template)
         .map_err(|error| parse_error(&error))?;
-    let root = Value::from(&root(json_to_tree(values)));
+    let root = Value::from(&root(&json_to_tree(values)));
     let mut out = Vec::new();
     let result = Session::new(Limits::default()).execute(&set, name, &root, &mut out);
     result.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! Runs the vectors of the conformance folder that need neither Helm's nor Sprig's functions.
+//! Runs the vectors of the conformance folder that need no functions of Helm's own.
 //!
 //! The folder is `../shared/conformance` beside the workspace, or what `CONFORMANCE` names;
 //! without it the test says so and passes.
@@ -12,7 +12,7 @@ mod support;
 use std::io::Write;
 use std::path::PathBuf;
 
-use go_template::{Funcs, Limits, Session, TemplateSet, Value};
+use go_template::{Funcs, Limits, Session, TemplateSet, Value, sprig};
 use support::{json_to_tree, parse_error, reformat, root};
 
 #[derive(Default)]
@@ -30,14 +30,14 @@ fn folder() -> Option<PathBuf> {
     folder.join("functions").is_dir().then_some(folder)
 }
 
-/// What only a chart has, and the builtin that Sprig replaces.
+/// What only a chart has, and the function that Helm replaces by one that means something else.
 const HELM_ONLY: [&str; 6] = [
     ".Files",
     ".Capabilities",
     ".Chart",
     ".Template",
     ".Subcharts",
-    "slice",
+    "fromJson",
 ];
 
 fn run(case: &serde_json::Value, tally: &mut Tally) {
@@ -60,7 +60,7 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
         tally.skipped += 1;
         return;
     }
-    let mut set = TemplateSet::new("gotpl", Funcs::new().into());
+    let mut set = TemplateSet::new("gotpl", Funcs::new().with(&sprig::FUNCS).into());
     let name = "chart/templates/main.yaml";
     let mut out = Vec::new();
     let error = match set.parse(name, template) {
@@ -71,7 +71,7 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
         Err(error) => Some(parse_error(&error)),
         Ok(_) => {
             let values = json_to_tree(&case["values"]);
-            let root = Value::from(&root(values));
+            let root = Value::from(&root(&values));
             let mut session = Session::new(Limits::default());
             session
                 .execute(&set, name, &root, &mut out)
@@ -92,7 +92,12 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
                 }
             }
         }
-        (None, None, None) if case["outputBase64"].is_string() => tally.skipped += 1,
+        (None, None, None)
+            if case["outputBase64"].as_str()
+                == Some(data_encoding::BASE64.encode(&out).as_str()) =>
+        {
+            tally.passed += 1;
+        }
         (output, wanted, error) => tally.failed.push(format!(
             "{id}: {template}\n  want {:?}\n  got  {:?}",
             output.or(wanted).unwrap_or_default(),

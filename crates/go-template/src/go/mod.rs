@@ -11,4 +11,5 @@ pub mod semver;
 pub mod strconv;
 pub mod time;
 pub mod unicode;
+pub mod url;
 pub mod utf8;

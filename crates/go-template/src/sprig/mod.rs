@@ -1,1 +1,79 @@
-//! Sprig's functions over [`crate::Value`].
+//! Sprig's functions over [`crate::Value`]: those of Sprig 3.3.0 that Helm 4 exposes.
+//!
+//! [`FUNCS`] has them all but `env` and `expandenv`, which Helm takes away. Each does what Sprig's
+//! Go code does, quirks included, because charts were written against those; where Go would panic
+//! the function fails with the panic's text. Functions that could make something huge ask the
+//! budget first.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value, sprig};
+//!
+//! let funcs = Funcs::new().with(&sprig::FUNCS);
+//! let mut set = TemplateSet::new("set", Arc::new(funcs));
+//! set.parse("t", r#"{{ "Hello World" | kebabcase | quote }}"#)?;
+//! let mut out = Vec::new();
+//! let root = Value::Map(Map::new());
+//! Session::new(Limits::default()).execute(&set, "t", &root, &mut out)?;
+//! assert_eq!(out, br#""hello-world""#);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "functions of templates have one signature"
+)]
+
+mod case;
+mod convert;
+mod date;
+mod default;
+mod dict;
+mod encoding;
+pub mod json;
+mod list;
+mod math;
+mod merge;
+mod path;
+mod random;
+mod reflect;
+mod regex;
+mod semver;
+mod string;
+mod text;
+mod url;
+mod wrap;
+
+use std::sync::LazyLock;
+
+pub use date::{DURATION, MONTH, TIME, WEEKDAY, duration_value, time_value};
+
+use crate::func::Func;
+
+/// All functions.
+pub static FUNCS: LazyLock<Vec<Func>> = LazyLock::new(|| {
+    let tables: [&[Func]; 18] = [
+        case::FUNCS,
+        convert::FUNCS,
+        date::FUNCS,
+        default::FUNCS,
+        dict::FUNCS,
+        encoding::FUNCS,
+        json::FUNCS,
+        list::FUNCS,
+        math::FUNCS,
+        merge::FUNCS,
+        path::FUNCS,
+        random::FUNCS,
+        reflect::FUNCS,
+        regex::FUNCS,
+        semver::FUNCS,
+        string::FUNCS,
+        url::FUNCS,
+        wrap::FUNCS,
+    ];
+    tables.concat()
+});
+
+/// What Go's runtime says when a method of a nil interface is called: what most list functions do
+/// with nil.
+const NIL_DEREFERENCE: &str = "runtime error: invalid memory address or nil pointer dereference";

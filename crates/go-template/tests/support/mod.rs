@@ -33,11 +33,15 @@ pub(crate) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Tree)>) -> Tre
 }
 
 /// What a template of a chart has as dot, as far as no functions of Helm are in it.
-pub(crate) fn root(values: Tree) -> Tree {
-    let values = if let Tree::Nil = values {
-        map([])
-    } else {
-        values
+pub(crate) fn root(values: &Tree) -> Tree {
+    let values = match values {
+        Tree::Map(values) => {
+            let entries = values
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone()));
+            Tree::from(TreeMap::new(Type::new(&VALUES), entries))
+        }
+        _ => Tree::from(TreeMap::new(Type::new(&VALUES), [])),
     };
     let release = map([
         ("Name", Tree::Str("release-name".into())),

@@ -140,7 +140,7 @@ fn match_version(s: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// What may stand for a number in a constraint. The bar is there by an oversight of the library,
 /// and leads to an error later.
-fn in_constraint(c: &u8) -> bool {
+fn in_constraint(c: u8) -> bool {
     c.is_ascii_digit() || matches!(c, b'x' | b'X' | b'*' | b'|')
 }
 

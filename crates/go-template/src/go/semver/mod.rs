@@ -1,7 +1,7 @@
 //! Versions and constraints as `Masterminds/semver` 3.5 reads and compares them.
 //!
 //! Versions are read loosely, as Helm and Sprig do: `v1`, `1.2` and leading zeros are fine. How a
-//! constraint treats prereleases, wildcards and missing parts is not in the SemVer specification;
+//! constraint treats prereleases, wildcards and missing parts is not in the specification;
 //! the rules of that library are what charts rely on.
 
 mod constraint;
@@ -23,7 +23,7 @@ struct Parts<'t> {
 
 /// Matches the longest version at the beginning of `s` and gives what follows it. `in_number` says
 /// which bytes may stand for a number.
-fn split(s: &[u8], in_number: fn(&u8) -> bool) -> Option<(Parts<'_>, &[u8])> {
+fn split(s: &[u8], in_number: fn(u8) -> bool) -> Option<(Parts<'_>, &[u8])> {
     let mut parts = Parts::default();
     let mut rest = s.strip_prefix(b"v").unwrap_or(s);
     (parts.major, rest) = run(rest, in_number)?;
@@ -45,14 +45,14 @@ fn split(s: &[u8], in_number: fn(&u8) -> bool) -> Option<(Parts<'_>, &[u8])> {
 }
 
 /// The longest run of at least one byte that `belongs`.
-fn run(s: &[u8], belongs: fn(&u8) -> bool) -> Option<(&[u8], &[u8])> {
-    let length = s.iter().position(|c| !belongs(c)).unwrap_or(s.len());
+fn run(s: &[u8], belongs: fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
+    let length = s.iter().position(|&c| !belongs(c)).unwrap_or(s.len());
     (length > 0).then(|| s.split_at(length))
 }
 
 /// Identifiers with single dots between them.
 fn identifiers(s: &[u8]) -> Option<(&[u8], &[u8])> {
-    let belongs = |c: &u8| c.is_ascii_alphanumeric() || *c == b'-';
+    let belongs = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
     let (_, mut rest) = run(s, belongs)?;
     while let Some((_, after)) = rest.strip_prefix(b".").and_then(|rest| run(rest, belongs)) {
         rest = after;

@@ -75,7 +75,8 @@ impl Version {
         if text.len() > MAX_LENGTH {
             return Err(ParseVersionError::TooLong);
         }
-        let (parts, rest) = split(text, u8::is_ascii_digit).ok_or(ParseVersionError::Invalid)?;
+        let (parts, rest) =
+            split(text, |c| c.is_ascii_digit()).ok_or(ParseVersionError::Invalid)?;
         if !rest.is_empty() {
             return Err(ParseVersionError::Invalid);
         }

@@ -1,0 +1,468 @@
+//! Dates and durations, with the methods that templates can call on them.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
+use crate::go::strconv::{parse_int, push_int, push_uint};
+use crate::go::time::{Location, RFC3339_NANO, Time, Zone, month_name, weekday_name};
+use crate::value::{
+    Field, Kind, Method, MethodFn, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value,
+};
+
+type Answer = Result<Value, FuncError>;
+type Text = Result<(), FuncError>;
+
+const ANY: Type = Type::ANY;
+const INT: Type = Type::INT;
+const STRING: Type = Type::STRING;
+
+/// Go's `time.Time`.
+pub const TIME: Type = Type::new(&TIME_INFO);
+/// Go's `time.Duration`.
+pub const DURATION: Type = Type::new(&DURATION_INFO);
+/// Go's `time.Month`.
+pub const MONTH: Type = Type::new(&MONTH_INFO);
+/// Go's `time.Weekday`.
+pub const WEEKDAY: Type = Type::new(&WEEKDAY_INFO);
+
+static TIME_INFO: TypeInfo = TypeInfo {
+    methods: TIME_METHODS,
+    text: Some(|value| Str::from(time_of(value).text())),
+    encode: Some(|value| {
+        let mut out = Vec::new();
+        time_of(value).format(RFC3339_NANO, &mut out);
+        Value::from(out)
+    }),
+    ..TypeInfo::structure("time.Time", TIME_FIELDS)
+};
+
+/// The fields of Go's struct, which comparisons look at.
+const TIME_FIELDS: &[Field] = &[
+    Field {
+        name: "wall",
+        json: None,
+    },
+    Field {
+        name: "ext",
+        json: None,
+    },
+    Field {
+        name: "loc",
+        json: None,
+    },
+];
+
+static DURATION_INFO: TypeInfo = TypeInfo {
+    named: true,
+    methods: DURATION_METHODS,
+    text: Some(|value| Str::from(duration_of(value).to_string())),
+    ..TypeInfo::new("time.Duration", Kind::Int64)
+};
+
+static MONTH_INFO: TypeInfo = TypeInfo {
+    named: true,
+    methods: &[method("String", &[], |_, month, _| {
+        Ok(Value::from(month_name(integer(month))))
+    })],
+    text: Some(|month| Str::from(month_name(integer(month)))),
+    ..TypeInfo::new("time.Month", Kind::Int)
+};
+
+static WEEKDAY_INFO: TypeInfo = TypeInfo {
+    named: true,
+    methods: &[method("String", &[], |_, day, _| {
+        Ok(Value::from(weekday_name(integer(day))))
+    })],
+    text: Some(|day| Str::from(weekday_name(integer(day)))),
+    ..TypeInfo::new("time.Weekday", Kind::Int)
+};
+
+static LOCATION_INFO: TypeInfo = TypeInfo::structure("time.Location", &[]);
+
+/// Go's `*time.Location`.
+const LOCATION: Type = Type::new(&LOCATION_POINTER_INFO);
+
+static LOCATION_POINTER_INFO: TypeInfo = TypeInfo {
+    methods: &[method("String", &[], |_, location, _| {
+        Ok(Value::Str(location_name(location)))
+    })],
+    text: Some(location_name),
+    ..TypeInfo::pointer("*time.Location", Type::new(&LOCATION_INFO))
+};
+
+const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> Method {
+    Method {
+        name,
+        params,
+        variadic: None,
+        run,
+    }
+}
+
+/// A parameter list. As a static it may refer to a type whose methods refer to it.
+static TIME_PARAM: [Type; 1] = [Type::new(&TIME_INFO)];
+static DURATION_PARAM: [Type; 1] = [Type::new(&DURATION_INFO)];
+
+static TIME_METHODS: &[Method] = &[
+    method("Add", &DURATION_PARAM, |_, time, args| {
+        Ok(time_value(time_of(time).add(duration_of(args.get(0)))))
+    }),
+    method("AddDate", &[INT, INT, INT], |_, time, args| {
+        Ok(time_value(time_of(time).add_date(
+            args.int(0),
+            args.int(1),
+            args.int(2),
+        )))
+    }),
+    method("After", &TIME_PARAM, |_, time, args| {
+        compare(time, args, std::cmp::Ordering::is_gt)
+    }),
+    method("Before", &TIME_PARAM, |_, time, args| {
+        compare(time, args, std::cmp::Ordering::is_lt)
+    }),
+    method("Compare", &TIME_PARAM, |_, time, args| {
+        let order = time_of(time).compare(&time_of(args.get(0)));
+        Ok(Value::Int(order as i64))
+    }),
+    method("Day", &[], |_, time, _| {
+        Ok(Value::Int(time_of(time).day().into()))
+    }),
+    method("Equal", &TIME_PARAM, |_, time, args| {
+        compare(time, args, std::cmp::Ordering::is_eq)
+    }),
+    method("Format", &[STRING], |_, time, args| {
+        let mut out = Vec::new();
+        time_of(time).format(args.str(0).as_bytes(), &mut out);
+        Ok(Value::from(out))
+    }),
+    method("Hour", &[], |_, time, _| Ok(clock(time, 0))),
+    method("IsDST", &[], |_, _, _| Ok(Value::Bool(false))),
+    method("IsZero", &[], |_, time, _| {
+        Ok(Value::Bool(time_of(time).is_zero()))
+    }),
+    method("Local", &[], |_, time, _| in_utc(time)),
+    method("Location", &[], |_, time, _| {
+        let location = time_of(time).location().clone();
+        Ok(Value::Object(Object::opaque(LOCATION, location)))
+    }),
+    method("MarshalJSON", &[], |_, time, _| {
+        let mut out = vec![b'"'];
+        time_of(time).format(RFC3339_NANO, &mut out);
+        out.push(b'"');
+        Ok(Value::bytes(out))
+    }),
+    method("MarshalText", &[], |_, time, _| {
+        let mut out = Vec::new();
+        time_of(time).format(RFC3339_NANO, &mut out);
+        Ok(Value::bytes(out))
+    }),
+    method("Minute", &[], |_, time, _| Ok(clock(time, 1))),
+    method("Month", &[], |_, time, _| {
+        let month = Value::Int(time_of(time).month().into());
+        Ok(Value::Object(Object::scalar(MONTH, month)))
+    }),
+    method("Nanosecond", &[], |_, time, _| {
+        Ok(Value::Int(time_of(time).nanosecond().into()))
+    }),
+    method("Round", &DURATION_PARAM, |_, time, args| {
+        Ok(time_value(time_of(time).round(duration_of(args.get(0)))))
+    }),
+    method("Second", &[], |_, time, _| Ok(clock(time, 2))),
+    method("String", &[], |_, time, _| {
+        Ok(Value::from(time_of(time).text()))
+    }),
+    method("Sub", &TIME_PARAM, |_, time, args| {
+        Ok(duration_value(time_of(time).since(&time_of(args.get(0)))))
+    }),
+    method("Truncate", &DURATION_PARAM, |_, time, args| {
+        Ok(time_value(time_of(time).truncate(duration_of(args.get(0)))))
+    }),
+    method("UTC", &[], |_, time, _| in_utc(time)),
+    method("Unix", &[], |_, time, _| {
+        Ok(Value::Int64(time_of(time).unix_seconds()))
+    }),
+    method("UnixMicro", &[], |_, time, _| {
+        Ok(Value::Int64(unix_units(time, 1_000_000)))
+    }),
+    method("UnixMilli", &[], |_, time, _| {
+        Ok(Value::Int64(unix_units(time, 1_000)))
+    }),
+    method("UnixNano", &[], |_, time, _| {
+        Ok(Value::Int64(time_of(time).unix_nanoseconds()))
+    }),
+    method("Weekday", &[], |_, time, _| {
+        let day = Value::Int(time_of(time).weekday().into());
+        Ok(Value::Object(Object::scalar(WEEKDAY, day)))
+    }),
+    method("Year", &[], |_, time, _| {
+        Ok(Value::Int(time_of(time).year()))
+    }),
+    method("YearDay", &[], |_, time, _| {
+        Ok(Value::Int(time_of(time).year_day().into()))
+    }),
+];
+
+static DURATION_METHODS: &[Method] = &[
+    method("Abs", &[], |_, span, _| {
+        Ok(duration_value(duration_of(span).abs()))
+    }),
+    method("Hours", &[], |_, span, _| {
+        Ok(Value::Float(duration_of(span).hours()))
+    }),
+    method("Microseconds", &[], |_, span, _| {
+        Ok(Value::Int64(duration_of(span).0 / 1_000))
+    }),
+    method("Milliseconds", &[], |_, span, _| {
+        Ok(Value::Int64(duration_of(span).0 / 1_000_000))
+    }),
+    method("Minutes", &[], |_, span, _| {
+        Ok(Value::Float(duration_of(span).minutes()))
+    }),
+    method("Nanoseconds", &[], |_, span, _| {
+        Ok(Value::Int64(duration_of(span).0))
+    }),
+    method("Round", &DURATION_PARAM, |_, span, args| {
+        Ok(duration_value(
+            duration_of(span).round(duration_of(args.get(0))),
+        ))
+    }),
+    method("Seconds", &[], |_, span, _| {
+        Ok(Value::Float(duration_of(span).seconds()))
+    }),
+    method("String", &[], |_, span, _| {
+        Ok(Value::from(duration_of(span).to_string()))
+    }),
+    method("Truncate", &DURATION_PARAM, |_, span, args| {
+        Ok(duration_value(
+            duration_of(span).truncate(duration_of(args.get(0))),
+        ))
+    }),
+];
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::text("ago", &[ANY], ago),
+    Func::text("date", &[STRING, ANY], date),
+    Func::text("dateInZone", &[STRING, ANY, STRING], date_in_zone),
+    Func::value("dateModify", &[STRING, TIME], date_modify),
+    Func::text("date_in_zone", &[STRING, ANY, STRING], date_in_zone),
+    Func::value("date_modify", &[STRING, TIME], date_modify),
+    Func::text("duration", &[ANY], duration),
+    Func::text("durationRound", &[ANY], duration_round),
+    Func::text("htmlDate", &[ANY], html_date),
+    Func::text("htmlDateInZone", &[ANY, STRING], html_date_in_zone),
+    Func::value("mustDateModify", &[STRING, TIME], must_date_modify),
+    Func::value("mustToDate", &[STRING, STRING], must_to_date),
+    Func::value("must_date_modify", &[STRING, TIME], must_date_modify),
+    Func::value("now", &[], now),
+    Func::value("toDate", &[STRING, STRING], to_date),
+    Func::text("unixEpoch", &[TIME], unix_epoch),
+];
+
+/// A `time.Time`.
+pub fn time_value(time: Time) -> Value {
+    let location = match time.location() {
+        Location::Utc => Value::NilOf(LOCATION),
+        fixed @ Location::Fixed { .. } => Value::Object(Object::opaque(LOCATION, fixed.clone())),
+    };
+    let fields = vec![
+        Value::Uint(Unsigned::Uint64, time.nanosecond().into()),
+        Value::Int64(time.unix_seconds()),
+        location,
+    ];
+    Value::Object(Object::with_data(TIME, fields, time))
+}
+
+/// A `time.Duration`.
+pub fn duration_value(span: Duration) -> Value {
+    Value::Object(Object::scalar(DURATION, Value::Int64(span.0)))
+}
+
+/// The time of a `time.Time`; for all else the zero time.
+fn time_of(value: &Value) -> Time {
+    value
+        .as_object()
+        .and_then(Object::data::<Time>)
+        .cloned()
+        .unwrap_or_default()
+}
+
+/// The span of a `time.Duration`, or of a bare number that stands for one.
+fn duration_of(value: &Value) -> Duration {
+    Duration(integer(value))
+}
+
+fn integer(value: &Value) -> i64 {
+    value
+        .number()
+        .and_then(crate::value::Number::to_i64)
+        .unwrap_or(0)
+}
+
+fn location_name(value: &Value) -> Str {
+    let location = value.as_object().and_then(Object::data::<Location>);
+    location.map_or(Str::EMPTY, |location| Str::from(location.name()))
+}
+
+fn compare(time: &Value, args: &Args<'_>, holds: impl Fn(std::cmp::Ordering) -> bool) -> Answer {
+    Ok(Value::Bool(holds(
+        time_of(time).compare(&time_of(args.get(0))),
+    )))
+}
+
+fn clock(time: &Value, part: usize) -> Value {
+    Value::Int(time_of(time).clock().get(part).copied().unwrap_or(0))
+}
+
+fn in_utc(time: &Value) -> Answer {
+    Ok(time_value(time_of(time).with_location(Location::Utc)))
+}
+
+fn unix_units(time: &Value, per_second: i64) -> i64 {
+    let time = time_of(time);
+    let fraction = i64::from(time.nanosecond()) / (SECOND / per_second);
+    time.unix_seconds()
+        .wrapping_mul(per_second)
+        .wrapping_add(fraction)
+}
+
+fn current_time() -> Time {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Time::unix(
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        since.subsec_nanos(),
+    )
+}
+
+fn now(_: &mut Call<'_>, _: &mut Args<'_>) -> Answer {
+    Ok(time_value(current_time()))
+}
+
+/// A time, or seconds since 1970; for all else the current time.
+fn any_time(value: &Value) -> Time {
+    match value {
+        Value::Int(seconds) | Value::Int64(seconds) | Value::SmallInt(SmallInt::Int32, seconds) => {
+            Time::unix(*seconds, 0)
+        }
+        Value::Object(object) if object.go_type() == TIME => time_of(value),
+        _ => current_time(),
+    }
+}
+
+fn push_date(out: &mut Vec<u8>, layout: &[u8], value: &Value, zone: &[u8]) {
+    let time = any_time(value);
+    match Zone::load(zone) {
+        Some(zone) => time.format_in(&zone, layout, out),
+        None => time.with_location(Location::Utc).format(layout, out),
+    }
+}
+
+fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_date(out, args.str(0).as_bytes(), args.get(1), b"Local");
+    Ok(())
+}
+
+fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_date(
+        out,
+        args.str(0).as_bytes(),
+        args.get(1),
+        args.str(2).as_bytes(),
+    );
+    Ok(())
+}
+
+fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_date(out, b"2006-01-02", args.get(0), b"Local");
+    Ok(())
+}
+
+fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_date(out, b"2006-01-02", args.get(0), args.str(1).as_bytes());
+    Ok(())
+}
+
+fn date_modify(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    match Duration::parse(args.str(0).as_bytes()) {
+        Ok(span) => Ok(time_value(time_of(args.get(1)).add(span))),
+        Err(_) => Ok(args.take(1)),
+    }
+}
+
+fn must_date_modify(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let span = Duration::parse(args.str(0).as_bytes());
+    let span = span.map_err(|error| FuncError::new(error.to_string()))?;
+    Ok(time_value(time_of(args.get(1)).add(span)))
+}
+
+fn to_date(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let time = Time::parse(args.str(0).as_bytes(), args.str(1).as_bytes());
+    Ok(time_value(time.unwrap_or_default()))
+}
+
+fn must_to_date(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let time = Time::parse(args.str(0).as_bytes(), args.str(1).as_bytes());
+    time.map(time_value)
+        .map_err(|error| FuncError::new(error.to_string()))
+}
+
+fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_int(out, time_of(args.get(0)).unix_seconds());
+    Ok(())
+}
+
+fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let then = match args.get(0) {
+        // Of the integers, only these two are taken for times here.
+        Value::SmallInt(..) => current_time(),
+        value => any_time(value),
+    };
+    current_time()
+        .since(&then)
+        .round(Duration(SECOND))
+        .push_text(out);
+    Ok(())
+}
+
+/// Seconds as a duration. Only texts and `int64` count as seconds, an `int` does not.
+fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let seconds = match args.get(0) {
+        Value::Str(text) => parse_int(text.as_bytes(), 10, 64).unwrap_or_else(|error| error.value),
+        Value::Int64(seconds) => *seconds,
+        _ => 0,
+    };
+    Duration(seconds.wrapping_mul(SECOND)).push_text(out);
+    Ok(())
+}
+
+/// The greatest unit of a span, such as `3d`.
+fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let span = match args.get(0) {
+        Value::Str(text) => Duration::parse(text.as_bytes()).unwrap_or_default(),
+        Value::Int64(nanoseconds) => Duration(*nanoseconds),
+        value @ Value::Object(object) if object.go_type() == TIME => {
+            current_time().since(&time_of(value))
+        }
+        _ => Duration(0),
+    };
+    let units = [
+        (365 * 24 * HOUR, "y"),
+        (30 * 24 * HOUR, "mo"),
+        (24 * HOUR, "d"),
+        (HOUR, "h"),
+        (MINUTE, "m"),
+        (SECOND, "s"),
+    ];
+    let span = span.0.unsigned_abs();
+    let found = units.iter().find(|(unit, _)| span > unit.unsigned_abs());
+    let Some((unit, name)) = found else {
+        out.extend_from_slice(b"0s");
+        return Ok(());
+    };
+    push_uint(out, span / unit.unsigned_abs());
+    out.extend_from_slice(name.as_bytes());
+    Ok(())
+}

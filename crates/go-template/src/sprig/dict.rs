@@ -1,0 +1,214 @@
+//! Dictionaries: building, reading, changing in place, picking, digging, copying.
+
+use std::collections::HashSet;
+
+use super::text::strval;
+use crate::budget::{BudgetError, Limits};
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::value::{List, Map, Str, Type, Value};
+
+type Answer = Result<Value, FuncError>;
+
+const MAP: Type = Type::MAP;
+const STRING: Type = Type::STRING;
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::value("deepCopy", &[Type::ANY], deep_copy),
+    Func::value("dict", &[], dict).variadic(Type::ANY),
+    Func::value("dig", &[], dig).variadic(Type::ANY),
+    Func::value("get", &[MAP, STRING], get),
+    Func::value("hasKey", &[MAP, STRING], has_key),
+    Func::value("keys", &[], keys).variadic(MAP),
+    Func::value("mustDeepCopy", &[Type::ANY], deep_copy),
+    Func::value("omit", &[MAP], omit).variadic(STRING),
+    Func::value("pick", &[MAP], pick).variadic(STRING),
+    Func::value("pluck", &[STRING], pluck).variadic(MAP),
+    Func::value("set", &[MAP, STRING, Type::ANY], set),
+    Func::value("unset", &[MAP, STRING], unset),
+    Func::value("values", &[MAP], values),
+];
+
+fn dict(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let map = Map::with_capacity(args.len().div_ceil(2));
+    for index in (0..args.len()).step_by(2) {
+        let key = match args.take(index) {
+            Value::Str(key) => key,
+            other => Str::from(&*strval(&other, call.budget().limits())?),
+        };
+        let value = if index + 1 < args.len() {
+            args.take(index + 1)
+        } else {
+            Value::from("")
+        };
+        map.insert(key, value);
+    }
+    Ok(Value::Map(map))
+}
+
+fn get(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let value = args.map(0).and_then(|map| map.get(args.str(1)));
+    Ok(value.unwrap_or_else(|| Value::Str(Str::EMPTY)))
+}
+
+fn set(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let value = args.take(2);
+    let Some(map) = args.map(0) else {
+        return Err(FuncError::new("assignment to entry in nil map"));
+    };
+    map.insert(args.str(1).clone(), value);
+    Ok(args.take(0))
+}
+
+fn unset(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    if let Some(map) = args.map(0)
+        && map.contains_key(args.str(1))
+    {
+        map.remove(args.str(1));
+    }
+    Ok(args.take(0))
+}
+
+fn has_key(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let found = args.map(0).is_some_and(|map| map.contains_key(args.str(1)));
+    Ok(Value::Bool(found))
+}
+
+fn pluck(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let key = args.str(0);
+    let maps = args.rest(1).iter().filter_map(Value::as_map);
+    Ok(Value::list(maps.filter_map(|map| map.get(key)).collect()))
+}
+
+/// The keys, in order within each dictionary; Go's order is random.
+fn keys(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let mut keys = Vec::new();
+    for map in args.all().iter().filter_map(Value::as_map) {
+        call.budget().step(map.len() as u64)?;
+        keys.extend(map.keys());
+    }
+    Ok(Value::List(List::strings(keys)))
+}
+
+/// The values in the order of their keys; Go's order is random.
+fn values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let Some(map) = args.map(0) else {
+        return Ok(Value::list(Vec::new()));
+    };
+    call.budget().step(map.len() as u64)?;
+    Ok(Value::list(map.iter().map(|(_, value)| value).collect()))
+}
+
+fn pick(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let picked = Map::with_capacity(args.len());
+    if let Some(map) = args.map(0) {
+        for key in args.rest(1).iter().filter_map(Value::as_str) {
+            if let Some(value) = map.get(key) {
+                picked.insert(key.clone(), value);
+            }
+        }
+    }
+    Ok(Value::Map(picked))
+}
+
+fn omit(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let kept = Map::new();
+    if let Some(map) = args.map(0) {
+        call.budget().step(map.len() as u64)?;
+        let omitted: HashSet<&Str> = args.rest(1).iter().filter_map(Value::as_str).collect();
+        for (key, value) in map {
+            if !omitted.contains(&key) {
+                kept.insert(key, value);
+            }
+        }
+    }
+    Ok(Value::Map(kept))
+}
+
+/// The failure of Go's `value.(T)`.
+fn not_a(value: &Value, wanted: &str) -> FuncError {
+    let found = match value {
+        Value::Nil | Value::Invalid => "nil",
+        _ => value.type_name(),
+    };
+    FuncError::new(format!(
+        "interface conversion: interface {{}} is {found}, not {wanted}"
+    ))
+}
+
+/// Follows keys through nested dictionaries; the argument before the last is the answer where one
+/// is missing.
+fn dig(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let Some((mut current, default, keys)) = args.all().split_last().and_then(|(dict, rest)| {
+        let (default, keys) = rest.split_last()?;
+        (!keys.is_empty()).then(|| (dict.clone(), default.clone(), keys))
+    }) else {
+        return Err(FuncError::new("dig needs at least three arguments"));
+    };
+    if current.go_type() != Some(MAP) {
+        return Err(not_a(&current, MAP.name()));
+    }
+    if let Some(key) = keys.iter().find(|key| !matches!(key, Value::Str(_))) {
+        return Err(not_a(key, "string"));
+    }
+    for key in keys.iter().filter_map(Value::as_str) {
+        if current.go_type() != Some(MAP) {
+            return Err(not_a(&current, MAP.name()));
+        }
+        match current.as_map().and_then(|map| map.get(key)) {
+            Some(value) => current = value,
+            None => return Ok(default),
+        }
+    }
+    Ok(current)
+}
+
+fn deep_copy(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    if matches!(args.get(0), Value::Nil) {
+        return Err(FuncError::new(
+            "reflect: call of reflect.Value.Type on zero Value",
+        ));
+    }
+    let limits = call.budget().limits().clone();
+    let mut steps = 0;
+    let copied = copy(args.get(0), &limits, 0, &mut steps)?;
+    call.budget().step(steps)?;
+    Ok(copied)
+}
+
+/// A copy of a value that shares no map or list with it.
+fn copy(
+    value: &Value,
+    limits: &Limits,
+    depth: usize,
+    steps: &mut u64,
+) -> Result<Value, BudgetError> {
+    if depth > limits.nesting {
+        return Err(BudgetError::Nesting {
+            limit: limits.nesting,
+        });
+    }
+    *steps += 1;
+    if *steps > limits.steps {
+        return Err(BudgetError::Steps {
+            limit: limits.steps,
+        });
+    }
+    let mut nested = |value: &Value| crate::stack::grow(|| copy(value, limits, depth + 1, steps));
+    Ok(match value {
+        Value::List(list) => {
+            let items = list
+                .iter()
+                .map(|item| nested(&item))
+                .collect::<Result<_, _>>()?;
+            Value::List(List::new(list.go_type(), items))
+        }
+        Value::Map(map) => {
+            let entries = map.iter().map(|(key, value)| Ok((key, nested(&value)?)));
+            let entries = entries.collect::<Result<Vec<_>, BudgetError>>()?;
+            Value::Map(Map::from_entries(map.go_type(), entries))
+        }
+        // Structs cannot be changed by a template, so sharing one is not seen.
+        _ => value.clone(),
+    })
+}

@@ -1,0 +1,111 @@
+//! JSON over [`Value`] as Go's `encoding/json` writes and reads it, and Sprig's functions for it.
+//!
+//! Hosts that have functions of their own for JSON build them on [`encode`] and [`decode`].
+//!
+//! ```
+//! use go_template::{Limits, sprig::json};
+//! let value = json::decode(br#"{"b": 1e6, "a": "<x>"}"#).value;
+//! let mut out = Vec::new();
+//! json::encode(&value, json::Style::COMPACT, &Limits::default(), &mut out)?;
+//! assert_eq!(out, br#"{"a":"\u003cx\u003e","b":1000000}"#);
+//! # Ok::<(), json::EncodeError>(())
+//! ```
+
+mod read;
+mod write;
+
+pub use read::{DecodeError, Decoded, decode};
+pub use write::{EncodeError, Style, encode, push_float, push_string};
+
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::value::{Type, Value};
+
+type Answer = Result<Value, FuncError>;
+type Text = Result<(), FuncError>;
+
+const ANY: Type = Type::ANY;
+const STRING: Type = Type::STRING;
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::value("fromJson", &[STRING], from_json),
+    Func::value("mustFromJson", &[STRING], must_from_json),
+    Func::text("mustToJson", &[ANY], must_to_json),
+    Func::text("mustToPrettyJson", &[ANY], must_to_pretty_json),
+    Func::text("mustToRawJson", &[ANY], to_raw_json),
+    Func::text("toJson", &[ANY], to_json),
+    Func::text("toPrettyJson", &[ANY], to_pretty_json),
+    Func::text("toRawJson", &[ANY], to_raw_json),
+];
+
+impl From<EncodeError> for FuncError {
+    fn from(error: EncodeError) -> Self {
+        match error {
+            EncodeError::Budget(error) => error.into(),
+            _ => Self::new(error.to_string()),
+        }
+    }
+}
+
+/// Writes a value; where it cannot be written, gives nothing unless a limit was reached.
+fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut Vec<u8>) -> Text {
+    let before = out.len();
+    match encode(value, style, call.budget().limits(), out) {
+        Ok(()) => Ok(()),
+        Err(EncodeError::Budget(error)) => Err(error.into()),
+        Err(_) => {
+            out.truncate(before);
+            Ok(())
+        }
+    }
+}
+
+fn to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_or_nothing(call, args.get(0), Style::COMPACT, out)
+}
+
+fn must_to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    Ok(encode(
+        args.get(0),
+        Style::COMPACT,
+        call.budget().limits(),
+        out,
+    )?)
+}
+
+fn to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_or_nothing(call, args.get(0), Style::PRETTY, out)
+}
+
+fn must_to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    Ok(encode(
+        args.get(0),
+        Style::PRETTY,
+        call.budget().limits(),
+        out,
+    )?)
+}
+
+fn to_raw_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    Ok(encode(
+        args.get(0),
+        Style::RAW,
+        call.budget().limits(),
+        out,
+    )?)
+}
+
+/// Reads JSON; errors are dropped, and what was read in spite of them is kept.
+fn from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    call.budget().step(args.str(0).len() as u64 / 8)?;
+    Ok(decode(args.str(0).as_bytes()).value)
+}
+
+fn must_from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    call.budget().step(args.str(0).len() as u64 / 8)?;
+    let decoded = decode(args.str(0).as_bytes());
+    match decoded.error {
+        Some(error) => Err(FuncError::new(error.to_string())),
+        None => Ok(decoded.value),
+    }
+}

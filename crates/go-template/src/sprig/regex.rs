@@ -1,0 +1,170 @@
+//! Regular expressions.
+
+use std::rc::Rc;
+
+use crate::budget::BudgetError;
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::go::regexp::{Error, Regexp, TooLong, cached, must_compile_message, quote_meta};
+use crate::value::{List, Type, Value};
+
+type Answer = Result<Value, FuncError>;
+type Text = Result<(), FuncError>;
+
+const STRING: Type = Type::STRING;
+const INT: Type = Type::INT;
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::value("mustRegexFind", &[STRING, STRING], must_find),
+    Func::value("mustRegexFindAll", &[STRING, STRING, INT], must_find_all),
+    Func::value("mustRegexMatch", &[STRING, STRING], must_match),
+    Func::text(
+        "mustRegexReplaceAll",
+        &[STRING, STRING, STRING],
+        must_replace,
+    ),
+    Func::text(
+        "mustRegexReplaceAllLiteral",
+        &[STRING, STRING, STRING],
+        must_replace_literal,
+    ),
+    Func::value("mustRegexSplit", &[STRING, STRING, INT], must_split),
+    Func::value("regexFind", &[STRING, STRING], find),
+    Func::value("regexFindAll", &[STRING, STRING, INT], find_all),
+    Func::value("regexMatch", &[STRING, STRING], is_match),
+    Func::text("regexQuoteMeta", &[STRING], quote),
+    Func::text("regexReplaceAll", &[STRING, STRING, STRING], replace),
+    Func::text(
+        "regexReplaceAllLiteral",
+        &[STRING, STRING, STRING],
+        replace_literal,
+    ),
+    Func::value("regexSplit", &[STRING, STRING, INT], split),
+];
+
+/// How a bad pattern is reported.
+#[derive(Clone, Copy)]
+enum OnError {
+    /// As the error that `regexp.Compile` returns.
+    Return,
+    /// As the panic of `regexp.MustCompile`.
+    Panic,
+}
+
+/// The compiled pattern of argument 0, once the budget allows searching argument 1.
+fn compiled(call: &mut Call<'_>, args: &Args<'_>, how: OnError) -> Result<Rc<Regexp>, FuncError> {
+    let pattern = args.str(0).as_bytes();
+    let regexp = cached(pattern).map_err(|error| complaint(pattern, &error, how))?;
+    call.budget().step(regexp.cost(args.str(1).len()))?;
+    Ok(regexp)
+}
+
+fn complaint(pattern: &[u8], error: &Error, how: OnError) -> FuncError {
+    FuncError::new(match how {
+        OnError::Return => error.to_string(),
+        OnError::Panic => must_compile_message(pattern, error),
+    })
+}
+
+fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let Ok(regexp) = cached(args.str(0).as_bytes()) else {
+        return Ok(Value::Bool(false));
+    };
+    call.budget().step(regexp.cost(args.str(1).len()))?;
+    Ok(Value::Bool(regexp.is_match(args.str(1).as_bytes())))
+}
+
+fn must_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Return)?;
+    Ok(Value::Bool(regexp.is_match(args.str(1).as_bytes())))
+}
+
+fn find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Panic)?;
+    Ok(Value::from(
+        regexp.find(args.str(1).as_bytes()).unwrap_or_default(),
+    ))
+}
+
+fn must_find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Return)?;
+    Ok(Value::from(
+        regexp.find(args.str(1).as_bytes()).unwrap_or_default(),
+    ))
+}
+
+/// A `[]string`, nil where there is none.
+fn strings(found: Option<Vec<&[u8]>>) -> Value {
+    found.map_or(Value::NilOf(Type::STRINGS), |found| {
+        Value::List(List::strings(found))
+    })
+}
+
+fn find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Panic)?;
+    Ok(strings(
+        regexp.find_all(args.str(1).as_bytes(), args.int(2)),
+    ))
+}
+
+fn must_find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Return)?;
+    Ok(strings(
+        regexp.find_all(args.str(1).as_bytes(), args.int(2)),
+    ))
+}
+
+fn split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Panic)?;
+    Ok(strings(regexp.split(args.str(1).as_bytes(), args.int(2))))
+}
+
+fn must_split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let regexp = compiled(call, args, OnError::Return)?;
+    Ok(strings(regexp.split(args.str(1).as_bytes(), args.int(2))))
+}
+
+fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let regexp = compiled(call, args, OnError::Panic)?;
+    push_replaced(call, &regexp, args, out)
+}
+
+fn must_replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let regexp = compiled(call, args, OnError::Return)?;
+    push_replaced(call, &regexp, args, out)
+}
+
+fn push_replaced(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+    let (text, template) = (args.str(1).as_bytes(), args.str(2).as_bytes());
+    let limit = call.budget().limits().string;
+    regexp
+        .replace_all(text, template, out, limit)
+        .map_err(|TooLong| too_long(limit))
+}
+
+fn replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let regexp = compiled(call, args, OnError::Panic)?;
+    push_literal(call, &regexp, args, out)
+}
+
+fn must_replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let regexp = compiled(call, args, OnError::Return)?;
+    push_literal(call, &regexp, args, out)
+}
+
+fn push_literal(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+    let (text, replacement) = (args.str(1).as_bytes(), args.str(2).as_bytes());
+    let limit = call.budget().limits().string;
+    regexp
+        .replace_all_literal(text, replacement, out, limit)
+        .map_err(|TooLong| too_long(limit))
+}
+
+fn too_long(limit: usize) -> FuncError {
+    BudgetError::String { limit }.into()
+}
+
+fn quote(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    out.extend_from_slice(&quote_meta(args.str(0).as_bytes()));
+    Ok(())
+}

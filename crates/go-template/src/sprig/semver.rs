@@ -1,0 +1,181 @@
+//! Versions and constraints, with the methods of a version.
+
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::go::semver::{Constraints, ParseVersionError, Version};
+use crate::value::{Method, MethodFn, Object, Str, Type, TypeInfo, Unsigned, Value};
+
+type Answer = Result<Value, FuncError>;
+
+const STRING: Type = Type::STRING;
+
+/// Go's `semver.Version`.
+const VERSION: Type = Type::new(&VERSION_INFO);
+/// Go's `*semver.Version`.
+const POINTER: Type = Type::new(&POINTER_INFO);
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::value("semver", &[STRING], semver),
+    Func::value("semverCompare", &[STRING, STRING], semver_compare),
+];
+
+static VERSION_INFO: TypeInfo = TypeInfo {
+    methods: VERSION_METHODS,
+    text: Some(|value| {
+        Str::from(
+            version_of(value)
+                .map(Version::to_string)
+                .unwrap_or_default(),
+        )
+    }),
+    encode: Some(|value| {
+        Value::from(
+            version_of(value)
+                .map(Version::to_string)
+                .unwrap_or_default(),
+        )
+    }),
+    ..TypeInfo::structure("semver.Version", &[])
+};
+
+static POINTER_INFO: TypeInfo = TypeInfo {
+    methods: POINTER_METHODS,
+    encode: Some(|value| {
+        Value::from(
+            version_of(value)
+                .map(Version::to_string)
+                .unwrap_or_default(),
+        )
+    }),
+    ..TypeInfo::pointer("*semver.Version", Type::new(&VERSION_INFO))
+};
+
+const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> Method {
+    Method {
+        name,
+        params,
+        variadic: None,
+        run,
+    }
+}
+
+/// A parameter list. As a static it may refer to a type whose methods refer to it.
+static POINTER_PARAM: [Type; 1] = [Type::new(&POINTER_INFO)];
+
+/// What a version itself has.
+static VERSION_METHODS: &[Method] = &[
+    method("IncMajor", &[], |_, version, _| {
+        next(version, Version::next_major)
+    }),
+    method("IncMinor", &[], |_, version, _| {
+        next(version, Version::next_minor)
+    }),
+    method("IncPatch", &[], |_, version, _| {
+        next(version, Version::next_patch)
+    }),
+    method("Major", &[], |_, version, _| {
+        number(version, |version| version.major)
+    }),
+    method("MarshalJSON", &[], |_, version, _| {
+        Ok(Value::bytes(format!("\"{}\"", required(version)?)))
+    }),
+    method("MarshalText", &[], |_, version, _| {
+        Ok(Value::bytes(required(version)?.to_string()))
+    }),
+    method("Metadata", &[], |_, version, _| {
+        Ok(Value::from(&*required(version)?.metadata))
+    }),
+    method("Minor", &[], |_, version, _| {
+        number(version, |version| version.minor)
+    }),
+    method("Patch", &[], |_, version, _| {
+        number(version, |version| version.patch)
+    }),
+    method("Prerelease", &[], |_, version, _| {
+        Ok(Value::from(&*required(version)?.prerelease))
+    }),
+    method("SetMetadata", &[STRING], |_, version, args| {
+        let metadata = args.str(0).to_string_lossy().into_owned();
+        next(version, |version| version.with_metadata(&metadata))
+    }),
+    method("SetPrerelease", &[STRING], |_, version, args| {
+        let prerelease = args.str(0).to_string_lossy().into_owned();
+        next(version, |version| version.with_prerelease(&prerelease))
+    }),
+    method("String", &[], |_, version, _| {
+        Ok(Value::from(required(version)?.to_string()))
+    }),
+    method("Value", &[], |_, version, _| {
+        Ok(Value::from(required(version)?.to_string()))
+    }),
+];
+
+/// What only a pointer to a version has.
+static POINTER_METHODS: &[Method] = &[
+    method("Compare", &POINTER_PARAM, |_, version, args| {
+        let order = required(version)?.compare(required(args.get(0))?);
+        Ok(Value::Int(order as i64))
+    }),
+    method("Equal", &POINTER_PARAM, |_, version, args| {
+        let other = version_of(args.get(0));
+        let equal = other.is_some_and(|other| {
+            version_of(version).is_some_and(|version| version.compare(other).is_eq())
+        });
+        Ok(Value::Bool(equal))
+    }),
+    method("GreaterThan", &POINTER_PARAM, |_, version, args| {
+        compare(version, args, std::cmp::Ordering::is_gt)
+    }),
+    method("GreaterThanEqual", &POINTER_PARAM, |_, version, args| {
+        compare(version, args, std::cmp::Ordering::is_ge)
+    }),
+    method("LessThan", &POINTER_PARAM, |_, version, args| {
+        compare(version, args, std::cmp::Ordering::is_lt)
+    }),
+    method("LessThanEqual", &POINTER_PARAM, |_, version, args| {
+        compare(version, args, std::cmp::Ordering::is_le)
+    }),
+    method("Original", &[], |_, version, _| {
+        Ok(Value::from(&*required(version)?.original))
+    }),
+];
+
+fn version_of(value: &Value) -> Option<&Version> {
+    value.as_object()?.data()
+}
+
+fn required(value: &Value) -> Result<&Version, FuncError> {
+    version_of(value).ok_or_else(|| FuncError::new(super::NIL_DEREFERENCE))
+}
+
+fn number(version: &Value, part: impl Fn(&Version) -> u64) -> Answer {
+    Ok(Value::Uint(Unsigned::Uint64, part(required(version)?)))
+}
+
+fn next(
+    version: &Value,
+    change: impl Fn(&Version) -> Result<Version, ParseVersionError>,
+) -> Answer {
+    let changed = change(required(version)?).map_err(failed)?;
+    Ok(Value::Object(Object::opaque(VERSION, changed)))
+}
+
+fn compare(version: &Value, args: &Args<'_>, holds: impl Fn(std::cmp::Ordering) -> bool) -> Answer {
+    let order = required(version)?.compare(required(args.get(0))?);
+    Ok(Value::Bool(holds(order)))
+}
+
+fn failed(error: impl std::error::Error) -> FuncError {
+    FuncError::new(error.to_string())
+}
+
+fn semver(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let version = Version::new(args.str(0).as_bytes()).map_err(failed)?;
+    Ok(Value::Object(Object::opaque(POINTER, version)))
+}
+
+fn semver_compare(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let constraints = Constraints::new(args.str(0).as_bytes()).map_err(failed)?;
+    let version = Version::new(args.str(1).as_bytes()).map_err(failed)?;
+    Ok(Value::Bool(constraints.check(&version)))
+}

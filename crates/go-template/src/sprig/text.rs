@@ -1,0 +1,133 @@
+//! Values as text: what Sprig's `strval` answers, and Go's small string functions.
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use crate::budget::{Budget, BudgetError, Limits};
+use crate::fmt::print_value;
+use crate::go::utf8::{decode_rune, runes};
+use crate::value::{Kind, Value};
+
+/// The text of a value: strings and bytes as they are, what has a text method by that, all else
+/// as `%v` prints it.
+pub(super) fn strval<'v>(value: &'v Value, limits: &Limits) -> Result<Cow<'v, [u8]>, BudgetError> {
+    match value {
+        Value::Str(text) => Ok(Cow::Borrowed(text.as_bytes())),
+        Value::Bytes(bytes) => Ok(Cow::Borrowed(bytes.as_bytes())),
+        _ => {
+            let mut out = Vec::new();
+            print_value(value, limits, &mut out)?;
+            Ok(Cow::Owned(out))
+        }
+    }
+}
+
+/// Appends [`strval`]'s answer.
+#[inline]
+pub(super) fn push_strval(
+    out: &mut Vec<u8>,
+    value: &Value,
+    limits: &Limits,
+) -> Result<(), BudgetError> {
+    match value {
+        Value::Bytes(bytes) => {
+            out.extend_from_slice(bytes.as_bytes());
+            Ok(())
+        }
+        _ => print_value(value, limits, out),
+    }
+}
+
+/// Whether `text` contains `part`.
+pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
+    memmem::find(text, part).is_some()
+}
+
+/// Appends `text` with every `old` replaced by `new`, as Go's `strings.ReplaceAll`: an empty `old`
+/// stands before every rune and at the end.
+pub(super) fn push_replaced(
+    out: &mut Vec<u8>,
+    text: &[u8],
+    old: &[u8],
+    new: &[u8],
+    budget: &mut Budget,
+) -> Result<(), BudgetError> {
+    if old == new {
+        out.extend_from_slice(text);
+        return Ok(());
+    }
+    if old.is_empty() {
+        let count = runes(text).count() + 1;
+        budget.string(count.saturating_mul(new.len()).saturating_add(text.len()))?;
+        for (at, _, width) in runes(text) {
+            out.extend_from_slice(new);
+            out.extend_from_slice(text.get(at..at + width).unwrap_or_default());
+        }
+        out.extend_from_slice(new);
+        return Ok(());
+    }
+    let limit = budget.limits().string;
+    let before = out.len();
+    let mut done = 0;
+    for at in memmem::find_iter(text, old) {
+        out.extend_from_slice(text.get(done..at).unwrap_or_default());
+        out.extend_from_slice(new);
+        done = at + old.len();
+        if out.len() - before > limit {
+            return Err(BudgetError::String { limit });
+        }
+    }
+    out.extend_from_slice(text.get(done..).unwrap_or_default());
+    budget.string(out.len() - before)
+}
+
+/// The pieces of `text` between separators, at most `limit` of them, as Go's `strings.SplitN`. An
+/// empty separator splits after every rune.
+pub(super) fn split<'t>(
+    text: &'t [u8],
+    separator: &[u8],
+    limit: usize,
+    budget: &mut Budget,
+) -> Result<Vec<&'t [u8]>, BudgetError> {
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    if separator.is_empty() {
+        budget.range(text.len().min(limit))?;
+        while !rest.is_empty() {
+            let width = if pieces.len() + 1 < limit {
+                decode_rune(rest).1
+            } else {
+                rest.len()
+            };
+            let (piece, after) = rest.split_at(width.min(rest.len()));
+            pieces.push(piece);
+            rest = after;
+        }
+        return Ok(pieces);
+    }
+    let finder = memmem::Finder::new(separator);
+    while pieces.len() + 1 < limit {
+        let Some(at) = finder.find(rest) else {
+            break;
+        };
+        let (piece, after) = rest.split_at(at);
+        pieces.push(piece);
+        rest = after.get(separator.len()..).unwrap_or_default();
+    }
+    pieces.push(rest);
+    budget.range(pieces.len())?;
+    Ok(pieces)
+}
+
+/// Whether the value is of kind slice.
+pub(super) fn is_slice(value: &Value) -> bool {
+    match value {
+        Value::List(_) | Value::Bytes(_) => true,
+        Value::NilOf(ty) => ty.kind() == Kind::Slice,
+        _ => false,
+    }
+}

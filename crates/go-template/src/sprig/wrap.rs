@@ -1,0 +1,186 @@
+//! Words: wrapping and abbreviating text, initials, the case of first letters.
+
+use super::string::decoded;
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::go::unicode;
+use crate::go::utf8::push_rune;
+use crate::value::{Str, Type};
+
+type Text = Result<(), FuncError>;
+
+const STRING: Type = Type::STRING;
+const INT: Type = Type::INT;
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::text("abbrev", &[INT, STRING], abbrev),
+    Func::text("abbrevboth", &[INT, INT, STRING], abbrev_both),
+    Func::text("initials", &[STRING], initials),
+    Func::text("swapcase", &[STRING], swap_case),
+    Func::text("untitle", &[STRING], untitle),
+    Func::text("wrap", &[INT, STRING], wrap),
+    Func::text("wrapWith", &[INT, STRING, STRING], wrap_with),
+];
+
+fn abbrev(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let text = args.str(1);
+    match usize::try_from(args.int(0)) {
+        Ok(width) if width >= 4 => push_abbreviated(out, text.as_bytes(), 0, width),
+        _ => out.extend_from_slice(text.as_bytes()),
+    }
+    Ok(())
+}
+
+fn abbrev_both(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let (left, right, text) = (args.int(0), args.int(1), args.str(2));
+    match usize::try_from(right) {
+        Ok(width) if right >= 4 && (left <= 0 || right >= 7) => {
+            push_abbreviated(out, text.as_bytes(), left, width);
+        }
+        _ => out.extend_from_slice(text.as_bytes()),
+    }
+    Ok(())
+}
+
+/// Appends at most `width` bytes of `text`, with dots for what is left out. The byte at `offset`
+/// will be among those that are kept, which may ask for dots in front too.
+fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
+    if text.len() <= width {
+        return out.extend_from_slice(text);
+    }
+    let slice = |start: usize, end: usize| text.get(start..end.min(text.len())).unwrap_or_default();
+    let room = width - 3;
+    let offset = usize::try_from(offset)
+        .unwrap_or(0)
+        .min(text.len())
+        .min(text.len() - room);
+    if offset <= 4 {
+        out.extend_from_slice(slice(0, room));
+        return out.extend_from_slice(b"...");
+    }
+    // The caller asks for at least seven bytes where there is an offset.
+    out.extend_from_slice(b"...");
+    if offset + room < text.len() {
+        let rest = slice(offset, text.len());
+        if room >= 4 {
+            push_abbreviated(out, rest, 0, room);
+        }
+    } else {
+        out.extend_from_slice(slice(text.len() - room, text.len()));
+    }
+}
+
+/// The first byte of every word, taken for a Latin-1 rune.
+fn initials(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let mut gap = true;
+    for &byte in args.str(0).as_bytes() {
+        if unicode::is_space(byte as char) {
+            gap = true;
+        } else if std::mem::take(&mut gap) {
+            push_rune(out, byte as char);
+        }
+    }
+    Ok(())
+}
+
+fn untitle(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let mut first = true;
+    for rune in decoded(args.str(0).as_bytes()) {
+        if unicode::is_space(rune) {
+            first = true;
+            push_rune(out, rune);
+        } else if std::mem::take(&mut first) {
+            push_rune(out, unicode::to_lower(rune));
+        } else {
+            push_rune(out, rune);
+        }
+    }
+    Ok(())
+}
+
+fn swap_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    let mut gap = true;
+    for rune in decoded(args.str(0).as_bytes()) {
+        let swapped = if unicode::is_upper(rune) || unicode::is_title(rune) {
+            gap = false;
+            unicode::to_lower(rune)
+        } else if unicode::is_lower(rune) {
+            if std::mem::take(&mut gap) {
+                unicode::to_title(rune)
+            } else {
+                unicode::to_upper(rune)
+            }
+        } else {
+            gap = unicode::is_space(rune);
+            rune
+        };
+        push_rune(out, swapped);
+    }
+    Ok(())
+}
+
+fn wrap(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_wrapped(
+        call,
+        out,
+        args.str(1).as_bytes(),
+        args.int(0),
+        &Str::EMPTY,
+        false,
+    )
+}
+
+fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    push_wrapped(
+        call,
+        out,
+        args.str(2).as_bytes(),
+        args.int(0),
+        args.str(1),
+        true,
+    )
+}
+
+/// Wraps at spaces after at most `width` bytes; words that are longer are cut only when
+/// `cut_words` is set.
+fn push_wrapped(
+    call: &mut Call<'_>,
+    out: &mut Vec<u8>,
+    text: &[u8],
+    width: i64,
+    newline: &Str,
+    cut_words: bool,
+) -> Text {
+    let newline: &[u8] = if newline.is_empty() {
+        b"\n"
+    } else {
+        newline.as_bytes()
+    };
+    let width = usize::try_from(width).unwrap_or(1).max(1);
+    call.budget()
+        .string((text.len() / width).saturating_mul(newline.len()))?;
+    let mut rest = text;
+    while rest.len() > width {
+        if let [b' ', after @ ..] = rest {
+            rest = after;
+            continue;
+        }
+        let head = rest.get(..=width).unwrap_or(rest);
+        let (line, after) = match memchr::memrchr(b' ', head) {
+            Some(space) => (rest.get(..space), rest.get(space + 1..)),
+            None if cut_words => (rest.get(..width), rest.get(width..)),
+            None => {
+                let word = memchr::memchr(b' ', rest.get(width..).unwrap_or_default());
+                let Some(space) = word.map(|end| width + end) else {
+                    break;
+                };
+                (rest.get(..space), rest.get(space + 1..))
+            }
+        };
+        out.extend_from_slice(line.unwrap_or_default());
+        out.extend_from_slice(newline);
+        rest = after.unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+    Ok(())
+}

@@ -360,3 +360,6 @@ async fn served(
         Err(error) => Err(error.into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

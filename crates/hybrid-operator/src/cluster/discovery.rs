@@ -690,3 +690,6 @@ impl Verbs {
 fn api_resource(version: &GroupVersion, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&version.clone().with_kind(kind), plural)
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,15 +18,21 @@
 //! a failed step to the queue.
 
 pub mod apply;
+mod batch;
 mod conflict;
 pub mod delete;
 pub mod discovery;
 pub mod drift;
 mod error;
+mod failure;
+mod generated;
+mod identity;
 pub mod ownership;
 mod prepare;
 pub mod read;
 pub(crate) mod request;
+#[cfg(test)]
+pub(crate) mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;

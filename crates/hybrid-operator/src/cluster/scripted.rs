@@ -14,7 +14,6 @@ use super::Cluster;
 /// A request that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) body: Value,
@@ -25,6 +24,8 @@ struct State {
     expected: VecDeque<(String, u16, Value)>,
     seen: Vec<Seen>,
     surprises: Vec<String>,
+    /// Expected requests from this one on may arrive in any order.
+    unordered: bool,
 }
 
 /// The script, shared with the client that it answers.
@@ -39,6 +40,12 @@ impl Script {
             .unwrap()
             .expected
             .push_back((request.to_owned(), status, answer));
+        self
+    }
+
+    /// Lets what is expected arrive in any order.
+    pub(crate) fn in_any_order(self) -> Self {
+        self.0.lock().unwrap().unordered = true;
         self
     }
 
@@ -68,13 +75,21 @@ impl Script {
         let mut state = self.0.lock().unwrap();
         let body = serde_json::from_slice(&body).unwrap_or_default();
         state.seen.push(Seen {
-            method: method.clone(),
             path: path.clone(),
             query,
             body,
         });
         let request = format!("{method} {path}");
-        match state.expected.pop_front() {
+        let position = state
+            .expected
+            .iter()
+            .position(|(expected, ..)| *expected == request);
+        let next = if state.unordered {
+            position.unwrap_or(0)
+        } else {
+            0
+        };
+        match state.expected.remove(next) {
             Some((expected, status, answer)) if expected == request => respond(status, &answer),
             other => {
                 state

@@ -237,11 +237,29 @@ impl SecretStore {
             .await
         {
             Ok(answer) => self.note(&answer, stored),
-            Err(ApiError::Conflict { .. }) => Err(StoreError::Exists {
-                name: release.name.clone(),
-                revision: release.revision,
-            }),
+            Err(ApiError::Conflict { .. }) => {
+                self.learn(&release.namespace, &name).await?;
+                let (name, revision) = (release.name.clone(), release.revision);
+                Err(StoreError::Exists { name, revision })
+            }
             Err(error) => Err(creation_error(error, &release.namespace)),
+        }
+    }
+
+    /// Takes note of a record that exists although the index does not know it: the watch lags
+    /// behind, the answer to our own creation was lost, or somebody has taken its label off.
+    async fn learn(&self, namespace: &str, name: &str) -> Result<(), StoreError> {
+        let call = Call::get(self.path(namespace, Some(name))?, request::METADATA_ONLY);
+        match self.call("get", namespace, Some(name), call).await {
+            Ok(answer) => {
+                let Written { metadata } = answer.decode()?;
+                if let Some(meta) = RecordMeta::of(&metadata, Format::Helm) {
+                    self.index.written(meta);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -635,3 +653,6 @@ fn creation_error(error: ApiError, namespace: &str) -> StoreError {
     }
     error.into()
 }
+
+#[cfg(test)]
+mod tests;

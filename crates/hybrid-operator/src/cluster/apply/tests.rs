@@ -1,0 +1,586 @@
+//! Applies against a scripted API server: which requests are sent, and what becomes of the answers.
+
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::scripted::{Script, failure};
+use crate::cluster::{CrIdentity, Marks, OperatorId, Primary, Scope, ownership::mark};
+
+const PATH: &str = "/apis/apps/v1/namespaces/prod/deployments/web";
+const PATCH: &str = "PATCH /apis/apps/v1/namespaces/prod/deployments/web";
+const GET: &str = "GET /apis/apps/v1/namespaces/prod/deployments/web";
+
+fn primary() -> Primary {
+    Primary {
+        gvk: GroupVersionKind::gvk("cache.example.com", "v1", "Memcached"),
+        namespace: Some("prod".to_owned()),
+        name: "one".to_owned(),
+        uid: "cr-uid".to_owned(),
+    }
+}
+
+fn claimant(primary: &Primary) -> Claimant<'_> {
+    Claimant {
+        primary,
+        release_name: "one",
+        release_namespace: "prod",
+    }
+}
+
+fn deployment() -> Value {
+    let mut object = json!({"apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web"}, "spec": {"replicas": 3, "paused": null}, "status": {}});
+    let (primary, operator) = (primary(), OperatorId::new("op"));
+    let marks = Marks {
+        primary: &primary,
+        operator: &operator,
+        chart: "memcached",
+        release_name: "one",
+        release_namespace: "prod",
+        run: None,
+        hook: false,
+    };
+    mark(&mut object, &marks, Scope::Namespaced);
+    object
+}
+
+/// The metadata of a live object.
+fn live(uid: &str, more: Value) -> Value {
+    let mut metadata = json!({"name": "web", "namespace": "prod", "uid": uid,
+        "resourceVersion": "7", "generation": 1});
+    if let (Some(metadata), Value::Object(more)) = (metadata.as_object_mut(), more) {
+        metadata.extend(more);
+    }
+    json!({"metadata": metadata})
+}
+
+/// What Helm puts on the objects of a release.
+fn of_release(name: &str) -> Value {
+    json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
+        "meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": "prod"}})
+}
+
+fn entry(manager: &str, operation: &str, subresource: &str, fields: &Value) -> Value {
+    json!({"manager": manager, "operation": operation, "subresource": subresource,
+           "apiVersion": "apps/v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+}
+
+fn modified() -> Value {
+    failure(
+        409,
+        "Conflict",
+        "the object has been modified",
+        &json!({"kind": "deployments"}),
+    )
+}
+
+fn field_conflict() -> Value {
+    let cause = json!({"reason": "FieldManagerConflict", "field": ".spec.replicas",
+        "message": "conflict with \"x\""});
+    failure(409, "Conflict", "Apply failed", &json!({"causes": [cause]}))
+}
+
+fn other_uid() -> Value {
+    let cause = json!({"reason": "FieldValueInvalid", "field": "metadata.uid",
+        "message": "Invalid value: \"old\": field is immutable"});
+    failure(422, "Invalid", "invalid", &json!({"causes": [cause]}))
+}
+
+async fn run(script: &Script, claim: Claim, policy: &ApplyPolicy) -> Result<Applied, ApplyError> {
+    let primary = primary();
+    let claimant = claimant(&primary);
+    apply(
+        &script.cluster(),
+        Apply {
+            object: deployment(),
+            claim,
+            claimant,
+            policy,
+        },
+    )
+    .await
+}
+
+fn known(uid: &str) -> Claim {
+    Claim::Known {
+        uid: uid.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn rule_1_1_an_unproven_object_is_created_in_one_request() {
+    let script = Script::default().on(PATCH, 201, live("u1", json!({})));
+    let applied = run(&script, Claim::Unproven, &ApplyPolicy::default())
+        .await
+        .unwrap();
+    assert!(applied.created);
+    assert_eq!((&*applied.uid, applied.generation), ("u1", Some(1)));
+    let [request] = &script.finish()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(request.path, PATH);
+    assert_eq!(
+        request.query,
+        "fieldManager=helm&force=false&fieldValidation=Strict"
+    );
+    let sent = &request.body;
+    assert_eq!(sent["metadata"]["resourceVersion"], "1");
+    assert_eq!(sent["metadata"]["namespace"], "prod");
+    assert_eq!(sent["metadata"]["ownerReferences"][0]["uid"], "cr-uid");
+    assert_eq!(sent["spec"], json!({"replicas": 3}));
+    assert_eq!(sent.get("status"), None);
+}
+
+#[tokio::test]
+async fn rule_1_1_a_known_object_is_updated_in_one_request_with_its_uid() {
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    let entries = json!({"managedFields": [entry("helm", "Apply", "", &fields)]});
+    let script = Script::default().on(PATCH, 200, live("u1", entries));
+    let applied = run(&script, known("u1"), &ApplyPolicy::default())
+        .await
+        .unwrap();
+    assert!(!applied.created);
+    assert_ne!(applied.ours, 0);
+    let [request] = &script.finish()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(request.body["metadata"]["uid"], "u1");
+    assert_eq!(request.body["metadata"].get("resourceVersion"), None);
+}
+
+#[tokio::test]
+async fn rule_1_1_a_foreign_object_is_left_untouched() {
+    let by_other_cr = json!({"labels": {ownership::CR_LABEL: "other"}});
+    for (metadata, whose) in [
+        (json!({}), "it was not made by this release"),
+        (of_release("two"), "it belongs to the release prod/two"),
+        (by_other_cr, "it belongs to another custom resource"),
+        // A controller of the same custom resource may have made it.
+        (
+            json!({"ownerReferences": [primary().owner_reference()]}),
+            "it was not made",
+        ),
+    ] {
+        let script =
+            Script::default()
+                .on(PATCH, 409, modified())
+                .on(GET, 200, live("u1", metadata));
+        let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
+            .await
+            .unwrap_err();
+        assert_eq!(
+            (error.reason(), error.is_transient()),
+            ("ForeignObject", false)
+        );
+        assert!(error.to_string().contains(whose), "{error}");
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn rule_1_1_an_object_of_the_release_is_taken_over() {
+    let ours = json!({"labels": {ownership::CR_LABEL: primary().identity().as_str()}});
+    for metadata in [of_release("one"), ours] {
+        let script = Script::default()
+            .on(PATCH, 409, modified())
+            .on(GET, 200, live("u1", metadata))
+            .on(PATCH, 200, live("u1", json!({})));
+        run(&script, Claim::Unproven, &ApplyPolicy::default())
+            .await
+            .unwrap();
+        let requests = script.finish();
+        assert_eq!(requests[2].body["metadata"]["uid"], "u1");
+        assert!(requests[2].query.contains("force=true"));
+    }
+}
+
+#[tokio::test]
+async fn rule_1_1_a_foreign_object_is_taken_over_when_the_user_asks() {
+    let script = Script::default()
+        .on(PATCH, 409, modified())
+        .on(GET, 200, live("u1", of_release("two")))
+        .on(PATCH, 200, live("u1", json!({})));
+    let policy = ApplyPolicy {
+        take_over: true,
+        ..ApplyPolicy::default()
+    };
+    run(&script, Claim::Unproven, &policy).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_object_that_is_being_deleted_is_waited_for() {
+    let mut metadata = of_release("one");
+    metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let script = Script::default()
+        .on(PATCH, 409, modified())
+        .on(GET, 200, live("u1", metadata));
+    let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.reason(), error.is_transient()),
+        ("ObjectTerminating", true)
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_object_that_vanishes_while_it_is_judged_is_created() {
+    let script = Script::default()
+        .on(PATCH, 409, modified())
+        .on(
+            GET,
+            404,
+            failure(404, "NotFound", "", &json!({"kind": "deployments"})),
+        )
+        .on(PATCH, 201, live("u2", json!({})));
+    assert!(
+        run(&script, Claim::Unproven, &ApplyPolicy::default())
+            .await
+            .unwrap()
+            .created
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_known_object_that_is_gone_is_created_again() {
+    let script = Script::default()
+        .on(PATCH, 409, modified())
+        .on(
+            GET,
+            404,
+            failure(404, "NotFound", "", &json!({"kind": "deployments"})),
+        )
+        .on(PATCH, 201, live("u2", json!({})));
+    let applied = run(&script, known("u1"), &ApplyPolicy::default())
+        .await
+        .unwrap();
+    assert_eq!((&*applied.uid, applied.created), ("u2", true));
+    assert_eq!(script.finish()[2].body["metadata"]["resourceVersion"], "1");
+}
+
+#[tokio::test]
+async fn a_known_object_that_somebody_made_anew_is_judged() {
+    let script = Script::default()
+        .on(PATCH, 422, other_uid())
+        .on(GET, 200, live("u2", json!({})));
+    let error = run(&script, known("u1"), &ApplyPolicy::default())
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "ForeignObject");
+    script.finish();
+
+    let script = Script::default()
+        .on(PATCH, 422, other_uid())
+        .on(GET, 200, live("u2", of_release("one")))
+        .on(PATCH, 200, live("u2", json!({})));
+    assert_eq!(
+        run(&script, known("u1"), &ApplyPolicy::default())
+            .await
+            .unwrap()
+            .uid,
+        "u2"
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_1_3_replicas_are_left_to_an_autoscaler() {
+    let scale = json!({"f:spec": {"f:replicas": {}}});
+    let entries =
+        json!({"managedFields": [entry("kube-controller-manager", "Update", "scale", &scale)]});
+    let script = Script::default()
+        .on(PATCH, 409, field_conflict())
+        .on(GET, 200, live("u1", entries))
+        .on(PATCH, 200, live("u1", json!({})));
+    let applied = run(&script, known("u1"), &ApplyPolicy::default())
+        .await
+        .unwrap();
+    assert_eq!(applied.left_out, ["/spec/replicas"]);
+    let requests = script.finish();
+    assert!(requests[0].query.contains("force=false"));
+    assert!(requests[2].query.contains("force=true"));
+    assert_eq!(requests[2].body["spec"].get("replicas"), None);
+}
+
+#[tokio::test]
+async fn rule_1_3_replicas_that_a_person_scaled_are_taken_back() {
+    let scale = json!({"f:spec": {"f:replicas": {}}});
+    let entries = json!({"managedFields": [entry("kubectl", "Update", "scale", &scale)]});
+    let script = Script::default()
+        .on(PATCH, 409, field_conflict())
+        .on(GET, 200, live("u1", entries))
+        .on(PATCH, 200, live("u1", json!({})));
+    let applied = run(&script, known("u1"), &ApplyPolicy::default())
+        .await
+        .unwrap();
+    assert!(applied.left_out.is_empty());
+    assert_eq!(script.finish()[2].body["spec"]["replicas"], 3);
+}
+
+#[tokio::test]
+async fn rule_1_3_ignored_fields_are_left_to_whoever_set_them() {
+    let spec = json!({"f:spec": {"f:replicas": {}}});
+    let entries = json!({"managedFields": [entry("kubectl-edit", "Update", "", &spec)]});
+    let script = Script::default()
+        .on(PATCH, 409, field_conflict())
+        .on(GET, 200, live("u1", entries))
+        .on(PATCH, 200, live("u1", json!({})));
+    let rule = LeaveOut::kind("apps", "Deployment", &["/spec/replicas"]);
+    let policy = ApplyPolicy {
+        leave_out: vec![rule],
+        ..ApplyPolicy::default()
+    };
+    assert_eq!(
+        run(&script, known("u1"), &policy).await.unwrap().left_out,
+        ["/spec/replicas"]
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_1_3_where_nothing_can_be_left_out_a_conflict_is_forced_at_once() {
+    let path = "PATCH /api/v1/namespaces/prod/configmaps/conf";
+    let script =
+        Script::default()
+            .on(path, 409, field_conflict())
+            .on(path, 200, live("u1", json!({})));
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}});
+    let primary = primary();
+    let policy = ApplyPolicy::default();
+    let request = Apply {
+        object,
+        claim: known("u1"),
+        claimant: claimant(&primary),
+        policy: &policy,
+    };
+    apply(&script.cluster(), request).await.unwrap();
+    assert!(script.finish()[1].query.contains("force=true"));
+}
+
+#[tokio::test]
+async fn rule_1_2_entries_of_former_tools_are_migrated_once() {
+    let mut metadata = of_release("one");
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    metadata["managedFields"] = json!([entry("helm-operator", "Update", "", &fields)]);
+    let migrated = json!({"managedFields": [entry("helm", "Apply", "", &fields)]});
+    let script = Script::default()
+        .on(GET, 200, live("u1", metadata))
+        .on(PATCH, 200, live("u1", migrated))
+        .on(PATCH, 200, live("u1", json!({})));
+    run(&script, Claim::Adopted, &ApplyPolicy::default())
+        .await
+        .unwrap();
+    let requests = script.finish();
+    assert_eq!(requests[1].body[0]["value"][0]["manager"], "helm");
+    assert_eq!(requests[1].body[1]["value"], "7");
+    assert!(requests[2].query.contains("force=true"));
+}
+
+#[tokio::test]
+async fn rule_1_6_forcing_replaces_and_never_deletes() {
+    let script = Script::default()
+        .on(GET, 200, live("u1", of_release("one")))
+        .on(
+            "PUT /apis/apps/v1/namespaces/prod/deployments/web",
+            200,
+            live("u1", json!({})),
+        );
+    let policy = ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    };
+    run(&script, known("u1"), &policy).await.unwrap();
+    let put = &script.finish()[1];
+    assert_eq!(put.body["metadata"]["resourceVersion"], "7");
+    assert_eq!(put.body["metadata"]["uid"], "u1");
+}
+
+#[tokio::test]
+async fn failures_that_are_not_conflicts_are_passed_on() {
+    let terminating = json!({"causes": [{"reason": "NamespaceTerminating", "field": "f"}]});
+    for (code, answer, reason) in [
+        (
+            403,
+            failure(403, "Forbidden", "no", &terminating),
+            "NamespaceTerminating",
+        ),
+        (
+            403,
+            failure(403, "Forbidden", "cannot patch", &json!({})),
+            "Forbidden",
+        ),
+        (
+            404,
+            failure(404, "NotFound", "", &json!({"kind": "namespaces"})),
+            "NamespaceMissing",
+        ),
+        (
+            409,
+            failure(409, "Conflict", "", &json!({"kind": "resourcequotas"})),
+            "Conflict",
+        ),
+        (
+            500,
+            failure(500, "", "failed to create typed patch object", &json!(null)),
+            "InvalidObject",
+        ),
+        (
+            503,
+            failure(503, "ServiceUnavailable", "", &json!({})),
+            "Unavailable",
+        ),
+    ] {
+        for claim in [Claim::Unproven, known("u1")] {
+            let script = Script::default().on(PATCH, code, answer.clone());
+            let error = run(&script, claim, &ApplyPolicy::default())
+                .await
+                .unwrap_err();
+            assert_eq!(error.reason(), reason);
+            script.finish();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_permission_names_verb_resource_and_object() {
+    let script = Script::default().on(PATCH, 403, failure(403, "Forbidden", "no", &json!({})));
+    let error = run(&script, Claim::Unproven, &ApplyPolicy::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot patch deployments.apps prod/web: no"
+    );
+}
+
+#[tokio::test]
+async fn rule_1_5_documents_without_a_name_are_refused_by_name() {
+    let primary = primary();
+    let policy = ApplyPolicy::default();
+    for (object, expected) in [
+        (json!({"kind": "Pod"}), "Pod lacks apiVersion or kind"),
+        (json!({}), "a document lacks apiVersion or kind"),
+        (
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {}}),
+            "Pod lacks metadata.name and metadata.generateName",
+        ),
+    ] {
+        let claimant = claimant(&primary);
+        let request = Apply {
+            object,
+            claim: Claim::Unproven,
+            claimant,
+            policy: &policy,
+        };
+        let error = apply(&Script::default().cluster(), request)
+            .await
+            .unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+fn generated() -> Value {
+    let mut object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"generateName": "job-"}});
+    let (primary, operator) = (primary(), OperatorId::new("op"));
+    let marks = Marks {
+        primary: &primary,
+        operator: &operator,
+        chart: "c",
+        release_name: "one",
+        release_namespace: "prod",
+        run: Some("one.v2.0"),
+        hook: true,
+    };
+    mark(&mut object, &marks, Scope::Namespaced);
+    object
+}
+
+async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError> {
+    let primary = primary();
+    let policy = ApplyPolicy::default();
+    let claimant = claimant(&primary);
+    let request = Apply {
+        object: generated(),
+        claim: Claim::Unproven,
+        claimant,
+        policy: &policy,
+    };
+    create_generated(&script.cluster(), request, resumed).await
+}
+
+#[tokio::test]
+async fn rule_1_5_generated_names_are_posted_once_per_run() {
+    let path = "/api/v1/namespaces/prod/configmaps";
+    let made = json!({"metadata": {"name": "job-x1", "namespace": "prod", "uid": "u1"}});
+    let script = Script::default().on(&format!("POST {path}"), 201, made);
+    let applied = generate(&script, false).await.unwrap();
+    assert_eq!((&*applied.key.name, applied.created), ("job-x1", true));
+    assert_eq!(
+        script.finish()[0].body["metadata"]["labels"][ownership::RUN_LABEL],
+        "one.v2.0"
+    );
+}
+
+#[tokio::test]
+async fn rule_1_5_a_resumed_run_finds_what_it_has_made() {
+    let path = "/api/v1/namespaces/prod/configmaps";
+    let identity = primary().identity();
+    let item = |name: &str, cr: &CrIdentity| {
+        json!({"metadata": {"name": name, "namespace": "prod", "uid": name,
+            "generateName": "job-", "labels": {ownership::CR_LABEL: cr.as_str()}}})
+    };
+    let other = CrIdentity::from_label("other");
+    let list = json!({"items": [item("job-a", &other), item("job-b", &identity)]});
+    let script = Script::default().on(&format!("GET {path}"), 200, list);
+    let applied = generate(&script, true).await.unwrap();
+    assert_eq!((&*applied.key.name, applied.created), ("job-b", false));
+    let query = &script.finish()[0].query;
+    assert!(query.contains("labelSelector=helm.sdk.operatorframework.io%2Frun%3Done.v2.0"));
+
+    let made = json!({"metadata": {"name": "job-c", "uid": "u"}});
+    let script = Script::default()
+        .on(&format!("GET {path}"), 200, json!({"items": []}))
+        .on(&format!("POST {path}"), 201, made);
+    assert!(generate(&script, true).await.unwrap().created);
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_1_7_kinds_are_applied_one_after_the_other_and_end_at_a_failure() {
+    let conf =
+        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let path = |name: &str| format!("PATCH /api/v1/namespaces/prod/configmaps/{name}");
+    let script = Script::default()
+        .on(&path("a"), 201, json!({"metadata": {"name": "a"}}))
+        .on(&path("b"), 422, failure(422, "Invalid", "bad", &json!({})))
+        .on(&path("c"), 201, json!({"metadata": {"name": "c"}}));
+    let primary = primary();
+    let policy = ApplyPolicy::default();
+    let requests = [conf("a"), conf("b"), conf("c"), deployment()].map(|object| Apply {
+        object,
+        claim: Claim::Unproven,
+        claimant: claimant(&primary),
+        policy: &policy,
+    });
+    let done = apply_all(&script.cluster(), requests.into(), 1).await;
+    let names = |keys: Vec<&ObjectKey>| {
+        keys.into_iter()
+            .map(|key| key.name.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(done.applied.iter().map(|applied| &applied.key).collect()),
+        ["a", "c"]
+    );
+    assert_eq!(
+        names(done.failed.iter().map(|(key, _)| key).collect()),
+        ["b"]
+    );
+    assert_eq!(names(done.skipped.iter().collect()), ["web"]);
+    script.finish();
+}

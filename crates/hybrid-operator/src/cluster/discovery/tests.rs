@@ -1,0 +1,268 @@
+//! Discovery against a scripted API server.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cluster::scripted::{Script, failure};
+
+fn gvk(group: &str, kind: &str) -> GroupVersionKind {
+    GroupVersionKind::gvk(group, "v1", kind)
+}
+
+fn aggregated(groups: &Value) -> Value {
+    json!({"kind": "APIGroupDiscoveryList", "items": groups})
+}
+
+fn core() -> Value {
+    aggregated(
+        &json!([{"metadata": {}, "versions": [{"version": "v1", "resources": [
+        {"resource": "pods", "responseKind": {"kind": "Pod"}, "scope": "Namespaced",
+         "verbs": ["list", "watch"], "subresources": [
+            {"subresource": "eviction", "responseKind": {"group": "policy", "kind": "Eviction"}},
+            {"subresource": "status", "responseKind": {"kind": "Pod"}}]},
+        {"resource": "nodes", "responseKind": {"kind": "Node"}, "scope": "Cluster"}]}]}]),
+    )
+}
+
+fn groups(freshness: &str, resources: &Value) -> Value {
+    aggregated(&json!([{"metadata": {"name": "x.io"}, "versions": [
+        {"version": "v1", "freshness": freshness, "resources": resources}]}]))
+}
+
+fn things() -> Value {
+    json!([{"resource": "things", "responseKind": {"kind": "Thing"}, "scope": "Namespaced",
+            "verbs": ["patch", "delete", "list"],
+            "subresources": [{"subresource": "scale", "responseKind": {"kind": "Scale"}}]}])
+}
+
+fn version() -> Value {
+    json!({"major": "1", "minor": "36", "gitVersion": "v1.36.3"})
+}
+
+fn resource_list(resources: &Value) -> Value {
+    json!({"kind": "APIResourceList", "resources": resources})
+}
+
+fn discovery(script: &Script) -> Discovery {
+    Discovery::new(script.client(false))
+}
+
+fn first(script: Script, x: Value) -> Script {
+    script.on("GET /api", 200, core()).on("GET /apis", 200, x)
+}
+
+#[tokio::test]
+async fn two_requests_tell_of_all_kinds() {
+    let script = first(Script::default(), groups("Current", &things()));
+    let discovery = discovery(&script);
+    let pod = discovery.resolve(&gvk("", "Pod")).await.unwrap();
+    assert_eq!(
+        (&*pod.resource.plural, pod.scope),
+        ("pods", Scope::Namespaced)
+    );
+    assert!(pod.has_status && !pod.scalable && pod.verbs.watch && !pod.verbs.patch);
+    assert_eq!(
+        discovery.resolve(&gvk("", "Node")).await.unwrap().scope,
+        Scope::Cluster
+    );
+    let thing = discovery.resolve(&gvk("x.io", "Thing")).await.unwrap();
+    assert!(thing.scalable && thing.verbs.patch && !thing.verbs.watch);
+    assert_eq!(thing.resource.api_version, "x.io/v1");
+    script.finish();
+}
+
+#[tokio::test]
+async fn many_questions_at_once_are_one() {
+    let script = first(Script::default(), groups("Current", &things()));
+    let discovery = discovery(&script);
+    let (pod, thing) = (gvk("", "Pod"), gvk("x.io", "Thing"));
+    let (a, b, c) = futures::join!(
+        discovery.resolve(&pod),
+        discovery.resolve(&thing),
+        discovery.resolve(&pod)
+    );
+    assert!(a.is_ok() && b.is_ok() && c.is_ok());
+    script.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_kind_is_asked_for_at_most_once_in_a_while() {
+    let none = || failure(404, "NotFound", "", &json!({}));
+    let script = first(Script::default(), groups("Current", &json!([]))).on(
+        "GET /apis/new.io/v1",
+        404,
+        none(),
+    );
+    let discovery = discovery(&script);
+    for _ in 0..3 {
+        let error = discovery
+            .resolve(&gvk("new.io", "Thing"))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the cluster does not serve Thing in new.io/v1"
+        );
+        assert!(!error.is_transient());
+    }
+    script.finish();
+    tokio::time::advance(SOONEST).await;
+    let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true},
+                           {"name": "things/status", "kind": "Thing"}]);
+    let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
+    let thing = discovery.resolve(&gvk("new.io", "Thing")).await.unwrap();
+    assert!(thing.has_status && thing.scope == Scope::Namespaced);
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_group_that_has_changed_is_asked_for_again() {
+    let script = first(Script::default(), groups("Current", &things()));
+    let discovery = discovery(&script);
+    discovery.resolve(&gvk("x.io", "Thing")).await.unwrap();
+    script.finish();
+    discovery.group_changed("x.io");
+    let other = json!([{"resource": "others", "responseKind": {"kind": "Other"}}]);
+    let script = first(script, groups("Current", &other));
+    assert!(discovery.resolve(&gvk("x.io", "Other")).await.is_ok());
+    assert!(discovery.resolve(&gvk("x.io", "Thing")).await.is_err());
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
+    let legacy = json!({"kind": "APIVersions", "versions": ["v1"]});
+    let groups = json!({"kind": "APIGroupList", "groups": [
+        {"name": "x.io", "versions": [{"version": "v1"}]}]});
+    let pods = resource_list(&json!([{"name": "pods", "kind": "Pod", "namespaced": true,
+        "verbs": ["list"]}, {"name": "pods/eviction", "kind": "Eviction"}]));
+    let script = Script::default()
+        .on("GET /api", 200, legacy.clone())
+        .on("GET /apis", 200, groups.clone())
+        .on("GET /api/v1", 200, pods.clone());
+    let discovery = discovery(&script);
+    assert!(discovery.resolve(&gvk("", "Pod")).await.is_ok());
+    script.finish();
+
+    let script = script
+        .in_any_order()
+        .on("GET /version", 200, version())
+        .on("GET /api", 200, legacy.clone())
+        .on("GET /apis", 200, groups.clone())
+        .on("GET /api", 200, legacy)
+        .on("GET /apis", 200, groups)
+        .on("GET /api/v1", 200, pods)
+        .on(
+            "GET /apis/x.io/v1",
+            200,
+            resource_list(&json!([{"name": "ys", "kind": "Y"}])),
+        );
+    let capabilities = discovery
+        .capabilities(Duration::from_mins(1))
+        .await
+        .unwrap();
+    let versions: Vec<&str> = capabilities.api_versions.iter().collect();
+    assert_eq!(
+        versions,
+        ["v1", "v1/Eviction", "v1/Pod", "x.io/v1", "x.io/v1/Y"]
+    );
+    script.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn capabilities_are_helms_and_cached() {
+    let script = first(
+        Script::default().on("GET /version", 200, version()),
+        groups("Current", &things()),
+    );
+    let discovery = discovery(&script);
+    let age = Duration::from_mins(1);
+    let capabilities = discovery.capabilities(age).await.unwrap();
+    assert_eq!(capabilities.kube_version.version(), "v1.36.3");
+    let versions: Vec<&str> = capabilities.api_versions.iter().collect();
+    assert_eq!(
+        versions,
+        [
+            "v1",
+            "v1/Eviction",
+            "v1/Node",
+            "v1/Pod",
+            "x.io/v1",
+            "x.io/v1/Scale",
+            "x.io/v1/Thing"
+        ]
+    );
+    discovery.capabilities(age).await.unwrap();
+    script.finish();
+
+    // A failure later leaves the known ones in use.
+    tokio::time::advance(age).await;
+    let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
+    let script = script
+        .on("GET /version", 503, unavailable())
+        .on("GET /api", 503, unavailable())
+        .on("GET /apis", 503, unavailable());
+    assert!(
+        discovery
+            .capabilities(age)
+            .await
+            .unwrap()
+            .api_versions
+            .has("x.io/v1/Thing")
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_2_5_without_an_answer_there_are_no_capabilities() {
+    let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
+    let script = Script::default()
+        .on("GET /version", 200, version())
+        .on("GET /api", 200, core())
+        .on("GET /apis", 503, unavailable());
+    let error = discovery(&script)
+        .capabilities(Duration::ZERO)
+        .await
+        .unwrap_err();
+    assert!(error.is_transient());
+    script.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn rule_2_5_a_group_whose_server_is_down_keeps_its_kinds() {
+    let script = first(
+        Script::default().on("GET /version", 200, version()),
+        groups("Current", &things()),
+    );
+    let discovery = discovery(&script);
+    let age = Duration::from_mins(1);
+    discovery.capabilities(age).await.unwrap();
+    tokio::time::advance(age).await;
+    let script = first(
+        script.on("GET /version", 200, version()),
+        groups("Stale", &json!([])),
+    );
+    let capabilities = discovery.capabilities(age).await.unwrap();
+    assert!(capabilities.api_versions.has("x.io/v1/Thing"));
+    assert!(discovery.resolve(&gvk("x.io", "Thing")).await.is_ok());
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_2_5_a_kind_of_a_group_that_is_down_is_not_unknown() {
+    let unavailable = failure(503, "ServiceUnavailable", "", &json!({}));
+    let script = first(Script::default(), groups("Stale", &json!([]))).on(
+        "GET /apis/x.io/v1",
+        503,
+        unavailable,
+    );
+    let error = discovery(&script)
+        .resolve(&gvk("x.io", "Thing"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.reason(), error.is_transient()),
+        ("GroupUnavailable", true)
+    );
+    script.finish();
+}

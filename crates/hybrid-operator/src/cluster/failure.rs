@@ -1,0 +1,450 @@
+//! Why an object was not applied: the server's refusals, sorted by what is to be done about them.
+
+use std::time::Duration;
+
+use helm_core::manifest::ObjectKey;
+use kube::core::Status;
+use kube::core::response::StatusCause;
+
+use super::error::has_cause;
+use super::{ApiError, DiscoveryError, ForeignOwner};
+
+/// Characters of a server's message that are passed on.
+const MESSAGE_MAX: usize = 600;
+
+/// Why an object was not applied.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The document has neither apiVersion and kind, nor a name or generateName.
+    #[error("{document} lacks {missing}")]
+    Incomplete {
+        /// What the document is, as far as it says.
+        document: String,
+        /// The missing fields.
+        missing: &'static str,
+    },
+    /// It exists and does not belong to this release.
+    #[error("{key} exists and cannot be taken over: {owner}")]
+    Foreign {
+        /// The object.
+        key: Box<ObjectKey>,
+        /// Whose it is.
+        owner: ForeignOwner,
+    },
+    /// It exists and is being deleted; it can be created again when it is gone.
+    #[error("{key} is being deleted")]
+    Terminating {
+        /// The object.
+        key: Box<ObjectKey>,
+    },
+    /// A field that cannot be changed on an existing object has changed.
+    #[error("{key}: {} cannot be changed: {message}", fields.join(", "))]
+    Immutable {
+        /// The object.
+        key: Box<ObjectKey>,
+        /// The fields.
+        fields: Vec<String>,
+        /// The server's message.
+        message: String,
+    },
+    /// The server finds it invalid.
+    #[error("{key}: {message}")]
+    Invalid {
+        /// The object.
+        key: Box<ObjectKey>,
+        /// The fields at fault, as far as the server names them.
+        fields: Vec<String>,
+        /// The server's message.
+        message: String,
+    },
+    /// Its namespace is being deleted, so that nothing can be created in it.
+    #[error("{key}: the namespace is being deleted")]
+    NamespaceTerminating {
+        /// The object.
+        key: Box<ObjectKey>,
+    },
+    /// Its namespace does not exist.
+    #[error("{key}: the namespace does not exist")]
+    NamespaceMissing {
+        /// The object.
+        key: Box<ObjectKey>,
+    },
+    /// Others kept changing it while it was being applied.
+    #[error("{key} keeps changing while it is applied")]
+    Contended {
+        /// The object.
+        key: Box<ObjectKey>,
+    },
+    /// Its kind cannot be resolved.
+    #[error(transparent)]
+    Discovery(#[from] DiscoveryError),
+    /// A request failed.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl ApplyError {
+    /// Event reason and metric label.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Incomplete { .. } => "IncompleteObject",
+            Self::Foreign { .. } => "ForeignObject",
+            Self::Terminating { .. } => "ObjectTerminating",
+            Self::Immutable { .. } => "ImmutableField",
+            Self::Invalid { .. } => "InvalidObject",
+            Self::NamespaceTerminating { .. } => "NamespaceTerminating",
+            Self::NamespaceMissing { .. } => "NamespaceMissing",
+            Self::Contended { .. } => "Contended",
+            Self::Discovery(error) => error.reason(),
+            Self::Api(error) => error.reason(),
+        }
+    }
+
+    /// Whether the same apply may succeed later without anybody changing anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Terminating { .. } | Self::Contended { .. } => true,
+            Self::Discovery(error) => error.is_transient(),
+            Self::Api(error) => error.is_transient(),
+            Self::Incomplete { .. }
+            | Self::Foreign { .. }
+            | Self::Immutable { .. }
+            | Self::Invalid { .. }
+            | Self::NamespaceTerminating { .. }
+            | Self::NamespaceMissing { .. } => false,
+        }
+    }
+
+    /// How long the server asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api(error) => error.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+/// What a conflict is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    /// Others own fields with other values.
+    Fields,
+    /// There is no object with the uid or resource version that was sent.
+    Object,
+}
+
+/// Sorts a failed write that others' doings have made fail; `None` if it failed by itself.
+///
+/// An apply with the uid of an object that is gone is answered with 409, and one with the uid of
+/// another object of that name with 422 on `metadata.uid`. A quota that somebody else has just
+/// updated is a 409, too, but on the quota.
+pub(super) fn conflict(error: &ApiError) -> Option<Conflict> {
+    match error {
+        ApiError::Conflict { status, .. } if is_quota(status) => None,
+        ApiError::Conflict { status, .. } if has_cause(status, "FieldManagerConflict") => {
+            Some(Conflict::Fields)
+        }
+        ApiError::Conflict { .. } => Some(Conflict::Object),
+        ApiError::Rejected { status, .. }
+            if causes(status).any(|cause| cause.field == "metadata.uid") =>
+        {
+            Some(Conflict::Object)
+        }
+        _ => None,
+    }
+}
+
+/// Gives a failed write the variant that says what to do about it.
+pub(super) fn sorted(key: &ObjectKey, error: ApiError) -> ApplyError {
+    let boxed = || Box::new(key.clone());
+    let status = match &error {
+        ApiError::Rejected { status, .. } => status,
+        ApiError::Unavailable { status, .. } if is_malformed(status) => status,
+        ApiError::Forbidden { status, .. } if has_cause(status, "NamespaceTerminating") => {
+            return ApplyError::NamespaceTerminating { key: boxed() };
+        }
+        ApiError::NotFound { status, .. } if names(status, "namespaces") => {
+            return ApplyError::NamespaceMissing { key: boxed() };
+        }
+        _ => return error.into(),
+    };
+    let refused: Vec<&StatusCause> = causes(status).filter(|cause| is_immutable(cause)).collect();
+    if let Some(first) = refused.first() {
+        let message = explanation(&first.message);
+        let fields = distinct(refused.iter().map(|cause| &cause.field));
+        return ApplyError::Immutable {
+            key: boxed(),
+            fields,
+            message,
+        };
+    }
+    let fields = distinct(causes(status).map(|cause| &cause.field));
+    let message = if key.group.is_empty() && key.kind == "Secret" {
+        // The server's message quotes values.
+        format!(
+            "the server does not accept {}",
+            or(&fields.join(", "), "its form")
+        )
+    } else {
+        status.message.chars().take(MESSAGE_MAX).collect()
+    };
+    ApplyError::Invalid {
+        key: boxed(),
+        fields,
+        message,
+    }
+}
+
+/// Whether a 404 means that the kind itself is no longer served.
+pub(super) fn is_kind_gone(error: &ApiError) -> bool {
+    matches!(error, ApiError::NotFound { status, .. }
+        if status.details.as_ref().is_none_or(|details| details.kind.is_empty()))
+}
+
+/// Whether a field was refused because it cannot be changed. The cause names the field; of the
+/// reason the API has no code, only these words.
+fn is_immutable(cause: &StatusCause) -> bool {
+    const WORDS: &[&str] = &[
+        "immutable",
+        "may not be changed",
+        "may not change once set",
+        "cannot change",
+    ];
+    WORDS.iter().any(|word| cause.message.contains(word))
+        || (cause.reason == "FieldValueForbidden" && cause.message.contains("updates to "))
+}
+
+/// The reason in a cause, without the value that it quotes.
+fn explanation(message: &str) -> String {
+    let reason = match message.strip_prefix("Invalid value: ") {
+        Some(quoted) => quoted
+            .rsplit_once(": ")
+            .map_or(quoted, |(_, reason)| reason),
+        None => message.strip_prefix("Forbidden: ").unwrap_or(message),
+    };
+    reason
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(MESSAGE_MAX)
+        .collect()
+}
+
+/// Whether a 500 means that the object cannot be understood, however often it is sent: server-side
+/// apply answers objects that do not fit their schema like that, without reason and details.
+fn is_malformed(status: &Status) -> bool {
+    status.code == 500 && status.reason.is_empty() && status.details.is_none()
+}
+
+fn is_quota(status: &Status) -> bool {
+    names(status, "resourcequotas")
+}
+
+fn names(status: &Status, resource: &str) -> bool {
+    status
+        .details
+        .as_ref()
+        .is_some_and(|details| details.kind == resource)
+}
+
+fn causes(status: &Status) -> impl Iterator<Item = &StatusCause> {
+    status.details.iter().flat_map(|details| &details.causes)
+}
+
+fn distinct<'a>(fields: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for field in fields {
+        if !field.is_empty() && !distinct.contains(field) {
+            distinct.push(field.clone());
+        }
+    }
+    distinct
+}
+
+fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+    if text.is_empty() { other } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Target;
+    use serde_json::{Value, json};
+
+    fn key(kind: &str) -> ObjectKey {
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "a"}});
+        ObjectKey::of(&object).unwrap()
+    }
+
+    fn failed(code: u16, reason: &str, message: &str, details: &Value) -> ApiError {
+        let status: Status = serde_json::from_value(json!({"status": "Failure", "code": code,
+            "reason": reason, "message": message, "details": details}))
+        .unwrap();
+        let target = Target {
+            verb: "patch",
+            resource: "x".to_owned(),
+            namespace: None,
+            name: None,
+        };
+        ApiError::of_status(target, status)
+    }
+
+    fn cause(reason: &str, message: &str, field: &str) -> Value {
+        json!({"kind": "X", "causes": [{"reason": reason, "message": message, "field": field}]})
+    }
+
+    #[test]
+    fn immutable_fields_are_named_without_their_values() {
+        for (reason, message, field, expected) in [
+            (
+                "FieldValueInvalid",
+                r#"Invalid value: {"matchLabels":{"a":"b: c"}}: field is immutable"#,
+                "spec.selector",
+                "field is immutable",
+            ),
+            (
+                "FieldValueForbidden",
+                "Forbidden: updates to statefulset spec for fields other than 'replicas' are forbidden",
+                "spec",
+                "updates to statefulset spec for fields other than 'replicas' are forbidden",
+            ),
+            (
+                "FieldValueForbidden",
+                "Forbidden: spec is immutable after creation\n@@ -1,6 +1,6 @@\n {",
+                "spec",
+                "spec is immutable after creation",
+            ),
+            (
+                "FieldValueInvalid",
+                r#"Invalid value: ["None"]: may not change once set"#,
+                "spec.clusterIPs[0]",
+                "may not change once set",
+            ),
+            (
+                "FieldValueInvalid",
+                r#"Invalid value: {"Kind":"Role"}: cannot change roleRef"#,
+                "roleRef",
+                "cannot change roleRef",
+            ),
+        ] {
+            let error = failed(422, "Invalid", "long", &cause(reason, message, field));
+            match sorted(&key("X"), error) {
+                ApplyError::Immutable {
+                    fields, message, ..
+                } => {
+                    assert_eq!((fields, &*message), (vec![field.to_owned()], expected));
+                }
+                other => panic!("{field}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn other_refusals_are_told_apart() {
+        let none = Value::Null;
+        let terminating = cause("NamespaceTerminating", "m", "metadata.namespace");
+        let missing = json!({"kind": "namespaces", "name": "n"});
+        let bad = cause(
+            "FieldValueInvalid",
+            "Invalid value: \"X\": lower case",
+            "metadata.name",
+        );
+        for (error, reason, transient) in [
+            (failed(422, "Invalid", "m", &bad), "InvalidObject", false),
+            (
+                failed(400, "BadRequest", "m", &none),
+                "InvalidObject",
+                false,
+            ),
+            (
+                failed(500, "", "failed to create typed patch object", &none),
+                "InvalidObject",
+                false,
+            ),
+            (
+                failed(500, "InternalError", "m", &json!({})),
+                "Unavailable",
+                true,
+            ),
+            (
+                failed(403, "Forbidden", "m", &terminating),
+                "NamespaceTerminating",
+                false,
+            ),
+            (
+                failed(403, "Forbidden", "exceeded quota", &json!({})),
+                "Forbidden",
+                false,
+            ),
+            (
+                failed(404, "NotFound", "m", &missing),
+                "NamespaceMissing",
+                false,
+            ),
+            (
+                failed(404, "", "404 page not found", &none),
+                "NotFound",
+                false,
+            ),
+            (
+                failed(429, "TooManyRequests", "m", &none),
+                "Unavailable",
+                true,
+            ),
+        ] {
+            let text = format!("{error:?}");
+            let error = sorted(&key("X"), error);
+            assert_eq!(
+                (error.reason(), error.is_transient()),
+                (reason, transient),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_about_secrets_quote_nothing() {
+        let details = cause(
+            "FieldValueTypeInvalid",
+            "Invalid value: s3cret",
+            "data.password",
+        );
+        for (details, expected) in [
+            (
+                details,
+                "Secret a: the server does not accept data.password",
+            ),
+            (Value::Null, "Secret a: the server does not accept its form"),
+        ] {
+            let error = sorted(
+                &key("Secret"),
+                failed(422, "Invalid", "got s3cret", &details),
+            );
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn conflicts_are_told_apart() {
+        let fields = cause("FieldManagerConflict", "conflict with x", ".spec.replicas");
+        let uid = cause("FieldValueInvalid", "field is immutable", "metadata.uid");
+        let quota = json!({"kind": "resourcequotas"});
+        for (error, expected) in [
+            (
+                failed(409, "Conflict", "m", &fields),
+                Some(Conflict::Fields),
+            ),
+            (
+                failed(409, "Conflict", "m", &json!({"kind": "configmaps"})),
+                Some(Conflict::Object),
+            ),
+            (failed(422, "Invalid", "m", &uid), Some(Conflict::Object)),
+            (failed(409, "Conflict", "m", &quota), None),
+            (failed(422, "Invalid", "m", &Value::Null), None),
+            (failed(503, "", "m", &Value::Null), None),
+        ] {
+            assert_eq!(conflict(&error), expected, "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Objects whose names the server generates: created once in each run, and found again by it.
+
+use helm_core::manifest::ObjectKey;
+use http::Method;
+use serde_json::Value;
+
+use super::apply::{Applied, Apply, Written, applied, bytes, gvk_of, incomplete, set_namespace};
+use super::failure::{ApplyError, sorted};
+use super::ownership::{self, RUN_LABEL, placed};
+use super::prepare::prepare;
+use super::request::{self, Call};
+use super::{ApiError, Cluster, FIELD_MANAGER};
+
+/// Creates an object whose name the server generates, or finds the one that an earlier attempt of
+/// the same run has created.
+///
+/// The object carries [`RUN_LABEL`] with the run; `resumed` tells that an earlier attempt may
+/// have been interrupted, so that the cluster is asked first.
+pub async fn create_generated(
+    cluster: &Cluster,
+    request: Apply<'_>,
+    resumed: bool,
+) -> Result<Applied, ApplyError> {
+    let Apply {
+        mut object,
+        claimant,
+        ..
+    } = request;
+    let key = ObjectKey::of(&object).ok_or_else(|| incomplete(&object, "apiVersion or kind"))?;
+    let run = object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(RUN_LABEL));
+    let Some(run) = run.and_then(Value::as_str).map(str::to_owned) else {
+        return Err(incomplete(&object, "the label of its run"));
+    };
+    let kind = cluster.resolve(&gvk_of(&key)).await?;
+    let key = placed(&key, kind.scope, claimant.release_namespace);
+    set_namespace(&mut object, &key);
+    let merged = prepare(&mut object);
+    let prefix = object
+        .pointer("/metadata/generateName")
+        .and_then(Value::as_str);
+    let prefix = prefix.unwrap_or_default().to_owned();
+    if resumed {
+        let selector = format!("{RUN_LABEL}={run}");
+        let namespace = key.namespace.as_deref();
+        let made =
+            super::read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
+        let found = made.into_iter().find(|live| {
+            live.generate_name.as_deref() == Some(&prefix)
+                && live.deletion_timestamp.is_none()
+                && ownership::cr_of(live) == Some(claimant.primary.identity())
+        });
+        if let Some(live) = found {
+            return Ok(applied(&key, live, false, Vec::new(), merged));
+        }
+    }
+    let namespace = key.namespace.as_deref();
+    let uri = format!(
+        "{}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict",
+        request::path(&kind, namespace, None).map_err(ApiError::from)?
+    );
+    let target = request::target("create", &kind, namespace, None);
+    let call = Call::with_body(
+        Method::POST,
+        uri,
+        request::METADATA_ONLY,
+        request::JSON,
+        bytes(&object),
+    );
+    match request::call(cluster.client(), target, call).await {
+        Ok(answer) => {
+            let Written { metadata } = answer.decode()?;
+            Ok(applied(&key, metadata, true, Vec::new(), merged))
+        }
+        Err(error) => Err(sorted(&key, error)),
+    }
+}
+
+/// Whether the server is to generate the name of an object.
+pub fn is_generated(object: &Value) -> bool {
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    text("/metadata/name").is_empty() && !text("/metadata/generateName").is_empty()
+}

@@ -1,0 +1,223 @@
+//! Who is who: operators, their instances, and the custom resources that they look after, in forms
+//! that fit into labels.
+
+use std::fmt;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::GroupVersionKind;
+use sha2::{Digest as _, Sha256};
+
+use super::Scope;
+
+/// Longest value of a label.
+const LABEL_MAX: usize = 63;
+
+/// Identifies one operator among several of a cluster: `OPERATOR_NAME` or the leader election id.
+/// A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperatorId(String);
+
+/// Identifies one instance (Pod) of an operator, stable over restarts of its container.
+/// A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InstanceId(String);
+
+/// Identifies a custom resource by group, kind, namespace and name, so that it survives backup
+/// and restore, which change the uid. A valid label value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CrIdentity(String);
+
+impl OperatorId {
+    /// Takes a name; one that is no label value is shortened and given a hash.
+    pub fn new(name: &str) -> Self {
+        Self(label_value(name))
+    }
+}
+
+impl InstanceId {
+    /// Longest instance id: a label holds it behind the number of a revision.
+    pub const MAX: usize = 50;
+
+    /// Takes the name and uid of the Pod, or a host name.
+    pub fn new(name: &str) -> Self {
+        Self(label_value_within(name, Self::MAX))
+    }
+}
+
+impl CrIdentity {
+    /// Computes the identity of a custom resource; `namespace` is `None` for a cluster-scoped one.
+    pub fn of(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+        let text = format!("{group}/{kind}/{}/{name}", namespace.unwrap_or_default());
+        Self(hash_text(&text, 32))
+    }
+
+    /// Reads an identity from a label.
+    pub fn from_label(value: &str) -> Self {
+        Self(value.to_owned())
+    }
+}
+
+macro_rules! text_newtype {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// The text, a valid label value.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+text_newtype!(OperatorId, InstanceId, CrIdentity);
+
+/// The custom resource that a release belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Primary {
+    /// Group, version and kind.
+    pub gvk: GroupVersionKind,
+    /// Namespace; `None` for a cluster-scoped custom resource.
+    pub namespace: Option<String>,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+impl Primary {
+    /// The identity that labels carry.
+    pub fn identity(&self) -> CrIdentity {
+        CrIdentity::of(
+            &self.gvk.group,
+            &self.gvk.kind,
+            self.namespace.as_deref(),
+            &self.name,
+        )
+    }
+
+    /// Whether an object of this scope and namespace can have an owner reference to this custom
+    /// resource: it is in the same namespace, or the custom resource is cluster-scoped.
+    pub fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
+        match &self.namespace {
+            None => true,
+            Some(own) => scope == Scope::Namespaced && namespace == Some(own),
+        }
+    }
+
+    /// The controller reference to this custom resource.
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.gvk.api_version(),
+            kind: self.gvk.kind.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    pub(super) fn type_text(&self) -> String {
+        type_text(&self.gvk.kind, &self.gvk.group)
+    }
+
+    pub(super) fn name_text(&self) -> String {
+        format!(
+            "{}/{}",
+            self.namespace.as_deref().unwrap_or_default(),
+            self.name
+        )
+    }
+}
+
+/// Makes a label value of any text: itself where valid, else its valid beginning and a hash.
+pub fn label_value(text: &str) -> String {
+    label_value_within(text, LABEL_MAX)
+}
+
+fn label_value_within(text: &str, max: usize) -> String {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    let fits = text.len() <= max
+        && text.chars().all(valid)
+        && text.starts_with(edge)
+        && text.ends_with(edge);
+    if fits || text.is_empty() {
+        return text.to_owned();
+    }
+    let hash = hash_text(text, 8);
+    let clean: String = text
+        .chars()
+        .map(|c| if valid(c) { c } else { '-' })
+        .collect();
+    let head: String = clean
+        .trim_start_matches(|c| !edge(c))
+        .chars()
+        .take(max - 9)
+        .collect();
+    if head.is_empty() {
+        hash
+    } else {
+        format!("{head}-{hash}")
+    }
+}
+
+/// `Kind.group`, or the kind alone in the core group.
+pub(super) fn type_text(kind: &str, group: &str) -> String {
+    if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    }
+}
+
+fn hash_text(text: &str, digits: usize) -> String {
+    let mut hex = data_encoding::HEXLOWER.encode(&Sha256::digest(text));
+    hex.truncate(digits);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_are_label_values_and_tell_custom_resources_apart() {
+        let of = |namespace| CrIdentity::of("g", "K", namespace, "n");
+        let one = of(Some("prod"));
+        assert_eq!(one.as_str().len(), 32);
+        assert_eq!(one, of(Some("prod")));
+        assert_ne!(one, of(Some("test")));
+        assert_ne!(one, of(None));
+    }
+
+    #[test]
+    fn any_text_becomes_a_label_value() {
+        for text in ["operator", "a.b_c-d", ""] {
+            assert_eq!(label_value(text), text);
+        }
+        for text in ["pod/uid", "-x", "x-", "é", "/", "a b"] {
+            let value = label_value(text);
+            assert!(
+                value
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            );
+            assert!(
+                !value.starts_with('-') && !value.ends_with('-'),
+                "{text:?} -> {value:?}"
+            );
+            assert_ne!(value, label_value(&format!("{text}/")));
+        }
+        let long = label_value(&"x".repeat(200));
+        assert_eq!(long.len(), 63);
+        assert_eq!(
+            InstanceId::new(&"x".repeat(200)).as_str().len(),
+            InstanceId::MAX
+        );
+        assert_ne!(long, label_value(&"x".repeat(201)));
+    }
+}

@@ -1,0 +1,455 @@
+//! Records in Secrets against a scripted API server.
+
+use helm_core::Digest;
+use helm_core::release::{ReleaseChart, Revision, Status, StoredFile};
+
+use super::*;
+use crate::cluster::scripted::{Script, Seen, failure};
+use crate::cluster::{InstanceId, OperatorId};
+use crate::release::ReleaseStore;
+
+const SECRETS: &str = "/api/v1/namespaces/prod/secrets";
+const FIRST: &str = "/api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
+
+fn release(revision: u32, status: Status) -> Release {
+    let mut release = Release::new("web".parse().unwrap(), "prod", Revision(revision));
+    release.info.status = status;
+    release.manifest = "a manifest".to_owned();
+    release
+}
+
+fn tags() -> RecordTags {
+    RecordTags {
+        cr: CrIdentity::of("g", "K", Some("prod"), "web"),
+        operator: OperatorId::new("op"),
+        writer: InstanceId::new("pod"),
+        digest: Some((&Digest::of("inputs")).into()),
+    }
+}
+
+fn store(script: &Script) -> SecretStore {
+    SecretStore::new(script.client(false), ReleaseIndex::new())
+}
+
+/// The metadata of the Secret that a request writes, as the server answers it.
+fn written(seen: &Seen, version: &str) -> Value {
+    let mut metadata = seen.body["metadata"].clone();
+    metadata["uid"] = "u1".into();
+    metadata["resourceVersion"] = version.into();
+    json!({"metadata": metadata})
+}
+
+fn answer(revision: u32, version: &str) -> Value {
+    let labels = tags().labels(Revision(revision));
+    json!({"metadata": {"name": format!("sh.helm.release.v1.web.v{revision}"),
+        "namespace": "prod", "uid": format!("u{revision}"), "resourceVersion": version,
+        "labels": labels}})
+}
+
+/// Puts a record into the index as if it had been written.
+fn know(store: &SecretStore, answer: &Value) -> RecordMeta {
+    let metadata: ObjectMeta = serde_json::from_value(answer["metadata"].clone()).unwrap();
+    let meta = RecordMeta::of(&metadata, Format::Helm).unwrap();
+    store.index.written(meta.clone());
+    meta
+}
+
+fn history(store: &SecretStore) -> Vec<u32> {
+    let history = store.history("prod", &"web".parse().unwrap());
+    history.iter().map(|meta| meta.revision.0).collect()
+}
+
+fn secret(metadata: &Value, data: &[(&str, &[u8])]) -> Value {
+    let data: BTreeMap<&str, String> = data
+        .iter()
+        .map(|(key, value)| (*key, BASE64.encode(value)))
+        .collect();
+    json!({"metadata": metadata["metadata"], "data": data})
+}
+
+#[tokio::test]
+async fn rule_3_7_a_record_is_posted_as_helm_stores_it_with_our_labels() {
+    let script = Script::default().on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
+    let store = store(&script);
+    let mut first = release(1, Status::PendingInstall);
+    first.labels.insert("team".to_owned(), "blue".to_owned());
+    let meta = store.create(&first, &tags()).await.unwrap();
+    let [seen] = &script.finish()[..] else {
+        panic!("one request")
+    };
+    assert_eq!(seen.body["type"], "helm.sh/release.v1");
+    assert_eq!(seen.body["metadata"]["name"], "sh.helm.release.v1.web.v1");
+    assert_eq!(seen.body["metadata"].get("ownerReferences"), None);
+    let labels = &seen.body["metadata"]["labels"];
+    for (key, value) in [
+        ("name", "web"),
+        ("owner", "helm"),
+        ("status", "pending-install"),
+        ("version", "1"),
+        ("team", "blue"),
+        ("helm.sdk.operatorframework.io/operator", "op"),
+        ("helm.sdk.operatorframework.io/writer", "1-pod"),
+    ] {
+        assert_eq!(labels[key], value, "{key}");
+    }
+    assert!(
+        labels["createdAt"]
+            .as_str()
+            .unwrap()
+            .parse::<i64>()
+            .unwrap()
+            > 0
+    );
+    assert_eq!(labels.get("modifiedAt"), None);
+    let content = BASE64
+        .decode(seen.body["data"]["release"].as_str().unwrap().as_bytes())
+        .unwrap();
+    assert_eq!(codec::decode(&content).unwrap().manifest, "a manifest");
+
+    assert_eq!(history(&store), [1]);
+    assert_eq!(meta.digest, tags().digest);
+    // What was just written is not read again.
+    assert_eq!(store.load(&meta).await.unwrap().manifest, "a manifest");
+}
+
+#[tokio::test]
+async fn rule_3_5_a_revision_that_exists_is_not_overwritten_and_becomes_known() {
+    let exists = failure(409, "AlreadyExists", "", &json!({}));
+    let script = Script::default()
+        .on(&format!("POST {SECRETS}"), 409, exists)
+        .on(&format!("GET {FIRST}"), 200, answer(1, "5"));
+    let store = store(&script);
+    let error = store
+        .create(&release(1, Status::PendingInstall), &tags())
+        .await
+        .unwrap_err();
+    assert!(matches!(error, StoreError::Exists { .. }));
+    assert_eq!(history(&store), [1]);
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_3_5_an_update_is_fenced() {
+    let script = Script::default();
+    let store = store(&script);
+    let meta = know(&store, &answer(1, "5"));
+    let script = script.on(&format!("PUT {FIRST}"), 200, answer(1, "6"));
+    let newer = store
+        .update(&meta, &release(1, Status::Deployed), &tags())
+        .await
+        .unwrap();
+    let seen = &script.finish()[0];
+    assert_eq!(seen.body["metadata"]["uid"], "u1");
+    assert_eq!(seen.body["metadata"]["resourceVersion"], "5");
+    assert!(seen.body["metadata"]["labels"]["modifiedAt"].is_string());
+    assert_eq!(newer.resource_version, "6");
+
+    for (code, reason) in [
+        (409, "RecordChanged"),
+        (404, "RecordGone"),
+        (403, "Forbidden"),
+    ] {
+        let script = script.clone();
+        let answer = failure(code, "", "", &json!({"kind": "secrets"}));
+        let _ = script.on(&format!("PUT {FIRST}"), code, answer);
+        let error = store
+            .update(&meta, &release(1, Status::Failed), &tags())
+            .await
+            .unwrap_err();
+        assert_eq!(error.reason(), reason);
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_somebody_else_wrote_is_read() {
+    let foreign = release(1, Status::Deployed);
+    let content = codec::encode(&foreign).unwrap();
+    let script = Script::default();
+    let store = store(&script);
+    let mut metadata = answer(1, "5");
+    metadata["metadata"]["labels"]["team"] = "blue".into();
+    let meta = know(&store, &metadata);
+    let script = script.on(
+        &format!("GET {FIRST}"),
+        200,
+        secret(&metadata, &[("release", content.as_bytes())]),
+    );
+    let read = store.load(&meta).await.unwrap();
+    assert_eq!(read.manifest, foreign.manifest);
+    assert_eq!(read.labels["team"], "blue");
+    // A second time it is known.
+    store.load(&meta).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn corrupt_and_missing_records_are_told_apart() {
+    let script = Script::default();
+    let store = store(&script);
+    let metadata = answer(1, "5");
+    let meta = know(&store, &metadata);
+    for (code, answer, reason, corrupt) in [
+        (
+            200,
+            secret(&metadata, &[("release", b"!")]),
+            "CorruptRelease",
+            true,
+        ),
+        (200, secret(&metadata, &[]), "IncompleteRelease", true),
+        (
+            404,
+            failure(404, "NotFound", "", &json!({"kind": "secrets"})),
+            "RecordGone",
+            false,
+        ),
+        (503, failure(503, "", "", &json!({})), "Unavailable", false),
+    ] {
+        let _ = script.clone().on(&format!("GET {FIRST}"), code, answer);
+        let error = store.load(&meta).await.unwrap_err();
+        assert_eq!((error.reason(), error.is_corrupt()), (reason, corrupt));
+    }
+    script.finish();
+}
+
+/// A release whose record exceeds a Secret by its chart, or by its manifest.
+fn large(chart: usize, manifest: usize) -> Release {
+    let mut seed = 7_u64;
+    let mut noise = |length: usize| -> String {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'!' + seed.to_be_bytes()[0] % 94)
+        };
+        (0..length).map(|_| next()).collect()
+    };
+    let mut release = release(1, Status::PendingInstall);
+    release.manifest = noise(manifest);
+    release.chart = Some(ReleaseChart {
+        files: Some(vec![StoredFile {
+            name: "big.bin".to_owned(),
+            data: noise(chart).into_bytes().into(),
+            modified: None,
+        }]),
+        ..ReleaseChart::default()
+    });
+    release
+}
+
+#[tokio::test]
+async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
+    for (release, oversized) in [(large(2 << 20, 10), false), (large(10, 2 << 20), true)] {
+        let recording = Script::default();
+        let store_ = store(&recording);
+        let stored = side::store(&release).unwrap();
+        let mut script = recording;
+        for _ in &stored.pieces {
+            script = script.on(&format!("POST {SECRETS}"), 201, answer(1, "4"));
+        }
+        let mut final_answer = answer(1, "5");
+        let label = format!("1-{}", stored.parts.as_ref().unwrap());
+        final_answer["metadata"]["labels"][PARTS_LABEL] = label.into();
+        script = script.on(&format!("POST {SECRETS}"), 201, final_answer.clone());
+        let meta = store_.create(&release, &tags()).await.unwrap();
+        assert_eq!(meta.is_oversized(), oversized);
+
+        let requests = script.finish();
+        let (record, parts) = requests.split_last().unwrap();
+        assert!(parts.len() > 1);
+        for part in parts {
+            assert_eq!(part.body["metadata"]["labels"].get("owner"), None);
+            assert_eq!(part.body["immutable"], true);
+            assert!(part.body["data"]["part"].as_str().unwrap().len() < (1 << 20) * 4 / 3);
+        }
+        assert_eq!(record.body["type"], "helm.sh/release.v1");
+
+        // Reading: the record and every part, by the names under which they were written.
+        let name = |seen: &Seen| seen.body["metadata"]["name"].as_str().unwrap().to_owned();
+        for seen in std::iter::once(record).chain(parts) {
+            let mut found = written(seen, "5");
+            found["data"] = seen.body["data"].clone();
+            script = script.on(&format!("GET {SECRETS}/{}", name(seen)), 200, found);
+        }
+        let mut read = store_.load(&meta).await.unwrap();
+        read.labels.clear();
+        assert_eq!(read, release);
+        script.finish();
+
+        // A missing part makes the record unreadable, not smaller.
+        let mut found = written(record, "5");
+        found["data"] = record.body["data"].clone();
+        let none = failure(404, "NotFound", "", &json!({"kind": "secrets"}));
+        script = script
+            .on(&format!("GET {SECRETS}/{}", name(record)), 200, found)
+            .on(&format!("GET {SECRETS}/{}", name(&parts[0])), 404, none);
+        assert!(store_.load(&meta).await.unwrap_err().is_corrupt());
+
+        script = script.on(&format!("DELETE {FIRST}"), 200, json!({}));
+        for part in parts {
+            script = script.on(&format!("DELETE {SECRETS}/{}", name(part)), 200, json!({}));
+        }
+        store_.delete(&meta).await.unwrap();
+        assert!(history(&store_).is_empty());
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn rule_3_8_a_crash_between_parts_and_record_changes_nothing() {
+    let release = large(1 << 20, 10);
+    let pieces = side::store(&release).unwrap().pieces.len();
+    let mut script = Script::default();
+    let store = store(&script);
+    for _ in 0..pieces {
+        let exists = failure(409, "AlreadyExists", "", &json!({}));
+        script = script.on(&format!("POST {SECRETS}"), 409, exists);
+    }
+    script = script.on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
+    store.create(&release, &tags()).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn rule_3_1_all_records_are_deleted_the_newest_last() {
+    let script = Script::default();
+    let store = store(&script);
+    for revision in 1..=3 {
+        know(&store, &answer(revision, "5"));
+    }
+    let script = script.on(&format!("DELETE {SECRETS}"), 200, json!({})).on(
+        &format!("DELETE {SECRETS}/sh.helm.release.v1.web.v3"),
+        200,
+        json!({}),
+    );
+    store
+        .delete_all("prod", &"web".parse().unwrap())
+        .await
+        .unwrap();
+    let requests = script.finish();
+    assert_eq!(
+        requests[0].query,
+        "labelSelector=owner%3Dhelm%2Cname%3Dweb%2Cversion%21%3D3"
+    );
+    assert_eq!(requests[1].body["preconditions"]["uid"], "u3");
+    assert!(history(&store).is_empty());
+    store
+        .delete_all("prod", &"web".parse().unwrap())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn rule_3_9_adoption_removes_owner_references_and_adds_our_labels() {
+    let script = Script::default();
+    let store = store(&script);
+    let mut foreign = answer(1, "5");
+    foreign["metadata"]["labels"] = json!({"owner": "helm", "status": "deployed"});
+    foreign["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
+    let meta = know(&store, &foreign);
+    assert!(meta.is_owned && meta.is_foreign());
+    let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
+    let adopted = store.adopt(&meta, &tags()).await.unwrap();
+    assert!(!adopted.is_owned && !adopted.is_foreign());
+    let body = &script.finish()[0].body["metadata"];
+    assert_eq!(body["ownerReferences"], Value::Null);
+    assert!(body.get("ownerReferences").is_some());
+    assert_eq!(body["resourceVersion"], "5");
+    assert_eq!(
+        body["labels"][crate::cluster::ownership::CR_LABEL],
+        tags().cr.as_str()
+    );
+}
+
+#[tokio::test]
+async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
+    let foreign = release(1, Status::Deployed);
+    let packed = BASE64
+        .decode(codec::encode(&foreign).unwrap().as_bytes())
+        .unwrap();
+    let (first, rest) = packed.split_at(packed.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    let mut index = answer(1, "5");
+    index["metadata"]["labels"] = json!({"owner": "x", "type": "index", "status": "deployed"});
+    let script = Script::default()
+        .on(&format!("GET {SECRETS}"), 200, json!({"items": [index]}))
+        .on(
+            &format!("GET {FIRST}"),
+            200,
+            secret(
+                &index,
+                &[("chunk", first), ("extraChunks", br#"["b","c"]"#)],
+            ),
+        )
+        .on(
+            &format!("GET {SECRETS}/b"),
+            200,
+            secret(&index, &[("chunk", second)]),
+        )
+        .on(
+            &format!("GET {SECRETS}/c"),
+            200,
+            secret(&index, &[("chunk", third)]),
+        );
+    let store = store(&script);
+    let found = store
+        .find_chunked("prod", &"web".parse().unwrap())
+        .await
+        .unwrap();
+    assert_eq!((found.len(), found[0].status), (1, Status::Deployed));
+    assert_eq!(
+        store.load(&found[0]).await.unwrap().manifest,
+        foreign.manifest
+    );
+    let query = &script.finish()[0].query;
+    assert_eq!(
+        query,
+        "fieldSelector=type%3Doperatorframework.io%2Findex.v1&labelSelector=name%3Dweb%2Ctype%3Dindex"
+    );
+}
+
+#[tokio::test]
+async fn rule_2_7_a_terminating_namespace_is_named() {
+    let cause = json!({"causes": [{"reason": "NamespaceTerminating"}]});
+    let script = Script::default().on(
+        &format!("POST {SECRETS}"),
+        403,
+        failure(403, "Forbidden", "", &cause),
+    );
+    let error = store(&script)
+        .create(&release(1, Status::PendingInstall), &tags())
+        .await;
+    assert_eq!(error.unwrap_err().reason(), "NamespaceTerminating");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn any_record_comes_back_through_the_store(
+        manifest in ".{0,400}",
+        description in ".{0,60}",
+        notes in "\\PC{0,60}",
+        revision in 1_u32..100_000,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let mut original = release(revision, Status::Deployed);
+        original.manifest = manifest;
+        original.info.description = description;
+        original.info.notes = notes;
+        let read = runtime.block_on(async {
+            let script =
+                Script::default().on(&format!("POST {SECRETS}"), 201, answer(revision, "5"));
+            store(&script).create(&original, &tags()).await.unwrap();
+            let seen = script.finish().remove(0);
+            let mut found = written(&seen, "5");
+            found["data"] = seen.body["data"].clone();
+            let path = format!("GET {SECRETS}/sh.helm.release.v1.web.v{revision}");
+            let script = Script::default().on(&path, 200, found);
+            let other = store(&script);
+            let meta = know(&other, &written(&seen, "5"));
+            other.load(&meta).await.unwrap()
+        });
+        let mut read = read;
+        read.labels.clear();
+        proptest::prop_assert_eq!(read, original);
+    }
+}

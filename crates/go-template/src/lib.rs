@@ -53,3 +53,8 @@ pub use value::{
     Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, SmallInt, Str, Tree, TreeList,
     TreeMap, Type, TypeInfo, Unsigned, Value, iter,
 };
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -93,16 +93,17 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), RenderError> {
         let name = Name::new(Str::from(name.as_ref()));
-        match set.find(&name) {
-            Some(template) => self.execute_template(set, template, data, out),
-            None => {
-                let cause = Cause::NotAssociated {
-                    set: set.name().to_string(),
-                };
-                let failure = Failure::new(name.key().to_string(), None, cause);
-                Err(RenderError(Box::new(failure)))
-            }
+        if let Some(template) = set.find(&name) {
+            return self.execute_template(set, template, data, out);
         }
+        let cause = Cause::NotAssociated {
+            set: set.name().to_string(),
+        };
+        Err(RenderError(Box::new(Failure::new(
+            name.key().to_string(),
+            None,
+            cause,
+        ))))
     }
 
     /// Executes a template with `data` as dot, appending to `out`. Names in it are those of `set`.

@@ -1,5 +1,11 @@
 //! Templates that execute templates: functions of a host, nested sets, errors, budgets, threads.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unnecessary_wraps,
+    clippy::unwrap_used,
+    reason = "a test may stop at the first surprise, and functions have one signature"
+)]
 
 use std::sync::Arc;
 

@@ -35,7 +35,6 @@ mod eval;
 pub mod fmt;
 mod func;
 pub mod go;
-pub mod json;
 mod lex;
 mod parse;
 mod session;

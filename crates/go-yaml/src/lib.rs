@@ -32,6 +32,7 @@ use serde::de::DeserializeOwned;
 
 pub use mark::{Error, Mark};
 pub use scanner::ScalarStyle;
+pub use ser::text_through_json;
 
 /// Reads the first document of a text. Of keys that stand twice the last counts.
 ///

@@ -57,8 +57,12 @@ fn emit(value: Plain, emitter: &mut Emitter<'_>) {
 }
 
 /// A text as it comes back from JSON that is read as YAML: some characters cannot be read, and a
-/// "next line" character is a line break to be folded.
-pub(crate) fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
+/// "next line" character is a line break to be folded. What is owned was folded, which no key can
+/// be.
+///
+/// # Errors
+/// When the text holds a character that YAML does not allow.
+pub fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
     if text
         .bytes()
         .all(|c| (b' '..=b'~').contains(&c) || matches!(c, b'\n' | b'\t' | b'\r'))

@@ -143,6 +143,11 @@ impl KubeVersion {
         self.normalized.as_deref().unwrap_or(&self.version)
     }
 
+    /// The version without suffixes, where it was read with [`KubeVersion::parse`].
+    pub(crate) fn normalized(&self) -> Option<&str> {
+        self.normalized.as_deref()
+    }
+
     /// The major version.
     pub fn major(&self) -> &str {
         &self.major

@@ -1,11 +1,22 @@
-//! `Rendered`: what a render gives, sorted as Helm sorts it.
+//! `Rendered`: what a render gives, sorted into manifest, hooks and notes as Helm does
+//! (`release/v1/util/manifest_sorter.go`, `action/action.go`).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
 
 use crate::capabilities::CapabilityReads;
 use crate::chart::{Chart, CrdFile};
-use crate::engine::{LookupKey, RenderError};
-use crate::manifest::{self, Hook, KindOrder, ManifestError, ManifestObject};
+use crate::engine::{LookupKey, Output, RenderError};
+use crate::manifest::{
+    self, DeletePolicy, Hook, HookEvent, HookExecution, KindOrder, ManifestError, ManifestObject,
+    OutputLogPolicy, hook,
+};
+use crate::yaml;
+
+const NOTES: &str = "NOTES.txt";
 
 /// The outcome of a render.
 #[derive(Clone, Debug)]
@@ -20,11 +31,12 @@ pub struct Rendered {
 }
 
 /// A document of the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Document {
-    path: String,
+    path: Arc<str>,
     text: String,
     kind: String,
+    object: Value,
 }
 
 impl Rendered {
@@ -36,7 +48,12 @@ impl Rendered {
 
     /// The objects of the manifest in install order; lists are flattened.
     pub fn objects(&self) -> Result<Vec<ManifestObject>, ManifestError> {
-        manifest::parse_objects(&self.manifest)
+        let mut objects = Vec::with_capacity(self.documents.len());
+        for (index, document) in self.documents.iter().enumerate() {
+            let object = document.object.clone();
+            manifest::push_object(object, index + 1, Some(&document.path), &mut objects)?;
+        }
+        Ok(objects)
     }
 
     /// The hooks in Helm's order.
@@ -66,49 +83,324 @@ impl Rendered {
 
     /// Whether the manifest holds no object.
     pub fn is_empty(&self) -> bool {
-        self.documents.is_empty()
+        self.documents
+            .iter()
+            .all(|document| document.object.is_null())
     }
 
-    /// Sorts rendered files into manifest and hooks.
+    /// Sorts rendered files into notes, hooks and manifest.
     pub(crate) fn assemble(
-        files: BTreeMap<String, String>,
+        output: Output,
         chart: &Chart,
+        subchart_notes: bool,
     ) -> Result<Self, RenderError> {
+        let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
+        let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
+        let mut hooks = Vec::new();
         for (path, content) in files {
+            let content = text(&path, &content)?;
+            let path: Arc<str> = path.into();
             for text in manifest::split(&content) {
-                let object = crate::yaml::parse(text).map_err(|error| RenderError::Yaml {
-                    template: path.clone(),
-                    message: error.to_string(),
-                })?;
-                let kind = object
-                    .get("kind")
-                    .and_then(|kind| kind.as_str())
-                    .unwrap_or_default();
-                documents.push(Document {
-                    path: path.clone(),
-                    text: text.to_owned(),
-                    kind: kind.to_owned(),
-                });
+                sort_document(&path, text, &mut documents, &mut hooks)?;
             }
         }
         KindOrder::Install.sort(&mut documents, |document| &document.kind);
-        let mut manifest = String::new();
-        for document in &documents {
-            manifest.push_str("---\n# Source: ");
-            manifest.push_str(&document.path);
-            manifest.push('\n');
-            manifest.push_str(&document.text);
-            manifest.push('\n');
-        }
+        KindOrder::Install.sort(&mut hooks, |hook| &hook.kind);
         Ok(Self {
-            manifest,
+            manifest: joined(&documents),
             documents,
-            hooks: Vec::new(),
-            notes: String::new(),
+            hooks,
+            notes,
             crds: chart.crds(),
-            capability_reads: CapabilityReads::default(),
-            lookups: Vec::new(),
+            capability_reads: output.capability_reads,
+            lookups: output.lookups,
         })
+    }
+}
+
+/// YAML has to be UTF-8, so all that goes to the cluster has to be.
+fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> {
+    match std::str::from_utf8(content) {
+        Ok(text) => Ok(Cow::Borrowed(text)),
+        Err(error) => Err(RenderError::Yaml {
+            template: path.to_owned(),
+            message: error.to_string(),
+        }),
+    }
+}
+
+/// Takes the files that are notes out of the rest; the chart's own are the notes, those of its
+/// dependencies only when asked for.
+fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, subcharts: bool) -> String {
+    let own = format!("{}/templates/{NOTES}", chart.name());
+    let mut notes = String::new();
+    files.retain(|path, content| {
+        if !path.ends_with(NOTES) {
+            return true;
+        }
+        if subcharts || *path == own {
+            if !notes.is_empty() {
+                notes.push('\n');
+            }
+            notes.push_str(&String::from_utf8_lossy(content));
+        }
+        false
+    });
+    notes
+}
+
+fn joined(documents: &[Document]) -> String {
+    let length = documents
+        .iter()
+        .map(|document| document.text.len() + document.path.len() + 16);
+    let mut manifest = String::with_capacity(length.sum());
+    for document in documents {
+        for part in [
+            "---\n# Source: ",
+            &document.path,
+            "\n",
+            &document.text,
+            "\n",
+        ] {
+            manifest.push_str(part);
+        }
+    }
+    manifest
+}
+
+fn sort_document(
+    path: &Arc<str>,
+    text: &str,
+    documents: &mut Vec<Document>,
+    hooks: &mut Vec<Hook>,
+) -> Result<(), RenderError> {
+    let failed = |message| RenderError::Yaml {
+        template: path.to_string(),
+        message,
+    };
+    let object = yaml::parse(text).map_err(|error| failed(error.to_string()))?;
+    let head = Head::of(&object).map_err(failed)?;
+    let annotation = |name| head.annotations.get(name).map(|text| &**text);
+    let Some(events) = annotation(hook::ANNOTATION) else {
+        let kind = head.kind.into_owned();
+        let path = Arc::clone(path);
+        documents.push(Document {
+            path,
+            text: text.to_owned(),
+            kind,
+            object,
+        });
+        return Ok(());
+    };
+    let names = |list: &str| -> Vec<String> {
+        list.split(',')
+            .map(|name| name.trim().to_lowercase())
+            .collect()
+    };
+    let events = names(events)
+        .iter()
+        .map(|name| HookEvent::from_annotation(name))
+        .collect();
+    // A hook with an event that nobody knows is never run, nor installed.
+    let Some(events) = events else { return Ok(()) };
+    let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
+    let policies = |name| annotation(name).map(names).unwrap_or_default();
+    hooks.push(Hook {
+        name: head.name.into_owned(),
+        path: path.to_string(),
+        manifest: text.to_owned(),
+        events,
+        last_run: HookExecution::default(),
+        weight: weight.unwrap_or(0),
+        delete_policies: policies(hook::DELETE_POLICY_ANNOTATION)
+            .into_iter()
+            .map(DeletePolicy::from)
+            .collect(),
+        output_log_policies: policies(hook::OUTPUT_LOG_POLICY_ANNOTATION)
+            .into_iter()
+            .map(OutputLogPolicy::from)
+            .collect(),
+        kind: head.kind.into_owned(),
+    });
+    Ok(())
+}
+
+/// The fields of a document that decide where it goes.
+struct Head<'o> {
+    kind: Cow<'o, str>,
+    name: Cow<'o, str>,
+    annotations: BTreeMap<&'o str, Cow<'o, str>>,
+}
+
+impl<'o> Head<'o> {
+    /// Reads the head as Go decodes it: numbers and booleans do as strings, names of fields in
+    /// any case; other types are errors.
+    fn of(object: &'o Value) -> Result<Self, String> {
+        let mut head = Self {
+            kind: Cow::default(),
+            name: Cow::default(),
+            annotations: BTreeMap::new(),
+        };
+        let Some(fields) = map(object, "SimpleHead")? else {
+            return Ok(head);
+        };
+        string(field(fields, "apiVersion"), "apiVersion")?;
+        head.kind = string(field(fields, "kind"), "kind")?;
+        let Some(metadata) = field(fields, "metadata") else {
+            return Ok(head);
+        };
+        let Some(metadata) = map(metadata, "metadata")? else {
+            return Ok(head);
+        };
+        head.name = string(field(metadata, "name"), "metadata.name")?;
+        let Some(annotations) = field(metadata, "annotations") else {
+            return Ok(head);
+        };
+        let Some(annotations) = map(annotations, "metadata.annotations")? else {
+            return Ok(head);
+        };
+        for (key, value) in annotations {
+            head.annotations
+                .insert(key, string(Some(value), "metadata.annotations")?);
+        }
+        Ok(head)
+    }
+}
+
+fn field<'o>(fields: &'o Map<String, Value>, name: &str) -> Option<&'o Value> {
+    fields.get(name).or_else(|| {
+        let mut alike = fields
+            .iter()
+            .filter(|(key, _)| key.eq_ignore_ascii_case(name));
+        alike.next_back().map(|(_, value)| value)
+    })
+}
+
+fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(map) => Ok(Some(map)),
+        other => Err(misfit(other, name, "a map")),
+    }
+}
+
+fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, String> {
+    match value {
+        None | Some(Value::Null) => Ok(Cow::default()),
+        Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
+        Some(Value::Bool(value)) => Ok(Cow::Owned(value.to_string())),
+        Some(Value::Number(number)) => Ok(Cow::Owned(number.to_string())),
+        Some(other) => Err(misfit(other, name, "a string")),
+    }
+}
+
+fn misfit(value: &Value, name: &str, wanted: &str) -> String {
+    let found = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    };
+    format!("{name} is {found}, not {wanted}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::File;
+
+    fn rendered(files: &[(&str, &str)]) -> Result<Rendered, RenderError> {
+        let chart = Chart::from_files([File::new(
+            "Chart.yaml",
+            "apiVersion: v2\nname: c\nversion: 0.1.0\n",
+        )])
+        .unwrap();
+        let files = files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+        let output = Output {
+            files: files.collect(),
+            ..Output::default()
+        };
+        Rendered::assemble(output, &chart, false)
+    }
+
+    #[test]
+    fn documents_are_sorted_by_kind_and_keep_their_white_space() {
+        let rendered = rendered(&[
+            (
+                "c/templates/b.yaml",
+                "kind: Service\n\n---\n# only a comment\n---\nkind: Secret\n",
+            ),
+            ("c/templates/a.yaml", "\n\nkind: Zebra"),
+            ("c/templates/empty.yaml", " \n"),
+        ])
+        .unwrap();
+        assert_eq!(
+            rendered.manifest(),
+            "---\n# Source: c/templates/b.yaml\nkind: Secret\n\n\
+             ---\n# Source: c/templates/b.yaml\nkind: Service\n\n\n\
+             ---\n# Source: c/templates/b.yaml\n# only a comment\n\n\
+             ---\n# Source: c/templates/a.yaml\nkind: Zebra\n"
+        );
+    }
+
+    #[test]
+    fn hooks_are_taken_out_with_their_annotations() {
+        let hook = "kind: Job\nmetadata:\n  name: 7\n  annotations:\n    helm.sh/hook: Pre-Install, \
+                    test-success\n    helm.sh/hook-weight: -5\n    \
+                    helm.sh/hook-delete-policy: hook-succeeded,x\n";
+        let unknown = "kind: Job\nmetadata:\n  annotations:\n    helm.sh/hook: crd-install\n";
+        let rendered = rendered(&[
+            ("c/templates/h.yaml", hook),
+            ("c/templates/u.yaml", unknown),
+        ]);
+        let rendered = rendered.unwrap();
+        assert_eq!(rendered.manifest(), "");
+        let [found] = rendered.hooks() else {
+            panic!("{:?}", rendered.hooks())
+        };
+        assert_eq!((found.name.as_str(), found.weight), ("7", -5));
+        assert_eq!(found.events, [HookEvent::PreInstall, HookEvent::Test]);
+        assert_eq!(
+            found.delete_policies,
+            [
+                DeletePolicy::HookSucceeded,
+                DeletePolicy::Other("x".to_owned())
+            ]
+        );
+        assert_eq!(found.manifest, hook);
+    }
+
+    #[test]
+    fn notes_are_the_charts_own() {
+        let rendered = rendered(&[
+            ("c/templates/NOTES.txt", "hello"),
+            ("c/charts/d/templates/NOTES.txt", "not me"),
+        ]);
+        assert_eq!(rendered.unwrap().notes(), "hello");
+    }
+
+    #[test]
+    fn malformed_documents_are_errors_that_name_the_template() {
+        for text in [
+            "a: b: c",
+            "- a",
+            "text",
+            "metadata: x",
+            "kind: {}",
+            "metadata: {name: []}",
+        ] {
+            let error = rendered(&[("c/templates/x.yaml", text)]).unwrap_err();
+            let message = error.to_string();
+            assert!(
+                message.starts_with("YAML parse error on c/templates/x.yaml: "),
+                "{message}"
+            );
+        }
+        assert!(rendered(&[("c/templates/x.yaml", "Kind: 3\nmetadata: null")]).is_ok());
     }
 }

@@ -56,6 +56,17 @@ impl<'o> Emitter<'o> {
         self.scalar(text, style, false);
     }
 
+    /// Writes a text after a tag, such as `!!binary`.
+    pub fn tagged(&mut self, tag: &str, text: &str) {
+        let style = if text.contains('\n') {
+            Style::Literal
+        } else {
+            Style::Plain
+        };
+        self.indented(|e| e.indicator(tag, true, false, false));
+        self.scalar(text, style, false);
+    }
+
     /// Writes a text that means something by itself: `null`, `true`, a number.
     pub fn plain(&mut self, text: &str) {
         self.indented(|e| e.write_simple_plain(text));
@@ -64,6 +75,11 @@ impl<'o> Emitter<'o> {
     /// Writes a float as Go prints it.
     pub fn float(&mut self, value: f64) {
         self.plain(&crate::float::shortest(value));
+    }
+
+    /// Writes a float that went through Go's JSON, where whole numbers below 1e21 become integers.
+    pub fn json_float(&mut self, value: f64) {
+        self.plain(&crate::float::through_json(value));
     }
 
     /// Begins a list of `len` items, each announced by [`item`](Self::item).

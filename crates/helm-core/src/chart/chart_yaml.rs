@@ -215,7 +215,7 @@ fn validate_dependencies(metadata: &mut Metadata) -> Result<(), String> {
 
 /// White space becomes a blank, what does not print is dropped.
 fn sanitize(text: &mut String) {
-    if text.chars().all(|c| unicode::is_print(c)) {
+    if text.chars().all(unicode::is_print) {
         return;
     }
     let clean = text.chars().filter_map(|c| {

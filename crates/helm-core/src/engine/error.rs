@@ -1,6 +1,11 @@
 //! Why a chart does not render.
 
+use std::fmt::Write as _;
+
+use go_template::Frame;
+
 use super::LookupKey;
+use super::include::Warning;
 use crate::manifest::ManifestError;
 
 /// Why a chart does not render.
@@ -52,6 +57,32 @@ pub enum RenderError {
 }
 
 impl RenderError {
+    /// A file that is no template.
+    pub(super) fn from_parse(error: &go_template::ParseError) -> Self {
+        let location = error.location();
+        Self::Parse {
+            location: format!("{}:{}", location.file, location.line),
+            message: error.message().to_owned(),
+            excerpt: error.report().to_string(),
+        }
+    }
+
+    /// A template that failed, in the words of Helm.
+    pub(super) fn from_execution(error: &go_template::RenderError) -> Self {
+        let frames = error.frames();
+        let outermost = frames.iter().find_map(|frame| frame.location.as_ref());
+        let message = match (error.host::<Warning>(), outermost) {
+            (Some(Warning(message)), Some(location)) => {
+                format!("execution error at ({location}): {message}")
+            }
+            _ => traced(error, &frames),
+        };
+        Self::Execution {
+            message,
+            excerpt: error.report().to_string(),
+        }
+    }
+
     /// The reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -70,4 +101,29 @@ impl RenderError {
             _ => "",
         }
     }
+}
+
+/// Every template that was being executed, outermost first: its place, what it was doing, and for
+/// the innermost what went wrong.
+fn traced(error: &go_template::RenderError, frames: &[Frame]) -> String {
+    let mut text = String::new();
+    for (depth, frame) in frames.iter().enumerate() {
+        match &frame.location {
+            Some(location) => {
+                let _ = writeln!(text, "{location}");
+                let _ = writeln!(
+                    text,
+                    "  executing {:?} at <{}>:",
+                    frame.template, frame.node
+                );
+            }
+            None => {
+                let _ = writeln!(text, "{}", frame.template);
+            }
+        }
+        if depth + 1 == frames.len() {
+            let _ = write!(text, "    {}", error.message());
+        }
+    }
+    text
 }

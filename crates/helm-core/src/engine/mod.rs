@@ -15,18 +15,36 @@
 //! assert!(rendered.manifest().starts_with("---\n# Source: web/templates/a.yaml\n"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![allow(
+    clippy::unnecessary_wraps,
+    reason = "functions and methods of templates have one signature"
+)]
 
+mod compile;
+mod context;
 mod error;
+mod execute;
+mod files_object;
+mod funcs_duration;
+mod funcs_json;
+mod funcs_toml;
+mod funcs_yaml;
+mod glob;
+mod include;
 pub mod lookup;
+mod strip;
 
+use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
+use compile::Templates;
 pub use error::RenderError;
+pub use execute::Output;
+pub use go_template::Limits as RenderLimits;
 pub use lookup::{Lookup, LookupAnswer, LookupKey, NoCluster, Snapshot};
 
 use crate::capabilities::Capabilities;
-use crate::chart::Chart;
+use crate::chart::{Chart, version_range};
 use crate::release::Revision;
 use crate::render::Rendered;
 use crate::values::{CoalesceError, Coalesced, Resolver, Values};
@@ -65,30 +83,6 @@ impl ReleaseInfo {
         self.is_install = false;
         self.is_upgrade = true;
         self
-    }
-}
-
-/// Bounds on a render. The defaults suit every chart that Helm itself renders.
-#[derive(Clone, Debug)]
-pub struct RenderLimits {
-    /// Template calls within template calls, `include` and `tpl` among them.
-    pub depth: usize,
-    /// Steps of evaluation.
-    pub steps: u64,
-    /// Bytes that all templates write together.
-    pub output: usize,
-    /// Time.
-    pub time: Option<Duration>,
-}
-
-impl Default for RenderLimits {
-    fn default() -> Self {
-        Self {
-            depth: 100_000,
-            steps: 500_000_000,
-            output: 256 << 20,
-            time: Some(Duration::from_mins(1)),
-        }
     }
 }
 
@@ -145,14 +139,18 @@ pub struct CompiledChart(Arc<Compiled>);
 
 struct Compiled {
     resolver: Resolver,
+    templates: Templates,
 }
 
 impl CompiledChart {
     /// Parses all templates of a chart. A template of a dependency that is no template is an
     /// error only for renders that the dependency takes part in.
     pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
+        let templates = Templates::parse(chart)?;
+        let resolver = Resolver::new(chart.clone());
         Ok(Self(Arc::new(Compiled {
-            resolver: Resolver::new(chart.clone()),
+            resolver,
+            templates,
         })))
     }
 
@@ -167,13 +165,37 @@ impl CompiledChart {
         self.0.resolver.coalesce(user, true)
     }
 
-    /// Renders the chart.
+    /// As [`CompiledChart::coalesce`], without a look at the schemas
+    /// (`--skip-schema-validation`).
+    pub fn coalesce_unchecked(&self, user: Values) -> Result<Coalesced, CoalesceError> {
+        self.0.resolver.coalesce(user, false)
+    }
+
+    /// Renders the chart into manifest, hooks and notes.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, RenderError> {
         let chart = input.values.chart();
-        let files = chart.templates().iter().map(|file| {
-            let path = format!("{}/{}", chart.name(), file.name());
-            (path, String::from_utf8_lossy(file.data()).into_owned())
-        });
-        Rendered::assemble(files.collect(), chart)
+        let constraint = &chart.metadata().kube_version;
+        let version = &input.capabilities.kube_version;
+        if !constraint.is_empty() && !version_range::contains(constraint, version.comparable()) {
+            return Err(RenderError::KubeVersion {
+                constraint: constraint.clone(),
+                version: version.version().to_owned(),
+            });
+        }
+        let output = self.render_files(input)?;
+        Rendered::assemble(output, chart, input.subchart_notes)
+    }
+
+    /// Renders the chart's files, in the order in which Helm does, and no further: documents are
+    /// neither parsed nor sorted.
+    pub fn render_files(&self, input: &RenderInput<'_>) -> Result<Output, RenderError> {
+        let linked = self.0.templates.link(input.values.resolved())?;
+        execute::files(&linked, input)
+    }
+}
+
+impl fmt::Debug for CompiledChart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "compiled {:?}", self.chart())
     }
 }

@@ -1,0 +1,202 @@
+//! Parses the templates of a chart once, and links those that take part in a render.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use go_template::{Funcs, ParseError, Parsed, Str, Template, TemplateSet, Tree};
+
+use super::include::names_version;
+use super::{
+    RenderError, context, files_object, funcs_duration, funcs_json, funcs_toml, funcs_yaml, include,
+};
+use crate::chart::{Chart, dependency};
+use crate::slots::Slots;
+use crate::values::Resolved;
+
+/// The name of the set, which Go's errors show for `tpl`.
+const SET: &str = "gotpl";
+
+/// The functions of Go, Sprig and Helm.
+static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
+    let mut funcs = Funcs::new().with(&go_template::sprig::FUNCS);
+    // Templates see nothing of the process's environment.
+    funcs.remove("env");
+    funcs.remove("expandenv");
+    for helm in [
+        include::FUNCS,
+        funcs_yaml::FUNCS,
+        funcs_json::FUNCS,
+        funcs_toml::FUNCS,
+        funcs_duration::FUNCS,
+    ] {
+        funcs.extend(helm);
+    }
+    Arc::new(funcs)
+});
+
+/// The parsed templates of a chart and all its dependencies, by path.
+pub(super) struct Templates {
+    parsed: HashMap<String, Result<Parsed, ParseError>>,
+    linked: Slots<String, Linked>,
+}
+
+/// The templates that take part in a render, with what about their charts never changes.
+pub(super) struct Linked {
+    pub(super) set: TemplateSet,
+    /// The files to execute, in the order in which Helm does.
+    pub(super) files: Vec<FileTemplate>,
+    /// The charts; each stands after the one that it belongs to.
+    pub(super) charts: Vec<LinkedChart>,
+    /// Whether a template may read the version of Kubernetes.
+    pub(super) reads_version: bool,
+}
+
+/// A file that is executed.
+pub(super) struct FileTemplate {
+    pub(super) path: Str,
+    pub(super) base_path: Str,
+    /// Its chart, in [`Linked::charts`].
+    pub(super) chart: usize,
+    pub(super) template: Arc<Template>,
+}
+
+/// A chart that takes part.
+pub(super) struct LinkedChart {
+    pub(super) name: Str,
+    /// The chart that it belongs to, in [`Linked::charts`].
+    pub(super) parent: Option<usize>,
+    pub(super) metadata: Tree,
+    pub(super) has_annotations: bool,
+    pub(super) files: Tree,
+}
+
+impl Templates {
+    /// Parses the templates of `chart` under every name that its dependencies can have.
+    pub(super) fn parse(chart: &Chart) -> Result<Self, RenderError> {
+        let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
+        let mut parsed = HashMap::new();
+        walk(&dependency::all(chart), &mut |chart, path, _| {
+            for file in templates_of(chart) {
+                let path = format!("{path}/{}", file.name());
+                let result = set.parse_apart(path.as_str(), file.data());
+                parsed.insert(path, result);
+            }
+        });
+        // The chart's own templates take part in every render.
+        let root = format!("{}/templates/", chart.name());
+        let own = parsed.iter().filter(|(path, _)| path.starts_with(&root));
+        let mut broken: Vec<_> = own
+            .filter_map(|(path, result)| Some((path, result.as_ref().err()?)))
+            .collect();
+        broken.sort_by_key(|(path, _)| std::cmp::Reverse(order(path)));
+        match broken.first() {
+            Some((_, error)) => Err(RenderError::from_parse(error)),
+            None => Ok(Self {
+                parsed,
+                linked: Slots::new(),
+            }),
+        }
+    }
+
+    /// Links the templates of the charts that take part.
+    pub(super) fn link(&self, resolved: &Resolved) -> Result<Arc<Linked>, RenderError> {
+        self.linked
+            .get_or_make(resolved.shape.clone(), || self.link_anew(&resolved.chart))
+    }
+
+    fn link_anew(&self, chart: &Chart) -> Result<Linked, RenderError> {
+        let mut charts = Vec::new();
+        let mut paths: HashMap<String, (usize, String)> = HashMap::new();
+        let mut reads_version = false;
+        walk(chart, &mut |chart, path, parent| {
+            for file in templates_of(chart) {
+                reads_version |= names_version(file.data());
+                let base_path = format!("{path}/templates");
+                paths.insert(format!("{path}/{}", file.name()), (charts.len(), base_path));
+            }
+            charts.push(LinkedChart {
+                name: Str::from(chart.name()),
+                parent,
+                metadata: context::chart(chart, parent.is_none()),
+                has_annotations: !chart.metadata().annotations.is_empty(),
+                files: files_object::tree(chart.files()),
+            });
+        });
+        let mut paths: Vec<_> = paths.into_iter().collect();
+        paths.sort_by(|(a, _), (b, _)| order(b).cmp(&order(a)));
+        let mut set = TemplateSet::new(SET, Arc::clone(&FUNCS));
+        let mut files = Vec::new();
+        for (path, (chart, base_path)) in paths {
+            match self.parsed.get(&path) {
+                Some(Ok(parsed)) => set.add(parsed),
+                Some(Err(error)) => return Err(RenderError::from_parse(error)),
+                // Every name that a dependency can have was parsed.
+                None => continue,
+            };
+            if !path
+                .rsplit('/')
+                .next()
+                .is_some_and(|base| base.starts_with('_'))
+            {
+                files.push((path, base_path, chart));
+            }
+        }
+        let files = files.into_iter().filter_map(|(path, base_path, chart)| {
+            let template = Arc::clone(set.get(&path)?);
+            let (path, base_path) = (Str::from(path), Str::from(base_path));
+            Some(FileTemplate {
+                path,
+                base_path,
+                chart,
+                template,
+            })
+        });
+        let files = files.collect();
+        Ok(Linked {
+            set,
+            files,
+            charts,
+            reads_version,
+        })
+    }
+}
+
+/// What Helm sorts paths by: first the depth, then the path. It goes from the last to the first,
+/// so that of two definitions of one name that in the first file remains.
+fn order(path: &str) -> (usize, &str) {
+    (path.bytes().filter(|byte| *byte == b'/').count(), path)
+}
+
+/// The files that are parsed: of a library only partials.
+fn templates_of(chart: &Chart) -> impl Iterator<Item = &crate::chart::File> {
+    let is_library = chart.metadata().is_library();
+    chart.templates().iter().filter(move |file| {
+        !is_library
+            || file
+                .name()
+                .rsplit('/')
+                .next()
+                .is_some_and(|base| base.starts_with('_'))
+    })
+}
+
+/// Visits a chart and its dependencies with their paths, and the number of the chart that each
+/// belongs to, in the order of the visits.
+fn walk(chart: &Chart, visit: &mut impl FnMut(&Chart, &str, Option<usize>)) {
+    fn below(
+        chart: &Chart,
+        path: &str,
+        parent: Option<usize>,
+        next: &mut usize,
+        visit: &mut impl FnMut(&Chart, &str, Option<usize>),
+    ) {
+        let own = *next;
+        *next += 1;
+        visit(chart, path, parent);
+        for dependency in chart.dependencies() {
+            let path = format!("{path}/charts/{}", dependency.name());
+            below(dependency, &path, Some(own), next, visit);
+        }
+    }
+    below(chart, chart.name(), None, &mut 0, visit);
+}

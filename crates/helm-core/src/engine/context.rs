@@ -1,0 +1,367 @@
+//! What templates see as dot: `.Chart`, `.Release`, `.Capabilities` and their Go types.
+
+use std::sync::Arc;
+
+use go_template::{
+    Args, Call, Field, FuncError, List, Map, Method, Object, Str, Tree, TreeMap, Type, TypeInfo,
+    Value,
+};
+use serde_json::Value as Json;
+
+use super::ReleaseInfo;
+use super::include::Host;
+use crate::capabilities::{Capabilities, HelmVersion, KubeVersion};
+use crate::chart::{Chart, Dependency, Maintainer};
+use crate::values::tree::from_json;
+
+static VALUES: TypeInfo = TypeInfo {
+    named: true,
+    ..TypeInfo::map("common.Values", Type::ANY)
+};
+
+/// The type of `.Values` and `.Template`.
+pub(crate) const VALUES_TYPE: Type = Type::new(&VALUES);
+
+const fn plain(name: &'static str) -> Field {
+    Field { name, json: None }
+}
+
+const fn renamed(name: &'static str, json: &'static str) -> Field {
+    Field {
+        name,
+        json: Some(json),
+    }
+}
+
+// === .Capabilities ===
+
+static CAPABILITIES: TypeInfo = TypeInfo::structure(
+    "common.Capabilities",
+    &[
+        plain("KubeVersion"),
+        plain("APIVersions"),
+        plain("HelmVersion"),
+    ],
+);
+static CAPABILITIES_POINTER: TypeInfo = TypeInfo {
+    methods: &[Method {
+        name: "Copy",
+        params: &[],
+        variadic: None,
+        run: copy,
+    }],
+    ..TypeInfo::pointer("*common.Capabilities", Type::new(&CAPABILITIES))
+};
+
+static KUBE_VERSION: TypeInfo = TypeInfo {
+    methods: &[
+        Method {
+            name: "GitVersion",
+            params: &[],
+            variadic: None,
+            run: git_version,
+        },
+        Method {
+            name: "String",
+            params: &[],
+            variadic: None,
+            run: kube_version_string,
+        },
+    ],
+    pointer_text: Some(comparable),
+    ..TypeInfo::structure(
+        "common.KubeVersion",
+        &[
+            plain("Version"),
+            plain("normalizedVersion"),
+            plain("Major"),
+            plain("Minor"),
+        ],
+    )
+};
+
+static VERSION_SET: TypeInfo = TypeInfo {
+    named: true,
+    methods: &[Method {
+        name: "Has",
+        params: &[Type::STRING],
+        variadic: None,
+        run: has,
+    }],
+    ..TypeInfo::slice("common.VersionSet", Type::STRING)
+};
+const VERSION_SET_TYPE: Type = Type::new(&VERSION_SET);
+
+static BUILD_INFO: TypeInfo = TypeInfo {
+    encode: Some(build_info_fields),
+    ..TypeInfo::structure(
+        "version.BuildInfo",
+        &[
+            renamed("Version", "version"),
+            renamed("GitCommit", "git_commit"),
+            renamed("GitTreeState", "git_tree_state"),
+            renamed("GoVersion", "go_version"),
+            renamed("KubeClientVersion", "kube_client_version"),
+        ],
+    )
+};
+
+/// `.Capabilities`.
+pub(crate) fn capabilities(capabilities: &Capabilities) -> Value {
+    let versions = capabilities.api_versions.iter().map(Value::from).collect();
+    let fields = vec![
+        kube_version(&capabilities.kube_version),
+        Value::List(List::new(VERSION_SET_TYPE, versions)),
+        build_info(&capabilities.helm_version),
+    ];
+    Value::Object(Object::structure(Type::new(&CAPABILITIES_POINTER), fields))
+}
+
+fn kube_version(version: &KubeVersion) -> Value {
+    let fields = vec![
+        Value::from(version.version()),
+        Value::from(version.normalized().unwrap_or_default()),
+        Value::from(version.major()),
+        Value::from(version.minor()),
+    ];
+    Value::Object(Object::structure(Type::new(&KUBE_VERSION), fields))
+}
+
+fn build_info(version: &HelmVersion) -> Value {
+    let fields = [
+        &version.version,
+        &version.git_commit,
+        &version.git_tree_state,
+        &version.go_version,
+        &version.kube_client_version,
+    ];
+    let fields = fields
+        .into_iter()
+        .map(|field| Value::from(field.as_str()))
+        .collect();
+    Value::Object(Object::structure(Type::new(&BUILD_INFO), fields))
+}
+
+/// What encoders see: empty fields but the last are left out.
+fn build_info_fields(value: &Value) -> Value {
+    let map = Map::new();
+    if let Value::Object(object) = value {
+        let fields = BUILD_INFO.fields.iter().zip(object.fields());
+        for (field, value) in fields {
+            let name = field.json.unwrap_or(field.name);
+            let is_empty = value.as_str().is_none_or(Str::is_empty);
+            if !is_empty || name == "kube_client_version" {
+                map.insert(Str::from_static(name), value.clone());
+            }
+        }
+    }
+    Value::Map(map)
+}
+
+fn copy(_: &mut Call<'_>, value: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
+    Ok(value.clone())
+}
+
+fn field(value: &Value, name: &str) -> Str {
+    let Value::Object(object) = value else {
+        return Str::EMPTY;
+    };
+    object
+        .field(name)
+        .and_then(|value| value.as_str().cloned())
+        .unwrap_or_default()
+}
+
+fn git_version(_: &mut Call<'_>, value: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
+    Ok(Value::Str(field(value, "Version")))
+}
+
+fn kube_version_string(
+    _: &mut Call<'_>,
+    value: &Value,
+    _: &mut Args<'_>,
+) -> Result<Value, FuncError> {
+    Ok(Value::Str(comparable(value)))
+}
+
+fn comparable(value: &Value) -> Str {
+    let normalized = field(value, "normalizedVersion");
+    if normalized.is_empty() {
+        field(value, "Version")
+    } else {
+        normalized
+    }
+}
+
+fn has(call: &mut Call<'_>, value: &Value, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let wanted = args.str(0);
+    let Value::List(versions) = value else {
+        return Ok(Value::Bool(false));
+    };
+    let found = versions
+        .iter()
+        .any(|version| version.as_str() == Some(wanted));
+    if let Some(host) = call.host_mut::<Host>() {
+        host.reads
+            .api_versions
+            .insert(wanted.to_string_lossy().into_owned(), found);
+    }
+    Ok(Value::Bool(found))
+}
+
+// === .Release ===
+
+/// `.Release`.
+pub(crate) fn release(release: &ReleaseInfo) -> Value {
+    Value::Map(Map::from_entries(
+        Type::MAP,
+        [
+            ("Name", Value::from(release.name.as_str())),
+            ("Namespace", Value::from(release.namespace.as_str())),
+            ("IsUpgrade", Value::Bool(release.is_upgrade)),
+            ("IsInstall", Value::Bool(release.is_install)),
+            ("Revision", Value::Int(i64::from(release.revision.0))),
+            ("Service", Value::from("Helm")),
+        ],
+    ))
+}
+
+/// `.Template` of the file at `path`.
+pub(crate) fn template(path: &Str, base_path: &Str) -> Value {
+    Value::Map(Map::from_entries(
+        VALUES_TYPE,
+        [
+            ("Name", Value::Str(path.clone())),
+            ("BasePath", Value::Str(base_path.clone())),
+        ],
+    ))
+}
+
+// === .Chart ===
+
+/// `.Chart`: the metadata by the names of Go's fields.
+pub(crate) fn chart(chart: &Chart, is_root: bool) -> Tree {
+    let metadata = chart.metadata();
+    let text = |text: &str| Tree::Str(Str::from(text));
+    let texts = |texts: &[String]| Tree::from(texts.iter().map(|t| text(t)).collect::<Vec<_>>());
+    let annotations = metadata
+        .annotations
+        .iter()
+        .map(|(k, v)| (Str::from(k), text(v)));
+    let entries = [
+        ("Name", text(&metadata.name)),
+        ("Home", text(&metadata.home)),
+        ("Sources", texts(&metadata.sources)),
+        ("Version", text(&metadata.version)),
+        ("Description", text(&metadata.description)),
+        ("Keywords", texts(&metadata.keywords)),
+        (
+            "Maintainers",
+            Tree::from(
+                metadata
+                    .maintainers
+                    .iter()
+                    .map(maintainer)
+                    .collect::<Vec<_>>(),
+            ),
+        ),
+        ("Icon", text(&metadata.icon)),
+        ("APIVersion", text(&metadata.api_version)),
+        ("Condition", text(&metadata.condition)),
+        ("Tags", text(&metadata.tags)),
+        ("AppVersion", text(&metadata.app_version)),
+        ("Deprecated", Tree::Bool(metadata.deprecated)),
+        (
+            "Annotations",
+            Tree::from(TreeMap::new(Type::STRING_MAP, annotations)),
+        ),
+        ("KubeVersion", text(&metadata.kube_version)),
+        (
+            "Dependencies",
+            Tree::from(
+                metadata
+                    .dependencies
+                    .iter()
+                    .map(dependency)
+                    .collect::<Vec<_>>(),
+            ),
+        ),
+        ("Type", text(&metadata.chart_type)),
+        ("IsRoot", Tree::Bool(is_root)),
+    ];
+    map(entries)
+}
+
+fn map<const N: usize>(entries: [(&'static str, Tree); N]) -> Tree {
+    let entries = entries
+        .into_iter()
+        .map(|(key, value)| (Str::from_static(key), value));
+    Tree::from(TreeMap::new(Type::MAP, entries))
+}
+
+fn maintainer(maintainer: &Maintainer) -> Tree {
+    map([
+        ("Name", Tree::Str(Str::from(&maintainer.name))),
+        ("Email", Tree::Str(Str::from(&maintainer.email))),
+        ("URL", Tree::Str(Str::from(&maintainer.url))),
+    ])
+}
+
+fn dependency(dependency: &Dependency) -> Tree {
+    let text = |text: &String| Tree::Str(Str::from(text));
+    map([
+        ("Name", text(&dependency.name)),
+        ("Version", text(&dependency.version)),
+        ("Repository", text(&dependency.repository)),
+        ("Condition", text(&dependency.condition)),
+        (
+            "Tags",
+            Tree::from(dependency.tags.iter().map(text).collect::<Vec<_>>()),
+        ),
+        ("Enabled", Tree::Bool(dependency.enabled)),
+        (
+            "ImportValues",
+            Tree::from(
+                dependency
+                    .import_values
+                    .iter()
+                    .map(import)
+                    .collect::<Vec<_>>(),
+            ),
+        ),
+        ("Alias", text(&dependency.alias)),
+    ])
+}
+
+/// A pair of paths is a `map[string]string` once it was followed.
+fn import(import: &Json) -> Tree {
+    let tree = from_json(import);
+    match &tree {
+        Tree::Map(pair) if pair.iter().all(|(_, value)| matches!(value, Tree::Str(_))) => {
+            let entries = pair.iter().map(|(key, value)| (key.clone(), value.clone()));
+            Tree::Map(Arc::new(TreeMap::new(Type::STRING_MAP, entries)))
+        }
+        _ => tree,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use go_template::Kind;
+
+    use super::*;
+
+    #[test]
+    fn capabilities_have_the_types_of_go() {
+        let value = capabilities(&Capabilities::default());
+        assert_eq!(
+            value.go_type().map(Type::name),
+            Some("*common.Capabilities")
+        );
+        let Value::Object(object) = value else {
+            panic!()
+        };
+        let versions = object.field("APIVersions").unwrap();
+        assert_eq!(versions.go_type().map(Type::kind), Some(Kind::Slice));
+    }
+}

@@ -1,0 +1,193 @@
+//! One render: the scopes of the charts, then every file in Helm's order.
+
+use std::sync::Arc;
+
+use go_template::{Map, Session, Str, Tree, Type, Value};
+
+use super::compile::Linked;
+use super::include::Host;
+use super::lookup::LookupKey;
+use super::{RenderError, RenderInput, context, strip};
+use crate::capabilities::CapabilityReads;
+
+/// What the files of a chart render to.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// Each file's path, with the chart's name in front, and its text, in the order of execution.
+    /// Partials are not among them.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// What the templates read of the capabilities.
+    pub capability_reads: CapabilityReads,
+    /// What the templates looked up.
+    pub lookups: Vec<LookupKey>,
+}
+
+/// Executes the files of the linked charts.
+pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, RenderError> {
+    let mut session =
+        Session::new(input.limits.clone()).with_host(Host::new(Arc::clone(&input.lookup)));
+    let scopes = scopes(linked, input);
+    let mut output = Output {
+        files: Vec::with_capacity(linked.files.len()),
+        ..Output::default()
+    };
+    for file in &linked.files {
+        let Some(scope) = scopes.get(file.chart) else {
+            continue;
+        };
+        scope.insert("Template", context::template(&file.path, &file.base_path));
+        let mut text = Vec::new();
+        let dot = Value::Map(scope.clone());
+        let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
+        if let Err(error) = result {
+            // What is missing may well be why it failed.
+            return Err(match needed(&mut session) {
+                Some(needed) => needed,
+                None => RenderError::from_execution(&error),
+            });
+        }
+        strip::no_values(&mut text, 0);
+        output
+            .files
+            .push((file.path.to_string_lossy().into_owned(), text));
+    }
+    if let Some(needed) = needed(&mut session) {
+        return Err(needed);
+    }
+    if let Some(host) = session.host_mut::<Host>() {
+        output.capability_reads = std::mem::take(&mut host.reads);
+        if linked.reads_version || host.reads_version {
+            let version = input.capabilities.kube_version.version();
+            output.capability_reads.kube_version = Some(version.to_owned());
+        }
+        output.lookups = std::mem::take(&mut host.lookups).into_iter().collect();
+    }
+    Ok(output)
+}
+
+/// The lookups that the snapshot has no answer for.
+fn needed(session: &mut Session) -> Option<RenderError> {
+    let host = session.host_mut::<Host>()?;
+    let unknown = std::mem::take(&mut host.unknown);
+    (!unknown.is_empty()).then(|| RenderError::NeedsLookup(unknown.into_iter().collect()))
+}
+
+/// What dot is in the templates of each chart.
+fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
+    let release = context::release(&input.release);
+    let capabilities = context::capabilities(input.capabilities);
+    let mut scopes: Vec<Map> = Vec::with_capacity(linked.charts.len());
+    for chart in &linked.charts {
+        let parent = chart.parent.and_then(|parent| scopes.get(parent));
+        let values = match parent {
+            None => Value::Map(Map::from_tree(Arc::clone(input.values.tree()))),
+            Some(parent) => values_below(parent, &chart.name),
+        };
+        let metadata = Value::from(&chart.metadata);
+        if let Value::Map(metadata) = &metadata
+            && !chart.has_annotations
+        {
+            metadata.insert("Annotations", Value::NilOf(Type::STRING_MAP));
+        }
+        let scope: Map = [
+            ("Chart", metadata),
+            ("Files", Value::from(&chart.files)),
+            ("Release", release.clone()),
+            ("Capabilities", capabilities.clone()),
+            ("Values", values),
+            ("Subcharts", Value::Map(Map::new())),
+        ]
+        .into_iter()
+        .collect();
+        if let Some(Value::Map(siblings)) = parent.and_then(|parent| parent.get("Subcharts")) {
+            siblings.insert(chart.name.clone(), Value::Map(scope.clone()));
+        }
+        scopes.push(scope);
+    }
+    share_globals(linked, input, &scopes);
+    scopes
+}
+
+/// The values of the chart `name`: the table of that name in its parent's values.
+fn values_below(parent: &Map, name: &Str) -> Value {
+    let below = match parent.get("Values") {
+        Some(Value::Map(values)) => values.get(name),
+        _ => None,
+    };
+    match below {
+        Some(Value::Map(values)) => Value::Map(values),
+        _ => Value::Map(Map::with_type(context::VALUES_TYPE)),
+    }
+}
+
+/// Tables that charts came to share when their values were coalesced are shared by their templates
+/// too: what one sets in a table within a table of `.Values.global` shows in the others.
+fn share_globals(linked: &Linked, input: &RenderInput<'_>, scopes: &[Map]) {
+    let mut trees: Vec<Option<&Tree>> = Vec::with_capacity(scopes.len());
+    let root = Tree::Map(Arc::clone(input.values.tree()));
+    for chart in &linked.charts {
+        let tree = match chart.parent {
+            None => Some(&root),
+            Some(parent) => trees
+                .get(parent)
+                .copied()
+                .flatten()
+                .and_then(|tree| match tree {
+                    Tree::Map(map) => map.get(&chart.name),
+                    _ => None,
+                }),
+        };
+        trees.push(tree);
+    }
+    for ((chart, scope), tree) in linked.charts.iter().zip(scopes).zip(&trees) {
+        let Some(parent) = chart.parent else { continue };
+        let above = trees.get(parent).copied().flatten();
+        let (Some(own), Some(above)) = (global(*tree), global(above)) else {
+            continue;
+        };
+        let Some(parent) = scopes.get(parent) else {
+            continue;
+        };
+        for (key, table) in own.iter() {
+            let (Tree::Map(table), Some(Tree::Map(other))) = (table, above.get(key)) else {
+                continue;
+            };
+            for (inner, value) in table.iter() {
+                let (Tree::Map(value), Some(Tree::Map(theirs))) = (value, other.get(inner)) else {
+                    continue;
+                };
+                if Arc::ptr_eq(value, theirs)
+                    && let Some(table) = global_table(scope, key)
+                    && let Some(shared) =
+                        global_table(parent, key).and_then(|table| table.get(inner))
+                {
+                    table.insert(inner.clone(), shared);
+                }
+            }
+        }
+    }
+}
+
+fn global(tree: Option<&Tree>) -> Option<&go_template::TreeMap> {
+    match tree? {
+        Tree::Map(map) => match map.get("global")? {
+            Tree::Map(global) => Some(global),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The table `.Values.global.KEY` of a scope.
+fn global_table(scope: &Map, key: &Str) -> Option<Map> {
+    let Value::Map(values) = scope.get("Values")? else {
+        return None;
+    };
+    let Value::Map(global) = values.get("global")? else {
+        return None;
+    };
+    match global.get(key)? {
+        Value::Map(table) => Some(table),
+        _ => None,
+    }
+}

@@ -1,0 +1,151 @@
+//! `.Files`: the files of a chart as templates reach them.
+
+use std::sync::Arc;
+
+use data_encoding::BASE64;
+use go_template::{
+    Args, Call, FuncError, List, Map, Method, Str, Tree, TreeMap, Type, TypeInfo, Value,
+};
+
+use super::funcs_yaml;
+use super::glob::Glob;
+use crate::chart::File;
+
+static INFO: TypeInfo = TypeInfo {
+    named: true,
+    methods: METHODS,
+    ..TypeInfo::map("engine.files", Type::BYTES)
+};
+const TYPE: Type = Type::new(&INFO);
+
+static METHODS: &[Method] = &[
+    Method {
+        name: "Get",
+        params: &[Type::STRING],
+        variadic: None,
+        run: get,
+    },
+    Method {
+        name: "GetBytes",
+        params: &[Type::STRING],
+        variadic: None,
+        run: get_bytes,
+    },
+    Method {
+        name: "Glob",
+        params: &[Type::STRING],
+        variadic: None,
+        run: glob,
+    },
+    Method {
+        name: "AsConfig",
+        params: &[],
+        variadic: None,
+        run: as_config,
+    },
+    Method {
+        name: "AsSecrets",
+        params: &[],
+        variadic: None,
+        run: as_secrets,
+    },
+    Method {
+        name: "Lines",
+        params: &[Type::STRING],
+        variadic: None,
+        run: lines,
+    },
+];
+
+/// The files of a chart, by path.
+pub(crate) fn tree(files: &[File]) -> Tree {
+    let entries = files.iter().map(|file| {
+        let content = Tree::Bytes(Arc::new(Str::from(file.shared_data())));
+        (Str::from(file.name()), content)
+    });
+    Tree::from(TreeMap::new(TYPE, entries))
+}
+
+type Answer = Result<Value, FuncError>;
+
+/// The content of the file that an argument names; empty when there is none.
+fn content(files: &Value, args: &Args<'_>) -> Str {
+    match files.as_map().and_then(|files| files.get(args.str(0))) {
+        Some(Value::Bytes(bytes)) => Str::clone(&bytes),
+        _ => Str::EMPTY,
+    }
+}
+
+fn get(_: &mut Call<'_>, files: &Value, args: &mut Args<'_>) -> Answer {
+    Ok(Value::Str(content(files, args)))
+}
+
+fn get_bytes(_: &mut Call<'_>, files: &Value, args: &mut Args<'_>) -> Answer {
+    Ok(Value::bytes(content(files, args)))
+}
+
+fn glob(_: &mut Call<'_>, files: &Value, args: &mut Args<'_>) -> Answer {
+    let pattern = Glob::new(&args.str(0).to_string_lossy());
+    let matching = entries(files)
+        .into_iter()
+        .filter(|(path, _)| pattern.matches(&path.to_string_lossy()));
+    let matching = matching.map(|(path, content)| (path, Value::bytes(content)));
+    Ok(Value::Map(Map::from_entries(TYPE, matching)))
+}
+
+/// All paths with their contents.
+fn entries(files: &Value) -> Vec<(Str, Str)> {
+    let Some(files) = files.as_map() else {
+        return Vec::new();
+    };
+    let entries = files.iter().filter_map(|(path, content)| match content {
+        Value::Bytes(bytes) => Some((path, Str::clone(&bytes))),
+        _ => None,
+    });
+    entries.collect()
+}
+
+fn as_config(_: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
+    Ok(by_base_name(files, Value::Str))
+}
+
+fn as_secrets(_: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
+    Ok(by_base_name(files, |content| {
+        Value::from(BASE64.encode(content.as_bytes()))
+    }))
+}
+
+/// A map from the last parts of the paths to the contents, as YAML.
+fn by_base_name(files: &Value, show: impl Fn(Str) -> Value) -> Value {
+    let named = entries(files)
+        .into_iter()
+        .map(|(path, content)| (base(&path), show(content)));
+    let map = Value::Map(Map::from_entries(Type::STRING_MAP, named));
+    let mut text = Vec::new();
+    if funcs_yaml::write(&map, &mut text).is_err() {
+        text.clear();
+    }
+    Value::from(text)
+}
+
+/// The last part of a path.
+fn base(path: &Str) -> Str {
+    let path = path.as_bytes();
+    let start = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |at| at + 1);
+    Str::from(path.get(start..).unwrap_or_default())
+}
+
+fn lines(_: &mut Call<'_>, files: &Value, args: &mut Args<'_>) -> Answer {
+    let content = content(files, args);
+    let text = content.as_bytes();
+    if text.is_empty() {
+        return Ok(Value::List(List::strings(Vec::<Str>::new())));
+    }
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    Ok(Value::List(List::strings(
+        text.split(|byte| *byte == b'\n').map(Str::from),
+    )))
+}

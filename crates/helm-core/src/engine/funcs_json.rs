@@ -1,0 +1,65 @@
+//! `fromJson` and `fromJsonArray`; what they cannot read they tell in their answer.
+
+use go_template::sprig::json;
+use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Type, Value};
+
+pub(crate) static FUNCS: &[Func] = &[
+    Func::value("fromJson", &[Type::STRING], from_json),
+    Func::value("fromJsonArray", &[Type::STRING], from_json_array),
+];
+
+fn from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let (value, error) = decode(call, args, Type::MAP)?;
+    if let Some(error) = error {
+        let map = value.as_map().cloned().unwrap_or_else(Map::new);
+        map.insert("Error", Value::from(error));
+        return Ok(Value::Map(map));
+    }
+    Ok(value)
+}
+
+fn from_json_array(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let (value, error) = decode(call, args, Type::LIST)?;
+    Ok(match error {
+        Some(error) => Value::List(List::new(Type::LIST, vec![Value::from(error)])),
+        None => value,
+    })
+}
+
+/// What Go reads into a variable of type `target`, and its complaint.
+fn decode(
+    call: &mut Call<'_>,
+    args: &Args<'_>,
+    target: Type,
+) -> Result<(Value, Option<String>), FuncError> {
+    let text = args.str(0).as_bytes();
+    call.budget().step(text.len() as u64 / 8)?;
+    let json::Decoded { value, error } = json::decode(text);
+    if let (Value::Nil, Some(error)) = (&value, &error) {
+        return Ok((empty(target), Some(error.to_string())));
+    }
+    let found = match &value {
+        Value::Nil => return Ok((Value::NilOf(target), None)),
+        Value::Map(_) if target.kind() == Kind::Map => {
+            return Ok((value, error.map(|error| error.to_string())));
+        }
+        Value::List(_) if target.kind() == Kind::Slice => {
+            return Ok((value, error.map(|error| error.to_string())));
+        }
+        Value::Map(_) => "object",
+        Value::List(_) => "array",
+        Value::Str(_) => "string",
+        Value::Bool(_) => "bool",
+        _ => "number",
+    };
+    let message = format!("json: cannot unmarshal {found} into Go value of type {target}");
+    Ok((empty(target), Some(message)))
+}
+
+fn empty(target: Type) -> Value {
+    if target.kind() == Kind::Map {
+        Value::Map(Map::with_type(target))
+    } else {
+        Value::List(List::new(target, Vec::new()))
+    }
+}

@@ -1,0 +1,5 @@
+//! `toToml`, `mustToToml` and `fromToml`.
+
+use go_template::Func;
+
+pub(crate) static FUNCS: &[Func] = &[];

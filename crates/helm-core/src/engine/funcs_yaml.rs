@@ -1,0 +1,306 @@
+//! `toYaml`, `toYamlPretty`, `fromYaml` and `fromYamlArray`.
+
+use std::borrow::Cow;
+
+use data_encoding::BASE64;
+use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Object, Str, Tree, Type, Value};
+use go_yaml::emit::{Emitter, Version, key_sort};
+
+use crate::yaml;
+
+pub(crate) static FUNCS: &[Func] = &[
+    Func::text("toYaml", &[Type::ANY], to_yaml),
+    Func::text("mustToYaml", &[Type::ANY], must_to_yaml),
+    Func::text("toYamlPretty", &[Type::ANY], to_yaml_pretty),
+    Func::value("fromYaml", &[Type::STRING], from_yaml),
+    Func::value("fromYamlArray", &[Type::STRING], from_yaml_array),
+];
+
+/// Deeper nesting than any document has.
+const DEEPEST: usize = 1000;
+
+fn to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    let start = out.len();
+    if write(args.get(0), out).is_err() {
+        out.truncate(start);
+    }
+    Ok(())
+}
+
+fn must_to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    write(args.get(0), out)
+}
+
+fn to_yaml_pretty(
+    _: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), FuncError> {
+    let start = out.len();
+    if document(args.get(0), Dialect::Direct, out).is_err() {
+        out.truncate(start);
+    }
+    Ok(())
+}
+
+/// Appends `value` as YAML without the line break at its end, as sigs.k8s.io/yaml writes it.
+pub(crate) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    document(value, Dialect::ThroughJson, out)
+}
+
+/// How a value becomes YAML.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    /// By way of its JSON, in the layout of yaml.v2.
+    ThroughJson,
+    /// As it is, in the layout of yaml.v3.
+    Direct,
+}
+
+fn document(value: &Value, dialect: Dialect, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    let version = match dialect {
+        Dialect::ThroughJson => Version::V2,
+        Dialect::Direct => Version::V3,
+    };
+    let mut writer = Writer {
+        emitter: Emitter::new(out, version),
+        dialect,
+        depth: 0,
+    };
+    writer.value(value)?;
+    writer.emitter.finish();
+    if out.last() == Some(&b'\n') {
+        out.pop();
+    }
+    Ok(())
+}
+
+struct Writer<'o> {
+    emitter: Emitter<'o>,
+    dialect: Dialect,
+    depth: usize,
+}
+
+impl Writer<'_> {
+    fn value(&mut self, value: &Value) -> Result<(), FuncError> {
+        match value {
+            Value::Nil | Value::Invalid => self.emitter.plain("null"),
+            Value::NilOf(ty) => self.nil(*ty),
+            Value::Bool(value) => self.emitter.plain(if *value { "true" } else { "false" }),
+            Value::Int(value) | Value::Int64(value) | Value::SmallInt(_, value) => {
+                self.emitter.plain(&value.to_string());
+            }
+            Value::Uint(_, value) => self.emitter.plain(&value.to_string()),
+            Value::Float(value) => self.float(*value)?,
+            Value::Str(text) => self.text(text)?,
+            Value::Bytes(bytes) => self.bytes(bytes.as_bytes()),
+            Value::List(list) => self.nested(|writer| writer.list(list))?,
+            Value::Map(map) => self.nested(|writer| writer.map(map))?,
+            Value::Object(object) => self.nested(|writer| writer.object(value, object))?,
+            Value::Complex(_) | Value::Func(_) => {
+                return Err(FuncError::new("json: unsupported type"));
+            }
+        }
+        Ok(())
+    }
+
+    fn nested(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
+    ) -> Result<(), FuncError> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(FuncError::new(
+                "the value is nested too deep; does it hold itself?",
+            ));
+        }
+        let result = write(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn nil(&mut self, ty: Type) {
+        match (self.dialect, ty.kind()) {
+            (Dialect::Direct, Kind::Map) => self.emitter.begin_map(0),
+            (Dialect::Direct, Kind::Slice) => self.emitter.begin_list(0),
+            _ => self.emitter.plain("null"),
+        }
+    }
+
+    fn float(&mut self, value: f64) -> Result<(), FuncError> {
+        match self.dialect {
+            Dialect::Direct => self.emitter.float(value),
+            Dialect::ThroughJson if value.is_finite() => self.emitter.json_float(value),
+            Dialect::ThroughJson => return Err(FuncError::new("json: unsupported value")),
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, text: &Str) -> Result<(), FuncError> {
+        match self.dialect {
+            Dialect::ThroughJson => {
+                let valid = text.to_string_lossy();
+                let text = go_yaml::text_through_json(&valid)
+                    .map_err(|error| FuncError::new(error.to_string()))?;
+                self.emitter.string(&text);
+            }
+            Dialect::Direct => match text.to_str() {
+                Some(text) => self.emitter.string(text),
+                None => self
+                    .emitter
+                    .tagged("!!binary", &base64_lines(text.as_bytes())),
+            },
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        match self.dialect {
+            Dialect::ThroughJson => self.emitter.string(&BASE64.encode(bytes)),
+            Dialect::Direct => {
+                self.emitter.begin_list(bytes.len());
+                for byte in bytes {
+                    self.emitter.item();
+                    self.emitter.plain(&byte.to_string());
+                }
+                self.emitter.end_list(bytes.len());
+            }
+        }
+    }
+
+    fn list(&mut self, list: &List) -> Result<(), FuncError> {
+        let length = list.len();
+        self.emitter.begin_list(length);
+        for item in list {
+            self.emitter.item();
+            self.value(&item)?;
+        }
+        self.emitter.end_list(length);
+        Ok(())
+    }
+
+    fn map(&mut self, map: &Map) -> Result<(), FuncError> {
+        if let Some(encode) = map.go_type().info().encode {
+            return self.value(&encode(&Value::Map(map.clone())));
+        }
+        let entries = map.entries();
+        self.entries(&entries, true)
+    }
+
+    fn object(&mut self, value: &Value, object: &Object) -> Result<(), FuncError> {
+        let ty = object.go_type();
+        let pointee = if ty.kind() == Kind::Ptr {
+            ty.elem()
+        } else {
+            ty
+        };
+        if let Some(encode) = ty.info().encode.or(pointee.info().encode) {
+            return self.value(&encode(value));
+        }
+        if !matches!(object.underlying(), Value::Invalid) {
+            return self.value(object.underlying());
+        }
+        let fields = pointee.info().fields.iter().zip(object.fields());
+        let exported = fields.filter(|(field, _)| field.name.starts_with(char::is_uppercase));
+        let entries = exported.map(|(field, value)| {
+            let key = match self.dialect {
+                Dialect::ThroughJson => Str::from(field.json.unwrap_or(field.name)),
+                Dialect::Direct => Str::from(field.name.to_lowercase()),
+            };
+            (key, value.clone())
+        });
+        let entries: Vec<_> = entries.collect();
+        // yaml.v3 keeps the order of a struct's fields.
+        self.entries(&entries, self.dialect == Dialect::ThroughJson)
+    }
+
+    fn entries(&mut self, entries: &[(Str, Value)], sorted: bool) -> Result<(), FuncError> {
+        let mut keyed = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            keyed.push((self.key(key)?, value));
+        }
+        if sorted {
+            keyed.sort_by(|(a, _), (b, _)| key_sort::compare(a, b));
+        }
+        self.emitter.begin_map(keyed.len());
+        for (key, value) in &keyed {
+            self.emitter.key(key);
+            self.value(value)?;
+        }
+        self.emitter.end_map(keyed.len());
+        Ok(())
+    }
+
+    fn key<'k>(&self, key: &'k Str) -> Result<Cow<'k, str>, FuncError> {
+        let valid = key.to_string_lossy();
+        if self.dialect == Dialect::Direct {
+            return Ok(valid);
+        }
+        let folded = match go_yaml::text_through_json(&valid) {
+            Ok(text) => matches!(text, Cow::Owned(_)),
+            Err(error) => return Err(FuncError::new(error.to_string())),
+        };
+        if folded {
+            return Err(FuncError::new(
+                "mapping values are not allowed in this context",
+            ));
+        }
+        Ok(valid)
+    }
+}
+
+/// Base64 in lines of 70 characters, where one is not enough.
+fn base64_lines(bytes: &[u8]) -> String {
+    const LINE: usize = 70;
+    let text = BASE64.encode(bytes);
+    if text.len() < LINE {
+        return text;
+    }
+    let mut lines = String::with_capacity(text.len() + text.len() / LINE + 1);
+    for (index, c) in text.chars().enumerate() {
+        if index > 0 && index % LINE == 0 {
+            lines.push('\n');
+        }
+        lines.push(c);
+    }
+    lines.push('\n');
+    lines
+}
+
+fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let message = match yaml::parse_tree(args.str(0).as_bytes()) {
+        Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
+        Ok(Tree::Nil) => return Ok(Value::NilOf(Type::MAP)),
+        Ok(other) => misfit(&other, Type::MAP),
+        Err(error) => error.to_string(),
+    };
+    Ok(Value::Map(Map::from_entries(
+        Type::MAP,
+        [("Error", Value::from(message))],
+    )))
+}
+
+fn from_yaml_array(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let message = match yaml::parse_tree(args.str(0).as_bytes()) {
+        Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
+        Ok(Tree::Nil) => return Ok(Value::NilOf(Type::LIST)),
+        Ok(other) => misfit(&other, Type::LIST),
+        Err(error) => error.to_string(),
+    };
+    Ok(Value::list(vec![Value::from(message)]))
+}
+
+/// What Go says of a document that is no map or no list.
+fn misfit(tree: &Tree, target: Type) -> String {
+    let found = match tree {
+        Tree::Bool(_) => "bool",
+        Tree::Str(_) | Tree::Bytes(_) => "string",
+        Tree::List(_) => "array",
+        Tree::Map(_) => "object",
+        Tree::Nil | Tree::Int(_) | Tree::Int64(_) | Tree::Float(_) => "number",
+    };
+    format!(
+        "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go \
+         value of type {target}"
+    )
+}

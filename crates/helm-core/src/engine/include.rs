@@ -1,0 +1,187 @@
+//! `include`, `tpl`, `required`, `fail`, `lookup`: functions that know the render they run in.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
+
+use super::lookup::{Lookup, LookupAnswer, LookupKey};
+use super::strip;
+use crate::capabilities::CapabilityReads;
+use crate::values::tree::from_json;
+
+pub(crate) static FUNCS: &[Func] = &[
+    Func::text("include", &[Type::STRING, Type::ANY], include),
+    Func::text("tpl", &[Type::STRING, Type::ANY], tpl),
+    Func::value("required", &[Type::STRING, Type::ANY], required),
+    Func::text("fail", &[Type::STRING], fail),
+    Func::value(
+        "lookup",
+        &[Type::STRING, Type::STRING, Type::STRING, Type::STRING],
+        lookup,
+    ),
+    Func::text("getHostByName", &[Type::STRING], get_host_by_name),
+];
+
+/// How often a template can be included while it is already being included.
+const MAX_RECURSION: u32 = 1000;
+
+/// What the functions of one render share.
+pub(crate) struct Host {
+    included: HashMap<Str, u32>,
+    lookup: Arc<dyn Lookup>,
+    /// What was looked up.
+    pub(crate) lookups: BTreeSet<LookupKey>,
+    /// What was looked up and is not in the snapshot.
+    pub(crate) unknown: BTreeSet<LookupKey>,
+    /// What was read of the capabilities.
+    pub(crate) reads: CapabilityReads,
+    /// Whether a text given to `tpl` names the version of Kubernetes.
+    pub(crate) reads_version: bool,
+}
+
+impl Host {
+    pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
+        Self {
+            included: HashMap::new(),
+            lookup,
+            lookups: BTreeSet::new(),
+            unknown: BTreeSet::new(),
+            reads: CapabilityReads::default(),
+            reads_version: false,
+        }
+    }
+}
+
+/// Whether a template's text may read the version of Kubernetes.
+pub(crate) fn names_version(text: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(text);
+    text.contains("KubeVersion")
+        || text
+            .split(".Capabilities")
+            .skip(1)
+            .any(|after| !(after.starts_with(".APIVersions") || after.starts_with(".HelmVersion")))
+}
+
+/// The message of a chart's author, by `required` or `fail`.
+#[derive(Debug, thiserror::Error)]
+#[error("HELM_ERR_START{0}HELM_ERR_END")]
+pub(crate) struct Warning(pub(crate) String);
+
+fn warning(message: &Str) -> FuncError {
+    FuncError::host(Warning(message.to_string_lossy().into_owned()))
+}
+
+fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    let Value::Str(name) = args.take(0) else {
+        return Ok(());
+    };
+    let data = args.take(1);
+    if let Some(host) = call.host_mut::<Host>() {
+        let count = host.included.entry(name.clone()).or_insert(0);
+        if *count > MAX_RECURSION {
+            return Err(FuncError::new(format!(
+                "rendering template has a nested reference name: {name}: unable to execute template"
+            )));
+        }
+        *count += 1;
+    }
+    let result = call.execute(&name, &data, out);
+    if let Some(count) = call
+        .host_mut::<Host>()
+        .and_then(|host| host.included.get_mut(&name))
+    {
+        *count = count.saturating_sub(1);
+    }
+    result
+}
+
+fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    let Value::Str(text) = args.take(0) else {
+        return Ok(());
+    };
+    let data = args.take(1);
+    let start = out.len();
+    if text.as_bytes().windows(2).any(|pair| pair == b"{{") {
+        execute(call, &text, &data, out)?;
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+    strip::no_values(out, start);
+    Ok(())
+}
+
+/// Executes a text as a template that sees those around it.
+fn execute(
+    call: &mut Call<'_>,
+    text: &Str,
+    data: &Value,
+    out: &mut Vec<u8>,
+) -> Result<(), FuncError> {
+    if let Some(host) = call.host_mut::<Host>() {
+        host.reads_version = host.reads_version || names_version(text.as_bytes());
+    }
+    let name = call.templates().name().clone();
+    let (set, template) = call
+        .parse(&name, text)
+        .map_err(|error| error.context(format!("cannot parse template {}", quoted(text))))?;
+    call.execute_in(&set, &template, data, out)
+        .map_err(|error| {
+            error.context(format!(
+                "error during tpl function execution for {}",
+                quoted(text)
+            ))
+        })
+}
+
+fn quoted(text: &Str) -> String {
+    let quoted = go_template::go::strconv::quote(text.as_bytes());
+    String::from_utf8_lossy(&quoted).into_owned()
+}
+
+fn required(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let is_missing = match args.get(1) {
+        Value::Nil | Value::Invalid => true,
+        Value::Str(text) => text.is_empty(),
+        _ => false,
+    };
+    if is_missing {
+        Err(warning(args.str(0)))
+    } else {
+        Ok(args.take(1))
+    }
+}
+
+fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Vec<u8>) -> Result<(), FuncError> {
+    Err(warning(args.str(0)))
+}
+
+fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Result<(), FuncError> {
+    // Rendering does not touch the network.
+    Ok(())
+}
+
+fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let text = |index: usize| args.str(index).to_string_lossy().into_owned();
+    let key = LookupKey {
+        api_version: text(0),
+        kind: text(1),
+        namespace: text(2),
+        name: text(3),
+    };
+    let Some(host) = call.host_mut::<Host>() else {
+        return Ok(Value::Map(Map::new()));
+    };
+    let answer = host.lookup.get(&key);
+    host.lookups.insert(key.clone());
+    match answer {
+        LookupAnswer::Found(object) => Ok(Value::from(&from_json(&object))),
+        LookupAnswer::Absent => Ok(Value::Map(Map::new())),
+        LookupAnswer::Unknown => {
+            // The render goes on, so that one round finds as many keys as it can.
+            host.unknown.insert(key);
+            Ok(Value::Map(Map::new()))
+        }
+        LookupAnswer::Failed(message) => Err(FuncError::new(message)),
+    }
+}

@@ -1,0 +1,50 @@
+//! Takes `<no value>` out of what templates write, as Helm does at the end of a file or `tpl`.
+
+const NO_VALUE: &[u8] = b"<no value>";
+
+/// Removes every `<no value>` from `out` beginning at `start`.
+pub(crate) fn no_values(out: &mut Vec<u8>, start: usize) {
+    let Some(first) = find(out, start) else {
+        return;
+    };
+    let mut cleaned = Vec::with_capacity(out.len() - first);
+    let mut from = first + NO_VALUE.len();
+    while let Some(next) = find(out, from) {
+        cleaned.extend_from_slice(out.get(from..next).unwrap_or_default());
+        from = next + NO_VALUE.len();
+    }
+    cleaned.extend_from_slice(out.get(from..).unwrap_or_default());
+    out.truncate(first);
+    out.append(&mut cleaned);
+}
+
+fn find(out: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    loop {
+        at += out.get(at..)?.iter().position(|byte| *byte == b'<')?;
+        if out.get(at..)?.starts_with(NO_VALUE) {
+            return Some(at);
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::no_values;
+
+    #[test]
+    fn what_stands_after_the_start_is_stripped() {
+        for (start, text, expected) in [
+            (0, "a<no value>b", "ab"),
+            (0, "<no value><no value>", ""),
+            (0, "<no <no value>value>", "<no value>"),
+            (11, "<no value>x<no value>y", "<no value>xy"),
+            (0, "<no valu", "<no valu"),
+        ] {
+            let mut out = text.as_bytes().to_vec();
+            no_values(&mut out, start);
+            assert_eq!(out, expected.as_bytes(), "{text}");
+        }
+    }
+}

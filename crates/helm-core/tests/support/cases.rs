@@ -1,0 +1,211 @@
+//! Chart cases: a packaged chart with values in, Helm's manifest, hooks and notes out.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use helm_core::Rendered;
+use helm_core::chart::Chart;
+use helm_core::engine::{CompiledChart, ReleaseInfo, RenderInput};
+use helm_core::manifest::Hook;
+use helm_core::release::Revision;
+use helm_core::values::{self, Values};
+use serde::Deserialize;
+
+use super::vectors::capabilities;
+use super::{Outcome, compare, guarded, run_all, wanted};
+
+/// `case.yaml`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Case {
+    /// The archive, from the folder.
+    pub(crate) chart: String,
+    name: String,
+    namespace: String,
+    #[serde(default)]
+    is_upgrade: bool,
+    #[serde(default)]
+    kube_version: String,
+    #[serde(default)]
+    api_versions: Vec<String>,
+}
+
+/// An entry of `hooks.json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct ExpectedHook {
+    name: String,
+    kind: String,
+    path: String,
+    events: Option<Vec<String>>,
+    weight: i64,
+    delete_policies: Option<Vec<String>>,
+    manifest: String,
+}
+
+/// The directories of all cases below `folder/cases`.
+pub(crate) fn directories(folder: &Path) -> Vec<PathBuf> {
+    let below = |path: &Path| -> Vec<PathBuf> {
+        let entries =
+            fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut paths: Vec<_> = entries
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        paths.retain(|path| path.is_dir());
+        paths.sort();
+        paths
+    };
+    below(&folder.join("cases"))
+        .iter()
+        .flat_map(|chart| below(chart))
+        .collect()
+}
+
+/// Runs all cases of a folder; every chart is loaded and compiled once.
+pub(crate) fn run(folder: &Path) -> Vec<Outcome> {
+    let part = |path: Option<&Path>| {
+        path.and_then(Path::file_name)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let mut charts: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
+    for directory in directories(folder) {
+        let (group, id) = (part(directory.parent()), part(Some(&directory)));
+        if wanted(&group, &id) {
+            charts
+                .entry(directory.parent().unwrap_or(folder).to_owned())
+                .or_default()
+                .push(directory);
+        }
+    }
+    let mut charts: Vec<_> = charts.into_values().collect();
+    charts.sort();
+    let groups = run_all_groups(&charts, |directories| {
+        let mut compiled = HashMap::new();
+        let outcomes = directories.iter().map(|directory| Outcome {
+            group: part(directory.parent()),
+            id: part(Some(directory)),
+            failure: guarded(|| check(folder, directory, &mut compiled)),
+        });
+        outcomes.collect()
+    });
+    groups.into_iter().flatten().collect()
+}
+
+fn run_all_groups(
+    groups: &[Vec<PathBuf>],
+    check: impl Fn(&Vec<PathBuf>) -> Vec<Outcome> + Sync,
+) -> Vec<Vec<Outcome>> {
+    let collected = std::sync::Mutex::new(Vec::new());
+    run_all(groups, |group| {
+        collected.lock().unwrap().push(check(group));
+        Outcome {
+            group: String::new(),
+            id: String::new(),
+            failure: None,
+        }
+    });
+    let mut collected = collected.into_inner().unwrap();
+    collected.sort_by_key(|outcomes| outcomes.first().map(|outcome| outcome.group.clone()));
+    collected
+}
+
+type Compiled = HashMap<String, Result<CompiledChart, String>>;
+
+fn check(folder: &Path, directory: &Path, compiled: &mut Compiled) -> Result<(), String> {
+    let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
+    let case: Case = go_yaml::from_str(&read("case.yaml").ok_or("no case.yaml")?)
+        .map_err(|error| error.to_string())?;
+    let chart = compiled
+        .entry(case.chart.clone())
+        .or_insert_with(|| compile(&folder.join(&case.chart)));
+    let user = match read("values.yaml") {
+        Some(text) => values::read(text.as_bytes()).map_err(|error| error.to_string())?,
+        None => Values::new(),
+    };
+    let result = chart.clone().and_then(|chart| render(&chart, &case, user));
+    match (read("error.txt"), result) {
+        (Some(_), Err(_)) => Ok(()),
+        (Some(error), Ok(_)) => Err(format!("should fail: {error}")),
+        (None, Err(error)) => Err(format!("failed: {error}")),
+        (None, Ok(rendered)) => {
+            compare(
+                "manifest",
+                &read("manifest.yaml").unwrap_or_default(),
+                rendered.manifest(),
+            )?;
+            let hooks = read("hooks.json").unwrap_or_else(|| "[]".to_owned());
+            let hooks: Vec<ExpectedHook> =
+                serde_json::from_str(&hooks).map_err(|error| error.to_string())?;
+            compare_hooks(&hooks, rendered.hooks())?;
+            compare(
+                "notes",
+                &read("notes.txt").unwrap_or_default(),
+                rendered.notes(),
+            )
+        }
+    }
+}
+
+/// Loads and compiles a chart.
+pub(crate) fn compile(path: &Path) -> Result<CompiledChart, String> {
+    let chart = Chart::load(path).map_err(|error| error.to_string())?;
+    CompiledChart::compile(&chart).map_err(|error| error.to_string())
+}
+
+/// Renders a case.
+pub(crate) fn render(chart: &CompiledChart, case: &Case, user: Values) -> Result<Rendered, String> {
+    let values = chart.coalesce(user).map_err(|error| error.to_string())?;
+    let mut release = ReleaseInfo::new(&case.name, &case.namespace);
+    if case.is_upgrade {
+        release = release.upgrade_to(Revision::FIRST);
+    }
+    let capabilities = capabilities(&case.kube_version, &case.api_versions)?;
+    let input = RenderInput::new(release, &values).capabilities(&capabilities);
+    chart.render(&input).map_err(|error| error.to_string())
+}
+
+fn compare_hooks(expected: &[ExpectedHook], found: &[Hook]) -> Result<(), String> {
+    let names = |hooks: &[Hook]| {
+        hooks
+            .iter()
+            .map(|h| h.path.clone())
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let listed: Vec<_> = expected.iter().map(|hook| hook.path.clone()).collect();
+    compare("paths of hooks", &listed.join("\n"), &names(found))?;
+    for (expected, found) in expected.iter().zip(found) {
+        let what = |field: &str| format!("hook {}: {field}", expected.path);
+        compare(&what("name"), &expected.name, &found.name)?;
+        compare(&what("kind"), &expected.kind, &found.kind)?;
+        let events = expected.events.clone().unwrap_or_default().join(",");
+        let found_events: Vec<_> = found.events.iter().map(ToString::to_string).collect();
+        compare(&what("events"), &events, &found_events.join(","))?;
+        compare(
+            &what("weight"),
+            &expected.weight.to_string(),
+            &found.weight.to_string(),
+        )?;
+        let policies = expected
+            .delete_policies
+            .clone()
+            .unwrap_or_default()
+            .join(",");
+        let found_policies: Vec<_> = found
+            .delete_policies
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        compare(
+            &what("delete policies"),
+            &policies,
+            &found_policies.join(","),
+        )?;
+        compare(&what("manifest"), &expected.manifest, &found.manifest)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Any folder of charts beside a helm binary: both render each chart with its own values.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use helm_core::engine::{ReleaseInfo, RenderInput};
+use helm_core::values::{self, Values};
+
+use super::{Outcome, compare, guarded, run_all, wanted};
+
+/// Renders every chart of a folder, directories and archives, and compares with `helm template`:
+/// without values, and with each `ci/*-values.yaml` that a chart directory has.
+pub(crate) fn run(folder: &Path, helm: &Path) -> Vec<Outcome> {
+    let entries = std::fs::read_dir(folder).expect("the folder of charts can be read");
+    let mut charts: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    charts.retain(|path| {
+        path.join("Chart.yaml").is_file()
+            || path.extension().is_some_and(|extension| extension == "tgz")
+    });
+    charts.sort();
+    let mut cases = Vec::new();
+    for chart in charts {
+        let name = chart
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let mut variants = vec![None];
+        if let Ok(entries) = std::fs::read_dir(chart.join("ci")) {
+            let mut files: Vec<_> = entries
+                .filter_map(|entry| Some(entry.ok()?.path()))
+                .collect();
+            files.retain(|path| path.to_string_lossy().ends_with("values.yaml"));
+            files.sort();
+            variants.extend(files.into_iter().map(Some));
+        }
+        for values in variants {
+            let id = values
+                .as_ref()
+                .and_then(|path| path.file_stem())
+                .map_or_else(
+                    || "default".to_owned(),
+                    |stem| stem.to_string_lossy().into_owned(),
+                );
+            if wanted(&name, &id) {
+                cases.push((name.clone(), id, chart.clone(), values));
+            }
+        }
+    }
+    run_all(&cases, |(group, id, chart, values)| Outcome {
+        group: group.clone(),
+        id: id.clone(),
+        failure: guarded(|| check(chart, values.as_deref(), helm)),
+    })
+}
+
+fn check(chart: &Path, values: Option<&Path>, helm: &Path) -> Result<(), String> {
+    let mut command = Command::new(helm);
+    command
+        .args(["template", "demo", "--namespace", "default"])
+        .arg(chart);
+    if let Some(values) = values {
+        command.arg("--values").arg(values);
+    }
+    let expected = command
+        .output()
+        .map_err(|error| format!("{}: {error}", helm.display()))?;
+    match (expected.status.success(), template(chart, values)) {
+        (false, Err(_)) => Ok(()),
+        (true, Ok(found)) => compare("output", &String::from_utf8_lossy(&expected.stdout), &found),
+        (true, Err(error)) => Err(format!("failed: {error}")),
+        (false, Ok(_)) => Err(format!(
+            "should fail: {}",
+            String::from_utf8_lossy(&expected.stderr)
+        )),
+    }
+}
+
+/// What `helm template` prints.
+fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
+    let compiled = super::cases::compile(chart)?;
+    let user = match values {
+        Some(path) => values::read_file(path).map_err(|error| error.to_string())?,
+        None => Values::new(),
+    };
+    let values = compiled.coalesce(user).map_err(|error| error.to_string())?;
+    let input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    let rendered = compiled.render(&input).map_err(|error| error.to_string())?;
+    let mut text = format!("{}\n", rendered.manifest().trim());
+    for hook in rendered.hooks() {
+        text.push_str(&format!(
+            "---\n# Source: {}\n{}\n",
+            hook.path, hook.manifest
+        ));
+    }
+    Ok(text)
+}

@@ -327,7 +327,7 @@ fn unix_units(time: &Value, per_second: i64) -> i64 {
         .wrapping_add(fraction)
 }
 
-fn current_time() -> Time {
+pub(super) fn current_time() -> Time {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

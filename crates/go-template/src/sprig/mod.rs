@@ -25,6 +25,7 @@
 
 mod case;
 mod convert;
+mod crypto;
 mod date;
 mod default;
 mod dict;
@@ -51,9 +52,10 @@ use crate::func::Func;
 
 /// All functions.
 pub static FUNCS: LazyLock<Vec<Func>> = LazyLock::new(|| {
-    let tables: [&[Func]; 18] = [
+    let tables: [&[Func]; 19] = [
         case::FUNCS,
         convert::FUNCS,
+        &crypto::FUNCS,
         date::FUNCS,
         default::FUNCS,
         dict::FUNCS,

@@ -1,0 +1,54 @@
+//! Checksums in hexadecimal, and Adler-32 in decimal.
+
+use data_encoding::HEXLOWER;
+use sha1::Sha1;
+use sha2::{Digest, Sha256, Sha512};
+
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::go::strconv::push_uint;
+use crate::value::Type;
+
+type Text = Result<(), FuncError>;
+
+const STRING: Type = Type::STRING;
+
+pub(super) static FUNCS: &[Func] = &[
+    Func::text("adler32sum", &[STRING], adler32_sum),
+    Func::text("sha1sum", &[STRING], |call, args, out| {
+        push_digest::<Sha1>(call, args, out)
+    }),
+    Func::text("sha256sum", &[STRING], |call, args, out| {
+        push_digest::<Sha256>(call, args, out)
+    }),
+    Func::text("sha512sum", &[STRING], |call, args, out| {
+        push_digest::<Sha512>(call, args, out)
+    }),
+];
+
+fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+    let text = args.str(0).as_bytes();
+    call.budget().step(text.len() as u64 / 64)?;
+    let digest = D::digest(text);
+    let start = out.len();
+    out.resize(start + HEXLOWER.encode_len(digest.len()), 0);
+    if let Some(room) = out.get_mut(start..) {
+        HEXLOWER.encode_mut(&digest, room);
+    }
+    Ok(())
+}
+
+fn adler32_sum(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+    const MODULUS: u64 = 65_521;
+    let (mut a, mut b) = (1_u64, 0_u64);
+    // Sums of this many bytes stay far below the range of the counters.
+    for chunk in args.str(0).as_bytes().chunks(4096) {
+        for &byte in chunk {
+            a += u64::from(byte);
+            b += a;
+        }
+        (a, b) = (a % MODULUS, b % MODULUS);
+    }
+    push_uint(out, b << 16 | a);
+    Ok(())
+}

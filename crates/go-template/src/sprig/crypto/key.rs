@@ -1,0 +1,280 @@
+//! Private keys: making them, reading them from PEM, writing them, signing with them.
+
+use ed25519_dalek::Signer as _;
+use p256::elliptic_curve::sec1::ToSec1Point;
+use rsa::pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey, EncodeRsaPublicKey};
+use rsa::traits::PublicKeyParts;
+use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey};
+use sha2::{Digest, Sha256};
+
+use super::der::{Malformed, Reader, bit_string, element, integer, oid, sequence, tag};
+use super::dsa::{self, DsaKey};
+use super::entropy::Entropy;
+use super::pem;
+use crate::error::FuncError;
+
+/// What precedes the hash in a signature of PKCS #1: the name of SHA-256.
+const SHA256_PREFIX: &[u8] =
+    b"\x30\x31\x30\x0D\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
+
+/// Why a key cannot be read or used. The texts are those of Sprig and Go.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeyError {
+    #[error("no PEM data in input")]
+    NoPem,
+    #[error("no private key data in PEM block of type {0}")]
+    NoPrivateKey(String),
+    #[error("invalid private key type {0}")]
+    UnknownType(String),
+    #[error("decoding PEM as PKCS#8: {0}")]
+    Pkcs8(String),
+    #[error("parsing {0} private key from PEM: {1}")]
+    Parse(&'static str, String),
+    #[error("x509: certificate private key does not implement crypto.Signer")]
+    NoSigner,
+    #[error("rsa: {0}")]
+    Rsa(String),
+}
+
+/// A private key.
+pub(super) enum PrivateKey {
+    Rsa(Box<RsaPrivateKey>),
+    /// On the curve P-256, the only one that Sprig makes keys on.
+    Ec(Box<p256::SecretKey>),
+    Ed25519(Box<ed25519_dalek::SigningKey>),
+    Dsa(Box<DsaKey>),
+}
+
+impl PrivateKey {
+    pub(super) fn generate_rsa(bits: usize) -> Result<Self, FuncError> {
+        let key = RsaPrivateKey::new(&mut Entropy::new()?, bits)
+            .map_err(|error| FuncError::new(format!("error generating rsa key: {error}")))?;
+        Ok(Self::Rsa(Box::new(key)))
+    }
+
+    pub(super) fn generate_ec() -> Result<Self, FuncError> {
+        loop {
+            let mut scalar = [0; 32];
+            crate::sprig::random::fill(&mut scalar)?;
+            // Only a few numbers beyond the order of the curve are refused.
+            if let Ok(key) = p256::SecretKey::from_slice(&scalar) {
+                return Ok(Self::Ec(Box::new(key)));
+            }
+        }
+    }
+
+    pub(super) fn generate_ed25519() -> Result<Self, FuncError> {
+        let mut seed = [0; 32];
+        crate::sprig::random::fill(&mut seed)?;
+        Ok(Self::Ed25519(Box::new(
+            ed25519_dalek::SigningKey::from_bytes(&seed),
+        )))
+    }
+
+    pub(super) fn generate_dsa() -> Result<Self, FuncError> {
+        Ok(Self::Dsa(Box::new(dsa::generate(&mut Entropy::new()?))))
+    }
+
+    /// Reads the first block of a PEM text, as Sprig's `parsePrivateKeyPEM`.
+    pub(super) fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
+        let block = pem::decode(text).ok_or(KeyError::NoPem)?;
+        if block.kind == "PRIVATE KEY" {
+            return Self::from_pkcs8(&block.bytes);
+        }
+        match block.kind.strip_suffix(" PRIVATE KEY") {
+            None => Err(KeyError::NoPrivateKey(block.kind)),
+            Some("RSA") => rsa_from_der(&block.bytes)
+                .map_err(|error| KeyError::Parse("RSA", error.to_string())),
+            Some("EC") => {
+                ec_from_der(&block.bytes, None).map_err(|error| KeyError::Parse("EC", error))
+            }
+            Some("DSA") => DsaKey::from_der(&block.bytes)
+                .map(|key| Self::Dsa(Box::new(key)))
+                .map_err(|error| KeyError::Parse("DSA", error.to_string())),
+            Some(kind) => Err(KeyError::UnknownType(kind.to_owned())),
+        }
+    }
+
+    fn from_pkcs8(bytes: &[u8]) -> Result<Self, KeyError> {
+        let malformed = |error: Malformed| KeyError::Pkcs8(error.to_string());
+        let mut fields = Reader::new(bytes).sequence().map_err(malformed)?;
+        fields.expect(tag::INTEGER).map_err(malformed)?;
+        let mut algorithm = fields.sequence().map_err(malformed)?;
+        let name = algorithm.expect(tag::OID).map_err(malformed)?;
+        let key = fields.expect(tag::OCTET_STRING).map_err(malformed)?;
+        let embedded = |kind: &str, error: String| {
+            KeyError::Pkcs8(format!(
+                "x509: failed to parse {kind} private key embedded in PKCS#8: {error}"
+            ))
+        };
+        match name {
+            oid::RSA => rsa_from_der(key).map_err(|error| embedded("RSA", error.to_string())),
+            oid::EC => {
+                let curve = algorithm.expect(tag::OID).ok();
+                ec_from_der(key, curve).map_err(|error| embedded("EC", error))
+            }
+            oid::ED25519 => {
+                let seed = Reader::new(key)
+                    .expect(tag::OCTET_STRING)
+                    .map_err(malformed)?;
+                let seed = seed.try_into().map_err(|_| {
+                    let length = seed.len();
+                    KeyError::Pkcs8(format!(
+                        "x509: invalid Ed25519 private key length: {length}"
+                    ))
+                })?;
+                Ok(Self::Ed25519(Box::new(
+                    ed25519_dalek::SigningKey::from_bytes(seed),
+                )))
+            }
+            _ => Err(KeyError::Pkcs8(
+                "x509: PKCS#8 wrapping contained private key with unknown algorithm".to_owned(),
+            )),
+        }
+    }
+
+    /// The key in PEM, in the form that Go uses for its kind.
+    pub(super) fn to_pem(&self) -> Result<String, KeyError> {
+        Ok(match self {
+            Self::Rsa(key) => {
+                let bytes = key
+                    .to_pkcs1_der()
+                    .map_err(|error| KeyError::Rsa(error.to_string()))?;
+                pem::encode("RSA PRIVATE KEY", bytes.as_bytes())
+            }
+            Self::Ec(key) => {
+                let curve = element(tag::OID, oid::P256);
+                let bytes = sequence(&[
+                    &integer(&[1]),
+                    &element(tag::OCTET_STRING, &key.to_bytes()),
+                    &element(tag::constructed(0), &curve),
+                    &element(tag::constructed(1), &bit_string(&ec_point(key))),
+                ]);
+                pem::encode("EC PRIVATE KEY", &bytes)
+            }
+            Self::Ed25519(key) => {
+                let seed = element(tag::OCTET_STRING, &key.to_bytes());
+                let bytes = sequence(&[
+                    &integer(&[0]),
+                    &sequence(&[&element(tag::OID, oid::ED25519)]),
+                    &element(tag::OCTET_STRING, &seed),
+                ]);
+                pem::encode("PRIVATE KEY", &bytes)
+            }
+            Self::Dsa(key) => pem::encode("DSA PRIVATE KEY", &key.to_der()),
+        })
+    }
+
+    /// The public key as a certificate holds it, and the bits of it that identify it.
+    pub(super) fn public_key(&self) -> Result<PublicKey, KeyError> {
+        let (algorithm, bits) = match self {
+            Self::Rsa(key) => {
+                let public = key.to_public_key().to_pkcs1_der();
+                let bits = public
+                    .map_err(|error| KeyError::Rsa(error.to_string()))?
+                    .into_vec();
+                let null = element(tag::NULL, &[]);
+                (sequence(&[&element(tag::OID, oid::RSA), &null]), bits)
+            }
+            Self::Ec(key) => {
+                let curve = element(tag::OID, oid::P256);
+                (
+                    sequence(&[&element(tag::OID, oid::EC), &curve]),
+                    ec_point(key),
+                )
+            }
+            Self::Ed25519(key) => {
+                let bits = key.verifying_key().to_bytes().to_vec();
+                (sequence(&[&element(tag::OID, oid::ED25519)]), bits)
+            }
+            Self::Dsa(_) => return Err(KeyError::NoSigner),
+        };
+        let info = sequence(&[&algorithm, &bit_string(&bits)]);
+        Ok(PublicKey { info, bits })
+    }
+
+    /// The name of the algorithm that [`PrivateKey::sign`] uses, as certificates hold it.
+    pub(super) fn signature_algorithm(&self) -> Result<Vec<u8>, KeyError> {
+        Ok(match self {
+            Self::Rsa(_) => {
+                let name = element(tag::OID, oid::SHA256_WITH_RSA);
+                sequence(&[&name, &element(tag::NULL, &[])])
+            }
+            Self::Ec(_) => sequence(&[&element(tag::OID, oid::ECDSA_WITH_SHA256)]),
+            Self::Ed25519(_) => sequence(&[&element(tag::OID, oid::ED25519)]),
+            Self::Dsa(_) => return Err(KeyError::NoSigner),
+        })
+    }
+
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
+        match self {
+            Self::Rsa(key) => {
+                let scheme = Pkcs1v15Sign {
+                    hash_len: Some(32),
+                    prefix: SHA256_PREFIX.into(),
+                };
+                let hash = Sha256::digest(message);
+                key.sign(scheme, &hash)
+                    .map_err(|error| KeyError::Rsa(error.to_string()))
+            }
+            Self::Ec(key) => {
+                let key = p256::ecdsa::SigningKey::from(&**key);
+                let signature: p256::ecdsa::Signature = key.sign(message);
+                Ok(signature.to_der().as_bytes().to_vec())
+            }
+            Self::Ed25519(key) => Ok(key.sign(message).to_bytes().to_vec()),
+            Self::Dsa(_) => Err(KeyError::NoSigner),
+        }
+    }
+}
+
+/// A public key as certificates hold it.
+pub(super) struct PublicKey {
+    /// The encoded key with its algorithm.
+    pub(super) info: Vec<u8>,
+    /// The key alone, from which key identifiers are made.
+    pub(super) bits: Vec<u8>,
+}
+
+fn ec_point(key: &p256::SecretKey) -> Vec<u8> {
+    key.public_key().to_sec1_point(false).as_bytes().to_vec()
+}
+
+fn rsa_from_der(bytes: &[u8]) -> Result<PrivateKey, KeyError> {
+    let key = RsaPrivateKey::from_pkcs1_der(bytes);
+    let key = key.map_err(|error| KeyError::Rsa(error.to_string()))?;
+    key.validate()
+        .map_err(|error| KeyError::Rsa(error.to_string()))?;
+    // Signing with a key that is not longer than its padding cannot work.
+    if key.n() < &(BigUint::from(1_u8) << 511) {
+        return Err(KeyError::Rsa("the key is too short".to_owned()));
+    }
+    Ok(PrivateKey::Rsa(Box::new(key)))
+}
+
+/// Reads a key of SEC 1. The curve stands in the key, or around it.
+fn ec_from_der(bytes: &[u8], outer_curve: Option<&[u8]>) -> Result<PrivateKey, String> {
+    let malformed = |error: Malformed| format!("x509: failed to parse EC private key: {error}");
+    let mut fields = Reader::new(bytes).sequence().map_err(malformed)?;
+    if fields.expect(tag::INTEGER).map_err(malformed)? != [1] {
+        return Err("x509: unknown EC private key version".to_owned());
+    }
+    let scalar = fields.expect(tag::OCTET_STRING).map_err(malformed)?;
+    let mut curve = outer_curve;
+    if curve.is_none() && fields.peek() == Some(tag::constructed(0)) {
+        let inner = fields.expect(tag::constructed(0)).map_err(malformed)?;
+        curve = Some(Reader::new(inner).expect(tag::OID).map_err(malformed)?);
+    }
+    if curve != Some(oid::P256) {
+        return Err("x509: unknown elliptic curve".to_owned());
+    }
+    // Some writers pad the number with zeros and others leave its zeros out.
+    let zeros = scalar.iter().take_while(|&&byte| byte == 0).count();
+    let significant = scalar.get(zeros..).unwrap_or_default();
+    let padding = 32_usize.checked_sub(significant.len());
+    let padding = padding.ok_or_else(|| "x509: invalid private key length".to_owned())?;
+    let padded = [vec![0; padding].as_slice(), significant].concat();
+    let key = p256::SecretKey::from_slice(&padded);
+    let key = key.map_err(|_| "x509: invalid elliptic curve private key value".to_owned())?;
+    Ok(PrivateKey::Ec(Box::new(key)))
+}

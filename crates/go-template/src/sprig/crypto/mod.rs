@@ -1,0 +1,269 @@
+//! Cryptography: checksums, passwords, private keys and certificates.
+//!
+//! Keys and certificates are random, so no two renders agree; what agrees with Go is their form:
+//! the types of PEM blocks, algorithms, extensions and their order, validity, serial numbers.
+//! Keys of elliptic curves are read and made on P-256 only.
+
+mod certificate;
+mod der;
+mod dsa;
+mod entropy;
+mod hash;
+mod key;
+mod password;
+mod pem;
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use certificate::{Authority, Issuer, Template};
+use key::PrivateKey;
+
+use super::date::current_time;
+use super::encoding::base64_decode;
+use super::text::strval;
+use crate::error::FuncError;
+use crate::func::{Args, Call, Func};
+use crate::value::{Field, Object, Str, Type, TypeInfo, Value};
+
+type Answer = Result<Value, FuncError>;
+
+const INT: Type = Type::INT;
+const LIST: Type = Type::LIST;
+const STRING: Type = Type::STRING;
+
+/// What keys count as, in steps of the budget: a step is some 100 ns.
+const RSA_2048_STEPS: u64 = 1_000_000;
+const RSA_4096_STEPS: u64 = 10_000_000;
+const DSA_STEPS: u64 = 10_000_000;
+
+static CERTIFICATE_INFO: TypeInfo = TypeInfo::structure(
+    "sprig.certificate",
+    &[
+        Field {
+            name: "Cert",
+            json: None,
+        },
+        Field {
+            name: "Key",
+            json: None,
+        },
+    ],
+);
+/// Sprig's `certificate`: a certificate with its key.
+const CERTIFICATE: Type = Type::new(&CERTIFICATE_INFO);
+
+static OWN_FUNCS: &[Func] = &[
+    Func::value("buildCustomCert", &[STRING, STRING], build_custom_cert),
+    Func::value("genCA", &[STRING, INT], gen_ca),
+    Func::value("genCAWithKey", &[STRING, INT, STRING], gen_ca_with_key),
+    Func::text("genPrivateKey", &[STRING], gen_private_key),
+    Func::value(
+        "genSelfSignedCert",
+        &[STRING, LIST, LIST, INT],
+        gen_self_signed,
+    ),
+    Func::value(
+        "genSelfSignedCertWithKey",
+        &[STRING, LIST, LIST, INT, STRING],
+        gen_self_signed_with_key,
+    ),
+    Func::value(
+        "genSignedCert",
+        &[STRING, LIST, LIST, INT, CERTIFICATE],
+        gen_signed,
+    ),
+    Func::value(
+        "genSignedCertWithKey",
+        &[STRING, LIST, LIST, INT, CERTIFICATE, STRING],
+        gen_signed_with_key,
+    ),
+];
+
+pub(super) static FUNCS: LazyLock<Vec<Func>> =
+    LazyLock::new(|| [OWN_FUNCS, hash::FUNCS, password::FUNCS].concat());
+
+fn gen_private_key(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), FuncError> {
+    let key = match args.str(0).as_bytes() {
+        b"" | b"rsa" => {
+            call.budget().step(RSA_4096_STEPS)?;
+            PrivateKey::generate_rsa(4096)?
+        }
+        b"dsa" => {
+            call.budget().step(DSA_STEPS)?;
+            PrivateKey::generate_dsa()?
+        }
+        b"ecdsa" => PrivateKey::generate_ec()?,
+        b"ed25519" => PrivateKey::generate_ed25519()?,
+        other => {
+            out.extend_from_slice(b"Unknown type ");
+            out.extend_from_slice(other);
+            return Ok(());
+        }
+    };
+    out.extend(key_pem(&key)?.into_bytes());
+    Ok(())
+}
+
+fn key_pem(key: &PrivateKey) -> Result<String, FuncError> {
+    key.to_pem()
+        .map_err(|error| FuncError::new(error.to_string()))
+}
+
+fn certificate_value(certificate: impl Into<Value>, key: impl Into<Value>) -> Value {
+    Value::Object(Object::structure(
+        CERTIFICATE,
+        vec![certificate.into(), key.into()],
+    ))
+}
+
+/// Checks a certificate and its key, both PEM in base64, and gives them decoded.
+fn build_custom_cert(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let decode = |index: usize, what: &str| {
+        base64_decode(args.str(index).as_bytes())
+            .map_err(|_| FuncError::new(format!("unable to decode base64 {what}")))
+    };
+    let certificate = decode(0, "certificate")?;
+    let key = decode(1, "private key")?;
+    certificate::check(&certificate)?;
+    PrivateKey::from_pem(&key)
+        .map_err(|error| FuncError::new(format!("error parsing private key: {error}")))?;
+    Ok(certificate_value(certificate, key))
+}
+
+fn new_rsa_key(call: &mut Call<'_>) -> Result<PrivateKey, FuncError> {
+    call.budget().step(RSA_2048_STEPS)?;
+    PrivateKey::generate_rsa(2048)
+}
+
+fn key_argument(args: &Args<'_>, index: usize) -> Result<PrivateKey, FuncError> {
+    PrivateKey::from_pem(args.str(index).as_bytes())
+        .map_err(|error| FuncError::new(format!("parsing private key: {error}")))
+}
+
+/// The template of an authority: name and days of validity are the first two arguments.
+fn authority_template(args: &Args<'_>) -> Template {
+    Template {
+        common_name: args.str(0).as_bytes().to_vec(),
+        addresses: Vec::new(),
+        names: Vec::new(),
+        not_before: current_time(),
+        days: args.int(1),
+        is_authority: true,
+    }
+}
+
+/// The template of other certificates: name, addresses, further names, days of validity.
+fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<Template, FuncError> {
+    let mut addresses = Vec::new();
+    for item in items(args.get(1)) {
+        let Value::Str(text) = &item else {
+            let shown = strval(&item, call.budget().limits())?;
+            let shown = String::from_utf8_lossy(&shown);
+            return Err(FuncError::new(format!(
+                "error parsing ip: {shown} is not a string"
+            )));
+        };
+        let address = text.to_str().and_then(|text| text.parse::<IpAddr>().ok());
+        let failed = || FuncError::new(format!("error parsing ip: {text}"));
+        addresses.push(address.ok_or_else(failed)?);
+    }
+    let mut names = Vec::new();
+    for item in items(args.get(2)) {
+        let Value::Str(text) = &item else {
+            let shown = strval(&item, call.budget().limits())?;
+            let shown = String::from_utf8_lossy(&shown);
+            return Err(FuncError::new(format!(
+                "error processing alternate dns name: {shown} is not a string"
+            )));
+        };
+        names.push(text.as_bytes().to_vec());
+    }
+    Ok(Template {
+        common_name: args.str(0).as_bytes().to_vec(),
+        addresses,
+        names,
+        not_before: current_time(),
+        days: args.int(3),
+        is_authority: false,
+    })
+}
+
+fn items(value: &Value) -> Vec<Value> {
+    value
+        .as_list()
+        .map(|list| list.to_vec())
+        .unwrap_or_default()
+}
+
+fn create(template: &Template, key: &PrivateKey, issuer: &Issuer<'_>) -> Answer {
+    let certificate = template.create(key, issuer)?;
+    Ok(certificate_value(
+        pem::encode("CERTIFICATE", &certificate),
+        key_pem(key)?,
+    ))
+}
+
+fn gen_ca(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    create(
+        &authority_template(args),
+        &new_rsa_key(call)?,
+        &Issuer::Itself,
+    )
+}
+
+fn gen_ca_with_key(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    create(
+        &authority_template(args),
+        &key_argument(args, 2)?,
+        &Issuer::Itself,
+    )
+}
+
+fn gen_self_signed(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let template = leaf_template(call, args)?;
+    create(&template, &new_rsa_key(call)?, &Issuer::Itself)
+}
+
+fn gen_self_signed_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let key = key_argument(args, 4)?;
+    create(&leaf_template(call, args)?, &key, &Issuer::Itself)
+}
+
+/// The authority that argument 4 is.
+fn authority_argument(args: &Args<'_>) -> Result<Authority, FuncError> {
+    let part = |name: &str| {
+        let field = args
+            .get(4)
+            .as_object()
+            .and_then(|object| object.field(name));
+        field
+            .and_then(|field| field.as_str().cloned())
+            .unwrap_or(Str::EMPTY)
+    };
+    Authority::from_pem(part("Cert").as_bytes(), part("Key").as_bytes())
+}
+
+fn gen_signed(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let authority = authority_argument(args)?;
+    let template = leaf_template(call, args)?;
+    create(
+        &template,
+        &new_rsa_key(call)?,
+        &Issuer::Authority(&authority),
+    )
+}
+
+fn gen_signed_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+    let key = key_argument(args, 5)?;
+    let authority = authority_argument(args)?;
+    create(
+        &leaf_template(call, args)?,
+        &key,
+        &Issuer::Authority(&authority),
+    )
+}

@@ -1,0 +1,94 @@
+//! PEM: the first block of a text, and blocks as Go writes them.
+
+use data_encoding::BASE64;
+
+use crate::sprig::encoding::base64_decode;
+
+/// A block with its type, such as `RSA PRIVATE KEY`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) kind: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Finds the first well-formed block; text around it and headers in it are skipped.
+pub(super) fn decode(text: &[u8]) -> Option<Block> {
+    let text = String::from_utf8_lossy(text);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let line = line.trim_end();
+        let kind = line
+            .strip_prefix("-----BEGIN ")
+            .and_then(|line| line.strip_suffix("-----"));
+        let Some(kind) = kind else {
+            continue;
+        };
+        let end = format!("-----END {kind}-----");
+        let mut body = String::new();
+        let mut closed = false;
+        for line in lines.clone() {
+            if line.trim_end() == end {
+                closed = true;
+                break;
+            }
+            if !line.contains(':') {
+                body.push_str(line.trim());
+            }
+        }
+        if closed && let Ok(bytes) = base64_decode(body.as_bytes()) {
+            return Some(Block {
+                kind: kind.to_owned(),
+                bytes,
+            });
+        }
+    }
+    None
+}
+
+/// Writes a block, 64 characters to a line.
+pub(super) fn encode(kind: &str, bytes: &[u8]) -> String {
+    let digits = BASE64.encode(bytes);
+    let mut out = String::with_capacity(digits.len() + digits.len() / 64 + 64);
+    out.push_str("-----BEGIN ");
+    out.push_str(kind);
+    out.push_str("-----\n");
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && index % 64 == 0 {
+            out.push('\n');
+        }
+        out.push(digit);
+    }
+    if !digits.is_empty() {
+        out.push('\n');
+    }
+    out.push_str("-----END ");
+    out.push_str(kind);
+    out.push_str("-----\n");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_survive_text_and_headers_around_them() {
+        let bytes: Vec<u8> = (0..100).collect();
+        let block = encode("TEST KEY", &bytes);
+        assert_eq!(block.lines().nth(1).map(str::len), Some(64));
+        let text = format!(
+            "Bag Attributes\n{}",
+            block.replacen('\n', "\nProc-Type: 4\n\n", 1)
+        );
+        let decoded = decode(text.as_bytes()).unwrap();
+        assert_eq!(
+            decoded,
+            Block {
+                kind: "TEST KEY".to_owned(),
+                bytes
+            }
+        );
+        assert_eq!(decode(b"-----BEGIN X-----\n!!\n-----END X-----\n"), None);
+        assert_eq!(decode(b"-----BEGIN X-----\nAAAA\n"), None);
+    }
+}

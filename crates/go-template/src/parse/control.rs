@@ -119,9 +119,9 @@ impl Parser<'_> {
         match token.kind {
             Kind::Text => Ok(Item::Node(Node::Text(token.start..token.end))),
             Kind::LeftDelim => {
-                self.scope.action_line = token.line;
+                self.scope.action = Some(token.start);
                 let item = self.action()?;
-                self.scope.action_line = 0;
+                self.scope.action = None;
                 Ok(item)
             }
             _ => Err(self.unexpected(token, "input")),

@@ -65,8 +65,8 @@ struct Scope {
     peeked: usize,
     variables: Vec<Str>,
     range_depth: usize,
-    /// The line of the left delimiter of the current action; 0 outside.
-    action_line: usize,
+    /// Where the current action begins.
+    action: Option<usize>,
 }
 
 impl Scope {
@@ -75,14 +75,13 @@ impl Scope {
             kind: Kind::Eof,
             start: 0,
             end: 0,
-            line: 0,
         };
         Self {
             tokens: [none; 3],
             peeked: 0,
             variables: vec![Str::from_static("$")],
             range_depth: 0,
-            action_line: 0,
+            action: None,
         }
     }
 }
@@ -162,31 +161,33 @@ impl Parser<'_> {
         Str::from(self.bytes(token))
     }
 
-    /// An error where the parser stands. The line is that of the last token read.
-    fn error(&self, message: impl Into<String>) -> ParseError {
-        let token = self.scope.tokens[0];
-        let file = self.file.to_string_lossy();
-        let mut location = Location::new(&file, self.lexer.text(), token.start);
-        if token.line > 0 {
-            location.line = token.line;
-        }
-        ParseError::new(location, message)
+    fn location(&self, offset: usize) -> Location {
+        Location::new(&self.file.to_string_lossy(), self.lexer.text(), offset)
     }
 
+    /// An error where the parser stands, which is at the last token read.
+    #[cold]
+    fn error(&self, message: impl Into<String>) -> ParseError {
+        ParseError::new(self.location(self.scope.tokens[0].start), message)
+    }
+
+    #[cold]
     fn unexpected(&self, token: Token, context: &str) -> ParseError {
         if token.kind != Kind::Error {
             return self.error(format!("unexpected {} in {context}", self.show(token)));
         }
         let mut message = self.lexer.error().to_owned();
-        let line = self.scope.action_line;
-        if line != 0 && line != token.line {
-            // Not "action in action".
-            let what = if message.ends_with(" action") {
-                ""
-            } else {
-                " in action"
-            };
-            message = format!("{message}{what} started at {}:{line}", self.file);
+        if let Some(action) = self.scope.action {
+            let line = self.location(action).line;
+            if line != self.location(token.start).line {
+                // Not "action in action".
+                let what = if message.ends_with(" action") {
+                    ""
+                } else {
+                    " in action"
+                };
+                message = format!("{message}{what} started at {}:{line}", self.file);
+            }
         }
         self.error(message)
     }

@@ -3,6 +3,14 @@
 //! any folder of charts beside a helm binary. `ONLY=TEXT` takes the cases whose name has the text.
 //! Prints a table and the total; the exit code is 1 on any miss.
 
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program for people"
+)]
+
+#[path = "../tests/support/helm.rs"]
+mod helm;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -34,7 +42,7 @@ fn main() -> ExitCode {
     }
     if let Some(folder) = charts {
         let helm = variable("HELM").unwrap_or_else(|| Path::new("helm").to_owned());
-        outcomes.extend(support::helm::run(&folder, &helm));
+        outcomes.extend(helm::run(&folder, &helm));
     }
     let (text, failed) = support::report(&outcomes);
     println!("{text}");

@@ -1,12 +1,17 @@
 //! Any folder of charts beside a helm binary: both render each chart with its own values.
 
+#![allow(
+    clippy::expect_used,
+    reason = "a folder of charts that cannot be read ends the run"
+)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use helm_core::engine::{ReleaseInfo, RenderInput};
 use helm_core::values::{self, Values};
 
-use super::{Outcome, compare, guarded, run_all, wanted};
+use crate::support::{self, Outcome, compare, guarded, run_all, wanted};
 
 /// Renders every chart of a folder, directories and archives, and compares with `helm template`:
 /// without values, and with each `ci/*-values.yaml` that a chart directory has.
@@ -80,7 +85,7 @@ fn check(chart: &Path, values: Option<&Path>, helm: &Path) -> Result<(), String>
 
 /// What `helm template` prints.
 fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
-    let compiled = super::cases::compile(chart)?;
+    let compiled = support::cases::compile(chart)?;
     let user = match values {
         Some(path) => values::read_file(path).map_err(|error| error.to_string())?,
         None => Values::new(),
@@ -90,10 +95,9 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
     let rendered = compiled.render(&input).map_err(|error| error.to_string())?;
     let mut text = format!("{}\n", rendered.manifest().trim());
     for hook in rendered.hooks() {
-        text.push_str(&format!(
-            "---\n# Source: {}\n{}\n",
-            hook.path, hook.manifest
-        ));
+        for part in ["---\n# Source: ", &hook.path, "\n", &hook.manifest, "\n"] {
+            text.push_str(part);
+        }
     }
     Ok(text)
 }

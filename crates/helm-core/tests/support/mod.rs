@@ -1,7 +1,13 @@
 //! What the conformance runner and the conformance test share: cases, comparison, table.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a folder of cases that cannot be read ends the run"
+)]
+
 pub(crate) mod cases;
-pub(crate) mod helm;
 pub(crate) mod vectors;
 
 use std::any::Any;
@@ -108,12 +114,12 @@ pub(crate) fn report(outcomes: &[Outcome]) -> (String, usize) {
 }
 
 fn indented(text: &str) -> String {
-    text.lines()
+    let lines: Vec<String> = text
+        .lines()
         .take(12)
-        .map(|line| format!("    {line}\n"))
-        .collect::<String>()
-        .trim_end()
-        .to_owned()
+        .map(|line| format!("    {line}"))
+        .collect();
+    lines.join("\n")
 }
 
 const MASK: &str = "@@nondeterministic@@";

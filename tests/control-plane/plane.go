@@ -37,6 +37,7 @@ type plane struct {
 }
 
 type child struct {
+	name string
 	cmd  *exec.Cmd
 	done chan struct{}
 }
@@ -105,7 +106,7 @@ func (p *plane) spawn(name string, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	c := &child{cmd: cmd, done: make(chan struct{})}
+	c := &child{name: name, cmd: cmd, done: make(chan struct{})}
 	p.mu.Lock()
 	p.children = append(p.children, c)
 	p.mu.Unlock()
@@ -119,6 +120,17 @@ func (p *plane) spawn(name string, args ...string) error {
 		}
 	}()
 	return nil
+}
+
+// programs tells the process ids by name.
+func (p *plane) programs() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids := make(map[string]int, len(p.children))
+	for _, c := range p.children {
+		ids[c.name] = c.cmd.Process.Pid
+	}
+	return ids
 }
 
 // exitWithParent ends a child as soon as the `up` that started it is gone.

@@ -33,6 +33,8 @@ type readyLine struct {
 	OperatorKubeconfig string `json:"operatorKubeconfig"`
 	Server             string `json:"server"`
 	Pid                int    `json:"pid"`
+	// Programs are the process ids of the five, by name.
+	Programs map[string]int `json:"programs"`
 }
 
 // runUp reads the flags of `up` and supervises until told to end.
@@ -86,6 +88,7 @@ func up(options upOptions) error {
 		OperatorKubeconfig: plane.path("operator.kubeconfig"),
 		Server:             plane.server,
 		Pid:                os.Getpid(),
+		Programs:           plane.programs(),
 	})
 	if err != nil {
 		return err

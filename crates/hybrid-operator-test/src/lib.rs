@@ -1,1 +1,18 @@
-//! A real control plane in one call, for the tests of operators.
+#![doc = include_str!("../README.md")]
+
+pub mod audit;
+pub mod binary;
+pub mod control_plane;
+pub mod fault;
+pub mod namespace;
+pub mod process;
+pub mod request;
+pub mod scripted;
+pub mod shared;
+pub mod wait;
+
+pub use control_plane::{ControlPlane, Options, StartError};
+pub use namespace::TestNamespace;
+pub use process::Operator;
+pub use scripted::ScriptedApi;
+pub use shared::{shared, shared_or_skip, skipped};

@@ -1,0 +1,203 @@
+//! Counts requests in the API server's audit log, so that a test can say what an operator costs.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The audit log of a control plane: one line per request, written before the request is answered.
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    path: PathBuf,
+}
+
+/// A place in the log: requests before it do not count.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark(u64);
+
+/// One answered request, or the start of a watch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditedRequest {
+    /// Name of the user.
+    pub user: String,
+    /// Kubernetes verb: get, list, watch, create, update, patch, delete, deletecollection.
+    pub verb: String,
+    /// Plural resource, with its subresource after a slash; the path for what is no resource.
+    pub resource: String,
+    /// Namespace and name as far as the request has them.
+    pub namespace: Option<String>,
+    /// Name of the object.
+    pub name: Option<String>,
+    /// Path and query.
+    pub uri: String,
+    /// HTTP status of the answer.
+    pub status: u16,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    stage: String,
+    verb: String,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    user: User,
+    object_ref: Option<ObjectRef>,
+    response_status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct ObjectRef {
+    resource: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    subresource: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+}
+
+impl AuditLog {
+    /// Reads the log in this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Returns the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the present end of the log.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn mark(&self) -> io::Result<Mark> {
+        Ok(Mark(self.path.metadata()?.len()))
+    }
+
+    /// Returns the requests of a user since the mark, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn since(&self, mark: Mark, user: &str) -> io::Result<Vec<AuditedRequest>> {
+        let mut file = File::open(&self.path)?;
+        file.seek(SeekFrom::Start(mark.0))?;
+        let mut requests = Vec::new();
+        for line in BufReader::new(file).split(b'\n') {
+            // A line that is being written is no request yet.
+            let Ok(event) = serde_json::from_slice::<Event>(&line?) else {
+                continue;
+            };
+            if event.user.username == user {
+                requests.extend(event.into_request());
+            }
+        }
+        Ok(requests)
+    }
+
+    /// Counts the requests of a user since the mark, as `verb resource`, with ` -> status` after errors.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn count(&self, mark: Mark, user: &str) -> io::Result<BTreeMap<String, usize>> {
+        let mut counts = BTreeMap::new();
+        for request in self.since(mark, user)? {
+            let failed = if request.status >= 400 {
+                format!(" -> {}", request.status)
+            } else {
+                String::new()
+            };
+            *counts
+                .entry(format!("{} {}{failed}", request.verb, request.resource))
+                .or_default() += 1;
+        }
+        Ok(counts)
+    }
+}
+
+impl Event {
+    /// A watch that works is logged when it starts and again when it ends: the start counts.
+    fn into_request(self) -> Option<AuditedRequest> {
+        let status = self.response_status.map_or(200, |status| status.code);
+        if self.verb == "watch" && self.stage == "ResponseComplete" && status < 400 {
+            return None;
+        }
+        let path = self
+            .request_uri
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let (resource, namespace, name) = match self.object_ref {
+            Some(ObjectRef {
+                resource: Some(resource),
+                namespace,
+                name,
+                subresource,
+            }) => (
+                subresource.map_or(resource.clone(), |sub| format!("{resource}/{sub}")),
+                namespace,
+                name,
+            ),
+            _ => (path, None, None),
+        };
+        Some(AuditedRequest {
+            user: self.user.username,
+            verb: self.verb,
+            resource,
+            namespace,
+            name,
+            uri: self.request_uri,
+            status,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = r#"{"stage":"ResponseComplete","verb":"get","requestURI":"/version","user":{"username":"operator"},"responseStatus":{"code":200}}
+{"stage":"ResponseStarted","verb":"watch","requestURI":"/api/v1/pods?watch=1","user":{"username":"operator"},"objectRef":{"resource":"pods"},"responseStatus":{"code":200}}
+{"stage":"ResponseComplete","verb":"watch","requestURI":"/api/v1/pods?watch=1","user":{"username":"operator"},"objectRef":{"resource":"pods"},"responseStatus":{"code":200}}
+{"stage":"ResponseComplete","verb":"patch","requestURI":"/x","user":{"username":"operator"},"objectRef":{"resource":"memcacheds","namespace":"a","name":"b","subresource":"status"},"responseStatus":{"code":409}}
+{"stage":"ResponseComplete","verb":"get","requestURI":"/y","user":{"username":"admin"},"objectRef":{"resource":"pods"},"responseStatus":{"code":200}}
+{"stage":"Resp"#;
+
+    #[test]
+    fn requests_are_counted_by_verb_resource_and_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), LOG).unwrap();
+        let log = AuditLog::new(file.path());
+        let counts = log.count(Mark(0), "operator").unwrap();
+        let expected = [
+            ("get /version", 1),
+            ("patch memcacheds/status -> 409", 1),
+            ("watch pods", 1),
+        ];
+        assert_eq!(
+            counts.into_iter().collect::<Vec<_>>(),
+            expected.map(|(key, count)| (key.to_owned(), count))
+        );
+        assert!(
+            log.count(log.mark().unwrap(), "operator")
+                .unwrap()
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! `control-plane`: builds and runs the control plane for tests, from the command line and the Makefile.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use hybrid_operator_test::binary;
+use hybrid_operator_test::control_plane::{ControlPlane, Options};
+use tokio::signal::unix::{SignalKind, signal};
+
+const EXAMPLES: &str = "\
+Examples:
+  control-plane build                      build it now, so that the first test does not wait
+  control-plane up                         run an empty cluster until ctrl-c
+  control-plane up --dir target/demo       the same, with kubeconfig and logs in target/demo
+  control-plane up --user dev:developers   one more user, with dev.kubeconfig
+  control-plane path                       where the binary is";
+
+/// A real Kubernetes control plane for tests, without containers: etcd, kube-apiserver,
+/// kube-controller-manager, kube-scheduler and kwok.
+///
+/// Its binary is built once from Go sources, into Cargo's target directory (or `CONTROL_PLANE_DIR`);
+/// `CONTROL_PLANE_BIN` names a ready one.
+#[derive(Parser)]
+#[command(name = "control-plane", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Builds the binary if it is not there yet, and prints where it is. Needs Go.
+    Build,
+    /// Starts an empty cluster, prints a line for the shell, and ends it on ctrl-c.
+    Up {
+        /// Directory of state, logs and credentials [default: a new one in the cache]
+        #[arg(long)]
+        dir: Option<PathBuf>,
+        /// Let the API server write DIR/audit.log
+        #[arg(long)]
+        audit: bool,
+        /// One more user; may be repeated
+        #[arg(long, value_name = "NAME[:GROUP,...]", value_parser = parse_user)]
+        user: Vec<(String, Vec<String>)>,
+    },
+    /// Prints where the binary is; fails when it is not built.
+    Path,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Build => say(&binary::ensure()?.display()),
+        Command::Path => match binary::find()? {
+            Some(path) => say(&path.display()),
+            None => anyhow::bail!(
+                "not built yet; it would be {}",
+                binary::built_path().display()
+            ),
+        },
+        Command::Up { dir, audit, user } => {
+            up(Options {
+                dir,
+                audit,
+                users: user,
+                ..Options::default()
+            })
+            .await
+        }
+    }
+}
+
+async fn up(options: Options) -> anyhow::Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let plane = tokio::select! {
+        plane = ControlPlane::start(options) => plane.context("the control plane does not start")?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    say(&format_args!(
+        "export KUBECONFIG={}",
+        plane.kubeconfig_path().display()
+    ))?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    plane.stop();
+    Ok(())
+}
+
+fn parse_user(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, groups) = text.split_once(':').unwrap_or((text, ""));
+    if name.is_empty() {
+        return Err("a user has a name".to_owned());
+    }
+    let groups = groups
+        .split(',')
+        .filter(|group| !group.is_empty())
+        .map(str::to_owned)
+        .collect();
+    Ok((name.to_owned(), groups))
+}
+
+fn say(line: &dyn std::fmt::Display) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .context("cannot write to standard output")
+}

@@ -1,0 +1,108 @@
+//! Says before the build what the machine lacks: Go, a Go that is new enough, disk space.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{BinaryError, GO_NEEDED};
+
+/// MiB that a build from empty caches writes: modules, compiled packages, the binary.
+const NEEDED_MIB: u64 = 4096;
+/// MiB that a build writes when Go's caches have the modules and most packages.
+const NEEDED_WARM_MIB: u64 = 512;
+
+/// Checks what the build needs; `cache` is where the binary will be.
+pub(super) fn check(cache: &Path) -> Result<(), BinaryError> {
+    // In a directory without go.mod: within a module Go may fetch another toolchain to answer.
+    let answer = go(&["env", "GOVERSION", "GOMODCACHE", "GOCACHE"])?;
+    let mut lines = answer.lines();
+    let version = lines.next().unwrap_or_default();
+    if parse_version(version).is_none_or(|found| found < GO_NEEDED) {
+        return Err(BinaryError::GoTooOld {
+            found: version.to_owned(),
+        });
+    }
+    let modules = PathBuf::from(lines.next().unwrap_or_default());
+    let compiled = PathBuf::from(lines.next().unwrap_or_default());
+    let warm = modules.join("k8s.io/kubernetes@v1.36.3").is_dir();
+    let needed = if warm { NEEDED_WARM_MIB } else { NEEDED_MIB };
+    for dir in [modules.as_path(), compiled.as_path(), cache] {
+        check_space(dir, needed)?;
+    }
+    Ok(())
+}
+
+fn go(args: &[&str]) -> Result<String, BinaryError> {
+    let output = Command::new("go")
+        .args(args)
+        .current_dir(env::temp_dir())
+        .env("GOWORK", "off")
+        .env("GO111MODULE", "on")
+        .output()
+        .map_err(BinaryError::GoMissing)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Reads `go1.26.8`, `go1.27rc1`, `go1.26` and `devel go1.28-…`.
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let numbers = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("go"))?;
+    let (major, rest) = numbers.split_once('.')?;
+    let minor: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Refuses when the file system of `dir` has less than `needed_mib` left; a directory that does
+/// not exist yet is judged by the one above it, and what cannot be asked is not refused.
+fn check_space(dir: &Path, needed_mib: u64) -> Result<(), BinaryError> {
+    let Some(existing) = dir.ancestors().find(|dir| dir.is_dir()) else {
+        return Ok(());
+    };
+    let Ok(stat) = rustix::fs::statvfs(existing) else {
+        return Ok(());
+    };
+    let free_mib = stat.f_bavail.saturating_mul(stat.f_frsize) / (1024 * 1024);
+    if free_mib < needed_mib {
+        return Err(BinaryError::Disk {
+            dir: existing.to_owned(),
+            needed_mib,
+            free_mib,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_as_go_writes_them() {
+        for (text, version) in [
+            ("go1.26.8", Some((1, 26))),
+            ("go1.27rc1", Some((1, 27))),
+            ("go1.26", Some((1, 26))),
+            ("devel go1.28-abc123 Sat Nov 21", Some((1, 28))),
+            ("go1.21.3 X:nocoverageredesign", Some((1, 21))),
+            ("", None),
+            ("gone", None),
+        ] {
+            assert_eq!(parse_version(text), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_too_small_is_named_with_its_figures() {
+        let dir = tempfile::tempdir().unwrap();
+        check_space(&dir.path().join("not/there/yet"), 0).unwrap();
+        let error = check_space(dir.path(), u64::MAX).unwrap_err();
+        assert!(error.is_missing_prerequisite());
+        assert!(
+            error
+                .to_string()
+                .contains(&dir.path().display().to_string()),
+            "{error}"
+        );
+    }
+}

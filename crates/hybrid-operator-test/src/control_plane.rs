@@ -1,0 +1,472 @@
+//! One control plane: starts it, hands out ways to talk to it, and ends it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+use serde::Deserialize;
+
+use crate::binary::{self, BinaryError};
+use crate::fault::Faults;
+
+/// How long an ended control plane may take to be gone before it is killed. It takes 50 ms.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+/// How old what an earlier run left must be to be removed: its logs may still be of use.
+const KEEP_RUNS_FOR: Duration = Duration::from_hours(1);
+
+/// What to start.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Directory of state, logs and credentials. None: a new one beside the binary's cache, whose
+    /// logs stay there for an hour.
+    pub dir: Option<PathBuf>,
+    /// Whether the API server writes every request's metadata to [`ControlPlane::audit_log`].
+    pub audit: bool,
+    /// Further users and their groups, beside `admin` (`system:masters`) and `operator` (none).
+    pub users: Vec<(String, Vec<String>)>,
+    /// How long starting may take, without building the binary. A start takes about three seconds.
+    pub ready_within: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            dir: None,
+            audit: false,
+            users: Vec::new(),
+            ready_within: Duration::from_mins(2),
+        }
+    }
+}
+
+/// Why there is no control plane. Cloned to everybody who waits for a shared one.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StartError {
+    /// There is no binary.
+    #[error("there is no control plane to test with")]
+    Binary(#[source] Arc<BinaryError>),
+    /// A directory or process of the run cannot be made.
+    #[error("cannot {action} {}", path.display())]
+    Run {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The directory or program.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        source: Arc<io::Error>,
+    },
+    /// The control plane ended before it was ready.
+    #[error("the control plane ended before it was ready:\n{output}")]
+    Ended {
+        /// What it said, with the end of the log of the program that failed.
+        output: String,
+    },
+    /// The control plane is not ready in time.
+    #[error("the control plane is not ready after {within:?}; its logs are in {}\n{output}", dir.display())]
+    Deadline {
+        /// The time it had.
+        within: Duration,
+        /// Its directory.
+        dir: PathBuf,
+        /// What it said.
+        output: String,
+    },
+}
+
+impl StartError {
+    /// Whether the machine lacks something that tests may be skipped for, as against a defect.
+    pub fn is_missing_prerequisite(&self) -> bool {
+        matches!(self, Self::Binary(error) if error.is_missing_prerequisite())
+    }
+
+    fn run(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Run {
+            action,
+            path: path.to_owned(),
+            source: Arc::new(source),
+        }
+    }
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: Box<KubeconfigError>,
+    },
+    /// No client can be made of it.
+    #[error("cannot make a client for the kubeconfig {}", path.display())]
+    Client {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+/// The line of JSON that `controlplane up` prints.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    server: String,
+    pid: u32,
+    programs: BTreeMap<String, u32>,
+}
+
+/// A Kubernetes API server with its controllers, on loopback: real but for the nodes, whose Pods
+/// run nothing and are Running, Ready or Succeeded at once.
+///
+/// It ends when this is dropped, and when this process ends, however it ends.
+#[derive(Debug)]
+pub struct ControlPlane {
+    kubeconfig: PathBuf,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    dir: PathBuf,
+    ready: Ready,
+    process: Mutex<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// Closing it ends the control plane.
+    stdin: Option<ChildStdin>,
+}
+
+impl ControlPlane {
+    /// Starts a control plane, after building its binary when needed, and returns when it is ready.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StartError`].
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        match tokio::task::spawn_blocking(move || Self::start_blocking(&options)).await {
+            Ok(result) => result,
+            Err(error) => Err(StartError::Ended {
+                output: error.to_string(),
+            }),
+        }
+    }
+
+    /// Does what [`ControlPlane::start`] does, on this thread.
+    ///
+    /// # Errors
+    ///
+    /// Any [`StartError`].
+    pub fn start_blocking(options: &Options) -> Result<Self, StartError> {
+        let binary = binary::ensure().map_err(|error| StartError::Binary(Arc::new(error)))?;
+        let dir = match &options.dir {
+            Some(dir) => dir.clone(),
+            None => new_run_dir(),
+        };
+        fs::create_dir_all(&dir).map_err(|error| StartError::run("create", &dir, error))?;
+        let dir = dir
+            .canonicalize()
+            .map_err(|error| StartError::run("resolve", &dir, error))?;
+
+        let mut command = Command::new(&binary);
+        command.arg("up").arg("--dir").arg(&dir);
+        if options.audit {
+            command.arg("--audit-log").arg(dir.join("audit.log"));
+        }
+        for (name, groups) in &options.users {
+            command
+                .arg("--user")
+                .arg(format!("{name}:{}", groups.join(",")));
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| StartError::run("start", &binary, error))?;
+
+        let mut process = Process {
+            stdin: child.stdin.take(),
+            child,
+        };
+        match wait_ready(&mut process.child, options.ready_within) {
+            Ok(ready) => Ok(Self {
+                kubeconfig: dir.join("kubeconfig"),
+                running: Some(Running {
+                    dir,
+                    ready,
+                    process: Mutex::new(process),
+                }),
+            }),
+            Err(NotReady { output, ended }) => {
+                process.stop();
+                Err(if ended {
+                    StartError::Ended { output }
+                } else {
+                    StartError::Deadline {
+                        within: options.ready_within,
+                        dir,
+                        output,
+                    }
+                })
+            }
+        }
+    }
+
+    /// Uses a cluster that runs already; dropping this does not end it.
+    pub fn existing(kubeconfig: impl Into<PathBuf>) -> Self {
+        Self {
+            kubeconfig: kubeconfig.into(),
+            running: None,
+        }
+    }
+
+    /// Returns the kubeconfig of `admin`, who may do everything.
+    pub fn kubeconfig_path(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Returns the kubeconfig of `operator`, who may do what RBAC grants to the user `operator`.
+    /// For an existing cluster it is the one that was given.
+    pub fn operator_kubeconfig(&self) -> PathBuf {
+        self.user_kubeconfig("operator")
+    }
+
+    /// Returns the kubeconfig of a user of [`Options::users`].
+    pub fn user_kubeconfig(&self, name: &str) -> PathBuf {
+        match &self.running {
+            Some(running) => running.dir.join(format!("{name}.kubeconfig")),
+            None => self.kubeconfig.clone(),
+        }
+    }
+
+    /// Returns the API server's audit log, if this was started with one.
+    pub fn audit_log(&self) -> Option<crate::audit::AuditLog> {
+        let path = self.running.as_ref()?.dir.join("audit.log");
+        path.is_file().then(|| crate::audit::AuditLog::new(path))
+    }
+
+    /// Returns the URL of the API server; none for an existing cluster.
+    pub fn server(&self) -> Option<&str> {
+        self.running
+            .as_ref()
+            .map(|running| running.ready.server.as_str())
+    }
+
+    /// Returns the process ids of the programs and, as `up`, of the one that supervises them.
+    pub fn pids(&self) -> BTreeMap<String, u32> {
+        let Some(running) = &self.running else {
+            return BTreeMap::new();
+        };
+        let mut pids = running.ready.programs.clone();
+        pids.insert("up".to_owned(), running.ready.pid);
+        pids
+    }
+
+    /// Returns a new client as `admin`. It belongs to the runtime that this is called in: every
+    /// `#[tokio::test]` makes its own.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ClientError`].
+    pub async fn client(&self) -> Result<Client, ClientError> {
+        client_of(&self.kubeconfig, None).await
+    }
+
+    /// Returns a new client as a user of [`Options::users`], or as `operator`.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ClientError`].
+    pub async fn client_as(&self, name: &str) -> Result<Client, ClientError> {
+        client_of(&self.user_kubeconfig(name), None).await
+    }
+
+    /// Returns a new client as `admin` whose requests are recorded and, as told, disturbed.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ClientError`].
+    pub async fn client_with(&self, faults: &Faults) -> Result<Client, ClientError> {
+        client_of(&self.kubeconfig, Some(faults)).await
+    }
+
+    /// Ends the control plane and returns when it is gone. Dropping it does the same.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        if let Some(running) = &self.running {
+            running
+                .process
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .stop();
+        }
+    }
+}
+
+impl Process {
+    fn stop(&mut self) {
+        self.stdin = None;
+        let deadline = Instant::now() + STOP_WITHIN;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        // Its programs end with it.
+        if self.child.kill().is_ok() {
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// Makes a client of a kubeconfig file, without looking anywhere else.
+pub(crate) async fn client_of(path: &Path, faults: Option<&Faults>) -> Result<Client, ClientError> {
+    let kubeconfig_error = |source| ClientError::Kubeconfig {
+        path: path.to_owned(),
+        source: Box::new(source),
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(kubeconfig_error)?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(kubeconfig_error)?;
+    let client = match faults {
+        None => Client::try_from(config),
+        Some(faults) => kube::client::ClientBuilder::try_from(config)
+            .map(|builder| builder.with_layer(&faults.layer()).build()),
+    };
+    client.map_err(|source| ClientError::Client {
+        path: path.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+struct NotReady {
+    output: String,
+    ended: bool,
+}
+
+/// Waits for the line of JSON. What the process says on standard error is passed on, and kept for the error.
+fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
+    let said = Arc::new(Mutex::new(String::new()));
+    let errors = child.stderr.take().map(|stderr| {
+        let said = Arc::clone(&said);
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                drop(writeln!(io::stderr(), "{line}"));
+                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                said.push_str(&line);
+                said.push('\n');
+            }
+        })
+    });
+    let (sender, receiver) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        thread::spawn(move || {
+            let mut line = String::new();
+            drop(BufReader::new(stdout).read_line(&mut line));
+            drop(sender.send(line));
+        });
+    }
+    let line = receiver.recv_timeout(within);
+    if let Ok(Ok(ready)) = line.as_deref().map(serde_json::from_str) {
+        return Ok(ready);
+    }
+    let ended = line.is_ok();
+    if ended {
+        // Standard error ends with the process, so all of it is there then.
+        drop(errors.map(thread::JoinHandle::join));
+    }
+    let output = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Err(NotReady { output, ended })
+}
+
+/// Names a new directory for a run, and removes those of runs that ended long ago.
+fn new_run_dir() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let runs = binary::cache_dir().join("runs");
+    remove_old_runs(&runs);
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    runs.join(format!("{since}-{}-{count}", std::process::id()))
+}
+
+/// Removes the directories that no control plane holds any more. What cannot be removed stays.
+fn remove_old_runs(runs: &Path) {
+    for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
+        let dir = entry.path();
+        let old = entry
+            .metadata()
+            .and_then(|meta| meta.modified())
+            .is_ok_and(|made| made.elapsed().is_ok_and(|age| age > KEEP_RUNS_FOR));
+        let free = File::open(dir.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
+        if old && free {
+            drop(fs::remove_dir_all(&dir));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_is_held_or_recent_is_kept() {
+        let runs = tempfile::tempdir().unwrap();
+        let old = SystemTime::now() - 2 * KEEP_RUNS_FOR;
+        let make = |name: &str, modified: SystemTime| {
+            let dir = runs.path().join(name);
+            fs::create_dir(&dir).unwrap();
+            let lock = File::create(dir.join("lock")).unwrap();
+            File::open(&dir).unwrap().set_modified(modified).unwrap();
+            lock
+        };
+        make("old", old);
+        make("recent", SystemTime::now());
+        let held = make("held", old);
+        held.lock().unwrap();
+        remove_old_runs(runs.path());
+        let mut left: Vec<_> = fs::read_dir(runs.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["held", "recent"]);
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named() {
+        let plane = ControlPlane::existing("/nowhere/kubeconfig");
+        let error = plane.client().await.err().unwrap();
+        assert!(error.to_string().contains("/nowhere/kubeconfig"), "{error}");
+        assert_eq!(
+            plane.operator_kubeconfig(),
+            Path::new("/nowhere/kubeconfig")
+        );
+    }
+}

@@ -1,0 +1,280 @@
+//! A layer of a client that records its requests and, as told, lets some of them fail.
+//!
+//! It works over a scripted API and over a real one ([`crate::ControlPlane::client_with`]), so the
+//! same test can ask "what if the process dies after the third write" of both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use tower::{BoxError, Layer, Service};
+
+use crate::request::Recorded;
+
+/// What is done to a request instead of passing it on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It does not reach the server; the client gets an error of the connection.
+    Unreachable,
+    /// The server does what it says, and the answer is lost.
+    AnswerLost,
+    /// The server answers with this HTTP status and does nothing.
+    Status(u16),
+    /// Nobody ever answers, and the server does nothing.
+    Hang,
+}
+
+/// The error of a client whose request did not get through.
+#[derive(Debug, thiserror::Error)]
+#[error("fault injected into {request}: {fault:?}")]
+pub struct Injected {
+    /// Verb and resource.
+    pub request: String,
+    /// The fault.
+    pub fault: Fault,
+}
+
+/// Records requests and plans faults; clones share both.
+#[derive(Clone, Default)]
+pub struct Faults {
+    state: Arc<Mutex<State>>,
+}
+
+type Filter = Box<dyn Fn(&Recorded) -> bool + Send>;
+
+#[derive(Default)]
+struct State {
+    requests: Vec<Recorded>,
+    plan: Option<Plan>,
+}
+
+struct Plan {
+    counts: Filter,
+    /// Requests that counted so far.
+    seen: usize,
+    nth: usize,
+    fault: Fault,
+    /// Whether all later requests, of whatever kind, are unreachable.
+    stops: bool,
+    stopped: bool,
+}
+
+impl fmt::Debug for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults")
+            .field("requests", &self.lock().requests.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Faults {
+    /// Records, and plans no fault.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Does this to the `nth` (from 1) of the coming requests that count, and to no other.
+    pub fn at(
+        &self,
+        nth: usize,
+        fault: Fault,
+        counts: impl Fn(&Recorded) -> bool + Send + 'static,
+    ) {
+        self.plan(nth, fault, false, Box::new(counts));
+    }
+
+    /// Does this to the `nth` (from 1) of the coming requests that count; every request after it,
+    /// of whatever kind, is unreachable: so a process looks that dies there.
+    ///
+    /// With [`Fault::AnswerLost`] it dies just after the request was executed, with
+    /// [`Fault::Unreachable`] just before.
+    pub fn stop_at(
+        &self,
+        nth: usize,
+        fault: Fault,
+        counts: impl Fn(&Recorded) -> bool + Send + 'static,
+    ) {
+        self.plan(nth, fault, true, Box::new(counts));
+    }
+
+    /// Lets everything through again; what was recorded stays.
+    pub fn heal(&self) {
+        self.lock().plan = None;
+    }
+
+    /// Whether the planned fault has come to pass.
+    pub fn struck(&self) -> bool {
+        self.lock()
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.seen >= plan.nth)
+    }
+
+    /// Returns the requests so far, oldest first, with those that failed here.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.lock().requests.clone()
+    }
+
+    /// Counts the requests so far by `verb resource`.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for request in &self.lock().requests {
+            *counts.entry(request.kind()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Forgets the requests so far; the plan goes on.
+    pub fn forget(&self) {
+        self.lock().requests.clear();
+    }
+
+    /// Returns the layer, for [`kube::client::ClientBuilder::with_layer`].
+    pub fn layer(&self) -> FaultLayer {
+        FaultLayer {
+            faults: self.clone(),
+        }
+    }
+
+    fn plan(&self, nth: usize, fault: Fault, stops: bool, counts: Filter) {
+        self.lock().plan = Some(Plan {
+            counts,
+            seen: 0,
+            nth,
+            fault,
+            stops,
+            stopped: false,
+        });
+    }
+
+    /// Records a request and says what is to be done to it.
+    fn meet(&self, mut request: Recorded) -> Option<Fault> {
+        let mut state = self.lock();
+        let fault = state.plan.as_mut().and_then(|plan| plan.meet(&request));
+        request.fault = fault;
+        state.requests.push(request);
+        fault
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Plan {
+    fn meet(&mut self, request: &Recorded) -> Option<Fault> {
+        if self.stopped {
+            return Some(Fault::Unreachable);
+        }
+        if !(self.counts)(request) {
+            return None;
+        }
+        self.seen += 1;
+        let strikes = self.seen == self.nth;
+        self.stopped = strikes && self.stops;
+        strikes.then_some(self.fault)
+    }
+}
+
+/// Makes a [`Disturbed`] client service.
+#[derive(Debug, Clone)]
+pub struct FaultLayer {
+    faults: Faults,
+}
+
+impl<S> Layer<S> for FaultLayer {
+    type Service = Disturbed<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Disturbed {
+            inner,
+            faults: self.faults.clone(),
+        }
+    }
+}
+
+/// A client service whose requests are recorded and disturbed.
+#[derive(Debug, Clone)]
+pub struct Disturbed<S> {
+    inner: S,
+    faults: Faults,
+}
+
+/// Body of an answer.
+pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+
+impl<S, B> Service<Request<Body>> for Disturbed<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let recorded = Recorded::of(&request);
+        let kind = recorded.kind();
+        let injected = move |fault| {
+            BoxError::from(Injected {
+                request: kind,
+                fault,
+            })
+        };
+        match self.faults.meet(recorded) {
+            None => {
+                let answer = self.inner.call(request);
+                async move {
+                    Ok(answer
+                        .await
+                        .map_err(Into::into)?
+                        .map(|body| body.map_err(Into::into).boxed_unsync()))
+                }
+                .boxed()
+            }
+            Some(Fault::AnswerLost) => {
+                let answer = self.inner.call(request);
+                async move {
+                    let answer: Result<_, BoxError> = answer.await.map_err(Into::into);
+                    answer.and(Err(injected(Fault::AnswerLost)))
+                }
+                .boxed()
+            }
+            Some(Fault::Unreachable) => {
+                std::future::ready(Err(injected(Fault::Unreachable))).boxed()
+            }
+            Some(Fault::Status(code)) => std::future::ready(status(code)).boxed(),
+            Some(Fault::Hang) => std::future::pending().boxed(),
+        }
+    }
+}
+
+/// Answers as the API server does when it refuses.
+fn status(code: u16) -> Result<Response<AnswerBody>, BoxError> {
+    let status = serde_json::json!({
+        "apiVersion": "v1", "kind": "Status", "status": "Failure",
+        "reason": "InjectedFault", "message": "fault injected", "code": code,
+    });
+    let body = Full::from(serde_json::to_vec(&status)?)
+        .map_err(Into::into)
+        .boxed_unsync();
+    Ok(Response::builder()
+        .status(code)
+        .header(http::header::CONTENT_TYPE, "application/json")
+        .body(body)?)
+}

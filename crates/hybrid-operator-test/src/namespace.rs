@@ -1,0 +1,186 @@
+//! A namespace of its own for every test.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
+use kube::{Client, Resource};
+
+use crate::control_plane::{ClientError, ControlPlane, client_of};
+use crate::wait::{self, WaitError};
+
+/// How long the namespace's service account may take.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+/// How long the request to delete may take; a cluster that is gone is not waited for.
+const DELETE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Why there is no namespace, or why it is still there.
+#[derive(Debug, thiserror::Error)]
+pub enum NamespaceError {
+    /// There is no client.
+    #[error("no client for a test's namespace")]
+    Client(#[from] ClientError),
+    /// The API server refuses to create it.
+    #[error("cannot create a namespace {prefix}-*")]
+    Create {
+        /// The start of the name.
+        prefix: String,
+        /// What it answers.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// It never got its service account, without which Pods are refused.
+    #[error("the namespace {name} is not ready")]
+    NotReady {
+        /// Its name.
+        name: String,
+        /// What was waited for.
+        #[source]
+        source: WaitError,
+    },
+    /// The API server refuses to delete it.
+    #[error("cannot delete the namespace {name}")]
+    Delete {
+        /// Its name.
+        name: String,
+        /// What it answers.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// It was deleted and is still there.
+    #[error("the namespace {name} does not go")]
+    Stays {
+        /// Its name.
+        name: String,
+        /// What was waited for.
+        #[source]
+        source: WaitError,
+    },
+}
+
+/// A namespace that nobody else uses. Dropping it asks the API server to delete it, without
+/// waiting; what is in it then goes too.
+pub struct TestNamespace {
+    name: String,
+    client: Client,
+    /// None: deleted already.
+    kubeconfig: Option<PathBuf>,
+}
+
+impl fmt::Debug for TestNamespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TestNamespace").field(&self.name).finish()
+    }
+}
+
+impl TestNamespace {
+    /// Creates a namespace `<prefix>-<random>` and returns when Pods can be created in it.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError`], but for those of deletion.
+    pub async fn create(plane: &ControlPlane, prefix: &str) -> Result<Self, NamespaceError> {
+        let client = plane.client().await?;
+        let wanted = Namespace {
+            metadata: ObjectMeta {
+                generate_name: Some(format!("{prefix}-")),
+                ..ObjectMeta::default()
+            },
+            ..Namespace::default()
+        };
+        let created = Api::<Namespace>::all(client.clone())
+            .create(&PostParams::default(), &wanted)
+            .await
+            .map_err(|source| NamespaceError::Create {
+                prefix: prefix.to_owned(),
+                source: Box::new(source),
+            })?;
+        let name = created.metadata.name.unwrap_or_default();
+        let namespace = Self {
+            name: name.clone(),
+            client,
+            kubeconfig: Some(plane.kubeconfig_path().to_owned()),
+        };
+        let accounts = namespace.api::<ServiceAccount>();
+        wait::object(
+            &accounts,
+            "default",
+            "its service account",
+            READY_WITHIN,
+            |account| account.is_some(),
+        )
+        .await
+        .map_err(|source| NamespaceError::NotReady { name, source })?;
+        Ok(namespace)
+    }
+
+    /// Returns the namespace's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the client that the namespace was created with, as `admin`.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Returns the kind's API in this namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        Api::namespaced(self.client.clone(), &self.name)
+    }
+
+    /// Deletes the namespace and returns when it is gone: nothing in it waits for a finalizer.
+    ///
+    /// # Errors
+    ///
+    /// [`NamespaceError::Delete`] or [`NamespaceError::Stays`].
+    pub async fn finish(mut self, within: Duration) -> Result<(), NamespaceError> {
+        self.kubeconfig = None;
+        let api = Api::<Namespace>::all(self.client.clone());
+        let name = self.name.clone();
+        if let Err(source) = api.delete(&name, &DeleteParams::default()).await {
+            return Err(NamespaceError::Delete {
+                name,
+                source: Box::new(source),
+            });
+        }
+        wait::gone(&api, &name, within)
+            .await
+            .map_err(|source| NamespaceError::Stays { name, source })
+    }
+}
+
+impl Drop for TestNamespace {
+    fn drop(&mut self) {
+        let Some(kubeconfig) = self.kubeconfig.take() else {
+            return;
+        };
+        let name = std::mem::take(&mut self.name);
+        // The test's runtime may be on its way out, and nothing can be awaited here.
+        let deletion = thread::spawn(move || {
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+            else {
+                return;
+            };
+            let request = async {
+                let client = client_of(&kubeconfig, None).await.ok()?;
+                Api::<Namespace>::all(client)
+                    .delete(&name, &DeleteParams::default())
+                    .await
+                    .ok()
+            };
+            drop(runtime.block_on(async { tokio::time::timeout(DELETE_WITHIN, request).await }));
+        });
+        drop(deletion.join());
+    }
+}

@@ -1,0 +1,539 @@
+//! Runs an operator as a process of its own: starts it, waits until it is ready, signals it, keeps its logs.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::wait::{self, WaitError};
+
+/// Lines of the log that an error shows.
+const TAIL: usize = 30;
+
+/// Why an operator does not run, or does not end.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// The program cannot be started.
+    #[error("cannot start {}", program.display())]
+    Spawn {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// It is not ready in time, or ended before.
+    #[error("{} is not ready; the end of its log:\n{log}", program.display())]
+    NotReady {
+        /// The program.
+        program: PathBuf,
+        /// The last lines that it wrote.
+        log: String,
+        /// What was waited for.
+        #[source]
+        source: WaitError,
+    },
+    /// It was told to end and still runs.
+    #[error("{} does not end; the end of its log:\n{log}", program.display())]
+    StillRuns {
+        /// The program.
+        program: PathBuf,
+        /// The last lines that it wrote.
+        log: String,
+        /// What was waited for.
+        #[source]
+        source: WaitError,
+    },
+    /// A signal cannot be sent.
+    #[error("cannot signal {}", program.display())]
+    Signal {
+        /// The program.
+        program: PathBuf,
+        /// What the system says.
+        #[source]
+        source: io::Error,
+    },
+    /// The operator's HTTP server does not answer.
+    #[error("no answer from port {port}{path}")]
+    Http {
+        /// The port on loopback.
+        port: u16,
+        /// The path that was asked for.
+        path: String,
+        /// What went wrong.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// How to run an operator.
+///
+/// In arguments and values of the environment `{probe_port}` and `{metrics_port}` stand for free
+/// ports, new ones for every start.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    program: PathBuf,
+    args: Vec<String>,
+    env: BTreeMap<String, OsString>,
+    dir: Option<PathBuf>,
+    ready_within: Duration,
+    ready_path: String,
+}
+
+impl Operator {
+    /// Describes an operator without arguments, with this process's environment less `KUBECONFIG`.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            dir: None,
+            ready_within: Duration::from_secs(30),
+            ready_path: "/readyz".to_owned(),
+        }
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Says as whom, and to which cluster, the operator talks.
+    #[must_use]
+    pub fn kubeconfig(self, path: impl AsRef<Path>) -> Self {
+        self.env("KUBECONFIG", path.as_ref())
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the path that answers 200 once the operator is ready; `/readyz` otherwise.
+    #[must_use]
+    pub fn ready_path(mut self, path: impl Into<String>) -> Self {
+        self.ready_path = path.into();
+        self
+    }
+
+    /// Sets how long becoming ready may take; 30 seconds otherwise.
+    #[must_use]
+    pub fn ready_within(mut self, within: Duration) -> Self {
+        self.ready_within = within;
+        self
+    }
+
+    /// Starts the operator and returns when it is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Spawn`] and [`ProcessError::NotReady`].
+    pub async fn start(self) -> Result<RunningOperator, ProcessError> {
+        let operator = self.spawn()?;
+        operator.ready().await?;
+        Ok(operator)
+    }
+
+    /// Starts the operator and returns at once, for one that is not to become ready.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Spawn`].
+    pub fn spawn(self) -> Result<RunningOperator, ProcessError> {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (child, ports) = self.launch(&log)?;
+        Ok(RunningOperator {
+            child: Mutex::new(child),
+            ports,
+            log,
+            how: self,
+        })
+    }
+
+    fn launch(&self, log: &Arc<Mutex<Vec<String>>>) -> Result<(Child, Ports), ProcessError> {
+        let failed = |source| ProcessError::Spawn {
+            program: self.program.clone(),
+            source,
+        };
+        let ports = Ports::free().map_err(failed)?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(self.args.iter().map(|arg| ports.fill(arg)))
+            .env_remove("KUBECONFIG");
+        for (name, value) in &self.env {
+            let filled = value
+                .to_str()
+                .map_or_else(|| value.clone(), |value| ports.fill(value).into());
+            command.env(name, filled);
+        }
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        if let Some(stdout) = child.stdout.take() {
+            keep_lines(stdout, Arc::clone(log));
+        }
+        if let Some(stderr) = child.stderr.take() {
+            keep_lines(stderr, Arc::clone(log));
+        }
+        Ok((child, ports))
+    }
+}
+
+/// An operator's process. Dropping it kills it; when the test has failed its log is shown.
+#[derive(Debug)]
+pub struct RunningOperator {
+    child: Mutex<Child>,
+    ports: Ports,
+    log: Arc<Mutex<Vec<String>>>,
+    how: Operator,
+}
+
+impl RunningOperator {
+    /// Waits until the operator says that it is ready; one that has ended is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::NotReady`].
+    pub async fn ready(&self) -> Result<(), ProcessError> {
+        let path = &self.how.ready_path;
+        let ready = wait::until(
+            self.how.ready_within,
+            format!("200 from {path}"),
+            async || {
+                if let Some(status) = self.exit_status() {
+                    return Ok(Err(WaitError {
+                        what: format!("200 from {path}"),
+                        within: self.how.ready_within,
+                        last: status.to_string(),
+                    }));
+                }
+                match get(self.ports.probe, path).await {
+                    Ok((200, _)) => Ok(Ok(())),
+                    Ok((status, body)) => Err(format!("{status} {}", body.trim())),
+                    Err(error) => Err(error.to_string()),
+                }
+            },
+        );
+        let not_ready = |source| ProcessError::NotReady {
+            program: self.how.program.clone(),
+            log: self.log_tail(),
+            source,
+        };
+        ready.await.map_err(not_ready)?.map_err(not_ready)
+    }
+
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .id()
+    }
+
+    /// Returns the port that stands for `{probe_port}`.
+    pub fn probe_port(&self) -> u16 {
+        self.ports.probe
+    }
+
+    /// Returns the port that stands for `{metrics_port}`.
+    pub fn metrics_port(&self) -> u16 {
+        self.ports.metrics
+    }
+
+    /// Asks the metrics port for `/metrics`.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Http`].
+    pub async fn metrics(&self) -> Result<String, ProcessError> {
+        let port = self.ports.metrics;
+        let answer = get(port, "/metrics").await;
+        answer
+            .map(|(_, body)| body)
+            .map_err(|source| ProcessError::Http {
+                port,
+                path: "/metrics".to_owned(),
+                source,
+            })
+    }
+
+    /// Asks the probe port for a path; returns the status code and the body.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Http`].
+    pub async fn probe(&self, path: &str) -> Result<(u16, String), ProcessError> {
+        let port = self.ports.probe;
+        get(port, path).await.map_err(|source| ProcessError::Http {
+            port,
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    /// Returns all that it wrote to standard output and standard error, since the first start.
+    pub fn log(&self) -> String {
+        join(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        join(
+            log.get(log.len().saturating_sub(TAIL)..)
+                .unwrap_or_default(),
+        )
+    }
+
+    /// Returns how it ended, if it did.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.child
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .try_wait()
+            .ok()
+            .flatten()
+    }
+
+    /// Asks it to end, as the kubelet does.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`].
+    pub fn sigterm(&self) -> Result<(), ProcessError> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Kills it and returns when it is dead.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`].
+    pub fn sigkill(&self) -> Result<(), ProcessError> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        let killed = child.kill().and_then(|()| child.wait());
+        killed.map(drop).map_err(|source| ProcessError::Signal {
+            program: self.how.program.clone(),
+            source,
+        })
+    }
+
+    /// Sends a signal; to a process that has ended it is none.
+    fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        // Until it is waited for, its id is nobody else's.
+        let running = matches!(child.try_wait(), Ok(None));
+        let Some(pid) = i32::try_from(child.id())
+            .ok()
+            .and_then(Pid::from_raw)
+            .filter(|_| running)
+        else {
+            return Ok(());
+        };
+        let failed = |error: rustix::io::Errno| ProcessError::Signal {
+            program: self.how.program.clone(),
+            source: error.into(),
+        };
+        kill_process(pid, signal).map_err(failed)
+    }
+
+    /// Waits until it has ended by itself or after a signal.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::StillRuns`].
+    pub async fn exited(&self, within: Duration) -> Result<ExitStatus, ProcessError> {
+        let exited = wait::until(within, "the process to end", async || {
+            self.exit_status().ok_or("it runs")
+        });
+        exited.await.map_err(|source| ProcessError::StillRuns {
+            program: self.how.program.clone(),
+            log: self.log_tail(),
+            source,
+        })
+    }
+
+    /// Asks it to end, and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`] and [`ProcessError::StillRuns`].
+    pub async fn stop(&self, within: Duration) -> Result<ExitStatus, ProcessError> {
+        self.sigterm()?;
+        self.exited(within).await
+    }
+
+    /// Kills it if it runs, and starts it again as before, on other ports; returns when it is ready.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`], [`ProcessError::Spawn`] and [`ProcessError::NotReady`].
+    pub async fn restart(&mut self) -> Result<(), ProcessError> {
+        self.sigkill()?;
+        let (child, ports) = self.how.launch(&self.log)?;
+        self.child = Mutex::new(child);
+        self.ports = ports;
+        self.ready().await
+    }
+}
+
+impl Drop for RunningOperator {
+    fn drop(&mut self) {
+        drop(self.sigkill());
+        if thread::panicking() {
+            let text = format!("log of {}:\n{}", self.how.program.display(), self.log());
+            drop(io::stderr().write_all(text.as_bytes()));
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    probe: u16,
+    metrics: u16,
+}
+
+impl Ports {
+    fn free() -> io::Result<Self> {
+        // Both are held until both are known, so they differ.
+        let probe = TcpListener::bind(("127.0.0.1", 0))?;
+        let metrics = TcpListener::bind(("127.0.0.1", 0))?;
+        Ok(Self {
+            probe: probe.local_addr()?.port(),
+            metrics: metrics.local_addr()?.port(),
+        })
+    }
+
+    fn fill(self, text: &str) -> String {
+        text.replace("{probe_port}", &self.probe.to_string())
+            .replace("{metrics_port}", &self.metrics.to_string())
+    }
+}
+
+fn keep_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>>) {
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            log.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(line);
+        }
+    });
+}
+
+fn join(lines: &[String]) -> String {
+    lines
+        .iter()
+        .flat_map(|line| [line.as_str(), "\n"])
+        .collect()
+}
+
+/// Asks a server on loopback; HTTP/1.0, so that the end of the answer is the end of the connection.
+async fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");
+    connection.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    connection.read_to_end(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer);
+    let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body.to_owned());
+    status
+        .zip(body)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Operator {
+        Operator::new("/bin/sh").arg("-c").arg(script)
+    }
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn ports_are_filled_into_arguments_and_environment() {
+        let operator = shell("echo {probe_port} $METRICS")
+            .env("METRICS", "{metrics_port}")
+            .spawn()
+            .unwrap();
+        operator.exited(SOON).await.unwrap();
+        let expected = format!("{} {}\n", operator.probe_port(), operator.metrics_port());
+        wait::until(SOON, "the log", async || operator.log() == expected)
+            .await
+            .unwrap();
+        assert_ne!(operator.probe_port(), operator.metrics_port());
+    }
+
+    #[tokio::test]
+    async fn an_operator_that_ends_is_not_waited_for_and_its_log_is_shown() {
+        let error = shell("echo no watches file >&2; exit 3")
+            .start()
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("no watches file"), "{error}");
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("exit status: 3"), "{source}");
+    }
+
+    #[tokio::test]
+    async fn sigterm_ends_it_gently_and_sigkill_at_once() {
+        let gentle = shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done")
+            .spawn()
+            .unwrap();
+        wait::until(SOON, "the trap", async || gentle.log() == "up\n")
+            .await
+            .unwrap();
+        assert_eq!(gentle.stop(SOON).await.unwrap().code(), Some(7));
+        gentle.sigterm().unwrap();
+
+        let killed = shell("sleep 100").spawn().unwrap();
+        killed.sigkill().unwrap();
+        assert_eq!(killed.exited(SOON).await.unwrap().code(), None);
+    }
+
+    #[tokio::test]
+    async fn dropping_it_ends_it() {
+        let operator = shell("exec sleep 100").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(operator.pid()).unwrap()).unwrap();
+        rustix::process::test_kill_process(pid).unwrap();
+        drop(operator);
+        assert!(rustix::process::test_kill_process(pid).is_err());
+    }
+}

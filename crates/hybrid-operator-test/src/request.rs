@@ -1,0 +1,274 @@
+//! What a request to the API server means: verb, resource and name, read from method, path and query.
+
+use std::collections::BTreeMap;
+
+use futures::FutureExt;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use kube::client::Body;
+use serde_json::Value;
+
+use crate::fault::Fault;
+
+/// One request as the client sent it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// HTTP method.
+    pub method: Method,
+    /// Path, without the query.
+    pub path: String,
+    /// Decoded parameters of the query.
+    pub query: BTreeMap<String, String>,
+    /// Kubernetes verb: get, list, watch, create, update, patch, apply, delete, deletecollection.
+    /// `apply` is server-side apply; for a path that is no resource it is the method, in lower case.
+    pub verb: String,
+    /// Plural resource, with its subresource after a slash; the path for what is no resource.
+    pub resource: String,
+    /// Namespace, of a namespaced resource.
+    pub namespace: Option<String>,
+    /// Name of the object, if the path has one.
+    pub name: Option<String>,
+    /// JSON of the body. None without a body, or when it is something else.
+    pub body: Option<Value>,
+    /// What was done to it instead of passing it on.
+    pub fault: Option<Fault>,
+}
+
+impl Recorded {
+    /// Reads a request. Bodies that are streamed are not looked at; kube sends none.
+    pub(crate) fn of(request: &Request<Body>) -> Self {
+        let path = request.uri().path().to_owned();
+        let query = decode_query(request.uri().query().unwrap_or_default());
+        let target = Target::of(&path);
+        let content_type = request
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
+        let apply = content_type.is_some_and(|value| value.starts_with("application/apply-patch"));
+        let watch = query
+            .get("watch")
+            .is_some_and(|value| value == "true" || value == "1");
+        let verb = match (request.method(), &target) {
+            (&Method::GET, Some(_)) if watch => "watch".to_owned(),
+            (&Method::GET, Some(Target { name: None, .. })) => "list".to_owned(),
+            (&Method::DELETE, Some(Target { name: None, .. })) => "deletecollection".to_owned(),
+            (&Method::PATCH, Some(_)) if apply => "apply".to_owned(),
+            (&Method::POST, Some(_)) => "create".to_owned(),
+            (&Method::PUT, Some(_)) => "update".to_owned(),
+            (method, _) => method.as_str().to_ascii_lowercase(),
+        };
+        let bytes = request
+            .body()
+            .try_clone()
+            .and_then(|body| body.collect_bytes().now_or_never());
+        let body = bytes
+            .and_then(Result::ok)
+            .and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let (resource, namespace, name) = match target {
+            Some(target) => (target.resource, target.namespace, target.name),
+            None => (path.clone(), None, None),
+        };
+        Self {
+            method: request.method().clone(),
+            path,
+            query,
+            verb,
+            resource,
+            namespace,
+            name,
+            body,
+            fault: None,
+        }
+    }
+
+    /// Whether the request would change something.
+    pub fn is_write(&self) -> bool {
+        self.method != Method::GET && !self.query.contains_key("dryRun")
+    }
+
+    /// Returns `verb resource`, by which requests are counted.
+    pub fn kind(&self) -> String {
+        format!("{} {}", self.verb, self.resource)
+    }
+}
+
+/// Where in the API a path points.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    resource: String,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+impl Target {
+    /// Reads `/api/v1/…` and `/apis/group/version/…`; discovery and everything else is no resource.
+    fn of(path: &str) -> Option<Self> {
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
+            return None;
+        };
+        let owned = |text: &&str| Some((*text).to_owned());
+        let (namespace, rest) = match rest {
+            // A namespace's own subresources look like resources in it.
+            ["namespaces", _, "status" | "finalize"] => (None, rest),
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (owned(namespace), rest),
+            rest => (None, rest),
+        };
+        match rest {
+            [resource] => Some(Self {
+                resource: (*resource).to_owned(),
+                namespace,
+                name: None,
+            }),
+            [resource, name] => Some(Self {
+                resource: (*resource).to_owned(),
+                namespace,
+                name: owned(name),
+            }),
+            [resource, name, sub] => Some(Self {
+                resource: format!("{resource}/{sub}"),
+                namespace,
+                name: owned(name),
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn decode_query(query: &str) -> BTreeMap<String, String> {
+    query
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key), decode(value))
+        })
+        .collect()
+}
+
+/// Decodes `%2F` and `+`; what is not an escape stays as it is.
+fn decode(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        bytes.push(match (first, tail) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    rest = after;
+                    high * 16 + low
+                }
+                _ => b'%',
+            },
+            _ => *first,
+        });
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(method: &str, uri: &str, content_type: &str, body: &str) -> Recorded {
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(CONTENT_TYPE, content_type);
+        Recorded::of(&request.body(Body::from(body.as_bytes().to_vec())).unwrap())
+    }
+
+    #[test]
+    fn verbs_and_resources() {
+        let json = "application/json";
+        for (method, uri, content_type, expected) in [
+            ("GET", "/version", json, "get /version"),
+            ("GET", "/apis/apps/v1", json, "get /apis/apps/v1"),
+            ("GET", "/api/v1/namespaces/a/pods", json, "list pods"),
+            ("GET", "/api/v1/pods?watch=true", json, "watch pods"),
+            ("GET", "/api/v1/namespaces/a/pods/b", json, "get pods"),
+            ("GET", "/api/v1/namespaces/a", json, "get namespaces"),
+            (
+                "PUT",
+                "/api/v1/namespaces/a/finalize",
+                json,
+                "update namespaces/finalize",
+            ),
+            (
+                "POST",
+                "/apis/apps/v1/namespaces/a/deployments",
+                json,
+                "create deployments",
+            ),
+            (
+                "PATCH",
+                "/apis/g/v1/namespaces/a/things/b/status",
+                json,
+                "patch things/status",
+            ),
+            (
+                "PATCH",
+                "/apis/g/v1/things/b?force=true",
+                "application/apply-patch+yaml",
+                "apply things",
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/a/secrets",
+                json,
+                "deletecollection secrets",
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/a/secrets/b",
+                json,
+                "delete secrets",
+            ),
+        ] {
+            assert_eq!(
+                recorded(method, uri, content_type, "").kind(),
+                expected,
+                "{method} {uri}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_query_is_decoded_and_the_body_is_read() {
+        let uri = "/api/v1/namespaces/a/secrets?labelSelector=owner%3Dhelm%2Cname%3Da+b&x&y=100%";
+        let request = recorded("POST", uri, "application/json", r#"{"kind":"Secret"}"#);
+        assert_eq!(
+            request.query.get("labelSelector").unwrap(),
+            "owner=helm,name=a b"
+        );
+        assert_eq!(
+            (request.query["x"].as_str(), request.query["y"].as_str()),
+            ("", "100%")
+        );
+        assert_eq!(request.body.as_ref().unwrap()["kind"], "Secret");
+        assert_eq!(request.namespace.as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_dry_run_is_no_write() {
+        let uri = "/api/v1/namespaces/a/secrets/b";
+        assert!(recorded("DELETE", uri, "application/json", "").is_write());
+        assert!(
+            !recorded(
+                "DELETE",
+                &format!("{uri}?dryRun=All"),
+                "application/json",
+                ""
+            )
+            .is_write()
+        );
+        assert!(!recorded("GET", uri, "application/json", "").is_write());
+    }
+}

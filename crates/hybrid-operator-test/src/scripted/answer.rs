@@ -1,0 +1,171 @@
+//! What a rule of the script answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, stream};
+use http::Response;
+use http::header::CONTENT_TYPE;
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use serde_json::{Map, Value, json};
+use tower::BoxError;
+
+use crate::fault::AnswerBody;
+use crate::request::Recorded;
+
+/// An answer of the scripted API server.
+#[derive(Clone)]
+pub struct Answer(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Json(u16, Value),
+    Echo(u16),
+    Watch(Vec<Value>),
+    With(Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>),
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Json(status, body) => write!(f, "Answer({status}, {body})"),
+            Kind::Echo(status) => write!(f, "Answer({status}, the request's body)"),
+            Kind::Watch(events) => write!(f, "Answer({} events)", events.len()),
+            Kind::With(_) => write!(f, "Answer(computed)"),
+        }
+    }
+}
+
+impl Answer {
+    /// Answers with this HTTP status and JSON.
+    pub fn json(status: u16, body: Value) -> Self {
+        Self(Kind::Json(status, body))
+    }
+
+    /// Answers with the object that was sent, as stored: with the path's name and namespace, a uid,
+    /// a resourceVersion and generation 1, where it has none.
+    pub fn echo(status: u16) -> Self {
+        Self(Kind::Echo(status))
+    }
+
+    /// Answers with a list of these objects.
+    pub fn list(api_version: &str, kind: &str, items: impl IntoIterator<Item = Value>) -> Self {
+        let items: Vec<Value> = items.into_iter().collect();
+        let body = json!({
+            "apiVersion": api_version, "kind": format!("{kind}List"),
+            "metadata": {"resourceVersion": "1"}, "items": items,
+        });
+        Self::json(200, body)
+    }
+
+    /// Answers a watch with these events (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and then stays open.
+    pub fn watch(events: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
+        let event = |(kind, object)| json!({"type": kind, "object": object});
+        Self(Kind::Watch(events.into_iter().map(event).collect()))
+    }
+
+    /// Answers with a Status object of a failure.
+    pub fn status(code: u16, reason: &str, message: &str) -> Self {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+            "reason": reason, "message": message, "code": code,
+        });
+        Self::json(code, body)
+    }
+
+    /// Answers 404.
+    pub fn not_found() -> Self {
+        Self::status(404, "NotFound", "not found")
+    }
+
+    /// Answers 409, as to an outdated resourceVersion or another field manager's field.
+    pub fn conflict() -> Self {
+        Self::status(409, "Conflict", "the object has been modified")
+    }
+
+    /// Answers 409, as to a create of what exists.
+    pub fn already_exists() -> Self {
+        Self::status(409, "AlreadyExists", "already exists")
+    }
+
+    /// Answers 403.
+    pub fn forbidden() -> Self {
+        Self::status(403, "Forbidden", "forbidden")
+    }
+
+    /// Answers with what the function makes of the request.
+    pub fn with(answer: impl Fn(&Recorded) -> Self + Send + Sync + 'static) -> Self {
+        Self(Kind::With(Arc::new(answer)))
+    }
+
+    /// Makes the HTTP response; `serial` differs from request to request.
+    pub(super) fn respond(
+        &self,
+        request: &Recorded,
+        serial: u64,
+    ) -> Result<Response<AnswerBody>, BoxError> {
+        let (status, body) = match &self.0 {
+            Kind::Json(status, body) => (*status, whole(body)?),
+            Kind::Echo(status) => (*status, whole(&stored(request, serial))?),
+            Kind::Watch(events) => (200, endless(events)?),
+            Kind::With(answer) => return answer(request).respond(request, serial),
+        };
+        Ok(Response::builder()
+            .status(status)
+            .header(CONTENT_TYPE, "application/json")
+            .body(body)?)
+    }
+}
+
+fn whole(body: &Value) -> Result<AnswerBody, BoxError> {
+    Ok(Full::from(serde_json::to_vec(body)?)
+        .map_err(Into::into)
+        .boxed_unsync())
+}
+
+fn endless(events: &[Value]) -> Result<AnswerBody, BoxError> {
+    let mut lines = Vec::with_capacity(events.len());
+    for event in events {
+        let mut line = serde_json::to_vec(event)?;
+        line.push(b'\n');
+        lines.push(Ok::<_, BoxError>(Frame::data(Bytes::from(line))));
+    }
+    Ok(StreamBody::new(stream::iter(lines).chain(stream::pending())).boxed_unsync())
+}
+
+/// Returns the request's object with what a server adds when it stores it.
+fn stored(request: &Recorded, serial: u64) -> Value {
+    let mut object = request.body.clone().unwrap_or_else(|| json!({}));
+    let Value::Object(fields) = &mut object else {
+        return object;
+    };
+    let metadata = fields
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(metadata) = metadata else {
+        return object;
+    };
+    let added = [
+        ("name", request.name.clone().map(Value::String)),
+        ("namespace", request.namespace.clone().map(Value::String)),
+        (
+            "uid",
+            Some(Value::String(format!(
+                "00000000-0000-0000-0000-{serial:012}"
+            ))),
+        ),
+        ("generation", Some(Value::from(1))),
+    ];
+    for (key, value) in added {
+        if let Some(value) = value {
+            metadata.entry(key).or_insert(value);
+        }
+    }
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        Value::String(serial.to_string()),
+    );
+    object
+}

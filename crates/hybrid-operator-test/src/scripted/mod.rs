@@ -1,0 +1,323 @@
+//! An API server in this process that answers from a script, for tests of actions without a control plane.
+//!
+//! ```
+//! use hybrid_operator_test::fault::Fault;
+//! use hybrid_operator_test::scripted::{Answer, When, ScriptedApi};
+//! use k8s_openapi::api::core::v1::ConfigMap;
+//! use kube::api::{Api, PostParams};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let api = ScriptedApi::new();
+//! api.on(When::get("/api/v1/namespaces/*/configmaps/settings"), Answer::not_found());
+//! api.on(When::post("/api/v1/namespaces/*/configmaps"), Answer::echo(201));
+//!
+//! let config_maps: Api<ConfigMap> = Api::default_namespaced(api.client("shop"));
+//! assert!(config_maps.get_opt("settings").await?.is_none());
+//! let created = config_maps.create(&PostParams::default(), &ConfigMap::default()).await?;
+//! assert!(created.metadata.uid.is_some());
+//!
+//! // The second create is executed, but its answer is lost.
+//! api.faults().at(1, Fault::AnswerLost, |request| request.verb == "create");
+//! assert!(config_maps.create(&PostParams::default(), &ConfigMap::default()).await.is_err());
+//!
+//! assert_eq!(api.counts()["create configmaps"], 2);
+//! assert!(api.unexpected().is_empty());
+//! # Ok(())
+//! # }
+//! ```
+
+mod answer;
+mod when;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use tower::{BoxError, ServiceBuilder, service_fn};
+
+pub use answer::Answer;
+pub use when::When;
+
+use crate::fault::{AnswerBody, Faults};
+use crate::request::Recorded;
+
+/// An API server that knows nothing but its script; clones are the same server.
+///
+/// Of the rules that match a request and are not used up, the first answers. A request without
+/// a rule is answered 501 and kept in [`ScriptedApi::unexpected`].
+#[derive(Clone, Default)]
+pub struct ScriptedApi {
+    script: Arc<Mutex<Script>>,
+    faults: Faults,
+}
+
+#[derive(Default)]
+struct Script {
+    rules: Vec<Rule>,
+    unexpected: Vec<Recorded>,
+    /// Requests that were answered; objects that are echoed get it as resourceVersion.
+    answered: u64,
+}
+
+struct Rule {
+    when: When,
+    answer: Answer,
+    used: usize,
+}
+
+impl fmt::Debug for ScriptedApi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedApi")
+            .field("faults", &self.faults)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ScriptedApi {
+    /// Knows no rule yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a rule behind the others.
+    pub fn on(&self, when: When, answer: Answer) -> &Self {
+        self.lock().rules.push(Rule {
+            when,
+            answer,
+            used: 0,
+        });
+        self
+    }
+
+    /// Returns a client of this server, whose default namespace is `namespace`. Like every client
+    /// it belongs to the runtime that it is made in.
+    pub fn client(&self, namespace: &str) -> Client {
+        let script = Arc::clone(&self.script);
+        let answer = service_fn(move |request: Request<Body>| {
+            let answered = lock(&script).answer(&Recorded::of(&request));
+            std::future::ready(answered)
+        });
+        Client::new(
+            ServiceBuilder::new()
+                .layer(self.faults.layer())
+                .service(answer),
+            namespace,
+        )
+    }
+
+    /// Returns the plan of faults of all clients of this server.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Returns the requests so far, oldest first.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.faults.requests()
+    }
+
+    /// Counts the requests so far by `verb resource`.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        self.faults.counts()
+    }
+
+    /// Returns the requests that no rule was for.
+    pub fn unexpected(&self) -> Vec<Recorded> {
+        self.lock().unexpected.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Script> {
+        lock(&self.script)
+    }
+}
+
+fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
+    script.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Script {
+    fn answer(&mut self, request: &Recorded) -> Result<Response<AnswerBody>, BoxError> {
+        self.answered += 1;
+        let rule = self
+            .rules
+            .iter_mut()
+            .find(|rule| rule.when.matches(request, rule.used));
+        if let Some(rule) = rule {
+            rule.used += 1;
+            return rule.answer.respond(request, self.answered);
+        }
+        self.unexpected.push(request.clone());
+        let message = format!(
+            "the script has no rule for {} {}",
+            request.method, request.path
+        );
+        Answer::status(501, "NotScripted", &message).respond(request, self.answered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::time::Duration;
+
+    use futures::TryStreamExt;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::{Api, Patch, PatchParams, WatchEvent, WatchParams};
+    use serde_json::json;
+
+    use super::*;
+    use crate::fault::Fault;
+
+    const ANY: &str = "/api/v1/namespaces/a/configmaps/*";
+
+    fn config_maps(api: &ScriptedApi) -> Api<ConfigMap> {
+        Api::default_namespaced(api.client("a"))
+    }
+
+    #[tokio::test]
+    async fn rules_answer_in_order_until_they_are_used_up() {
+        let api = ScriptedApi::new();
+        api.on(When::get(ANY).times(1), Answer::not_found());
+        api.on(
+            When::get(ANY),
+            Answer::json(200, json!({"metadata": {"name": "b"}})),
+        );
+        let config_maps = config_maps(&api);
+        assert!(config_maps.get_opt("b").await.unwrap().is_none());
+        assert!(config_maps.get_opt("b").await.unwrap().is_some());
+        assert_eq!(
+            api.counts(),
+            BTreeMap::from([("get configmaps".to_owned(), 2)])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_request_without_a_rule_is_refused_and_kept() {
+        let api = ScriptedApi::new();
+        let error = config_maps(&api).get("b").await.unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("no rule for GET /api/v1/namespaces/a/configmaps/b"),
+            "{error}"
+        );
+        assert_eq!(api.unexpected().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_query_tells_rules_apart_and_applied_objects_are_echoed() {
+        let api = ScriptedApi::new();
+        api.on(
+            When::patch(ANY).query("fieldManager", "other"),
+            Answer::conflict(),
+        );
+        api.on(
+            When::patch(ANY).query("fieldManager", "helm"),
+            Answer::echo(201),
+        );
+        let config_maps = config_maps(&api);
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"}});
+        let forced = PatchParams::apply("helm").force();
+        let applied = config_maps
+            .patch("b", &forced, &Patch::Apply(&object))
+            .await
+            .unwrap();
+        assert_eq!(applied.metadata.name.as_deref(), Some("b"));
+        assert_eq!(applied.metadata.namespace.as_deref(), Some("a"));
+        assert!(applied.metadata.uid.is_some() && applied.metadata.resource_version.is_some());
+        let error = config_maps
+            .patch("b", &PatchParams::apply("other"), &Patch::Apply(&object))
+            .await;
+        assert!(matches!(error.unwrap_err(), kube::Error::Api(status) if status.code == 409));
+        assert_eq!(api.requests()[0].body.as_ref().unwrap()["data"]["k"], "v");
+    }
+
+    #[tokio::test]
+    async fn after_a_stop_nothing_gets_through_until_healed() {
+        let api = ScriptedApi::new();
+        api.on(When::any(), Answer::echo(200));
+        let config_maps = config_maps(&api);
+        let write = || async {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+            config_maps
+                .patch("b", &PatchParams::apply("helm"), &Patch::Apply(&object))
+                .await
+        };
+        api.faults()
+            .stop_at(2, Fault::Unreachable, Recorded::is_write);
+        assert!(write().await.is_ok());
+        assert!(!api.faults().struck());
+        assert!(write().await.is_err());
+        assert!(api.faults().struck());
+        assert!(config_maps.get("b").await.is_err());
+        api.faults().heal();
+        assert!(write().await.is_ok());
+        let faults: Vec<_> = api.requests().iter().map(|request| request.fault).collect();
+        assert_eq!(
+            faults,
+            [
+                None,
+                Some(Fault::Unreachable),
+                Some(Fault::Unreachable),
+                None
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_status_fault_is_an_answer_of_the_server() {
+        let api = ScriptedApi::new();
+        api.on(When::any(), Answer::not_found());
+        api.faults().at(1, Fault::Status(503), |_| true);
+        let error = config_maps(&api).get("b").await.unwrap_err();
+        assert!(matches!(error, kube::Error::Api(status) if status.code == 503));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_gives_its_events_and_stays_open() {
+        let api = ScriptedApi::new();
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "resourceVersion": "7"}});
+        api.on(
+            When::get("/api/v1/namespaces/a/configmaps").query("watch", "true"),
+            Answer::watch([("ADDED", object)]),
+        );
+        let config_maps = config_maps(&api);
+        let mut events = pin!(
+            config_maps
+                .watch(&WatchParams::default(), "0")
+                .await
+                .unwrap()
+        );
+        assert!(matches!(
+            events.try_next().await.unwrap(),
+            Some(WatchEvent::Added(_))
+        ));
+        assert!(
+            tokio::time::timeout(Duration::from_mins(1), events.try_next())
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answer_may_be_computed_from_the_request() {
+        let api = ScriptedApi::new();
+        api.on(
+            When::get(ANY),
+            Answer::with(|request| Answer::json(200, json!({"metadata": {"name": request.name}}))),
+        );
+        assert_eq!(
+            config_maps(&api)
+                .get("x")
+                .await
+                .unwrap()
+                .metadata
+                .name
+                .as_deref(),
+            Some("x")
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! One control plane for all tests of a process, and the line that says what was skipped without it.
+
+use std::env;
+use std::io::{self, Write};
+
+use tokio::sync::OnceCell;
+
+use crate::control_plane::{ControlPlane, Options, StartError};
+
+/// Names the kubeconfig of a cluster to use instead of starting one. `KUBECONFIG` and
+/// `~/.kube/config` are never looked at: tests create and delete things.
+pub const KUBECONFIG_VARIABLE: &str = "HYBRID_OPERATOR_TEST_KUBECONFIG";
+
+/// A failure is kept too: the second test need not build in vain what the first could not.
+static SHARED: OnceCell<Result<ControlPlane, StartError>> = OnceCell::const_new();
+
+/// Returns the control plane of this process, and starts it for the first who asks, with an audit log.
+///
+/// It ends with the process. With [`KUBECONFIG_VARIABLE`] it is the cluster named there.
+///
+/// # Errors
+///
+/// Any [`StartError`], the same for everybody who asks.
+pub async fn shared() -> Result<&'static ControlPlane, StartError> {
+    let start = || async {
+        match env::var_os(KUBECONFIG_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(kubeconfig) => Ok(ControlPlane::existing(kubeconfig)),
+            None => {
+                ControlPlane::start(Options {
+                    audit: true,
+                    ..Options::default()
+                })
+                .await
+            }
+        }
+    };
+    SHARED
+        .get_or_init(start)
+        .await
+        .as_ref()
+        .map_err(Clone::clone)
+}
+
+/// Returns the control plane of this process, or none where the machine cannot have one; then a
+/// line on standard error says which test is skipped and why.
+///
+/// # Errors
+///
+/// Every [`StartError`] that is not the machine's: a defect never skips a test.
+pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartError> {
+    match shared().await {
+        Ok(plane) => Ok(Some(plane)),
+        Err(StartError::Binary(error)) if error.is_missing_prerequisite() => {
+            skipped(1, &error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes `SKIPPED (tests): reason` to standard error, with the name of the test that says so.
+pub fn skipped(tests: usize, reason: &dyn std::fmt::Display) {
+    // The test harness names its threads after the tests.
+    let thread = std::thread::current();
+    let name = thread
+        .name()
+        .filter(|name| *name != "main" && !name.starts_with("tokio-"));
+    let line = match name {
+        Some(name) => format!("SKIPPED ({tests}): {name}: {reason}"),
+        None => format!("SKIPPED ({tests}): {reason}"),
+    };
+    drop(writeln!(io::stderr(), "{line}"));
+}

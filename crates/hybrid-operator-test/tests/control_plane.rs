@@ -1,0 +1,298 @@
+//! The control plane is real: controllers work, users differ, and nothing outlives the caller.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hybrid_operator_test::control_plane::{ControlPlane, Options};
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+const SOON: Duration = Duration::from_mins(1);
+
+fn parse<K: DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn pod_spec(restart_policy: &str) -> Value {
+    json!({"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "any"}]})
+}
+
+fn job(name: &str, annotations: &Value) -> Job {
+    let template = json!({"metadata": {"annotations": annotations}, "spec": pod_spec("Never")});
+    parse(json!({"metadata": {"name": name}, "spec": {"backoffLimit": 0, "template": template}}))
+}
+
+#[tokio::test]
+async fn a_deployment_becomes_available_and_a_job_complete() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "workloads").await?;
+    let labels = json!({"app": "web"});
+    let deployment: Deployment = parse(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod_spec("Always")},
+        },
+    }));
+    let deployments = namespace.api::<Deployment>();
+    deployments
+        .create(&PostParams::default(), &deployment)
+        .await?;
+    let jobs = namespace.api::<Job>();
+    jobs.create(&PostParams::default(), &job("once", &json!({})))
+        .await?;
+
+    wait::deployment_available(&deployments, "web", SOON).await?;
+    wait::job_complete(&jobs, "once", SOON).await?;
+    let pods = namespace.api::<Pod>();
+    wait::objects(&pods, "app=web", "two Pods", SOON, |pods| pods.len() == 2).await?;
+
+    deployments
+        .delete("web", &DeleteParams::background())
+        .await?;
+    wait::objects(&pods, "app=web", "no Pods", SOON, |pods| {
+        if pods.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{} Pods", pods.len()))
+        }
+    })
+    .await?;
+    namespace.finish(SOON).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn annotated_pods_wait_run_on_or_fail() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "pods").await?;
+    let jobs = namespace.api::<Job>();
+    for behaviour in ["pending", "running", "failed"] {
+        let annotations = json!({"test.hybrid-operator/pod": behaviour});
+        jobs.create(&PostParams::default(), &job(behaviour, &annotations))
+            .await?;
+    }
+    wait::object(&jobs, "failed", "the Job to fail", SOON, |job| {
+        job.and_then(|job| job.status.clone()?.failed)
+    })
+    .await?;
+    let phase = |pod: &Pod| {
+        pod.status
+            .clone()
+            .and_then(|status| status.phase)
+            .unwrap_or_default()
+    };
+    for (behaviour, expected) in [("running", "Running"), ("pending", "Pending")] {
+        let labels = format!("job-name={behaviour}");
+        wait::objects(&namespace.api::<Pod>(), &labels, expected, SOON, |pods| {
+            pods.iter().any(|pod| phase(pod) == expected)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_dropped_is_deleted() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "dropped").await?;
+    let (client, name) = (namespace.client(), namespace.name().to_owned());
+    drop(namespace);
+    wait::gone(&Api::<Namespace>::all(client), &name, SOON).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_operator_may_do_what_rbac_grants_and_is_audited() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let Some(log) = plane.audit_log() else {
+        return Ok(());
+    };
+    let mark = log.mark()?;
+    let config_maps: Api<ConfigMap> =
+        Api::namespaced(plane.client_as("operator").await?, "default");
+    let error = config_maps.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 403));
+    let expected = BTreeMap::from([("list configmaps -> 403".to_owned(), 1)]);
+    assert_eq!(log.count(mark, "operator")?, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lost_answer_does_not_undo_the_write() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let namespace = TestNamespace::create(plane, "faults").await?;
+    let faults = Faults::new();
+    let config_maps: Api<ConfigMap> =
+        Api::namespaced(plane.client_with(&faults).await?, namespace.name());
+    let config_map = |name: &str| parse::<ConfigMap>(json!({"metadata": {"name": name}}));
+
+    faults.at(1, Fault::AnswerLost, Recorded::is_write);
+    assert!(
+        config_maps
+            .create(&PostParams::default(), &config_map("lost"))
+            .await
+            .is_err()
+    );
+    assert!(config_maps.get_opt("lost").await?.is_some());
+
+    faults.stop_at(1, Fault::Unreachable, Recorded::is_write);
+    assert!(
+        config_maps
+            .create(&PostParams::default(), &config_map("never"))
+            .await
+            .is_err()
+    );
+    assert!(config_maps.get_opt("lost").await.is_err());
+    faults.heal();
+    assert!(config_maps.get_opt("never").await?.is_none());
+    assert_eq!(faults.counts().get("create configmaps"), Some(&2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_version_is_that_of_the_release() -> TestResult {
+    let Some(plane) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let version = plane.client().await?.apiserver_version().await?;
+    assert_eq!(
+        (version.major.as_str(), version.minor.as_str()),
+        ("1", "36")
+    );
+    assert!(
+        version.git_version.starts_with("v1.36."),
+        "{}",
+        version.git_version
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn stopping_leaves_no_process() -> TestResult {
+    let Some(_) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let dir = tempfile::tempdir()?;
+    let users = vec![("dev".to_owned(), vec!["developers".to_owned()])];
+    let options = Options {
+        dir: Some(dir.path().to_owned()),
+        users,
+        ..Options::default()
+    };
+    let plane = ControlPlane::start(options.clone()).await?;
+    assert!(plane.user_kubeconfig("dev").is_file());
+    let pids = plane.pids();
+    assert_eq!(pids.len(), 6, "{pids:?}");
+    assert!(pids.values().all(|pid| runs(*pid)), "{pids:?}");
+
+    // The directory is taken while this one runs.
+    let error = ControlPlane::start(options).await.unwrap_err();
+    assert!(
+        error.to_string().contains("another control plane runs in"),
+        "{error}"
+    );
+
+    plane.stop();
+    assert_eq!(running(&pids), Vec::<&str>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_caller_that_is_killed_leaves_no_process() -> TestResult {
+    let Some(_) = shared_or_skip().await? else {
+        return Ok(());
+    };
+    let dir = tempfile::tempdir()?;
+    let mut caller = Command::new(env!("CARGO_BIN_EXE_control-plane"))
+        .args(["up", "--dir"])
+        .arg(dir.path())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(caller.stdout.take().unwrap()).read_line(&mut line)?;
+    assert!(line.starts_with("export KUBECONFIG="), "{line}");
+    let mut pids = children_of(caller.id());
+    pids.extend(children_of(pids["up"]));
+    assert_eq!(pids.len(), 6, "{pids:?}");
+
+    caller.kill()?;
+    caller.wait()?;
+    wait::until(SOON, "all processes to end", async || {
+        let left = running(&pids);
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{left:?}"))
+        }
+    })
+    .await?;
+    Ok(())
+}
+
+/// Finds the children of a process, by the name of the program that they play.
+fn children_of(parent: u32) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let stat = std::fs::read_to_string(entry.path().join("stat"));
+        let arguments = std::fs::read_to_string(entry.path().join("cmdline"));
+        let (Some(pid), Ok(stat), Ok(arguments)) = (pid, stat, arguments) else {
+            continue;
+        };
+        // After the name in parentheses: state, parent.
+        let is_child =
+            stat.rsplit(')').next().unwrap().split_whitespace().nth(1) == Some(&parent.to_string());
+        if is_child {
+            found.insert(
+                arguments.split('\0').nth(1).unwrap_or_default().to_owned(),
+                pid,
+            );
+        }
+    }
+    found
+}
+
+fn running(pids: &BTreeMap<String, u32>) -> Vec<&str> {
+    pids.iter()
+        .filter(|(_, pid)| runs(**pid))
+        .map(|(name, _)| name.as_str())
+        .collect()
+}
+
+/// Whether a process is there and not merely waiting to be reaped by somebody.
+fn runs(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return false;
+    };
+    !stat
+        .rsplit(')')
+        .next()
+        .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+}

@@ -1,4 +1,8 @@
 //! `cache.example.com/v1alpha1`.
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "two printer columns may have one type"
+)]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;

@@ -71,10 +71,10 @@ pub struct RunArgs {
     /// Let replicas elect a leader, of which there is one.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// Name of the leader's lease [default: $OPERATOR_NAME].
+    /// Name of the leader's lease [default: $`OPERATOR_NAME`].
     #[arg(long, value_name = "NAME")]
     pub leader_election_id: Option<String>,
-    /// Namespace of the leader's lease [default: $POD_NAMESPACE].
+    /// Namespace of the leader's lease [default: $`POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
     /// The kubeconfig to use [default: $KUBECONFIG, else the Pod's service account].
@@ -264,7 +264,7 @@ mod tests {
                 ("OPERATOR_NAME", "memcached-operator"),
             ],
         );
-        assert_eq!(options.reconcile_period, Duration::from_secs(60));
+        assert_eq!(options.reconcile_period, Duration::from_mins(1));
         assert_eq!(options.metrics_bind_address, ":8080");
         assert_eq!(options.operator_name, "memcached-operator");
         assert!(options.watch_namespaces.is_empty() && !options.leader_elect);

@@ -13,7 +13,7 @@ use super::{Name, Str, Type, Value};
 /// A map from strings to values with Go's reference semantics: a clone is another handle to the
 /// same map, and a change through one shows in all.
 ///
-/// A map made from a [`Tree`] reads the tree in place. Nested maps are wrapped when they are first
+/// A map made from a [`Tree`](super::Tree) reads the tree in place. Nested maps are wrapped when they are first
 /// asked for, and the entries are copied when the map is first written to.
 ///
 /// ```

@@ -21,6 +21,9 @@ use crate::release::RecordMeta;
 /// How many objects of a kind are applied at once.
 const CONCURRENCY: usize = 8;
 
+/// An object that was applied, if it had to be, and the watch that shows it.
+type ApplyResult = Result<Option<(Applied, WatchGuard)>, ActionError>;
+
 /// A record and its content.
 pub struct Stored {
     /// Where it is.
@@ -126,8 +129,7 @@ async fn apply_all(
                 .any(|old| old.key() == object.key() && old.object() == object.object())
         };
         let known = &*live;
-        let mut applies: Vec<BoxFuture<'_, Result<Option<(Applied, WatchGuard)>, ActionError>>> =
-            Vec::new();
+        let mut applies: Vec<BoxFuture<'_, ApplyResult>> = Vec::new();
         for object in group {
             applies.push(apply_one(context, known, object, unchanged(object)).boxed());
         }
@@ -136,7 +138,7 @@ async fn apply_all(
         let mut failed = None;
         while let Some(result) = applies.next().await {
             match result {
-                Ok(Some(applied)) => done.push(applied),
+                Ok(Some(one)) => done.push(one),
                 Ok(None) => {}
                 Err(error) => failed = Some(error),
             }
@@ -159,7 +161,7 @@ pub(super) async fn apply_one(
     live: &Live,
     object: &ManifestObject,
     unchanged: bool,
-) -> Result<Option<(Applied, WatchGuard)>, ActionError> {
+) -> ApplyResult {
     let place = place(
         context.cluster,
         context.registry,

@@ -59,7 +59,7 @@ pub(super) async fn run(
                     .release
                     .hooks
                     .get(index)
-                    .and_then(|h| h.last_run.started_at.clone());
+                    .and_then(|h| h.last_run.started_at);
                 let age = began.map(|began| context.now.duration_since(began.instant()));
                 if age.is_some_and(|age| age.unsigned_abs() > context.timeout) {
                     let message = format!("it did not end within {:?}", context.timeout);

@@ -7,7 +7,7 @@
 //! * [`deploy`]: the way from a pending record to a deployed one, for install, upgrade, rollback.
 //! * [`repair`]: applies recorded objects again.
 //! * [`uninstall`]: the way from a deployed record to none.
-//! * [`hooks`], [`prune`], [`live`]: what these share.
+//! * `hooks`, `prune`, [`live`]: what these share.
 
 pub mod deploy;
 mod hooks;

@@ -57,7 +57,7 @@ pub struct RetryService<S> {
 /// The API server did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {0:?}")]
-pub struct TimedOut(Duration);
+pub(super) struct TimedOut(Duration);
 
 /// The wait before the next attempt.
 fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> Duration {

@@ -491,7 +491,7 @@ struct VersionInfo {
 #[derive(Deserialize)]
 struct GroupDiscoveryList {
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     items: Vec<GroupDiscovery>,
 }
 
@@ -499,7 +499,7 @@ struct GroupDiscoveryList {
 struct GroupDiscovery {
     #[serde(default)]
     metadata: GroupName,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     versions: Vec<VersionDiscovery>,
 }
 
@@ -512,7 +512,7 @@ struct GroupName {
 #[derive(Deserialize)]
 struct VersionDiscovery {
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     resources: Vec<ResourceDiscovery>,
     #[serde(default)]
     freshness: String,
@@ -526,9 +526,9 @@ struct ResourceDiscovery {
     response_kind: Option<KindName>,
     #[serde(default)]
     scope: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     verbs: Vec<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     subresources: Vec<SubresourceDiscovery>,
 }
 
@@ -548,20 +548,20 @@ struct KindName {
 
 #[derive(Deserialize)]
 struct CoreVersions {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     versions: Vec<String>,
 }
 
 #[derive(Deserialize)]
 struct GroupList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     groups: Vec<Group>,
 }
 
 #[derive(Deserialize)]
 struct Group {
     name: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     versions: Vec<GroupVersionName>,
 }
 
@@ -572,7 +572,7 @@ struct GroupVersionName {
 
 #[derive(Default, Deserialize)]
 struct ResourceList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     resources: Vec<Resource>,
 }
 
@@ -583,7 +583,7 @@ struct Resource {
     kind: String,
     #[serde(default)]
     namespaced: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     verbs: Vec<String>,
 }
 

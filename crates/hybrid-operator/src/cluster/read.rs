@@ -56,7 +56,7 @@ struct Metadata {
 struct MetadataList {
     #[serde(default)]
     metadata: ListMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     items: Vec<Metadata>,
 }
 

@@ -10,6 +10,7 @@ use kube::Client;
 use kube::client::Body;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 
 use super::{ApiError, ApiKind, Target};
 
@@ -96,6 +97,15 @@ pub(crate) fn query_value(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// Reads a list that may be null: the server writes an empty one like that in some answers.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A request as it is sent.

@@ -16,7 +16,7 @@ pub struct Backoff {
 impl Default for Backoff {
     /// From 500 ms, doubling, to 5 minutes.
     fn default() -> Self {
-        Self::new(Duration::from_millis(500), Duration::from_secs(300))
+        Self::new(Duration::from_millis(500), Duration::from_mins(5))
     }
 }
 
@@ -37,7 +37,7 @@ impl Backoff {
         let factor = 2_u32.saturating_pow((*failures).min(20));
         *failures = failures.saturating_add(1);
         let wait = self.first.saturating_mul(factor).min(self.longest);
-        wait - wait / 4 * u32::from(noise) / 255
+        wait.saturating_sub(wait / 4 * u32::from(noise) / 255)
     }
 
     /// Forgets a key that succeeded, was changed by its owner, or is gone.
@@ -85,7 +85,7 @@ mod tests {
             for _ in 0..rounds {
                 let (shorter, full) = (noisy.failed(&key, noise), even.failed(&key, 0));
                 prop_assert!(shorter <= full && shorter >= full * 3 / 4);
-                prop_assert!(full <= Duration::from_secs(300));
+                prop_assert!(full <= Duration::from_mins(5));
             }
         }
     }

@@ -320,7 +320,7 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
                 }
                 drop((inner, watch));
                 tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_secs(60));
+                delay = (delay * 2).min(Duration::from_mins(1));
             }
         }
     }

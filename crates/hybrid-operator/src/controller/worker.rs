@@ -31,7 +31,7 @@ impl Default for WorkerOptions {
         let concurrency = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             concurrency,
-            deadline: Duration::from_secs(300),
+            deadline: Duration::from_mins(5),
         }
     }
 }

@@ -148,7 +148,6 @@ impl Controller for HelmController {
                 manager: context,
                 source,
                 store,
-                queue: queue.clone(),
                 releases: Mutex::default(),
             };
             Workers::new(&queue, Arc::new(reconciler), options, process)

@@ -1,6 +1,7 @@
 //! What should be: values, the digest of all inputs, and the manifest when the digest is new.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use helm_core::engine::{LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
 use helm_core::release::Revision;
@@ -20,11 +21,11 @@ use crate::watches::{DriftMode, RemediationStrategy};
 /// How often a render is begun anew because a template looked something up.
 const LOOKUP_ROUNDS: usize = 8;
 /// How old what is known of the cluster's kinds may be.
-const CAPABILITIES_AGE: std::time::Duration = std::time::Duration::from_secs(600);
+const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 
 /// Why it is not known what should be.
 #[derive(Debug, thiserror::Error)]
-pub enum DesiredError {
+pub(super) enum DesiredError {
     /// The values cannot be computed.
     #[error("cannot compute the values")]
     Values(#[from] ValuesError),
@@ -53,7 +54,7 @@ pub enum DesiredError {
 
 impl DesiredError {
     /// The reason of the condition `Irreconcilable`.
-    pub fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Values(_) | Self::Coalesce(_) => "ErrorGettingValues",
             Self::Capabilities(_) => "ErrorGettingClient",
@@ -75,7 +76,7 @@ pub(super) struct Desired {
     pub(super) digest: InputsDigest,
     pub(super) coalesced: Coalesced,
     pub(super) overridden: Vec<String>,
-    policy: (bool, usize, bool, std::time::Duration),
+    policy: (bool, usize, bool, Duration),
 }
 
 impl Desired {
@@ -139,7 +140,7 @@ impl HelmReconciler {
                 upgrade
                     .strategy
                     .is_none_or(|s| s == RemediationStrategy::Rollback),
-                self.timeout(self.watch.upgrade.timeout),
+                timeout(self.watch.upgrade.timeout),
             ),
         };
         release.desires = Some(Desires {
@@ -147,10 +148,6 @@ impl HelmReconciler {
             desired: desired.clone(),
         });
         Ok(desired)
-    }
-
-    pub(super) fn timeout(&self, asked: Option<std::time::Duration>) -> std::time::Duration {
-        asked.unwrap_or(std::time::Duration::from_secs(300))
     }
 
     async fn capabilities(&self) -> Result<Capabilities, DiscoveryError> {
@@ -261,4 +258,9 @@ impl HelmReconciler {
 /// The user's values of a record, which are what was computed from the custom resource.
 pub(super) fn config(desired: &Desired) -> Values {
     desired.coalesced.user().clone()
+}
+
+/// How long hooks and waits may take: 5 minutes unless said otherwise, as in Helm.
+pub(super) fn timeout(asked: Option<Duration>) -> Duration {
+    asked.unwrap_or(Duration::from_mins(5))
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use helm_core::manifest::HookEvent;
+use helm_core::manifest::{HookEvent, HookExecution};
 use helm_core::release::{ApplyMethod, Release as Record, Revision, Status as ReleaseStatus, Time};
 use kube::ResourceExt;
 use serde_json::json;
 
-use super::desired::{Desired, config};
+use super::desired::{Desired, config, timeout};
 use super::observe::Facts;
 use super::plan::{Refusal, Step};
 use super::status::{Status, chain};
@@ -35,7 +35,7 @@ pub(super) enum Done {
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How often objects are repaired within [`REPAIR_WINDOW`] before they are left alone.
 const REPAIRS: usize = 5;
-const REPAIR_WINDOW: Duration = Duration::from_secs(600);
+const REPAIR_WINDOW: Duration = Duration::from_mins(10);
 
 impl HelmReconciler {
     pub(super) async fn execute(
@@ -50,7 +50,7 @@ impl HelmReconciler {
             Step::Nothing if facts.deleting => Ok(Done::Gone),
             Step::Nothing => {
                 status.reconciled();
-                self.report(facts, release, status);
+                Self::report(release, status);
                 if !release.live.drifted().is_empty() {
                     status.drifted(&names(&release.live.drifted()));
                 }
@@ -135,6 +135,11 @@ impl HelmReconciler {
                 Err(BeginError::Other(error)) => return Err(error),
             },
         };
+        if !desired.overridden.is_empty() && !matches!(step, Step::Resume { .. }) {
+            let note = format!("watches.yaml overrides {}", desired.overridden.join(", "));
+            self.event(facts, true, "ValueOverridden", "Values", note)
+                .await;
+        }
         let kind = Kind::of(stored.release.info.status);
         let previous = match previous {
             Some(meta) if meta.revision != stored.meta.revision => {
@@ -163,7 +168,7 @@ impl HelmReconciler {
                 };
                 status.deployed(kind.success_reason(), &message);
                 status.release = Some(self.describe(&stored, release));
-                self.report(facts, release, status);
+                Self::report(release, status);
                 self.prune_history(facts).await;
                 Ok(Done::Settled)
             }
@@ -235,7 +240,7 @@ impl HelmReconciler {
         rendered.notes().clone_into(&mut record.info.notes);
         record.apply_method = Some(ApplyMethod::ServerSide);
         let now = Time::utc(facts.now);
-        record.info.first_deployed = Some(now.clone());
+        record.info.first_deployed = Some(now);
         record.info.last_deployed = Some(now);
         let (status, text) = if upgrade {
             (ReleaseStatus::PendingUpgrade, "Preparing upgrade")
@@ -263,7 +268,7 @@ impl HelmReconciler {
         record.info.last_deployed = Some(Time::utc(facts.now));
         record.info.rollback_revision = target;
         for hook in &mut record.hooks {
-            hook.last_run = Default::default();
+            hook.last_run = HookExecution::default();
         }
         record.set_status(
             ReleaseStatus::PendingRollback,
@@ -345,7 +350,7 @@ impl HelmReconciler {
         release.repairs.retain(window);
         if release.repairs.len() >= REPAIRS {
             status.drifted(&format!("somebody keeps changing {}", names(&drifted)));
-            return Ok(Done::Again(Duration::from_secs(60)));
+            return Ok(Done::Again(Duration::from_mins(1)));
         }
         if !drifted.is_empty() {
             release.repairs.push(facts.now);
@@ -387,7 +392,7 @@ impl HelmReconciler {
         }
         status.reconciled();
         status.release = Some(self.describe(&stored, release));
-        self.report(facts, release, status);
+        Self::report(release, status);
         Ok(Done::Settled)
     }
 
@@ -495,7 +500,7 @@ impl HelmReconciler {
                 replace: kind == Kind::Upgrade && facts.annotations.upgrade_force,
                 ..ApplyPolicy::default()
             },
-            timeout: self.timeout(policy.timeout),
+            timeout: timeout(policy.timeout),
             disable_hooks: by_annotation || policy.disable_hooks,
             now: facts.now,
         }
@@ -525,10 +530,14 @@ impl HelmReconciler {
     }
 
     /// Says whether the objects are ready.
-    fn report(&self, _facts: &Facts, release: &Release, status: &mut Status) {
+    fn report(release: &Release, status: &mut Status) {
         status.ready(&release.live.unready());
-        if let Some(described) = &mut status.release {
-            described["baseline"] = json!(release.live.aggregate());
+        if let Some(described) = status
+            .release
+            .as_mut()
+            .and_then(serde_json::Value::as_object_mut)
+        {
+            described.insert("baseline".to_owned(), json!(release.live.aggregate()));
         }
     }
 

@@ -8,9 +8,9 @@ use super::HelmReconciler;
 use super::observe::Facts;
 
 /// Ours.
-pub const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
+pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 /// Those of the Go operators, which mean the same.
-pub const LEGACY: &[&str] = &["uninstall-helm-release"];
+pub(super) const LEGACY: &[&str] = &["uninstall-helm-release"];
 
 /// Whether a custom resource has ours or one that means the same.
 pub(super) fn is_present(resource: &DynamicObject) -> bool {
@@ -69,12 +69,12 @@ impl HelmReconciler {
         names: &[serde_json::Value],
     ) -> Result<(), kube::Error> {
         let version = facts.object.pointer("/metadata/resourceVersion");
-        let mut metadata = json!({"uid": facts.primary.uid, "finalizers": names});
-        if !facts.deleting
-            && let Some(version) = version
-        {
-            metadata["resourceVersion"] = version.clone();
-        }
+        let metadata = match version.filter(|_| !facts.deleting) {
+            Some(version) => {
+                json!({"uid": facts.primary.uid, "finalizers": names, "resourceVersion": version})
+            }
+            None => json!({"uid": facts.primary.uid, "finalizers": names}),
+        };
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let answer = self
             .api(facts)

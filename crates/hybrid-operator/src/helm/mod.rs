@@ -4,7 +4,7 @@
 //! observe (caches) -> desired (values, digest, render) -> plan -> execute one step -> status
 //! ```
 //!
-//! Read [`HelmReconciler::reconcile_one`] first: it is the story. [`plan`] decides, the actions in
+//! Read `HelmReconciler::reconcile_one` first: it is the story. [`plan`] decides, the actions in
 //! [`crate::action`] do, and no other part does either.
 //!
 //! Needs, for the kind: `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
@@ -31,7 +31,7 @@ use helm_core::CompiledChart;
 use kube::api::DynamicObject;
 
 use crate::action::live::Live;
-use crate::controller::{Key, Outcome, QueueHandle, Reconcile, ReconcileError, Request, Source};
+use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request, Source};
 use crate::manager::ControllerContext;
 use crate::release::ReleaseStore;
 use crate::watches::Watch;
@@ -49,7 +49,6 @@ pub struct HelmReconciler {
     manager: ControllerContext,
     source: Source,
     store: Arc<dyn ReleaseStore>,
-    queue: QueueHandle,
     period: Duration,
     releases: Mutex<HashMap<Key, Release>>,
 }

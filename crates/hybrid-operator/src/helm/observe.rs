@@ -16,7 +16,7 @@ use crate::release::RecordMeta;
 
 /// Why a custom resource cannot be worked on at all.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsError {
+pub(super) enum FactsError {
     /// No release can have its name.
     #[error(transparent)]
     Name(#[from] NameError),

@@ -36,6 +36,7 @@ pub enum Drift {
 
 /// What is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact")]
 pub struct Observed {
     /// Whether the custom resource is being deleted.
     pub deleting: bool,
@@ -228,7 +229,7 @@ mod tests {
 
     use super::{Desired, Drift, Observed, Record, Refusal, Step, next_step};
 
-    const TIMEOUT: Duration = Duration::from_secs(300);
+    const TIMEOUT: Duration = Duration::from_mins(5);
 
     fn record(revision: u32, status: Status, digest: Option<&str>, ours: bool) -> Record {
         Record {
@@ -236,7 +237,7 @@ mod tests {
             status,
             digest: digest.map(ToOwned::to_owned),
             ours,
-            age: Duration::from_secs(60),
+            age: Duration::from_mins(1),
         }
     }
 
@@ -262,6 +263,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one table of all states")]
     fn every_state_has_its_step() {
         use Status::{
             Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded,
@@ -329,7 +331,7 @@ mod tests {
                     record(2, PendingUpgrade, None, false),
                 ],
                 Step::Wait {
-                    delay: TIMEOUT - Duration::from_secs(60),
+                    delay: TIMEOUT.checked_sub(Duration::from_mins(1)).unwrap(),
                 },
             ),
             (

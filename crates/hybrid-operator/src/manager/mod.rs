@@ -253,12 +253,11 @@ async fn lead(
         });
     }
     let term = async {
-        match &mut elector {
-            Some(elector) => elector.hold(stop).await,
-            None => {
-                stop.cancelled().await;
-                Term::Stopped
-            }
+        if let Some(elector) = &mut elector {
+            elector.hold(stop).await
+        } else {
+            stop.cancelled().await;
+            Term::Stopped
         }
     };
     let mut outcome = tokio::select! {

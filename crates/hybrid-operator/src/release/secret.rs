@@ -77,7 +77,7 @@ struct Written {
 
 #[derive(Deserialize)]
 struct MetadataList {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "request::nullable")]
     items: Vec<Written>,
 }
 

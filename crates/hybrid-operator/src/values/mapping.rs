@@ -9,7 +9,8 @@ use serde_json::{Number, Value};
 use super::{Inputs, ValuesError};
 
 /// Go's functions and Sprig's, as the templates of the Go operators have them.
-static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| Arc::new(Funcs::new()));
+static FUNCS: LazyLock<Arc<Funcs>> =
+    LazyLock::new(|| Arc::new(Funcs::new().with(&go_template::sprig::FUNCS)));
 
 /// Evaluates the templates in the string leaves of a tree.
 pub(super) fn evaluate(tree: &Value, inputs: &Inputs<'_>) -> Result<Values, ValuesError> {
@@ -74,7 +75,7 @@ fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, Value
     set.parse(field, text)
         .map_err(|source| ValuesError::Parse {
             field: field.to_owned(),
-            source,
+            source: Box::new(source),
         })?;
     let spec = inputs.object.get("spec").unwrap_or(&Value::Null);
     let data: Map = [
@@ -88,7 +89,7 @@ fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, Value
         .execute(&set, field, &GoValue::Map(data), &mut out)
         .map_err(|source| ValuesError::Render {
             field: field.to_owned(),
-            source,
+            source: Box::new(source),
         })?;
     Ok(out)
 }

@@ -33,7 +33,7 @@ pub enum ValuesError {
         field: String,
         /// What is wrong.
         #[source]
-        source: go_template::ParseError,
+        source: Box<go_template::ParseError>,
     },
     /// A template in `watches.yaml` fails for this custom resource.
     #[error("{field} in watches.yaml fails")]
@@ -42,7 +42,7 @@ pub enum ValuesError {
         field: String,
         /// What is wrong.
         #[source]
-        source: go_template::RenderError,
+        source: Box<go_template::RenderError>,
     },
     /// A template's result is no text or JSON.
     #[error("{field} in watches.yaml gives something that is no value")]
@@ -57,7 +57,7 @@ pub enum ValuesError {
         field: String,
         /// What is wrong.
         #[source]
-        source: SetError,
+        source: Box<SetError>,
     },
     /// A referenced object or key is not there.
     #[error("{kind} {name} has no key {key}, or is not there")]
@@ -80,7 +80,7 @@ pub enum ValuesError {
         key: String,
         /// What is wrong, without the content.
         #[source]
-        source: helm_core::values::ValuesError,
+        source: Box<helm_core::values::ValuesError>,
     },
 }
 
@@ -137,6 +137,7 @@ mod tests {
         Watch::new(GroupVersionKind::gvk("g", "v1", "K"), "chart")
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "literals read better")]
     fn computed(watch: &Watch, spec: Value) -> Result<Computed, ValuesError> {
         let object = json!({"metadata": {"name": "cr", "namespace": "ns"}, "spec": spec});
         let env = |name: &str| (name == "IMAGE").then(|| "repo/img".to_owned());

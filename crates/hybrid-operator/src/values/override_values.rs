@@ -26,7 +26,7 @@ pub(super) fn apply(
         }
         .map_err(|source| ValuesError::Set {
             field: field(),
-            source,
+            source: Box::new(source),
         })?;
         if before != Value::Object(values.clone()) {
             overridden.push(path.clone());

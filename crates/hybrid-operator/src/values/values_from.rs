@@ -63,7 +63,7 @@ pub(super) fn apply(
                 kind,
                 name,
                 key,
-                source,
+                source: Box::new(source),
             })?,
         };
         *values = merge(std::mem::take(values), more);

@@ -382,7 +382,7 @@ pub fn load_with<T>(
     let base = path.parent().unwrap_or(Path::new(""));
     let (entries, mut problems) = parse(&text, base);
     problems.extend(validate(&entries));
-    let mut made = Vec::new();
+    let mut results = Vec::new();
     for entry in entries {
         let (line, column) = entry.chart_mark;
         let field = format!("[{}].chart", entry.index);
@@ -391,7 +391,7 @@ pub fn load_with<T>(
             continue;
         }
         match make(entry) {
-            Ok(value) => made.push(value),
+            Ok(value) => results.push(value),
             Err(message) => problems.push(Problem {
                 line,
                 column,
@@ -401,7 +401,7 @@ pub fn load_with<T>(
         }
     }
     if problems.is_empty() {
-        return Ok(made);
+        return Ok(results);
     }
     problems.sort_by_key(|p| (p.line, p.column));
     Err(WatchesError::Invalid {

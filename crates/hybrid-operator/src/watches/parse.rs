@@ -432,7 +432,7 @@ impl<'a> Fields<'a> {
         read(node)
             .map_err(|message| {
                 self.problems
-                    .push(problem(node, &join(&self.path, field), message))
+                    .push(problem(node, &join(&self.path, field), message));
             })
             .ok()
     }

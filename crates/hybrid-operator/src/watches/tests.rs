@@ -101,7 +101,7 @@ fn every_field_is_read() {
         watch.values_from[0].target_path.as_deref(),
         Some("auth.password")
     );
-    assert_eq!(watch.install.timeout, Some(Duration::from_secs(120)));
+    assert_eq!(watch.install.timeout, Some(Duration::from_mins(2)));
     assert_eq!(watch.install.remediation.retries, Some(2));
     assert_eq!(
         watch.install.remediation.strategy,
@@ -114,7 +114,7 @@ fn every_field_is_read() {
     assert!(watch.rollback.disable_hooks);
     assert_eq!(
         watch.test.as_ref().unwrap().timeout,
-        Some(Duration::from_secs(60))
+        Some(Duration::from_mins(1))
     );
     assert_eq!(watch.drift_detection.mode, DriftMode::Warn);
     assert_eq!(watch.drift_detection.ignore[0].paths, ["/spec/replicas"]);

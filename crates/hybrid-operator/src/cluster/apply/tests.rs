@@ -544,7 +544,7 @@ async fn rule_1_5_a_resumed_run_finds_what_it_has_made() {
 
     let made = json!({"metadata": {"name": "job-c", "uid": "u"}});
     let script = Script::default()
-        .on(&format!("GET {path}"), 200, json!({"items": []}))
+        .on(&format!("GET {path}"), 200, json!({"items": null}))
         .on(&format!("POST {path}"), 201, made);
     assert!(generate(&script, true).await.unwrap().created);
     script.finish();

@@ -242,7 +242,7 @@ async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
     let key = key("v1", "Namespace", None, "app");
     let metadata = with(ours(), "name", json!("app"));
     let list = |kind: &str| format!("GET {kind}");
-    let empty = json!({"items": []});
+    let empty = json!({"items": null});
     let made_with_it = json!({"items": [{"metadata": {"name": "kube-root-ca.crt"}}]});
     let derived = json!({"items": [{"metadata": {"name": "x", "ownerReferences": [
         {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]}}]});

@@ -238,7 +238,7 @@ fn large(chart: usize, manifest: usize) -> Release {
 async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
     for (release, oversized) in [(large(2 << 20, 10), false), (large(10, 2 << 20), true)] {
         let recording = Script::default();
-        let store_ = store(&recording);
+        let kept = store(&recording);
         let stored = side::store(&release).unwrap();
         let mut script = recording;
         for _ in &stored.pieces {
@@ -248,7 +248,7 @@ async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
         let label = format!("1-{}", stored.parts.as_ref().unwrap());
         final_answer["metadata"]["labels"][PARTS_LABEL] = label.into();
         script = script.on(&format!("POST {SECRETS}"), 201, final_answer.clone());
-        let meta = store_.create(&release, &tags()).await.unwrap();
+        let meta = kept.create(&release, &tags()).await.unwrap();
         assert_eq!(meta.is_oversized(), oversized);
 
         let requests = script.finish();
@@ -268,7 +268,7 @@ async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
             found["data"] = seen.body["data"].clone();
             script = script.on(&format!("GET {SECRETS}/{}", name(seen)), 200, found);
         }
-        let mut read = store_.load(&meta).await.unwrap();
+        let mut read = kept.load(&meta).await.unwrap();
         read.labels.clear();
         assert_eq!(read, release);
         script.finish();
@@ -280,14 +280,14 @@ async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
         script = script
             .on(&format!("GET {SECRETS}/{}", name(record)), 200, found)
             .on(&format!("GET {SECRETS}/{}", name(&parts[0])), 404, none);
-        assert!(store_.load(&meta).await.unwrap_err().is_corrupt());
+        assert!(kept.load(&meta).await.unwrap_err().is_corrupt());
 
         script = script.on(&format!("DELETE {FIRST}"), 200, json!({}));
         for part in parts {
             script = script.on(&format!("DELETE {SECRETS}/{}", name(part)), 200, json!({}));
         }
-        store_.delete(&meta).await.unwrap();
-        assert!(history(&store_).is_empty());
+        kept.delete(&meta).await.unwrap();
+        assert!(history(&kept).is_empty());
         script.finish();
     }
 }

@@ -1,0 +1,252 @@
+//! RELEASES 2 on a real API server.
+
+use helm_core::manifest::ObjectKey;
+use hybrid_operator::cluster::apply::Claim;
+use hybrid_operator::cluster::delete::{
+    Deletion, Propagation, Verdict, delete, is_gone, release_kept, verify,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Stage, config_map, known, until};
+
+fn key(object: &Value, namespace: Option<&str>) -> ObjectKey {
+    let mut key = ObjectKey::of(object).unwrap();
+    key.namespace = namespace.map(str::to_owned);
+    key
+}
+
+#[tokio::test]
+async fn rule_2_2_only_the_object_that_was_judged_is_deleted() {
+    let Some(stage) = Stage::new("delete").await else {
+        return;
+    };
+    let object = config_map("conf", &json!({"a": "1"}));
+    let key = key(&object, Some(&stage.namespace));
+    let first = stage.apply(object.clone(), Claim::Unproven).await.unwrap();
+    let verdict = verify(
+        &stage.cluster,
+        &key,
+        &stage.claimant(),
+        Some(&first.uid),
+        false,
+    )
+    .await;
+    assert_eq!(
+        verdict.unwrap(),
+        Verdict::Delete {
+            uid: first.uid.clone()
+        }
+    );
+    stage
+        .config_maps()
+        .delete("conf", &<_>::default())
+        .await
+        .unwrap();
+    let second = stage.apply(object, Claim::Unproven).await.unwrap();
+
+    let background = Propagation::default();
+    let deletion = delete(&stage.cluster, &key, &first.uid, background)
+        .await
+        .unwrap();
+    assert_eq!(deletion, Deletion::Recreated);
+    assert!(is_gone(&stage.cluster, &key, &first.uid).await.unwrap());
+    assert!(!is_gone(&stage.cluster, &key, &second.uid).await.unwrap());
+    let deletion = delete(&stage.cluster, &key, &second.uid, background)
+        .await
+        .unwrap();
+    assert_eq!(deletion, Deletion::Requested);
+    assert!(is_gone(&stage.cluster, &key, &second.uid).await.unwrap());
+    let deletion = delete(&stage.cluster, &key, &second.uid, background)
+        .await
+        .unwrap();
+    assert_eq!(deletion, Deletion::Gone);
+    let verdict = verify(&stage.cluster, &key, &stage.claimant(), None, false)
+        .await
+        .unwrap();
+    assert_eq!(verdict, Verdict::Gone);
+}
+
+#[tokio::test]
+async fn rule_2_3_a_kept_object_survives_its_owner() {
+    let Some(stage) = Stage::new("keep").await else {
+        return;
+    };
+    let object = config_map("conf", &json!({"a": "1"}));
+    let key = key(&object, Some(&stage.namespace));
+    let first = stage.apply(object, Claim::Unproven).await.unwrap();
+    let patch = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
+    stage.edit(&stage.config_maps(), "conf", &patch).await;
+    let verdict = verify(
+        &stage.cluster,
+        &key,
+        &stage.claimant(),
+        Some(&first.uid),
+        false,
+    )
+    .await;
+    assert_eq!(
+        verdict.unwrap(),
+        Verdict::Kept {
+            uid: first.uid.clone()
+        }
+    );
+    release_kept(&stage.cluster, &key, &first.uid, &stage.primary)
+        .await
+        .unwrap();
+    // Of two objects that had the same owner, garbage collection takes the other one.
+    stage
+        .apply(config_map("other", &json!({})), Claim::Unproven)
+        .await
+        .unwrap();
+    stage
+        .config_maps()
+        .delete("the-cr", &<_>::default())
+        .await
+        .unwrap();
+    until("garbage collection has passed", async || {
+        stage
+            .config_maps()
+            .get_opt("other")
+            .await
+            .unwrap()
+            .is_none()
+    })
+    .await;
+    let live = stage.config_maps().get("conf").await.unwrap();
+    assert_eq!(live.metadata.owner_references, None);
+}
+
+#[tokio::test]
+async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
+    let Some(stage) = Stage::new("protect").await else {
+        return;
+    };
+    let name = format!("{}-inner", stage.namespace);
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let applied = stage
+        .apply(namespace.clone(), Claim::Unproven)
+        .await
+        .unwrap();
+    let mut inner = config_map("ours", &json!({}));
+    inner["metadata"]["namespace"] = name.clone().into();
+    stage.apply(inner, Claim::Unproven).await.unwrap();
+    until("the namespace has what every namespace has", async || {
+        stage
+            .in_namespace(&name)
+            .get_opt("kube-root-ca.crt")
+            .await
+            .unwrap()
+            .is_some()
+    })
+    .await;
+    let namespace_key = key(&namespace, None);
+    let judge = async || {
+        let uid = Some(applied.uid.as_str());
+        verify(
+            &stage.cluster,
+            &namespace_key,
+            &stage.claimant(),
+            uid,
+            false,
+        )
+        .await
+        .unwrap()
+    };
+    assert_eq!(
+        judge().await,
+        Verdict::Delete {
+            uid: applied.uid.clone()
+        }
+    );
+    let theirs = serde_json::from_value(config_map("theirs", &json!({}))).unwrap();
+    let inner = stage.in_namespace(&name);
+    inner.create(&<_>::default(), &theirs).await.unwrap();
+    let holds = format!("ConfigMap {name}/theirs");
+    assert_eq!(judge().await, Verdict::Protected { holds });
+    let deleted = delete(
+        &stage.cluster,
+        &namespace_key,
+        &applied.uid,
+        Propagation::default(),
+    );
+    deleted.await.unwrap();
+}
+
+#[tokio::test]
+async fn rule_2_2_a_definition_with_foreign_objects_is_protected() {
+    let Some(stage) = Stage::new("definition").await else {
+        return;
+    };
+    let group = format!("g{}.example.com", std::process::id());
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition", "metadata": {"name": format!("things.{group}")},
+        "spec": {"group": group, "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"}, "versions": [{"name": "v1",
+                "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}});
+    let applied = stage
+        .apply(definition.clone(), Claim::Unproven)
+        .await
+        .unwrap();
+    let thing = |name: &str| json!({"apiVersion": format!("{group}/v1"), "kind": "Thing", "metadata": {"name": name}});
+    until("the definition is served", async || {
+        stage.cluster.group_changed(&group);
+        let gvk = kube::core::GroupVersionKind::gvk(&group, "v1", "Thing");
+        stage.cluster.resolve(&gvk).await.is_ok()
+    })
+    .await;
+    until("things can be made", async || {
+        stage.apply(thing("ours"), Claim::Unproven).await.is_ok()
+    })
+    .await;
+    let definition_key = key(&definition, None);
+    let judge = async || {
+        let uid = Some(applied.uid.as_str());
+        verify(
+            &stage.cluster,
+            &definition_key,
+            &stage.claimant(),
+            uid,
+            false,
+        )
+        .await
+        .unwrap()
+    };
+    assert_eq!(
+        judge().await,
+        Verdict::Delete {
+            uid: applied.uid.clone()
+        }
+    );
+    let things = stage.api(&format!("{group}/v1"), "Thing", "things");
+    let theirs = serde_json::from_value(thing("theirs")).unwrap();
+    things.create(&<_>::default(), &theirs).await.unwrap();
+    let holds = format!("Thing {}/theirs", stage.namespace);
+    assert_eq!(judge().await, Verdict::Protected { holds });
+
+    // When the definition goes, so does the kind, and what was of it is gone.
+    let ours = stage.apply(thing("ours"), Claim::Unproven).await.unwrap();
+    let again = stage.marked(thing("ours")).await;
+    delete(
+        &stage.cluster,
+        &definition_key,
+        &applied.uid,
+        Propagation::default(),
+    )
+    .await
+    .unwrap();
+    until("the definition is gone", async || {
+        is_gone(&stage.cluster, &definition_key, &applied.uid)
+            .await
+            .unwrap()
+    })
+    .await;
+    // What was resolved before may be asked for once; then the kind is looked for anew.
+    let apply = async || {
+        let applied = stage.apply_marked(again.clone(), known(&ours), &stage.policy);
+        applied.await.unwrap_err().reason()
+    };
+    assert!(matches!(apply().await, "UnknownKind" | "NotFound"));
+    assert_eq!(apply().await, "UnknownKind");
+    assert!(is_gone(&stage.cluster, &ours.key, &ours.uid).await.unwrap());
+}

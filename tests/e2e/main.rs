@@ -1,1 +1,22 @@
-//! End-to-end tests.
+//! The operator's own program on a real API server. One control plane serves all tests; each has a
+//! namespace and an operator process of its own.
+//!
+//! Without Go (or a control plane that is built already) the tests are skipped, each with a line
+//! that says so.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "JSON is indexed with null for what is absent"
+)]
+
+mod bad_input;
+mod charts;
+mod helm_cli;
+mod native;
+mod process;
+mod scope;
+mod world;

@@ -1,0 +1,110 @@
+//! What is wrong is named, and the rest goes on.
+
+use std::process::Command;
+
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::world::{World, apply, condition, program};
+
+#[test]
+fn every_mistake_in_a_watches_file_is_told_at_once_and_nothing_is_contacted() {
+    let dir = tempfile::tempdir().unwrap();
+    let chart = dir.path().join("broken");
+    std::fs::create_dir_all(chart.join("templates")).unwrap();
+    std::fs::write(
+        chart.join("Chart.yaml"),
+        "apiVersion: v2\nname: broken\nversion: 0.1.0\n",
+    )
+    .unwrap();
+    std::fs::write(chart.join("templates/x.yaml"), "a: {{ if }}\n").unwrap();
+    let watches = "\
+- group: a.example.com
+  version: v1
+  kind: A
+  chart: broken
+- group: a.example.com
+  version: v1
+  kind: B
+  chart: nowhere
+  overideValues: {}
+";
+    let file = dir.path().join("watches.yaml");
+    std::fs::write(&file, watches).unwrap();
+    let output = Command::new(program())
+        .args(["run", "--watches-file"])
+        .arg(&file)
+        // Nobody listens there.
+        .env("KUBECONFIG", dir.path().join("no-kubeconfig"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    for part in [
+        "watches.yaml:4:10: [0].chart: cannot parse the templates",
+        "x.yaml:1",
+        "watches.yaml:8:10: [1].chart: no chart at",
+        "watches.yaml:9:3: [1].overideValues: unknown field; did you mean `overrideValues`?",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in\n{said}");
+    }
+}
+
+#[tokio::test]
+async fn values_that_the_chart_refuses_are_named_and_others_go_on() {
+    let Some(world) = World::start("values").await else {
+        return;
+    };
+    apply(&world.api("Memcached"), "bad", &json!({"spec": {"podDisruptionBudget": "yes", "image": {"repository": "x", "pullPolicy": "Always"}, "resources": 3}})).await;
+    apply(
+        &world.api("Memcached"),
+        "good",
+        &json!({"spec": {"replicaCount": 1}}),
+    )
+    .await;
+    world.ready("Memcached", "good").await;
+    let bad = world
+        .until("Memcached", "bad", "Irreconcilable", |cr| {
+            condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
+        })
+        .await;
+    assert_ne!(condition(&bad, "Irreconcilable").unwrap()["message"], "");
+}
+
+#[tokio::test]
+async fn an_object_that_the_api_server_rejects_is_told_and_mended_by_the_next_good_spec() {
+    let Some(world) = World::start("reject").await else {
+        return;
+    };
+    let labels = json!({"podLabels": {"bad label!": "x"}});
+    apply(&world.api("Memcached"), "cache", &json!({"spec": labels})).await;
+    let failed = world
+        .until("Memcached", "cache", "ReleaseFailed", |cr| {
+            condition(cr, "ReleaseFailed").is_some_and(|c| c["status"] == "True")
+        })
+        .await;
+    let condition = condition(&failed, "ReleaseFailed").unwrap();
+    assert_eq!(condition["reason"], "InstallError");
+    assert!(
+        condition["message"]
+            .as_str()
+            .unwrap()
+            .contains("bad label!"),
+        "{condition}"
+    );
+
+    apply(
+        &world.api("Memcached"),
+        "cache",
+        &json!({"spec": {"podLabels": {"good": "x"}}}),
+    )
+    .await;
+    world.ready("Memcached", "cache").await;
+    world
+        .api("Memcached")
+        .delete("cache", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Memcached", "cache").await;
+    world.gone("Deployment", "cache-memcached").await;
+}

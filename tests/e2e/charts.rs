@@ -1,0 +1,278 @@
+//! A custom resource, its chart, and the release between them: every step of `make demo`.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::world::{World, condition, merge};
+
+#[tokio::test]
+async fn a_custom_resource_becomes_a_release_with_its_values() {
+    let Some(world) = World::start("install").await else {
+        return;
+    };
+    let spec = json!({"replicaCount": 2, "memcached": {"maxItemMemory": 128}});
+    let ready = world.memcached("cache", spec).await;
+    let status = &ready.data["status"];
+    assert_eq!(status["release"]["name"], "cache");
+    assert_eq!(status["release"]["revision"], 1);
+    let deployed = condition(&ready.data, "Deployed").unwrap();
+    assert_eq!(deployed["reason"], "InstallSuccessful");
+    assert!(
+        deployed["message"]
+            .as_str()
+            .unwrap()
+            .contains("Memcached answers"),
+        "the chart's notes"
+    );
+
+    let name = "cache-memcached";
+    let deployment = world.api("Deployment").get(name).await.unwrap();
+    assert_eq!(
+        deployment.data["spec"]["replicas"], 2,
+        "the custom resource's value"
+    );
+    let image = &deployment.data["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(
+        image, "docker.io/library/memcached:1.6.39",
+        "the chart's default"
+    );
+    let map = world.api("ConfigMap").get(name).await.unwrap();
+    assert_eq!(map.data["data"]["MEMCACHED_MEMORY"], "128");
+    let owner = &deployment.metadata.owner_references.as_ref().unwrap()[0];
+    assert_eq!(
+        (owner.kind.as_str(), owner.name.as_str()),
+        ("Memcached", "cache")
+    );
+    world
+        .api("Secret")
+        .get("sh.helm.release.v1.cache.v1")
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_change_of_the_spec_upgrades_the_release() {
+    let Some(world) = World::start("upgrade").await else {
+        return;
+    };
+    world.memcached("cache", json!({"replicaCount": 1})).await;
+    let ready = world.memcached("cache", json!({"replicaCount": 3})).await;
+    assert_eq!(ready.data["status"]["release"]["revision"], 2);
+    let deployment = world
+        .api("Deployment")
+        .get("cache-memcached")
+        .await
+        .unwrap();
+    assert_eq!(deployment.data["spec"]["replicas"], 3);
+    let record = world
+        .api("Secret")
+        .get("sh.helm.release.v1.cache.v1")
+        .await
+        .unwrap();
+    assert_eq!(record.metadata.labels.unwrap()["status"], "superseded");
+}
+
+#[tokio::test]
+async fn an_object_that_the_chart_no_longer_has_is_pruned() {
+    let Some(world) = World::start("prune").await else {
+        return;
+    };
+    world
+        .memcached(
+            "cache",
+            json!({"serviceAccount": {"name": "own", "create": true}}),
+        )
+        .await;
+    world.api("ServiceAccount").get("own").await.unwrap();
+    world
+        .memcached("cache", json!({"serviceAccount": {"create": false}}))
+        .await;
+    world.gone("ServiceAccount", "own").await;
+}
+
+#[tokio::test]
+async fn what_somebody_changes_or_deletes_is_repaired() {
+    let Some(world) = World::start("drift").await else {
+        return;
+    };
+    world.memcached("cache", json!({"replicaCount": 2})).await;
+    let name = "cache-memcached";
+
+    merge(
+        &world.api("Deployment"),
+        name,
+        &json!({"spec": {"replicas": 5}}),
+    )
+    .await;
+    world
+        .until("Deployment", name, "2 replicas again", |d| {
+            d["spec"]["replicas"] == 2 && d["metadata"]["generation"].as_i64() > Some(2)
+        })
+        .await;
+
+    merge(
+        &world.api("ConfigMap"),
+        name,
+        &json!({"data": {"MEMCACHED_MEMORY": "1"}}),
+    )
+    .await;
+    world
+        .until("ConfigMap", name, "the chart's data", |m| {
+            m["data"]["MEMCACHED_MEMORY"] == "64"
+        })
+        .await;
+
+    let old = world
+        .api("Service")
+        .get(name)
+        .await
+        .unwrap()
+        .metadata
+        .uid
+        .unwrap();
+    world
+        .api("Service")
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    world
+        .until("Service", name, "a new Service", |s| {
+            s["metadata"]["uid"].as_str().is_some_and(|uid| uid != old)
+        })
+        .await;
+    let release = world.ready("Memcached", "cache").await;
+    assert_eq!(
+        release.data["status"]["release"]["revision"], 1,
+        "repairs are no revisions"
+    );
+}
+
+#[tokio::test]
+async fn deletion_leaves_nothing_behind() {
+    let Some(world) = World::start("delete").await else {
+        return;
+    };
+    world.memcached("cache", json!({})).await;
+    world
+        .api("Memcached")
+        .delete("cache", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Memcached", "cache").await;
+    for kind in ["Deployment", "Service", "ServiceAccount", "ConfigMap"] {
+        world.gone(kind, "cache-memcached").await;
+    }
+    let records = world
+        .api("Secret")
+        .list(&ListParams::default().labels("owner=helm"))
+        .await
+        .unwrap();
+    assert!(records.items.is_empty());
+}
+
+#[tokio::test]
+async fn a_paused_resource_is_left_alone_and_can_be_deleted() {
+    let Some(world) = World::start("pause").await else {
+        return;
+    };
+    world.memcached("cache", json!({"replicaCount": 1})).await;
+    let memcacheds = world.api("Memcached");
+    let paused =
+        json!({"metadata": {"annotations": {"helm.sdk.operatorframework.io/paused": "true"}}});
+    merge(&memcacheds, "cache", &paused).await;
+    world
+        .until("Memcached", "cache", "Paused", |cr| {
+            condition(cr, "Paused").is_some_and(|c| c["status"] == "True")
+        })
+        .await;
+    merge(&memcacheds, "cache", &json!({"spec": {"replicaCount": 4}})).await;
+    world
+        .until("Memcached", "cache", "seen", |cr| {
+            cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+        })
+        .await;
+    let deployment = world
+        .api("Deployment")
+        .get("cache-memcached")
+        .await
+        .unwrap();
+    assert_eq!(deployment.data["spec"]["replicas"], 1);
+    memcacheds
+        .delete("cache", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Memcached", "cache").await;
+}
+
+#[tokio::test]
+async fn a_release_at_rest_sends_no_request_but_watches() {
+    let Some(world) = World::start("quiet").await else {
+        return;
+    };
+    world.memcached("cache", json!({})).await;
+    let requests = async || {
+        let text = world.operator.metrics().await.unwrap();
+        let sum = |method: &str| -> f64 {
+            text.lines()
+                .filter(|line| line.starts_with("rest_client_requests_total"))
+                .filter(|line| line.contains(&format!("method=\"{method}\"")))
+                .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+                .sum()
+        };
+        sum("PATCH") + sum("POST") + sum("PUT") + sum("DELETE")
+    };
+    let before = requests().await;
+    // Two more reconciles of the same state: an annotation that means nothing is an event.
+    for round in ["1", "2"] {
+        let reconciled = reconciles(&world).await;
+        merge(
+            &world.api("Memcached"),
+            "cache",
+            &json!({"metadata": {"annotations": {"round": round}}}),
+        )
+        .await;
+        hybrid_operator_test::wait::until(
+            Duration::from_secs(20),
+            "another reconcile",
+            async || {
+                let now = reconciles(&world).await;
+                if now > reconciled {
+                    Ok(())
+                } else {
+                    Err(format!("{now} reconciles"))
+                }
+            },
+        )
+        .await
+        .unwrap();
+    }
+    assert!(
+        (requests().await - before).abs() < 0.5,
+        "an unchanged release is not written"
+    );
+}
+
+async fn reconciles(world: &World) -> u64 {
+    let text = world.operator.metrics().await.unwrap();
+    text.lines()
+        .filter(|line| {
+            line.starts_with("controller_runtime_reconcile_total{controller=\"memcached\"")
+        })
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+        .sum()
+}
+
+/// Values that a status must not hold.
+#[tokio::test]
+async fn secrets_do_not_appear_in_the_status() {
+    let Some(world) = World::start("secret").await else {
+        return;
+    };
+    let ready = world
+        .memcached("cache", json!({"podAnnotations": {"token": "hunter2"}}))
+        .await;
+    let status: &Value = &ready.data["status"];
+    assert!(!status.to_string().contains("hunter2"), "{status}");
+}

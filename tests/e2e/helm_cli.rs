@@ -1,0 +1,73 @@
+//! The real helm reads our releases. Skipped where there is none.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use hybrid_operator_test::skipped;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+/// helm 4, from `$HELM` or the path.
+fn helm() -> Option<PathBuf> {
+    let program = std::env::var_os("HELM").map_or_else(|| PathBuf::from("helm"), PathBuf::from);
+    let found = Command::new(&program)
+        .arg("version")
+        .output()
+        .is_ok_and(|o| o.status.success());
+    if !found {
+        skipped(
+            1,
+            &"no helm: go install helm.sh/helm/v4/cmd/helm@v4.3.1, or set $HELM",
+        );
+    }
+    found.then_some(program)
+}
+
+#[tokio::test]
+async fn helm_lists_shows_and_prints_our_releases() {
+    let Some(program) = helm() else { return };
+    let Some(world) = World::start("cli").await else {
+        return;
+    };
+    world.memcached("cache", json!({"replicaCount": 1})).await;
+    world.memcached("cache", json!({"replicaCount": 2})).await;
+    let helm = |args: &[&str]| {
+        let output = Command::new(&program)
+            .args(args)
+            .args(["--namespace", world.namespace.name()])
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list: Value = serde_json::from_str(&helm(&["ls", "-o", "json"])).unwrap();
+    assert_eq!(list[0]["name"], "cache");
+    assert_eq!(list[0]["status"], "deployed");
+    assert_eq!(list[0]["chart"], "memcached-0.1.0");
+    let history: Value = serde_json::from_str(&helm(&["history", "cache", "-o", "json"])).unwrap();
+    let statuses: Vec<&str> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|r| r["status"].as_str())
+        .collect();
+    assert_eq!(statuses, ["superseded", "deployed"]);
+    let manifest = helm(&["get", "manifest", "cache"]);
+    assert!(
+        manifest.contains("# Source: memcached/templates/deployment.yaml"),
+        "{manifest}"
+    );
+    assert!(
+        !manifest.contains("helm.sdk.operatorframework.io"),
+        "the record is the chart's text alone"
+    );
+    let values: Value =
+        serde_json::from_str(&helm(&["get", "values", "cache", "-o", "json"])).unwrap();
+    assert_eq!(values, json!({"replicaCount": 2}));
+}

@@ -1,0 +1,104 @@
+//! Processes that come and go: hand-over of leadership, a kill in the middle of an install.
+
+use hybrid_operator_test::TestNamespace;
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::world::{LIMIT, World, api, apply, condition, control_plane, operator, until};
+
+#[tokio::test]
+async fn a_second_replica_takes_over_when_the_first_ends() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "leader").await.unwrap();
+    let replica = |pod: &str| {
+        operator(
+            plane,
+            namespace.name(),
+            &["--leader-elect", "--leader-election-id=leader-test"],
+        )
+        .env("POD_NAMESPACE", namespace.name())
+        .env("POD_NAME", pod)
+        .start()
+    };
+    let first = replica("first").await.unwrap();
+    let memcacheds = api(&namespace, "Memcached");
+    apply(&memcacheds, "one", &json!({"spec": {"replicaCount": 1}})).await;
+    let ready =
+        |cr: &serde_json::Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+    until(&memcacheds, "one", "Ready", ready)
+        .await
+        .unwrap_or_else(|e| panic!("{e}\n{}", first.log()));
+
+    let second = replica("second").await.unwrap();
+    assert!(
+        first.stop(LIMIT).await.unwrap().success(),
+        "an orderly end is a success"
+    );
+    apply(&memcacheds, "two", &json!({"spec": {"replicaCount": 1}})).await;
+    until(&memcacheds, "two", "Ready", ready)
+        .await
+        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    until(&memcacheds, "one", "still Ready", ready)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_install_that_was_killed_is_finished_after_the_restart() {
+    let Some(mut world) = World::start("kill").await else {
+        return;
+    };
+    apply(
+        &world.api("Memcached"),
+        "cache",
+        &json!({"spec": {"replicaCount": 2}}),
+    )
+    .await;
+    let record = "sh.helm.release.v1.cache.v1";
+    // As soon as the record is there the install is under way, and there is nothing else yet.
+    world
+        .until("Secret", record, "a record", |secret| !secret.is_null())
+        .await;
+    world.operator.sigkill().unwrap();
+    world.operator.exited(LIMIT).await.unwrap();
+    world.operator.restart().await.unwrap();
+    let ready = world.ready("Memcached", "cache").await;
+    assert_eq!(
+        ready.data["status"]["release"]["revision"], 1,
+        "no second revision"
+    );
+    let records = world
+        .api("Secret")
+        .list(&ListParams::default().labels("owner=helm"))
+        .await
+        .unwrap();
+    assert_eq!(records.items.len(), 1);
+    assert_eq!(
+        records.items[0].metadata.labels.as_ref().unwrap()["status"],
+        "deployed"
+    );
+}
+
+#[tokio::test]
+async fn a_restart_neither_writes_nor_upgrades() {
+    let Some(mut world) = World::start("restart").await else {
+        return;
+    };
+    let before = world.memcached("cache", json!({})).await;
+    world.operator.stop(LIMIT).await.unwrap();
+    world.operator.restart().await.unwrap();
+    apply(
+        &world.api("Memcached"),
+        "other",
+        &json!({"spec": {"replicaCount": 1}}),
+    )
+    .await;
+    world.ready("Memcached", "other").await;
+    let after = world.ready("Memcached", "cache").await;
+    assert_eq!(
+        before.metadata.resource_version,
+        after.metadata.resource_version
+    );
+}

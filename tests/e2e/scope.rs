@@ -1,0 +1,113 @@
+//! Which custom resources an operator looks after: namespaces, and kinds without one.
+
+use std::fmt::Write;
+
+use hybrid_operator_test::{TestNamespace, wait};
+use kube::api::{Api, DeleteParams, DynamicObject};
+use serde_json::json;
+
+use crate::world::{
+    LIMIT, api, apply, condition, control_plane, define, operator, resource, root, until,
+};
+
+#[tokio::test]
+async fn two_namespaces_are_watched_and_a_third_is_not() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let mut namespaces = Vec::new();
+    for prefix in ["one", "two", "three"] {
+        namespaces.push(TestNamespace::create(plane, prefix).await.unwrap());
+    }
+    let watched = format!("{},{}", namespaces[0].name(), namespaces[1].name());
+    let running = operator(plane, &watched, &[]).start().await.unwrap();
+    // The one that is not watched comes first, so that it had the most time.
+    for namespace in namespaces.iter().rev() {
+        apply(
+            &api(namespace, "Memcached"),
+            "cache",
+            &json!({"spec": {"replicaCount": 1}}),
+        )
+        .await;
+    }
+    for namespace in &namespaces[..2] {
+        let memcacheds = api(namespace, "Memcached");
+        let ready = until(&memcacheds, "cache", "Ready", |cr| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+        });
+        ready
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    }
+    let other = api(&namespaces[2], "Memcached").get("cache").await.unwrap();
+    assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
+}
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: globalcaches.test.example.com}
+spec:
+  group: test.example.com
+  names: {kind: GlobalCache, listKind: GlobalCacheList, plural: globalcaches, singular: globalcache}
+  scope: Cluster
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema:
+      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
+";
+
+#[tokio::test]
+async fn a_cluster_scoped_resource_has_its_release_in_the_named_namespace() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    define(plane, DEFINITION).await;
+    let namespace = TestNamespace::create(plane, "global").await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut watches = String::new();
+    writeln!(
+        watches,
+        "- group: test.example.com\n  version: v1\n  kind: GlobalCache"
+    )
+    .unwrap();
+    writeln!(
+        watches,
+        "  chart: {}",
+        root().join("helm-charts/memcached").display()
+    )
+    .unwrap();
+    writeln!(watches, "  releaseNamespace: {}", namespace.name()).unwrap();
+    let file = dir.path().join("watches.yaml");
+    std::fs::write(&file, watches).unwrap();
+    let file = file.display().to_string();
+    let running = operator(plane, "", &["--watches-file", &file])
+        .env("OPERATOR_NAME", namespace.name())
+        .start()
+        .await
+        .unwrap();
+
+    let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
+    let name = namespace.name();
+    apply(&caches, name, &json!({"spec": {"replicaCount": 1}})).await;
+    let ready = until(&caches, name, "Ready", |cr| {
+        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+    });
+    ready
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let deployments = api(&namespace, "Deployment");
+    let object = format!("{name}-memcached");
+    let deployment = deployments.get(&object).await.unwrap();
+    assert_eq!(
+        deployment.metadata.owner_references.unwrap()[0].kind,
+        "GlobalCache"
+    );
+
+    caches.delete(name, &DeleteParams::default()).await.unwrap();
+    wait::gone(&caches, name, LIMIT).await.unwrap();
+    wait::gone(&deployments, &object, LIMIT).await.unwrap();
+}

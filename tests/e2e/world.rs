@@ -1,0 +1,231 @@
+//! What every test begins with: definitions, a namespace, an operator.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::wait::{self, Look};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tokio::sync::OnceCell;
+
+/// How long anything may take.
+pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A namespace with an operator that watches it alone.
+pub(crate) struct World {
+    pub(crate) plane: &'static ControlPlane,
+    pub(crate) namespace: TestNamespace,
+    pub(crate) operator: RunningOperator,
+}
+
+impl World {
+    /// Starts it; `None` when there can be no control plane.
+    pub(crate) async fn start(prefix: &str) -> Option<Self> {
+        let plane = control_plane().await?;
+        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let operator = operator(plane, namespace.name(), &[])
+            .start()
+            .await
+            .unwrap();
+        Some(Self {
+            plane,
+            namespace,
+            operator,
+        })
+    }
+
+    /// The API of a kind in this namespace.
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
+        api(&self.namespace, kind)
+    }
+
+    /// Applies a Memcached and waits until it is ready at its present generation.
+    pub(crate) async fn memcached(&self, name: &str, spec: Value) -> DynamicObject {
+        apply(&self.api("Memcached"), name, &json!({"spec": spec})).await;
+        self.ready("Memcached", name).await
+    }
+
+    /// Waits until a custom resource is ready at its present generation.
+    pub(crate) async fn ready(&self, kind: &str, name: &str) -> DynamicObject {
+        let found = wait::object(&self.api(kind), name, "Ready", LIMIT, is_ready).await;
+        found.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+    }
+
+    /// Waits until something is true of an object.
+    pub(crate) async fn until(
+        &self,
+        kind: &str,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        until(&self.api(kind), name, what, wanted)
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+    }
+
+    /// Waits until an object is gone.
+    pub(crate) async fn gone(&self, kind: &str, name: &str) {
+        let gone = wait::gone(&self.api(kind), name, LIMIT).await;
+        gone.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()));
+    }
+}
+
+/// The shared control plane with our definitions installed.
+pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
+    static DEFINED: OnceCell<()> = OnceCell::const_new();
+    let plane = shared_or_skip().await.unwrap()?;
+    let define = || async {
+        for file in ["memcacheds", "memcachedbackups"] {
+            let path = root().join(format!("config/crd/bases/cache.example.com_{file}.yaml"));
+            define(plane, &std::fs::read_to_string(path).unwrap()).await;
+        }
+    };
+    DEFINED.get_or_init(define).await;
+    Some(plane)
+}
+
+/// Installs a definition and waits until it is served.
+pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
+    let object: DynamicObject = go_yaml::from_str(definition).unwrap();
+    let name = object.metadata.name.clone().unwrap();
+    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api: Api<DynamicObject> =
+        Api::all_with(plane.client().await.unwrap(), &ApiResource::from_gvk(&gvk));
+    let params = PatchParams::apply("e2e").force();
+    api.patch(&name, &params, &Patch::Apply(&object))
+        .await
+        .unwrap();
+    until(&api, &name, "Established", |definition| {
+        condition(definition, "Established").is_some_and(|c| c["status"] == "True")
+    })
+    .await
+    .unwrap();
+}
+
+/// The operator's program, watching one namespace (or a comma list) under its own identity.
+pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) -> Operator {
+    let name: String = namespaces
+        .chars()
+        .map(|c| if c == ',' { '-' } else { c })
+        .collect();
+    Operator::new(program())
+        .arg("run")
+        .args(["--zap-log-level=debug"])
+        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+        .args(args.iter().copied())
+        .env("WATCH_NAMESPACE", namespaces)
+        .env("OPERATOR_NAME", name)
+        .kubeconfig(plane.kubeconfig_path())
+        .dir(root())
+}
+
+/// The operator's program.
+pub(crate) fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_memcached-operator"))
+}
+
+/// The API of a kind in a namespace.
+pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
+}
+
+/// How a kind that the tests know is served.
+pub(crate) fn resource(kind: &str) -> ApiResource {
+    let (group, version) = match kind {
+        "Memcached" | "MemcachedBackup" => ("cache.example.com", "v1alpha1"),
+        "GlobalCache" => ("test.example.com", "v1"),
+        "Deployment" => ("apps", "v1"),
+        _ => ("", "v1"),
+    };
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Applies an object by what it has beside its name.
+pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value) {
+    let kind = api
+        .resource_url()
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let resource = [
+        "Memcached",
+        "MemcachedBackup",
+        "GlobalCache",
+        "Deployment",
+        "ConfigMap",
+        "Secret",
+    ]
+    .into_iter()
+    .map(resource)
+    .find(|resource| resource.plural == kind)
+    .unwrap();
+    let mut object = content.clone();
+    object["apiVersion"] = json!(resource.api_version);
+    object["kind"] = json!(resource.kind);
+    object["metadata"]["name"] = json!(name);
+    let params = PatchParams::apply("e2e").force();
+    api.patch(name, &params, &Patch::Apply(&object))
+        .await
+        .unwrap();
+}
+
+/// A merge patch by somebody else.
+pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
+    let params = PatchParams {
+        field_manager: Some("somebody".to_owned()),
+        ..PatchParams::default()
+    };
+    api.patch(name, &params, &Patch::Merge(patch))
+        .await
+        .unwrap();
+}
+
+/// Waits until something is true of an object, and answers it.
+pub(crate) async fn until(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Value, wait::WaitError> {
+    wait::object(api, name, what, LIMIT, |object| {
+        let value = serde_json::to_value(object).unwrap();
+        if wanted(&value) {
+            Look::Met(value)
+        } else {
+            Look::NotYet(serde_json::to_string_pretty(&value).unwrap())
+        }
+    })
+    .await
+}
+
+/// A condition of an object.
+pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == type_)
+}
+
+fn is_ready(object: Option<&DynamicObject>) -> Look<DynamicObject> {
+    let Some(object) = object else {
+        return Look::NotYet("absent".to_owned());
+    };
+    let value = serde_json::to_value(object).unwrap();
+    let ready = condition(&value, "Ready").is_some_and(|c| c["status"] == "True");
+    if ready && value["status"]["observedGeneration"] == value["metadata"]["generation"] {
+        Look::Met(object.clone())
+    } else {
+        Look::NotYet(serde_json::to_string_pretty(&value["status"]).unwrap())
+    }
+}

@@ -81,6 +81,38 @@ impl Rendered {
         &self.lookups
     }
 
+    /// Changes objects of the manifest, as a post-renderer does: `change` says whether it has
+    /// changed the object. Documents that are not changed keep their bytes.
+    pub fn change_objects<E>(
+        &mut self,
+        mut change: impl FnMut(&mut Value) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut any = false;
+        for document in &mut self.documents {
+            let is_list = document.kind.ends_with("List")
+                && document.object.get("items").is_some_and(Value::is_array);
+            let changed = if is_list {
+                let items = document.object.get_mut("items");
+                let mut changed = false;
+                for item in items.and_then(Value::as_array_mut).into_iter().flatten() {
+                    changed |= change(item)?;
+                }
+                changed
+            } else {
+                !document.object.is_null() && change(&mut document.object)?
+            };
+            if changed {
+                // What has been read from YAML can be written as YAML.
+                document.text = go_yaml::to_string(&document.object).unwrap_or_default();
+                any = true;
+            }
+        }
+        if any {
+            self.manifest = joined(&self.documents);
+        }
+        Ok(())
+    }
+
     /// Whether the manifest holds no object.
     pub fn is_empty(&self) -> bool {
         self.documents

@@ -18,7 +18,7 @@ use crate::cluster::read;
 use crate::readiness::{HookOutcome, View, hook_outcome};
 
 /// Runs what is left of an event's hooks.
-pub(super) async fn run(
+pub async fn run(
     context: &ActionContext<'_>,
     stored: &mut Stored,
     event: &HookEvent,
@@ -36,7 +36,11 @@ pub(super) async fn run(
                 .position(|known| std::ptr::eq(known, hook))
         })
         .collect();
-    let run = run_id(&context.primary.uid, stored.release.revision.0, event);
+    let run = run_id(
+        &context.primary.uid,
+        stored.release.revision.0,
+        event.as_str(),
+    );
     let mut ended = Vec::new();
     for index in order {
         let Some(hook) = stored.release.hooks.get(index).cloned() else {

@@ -21,6 +21,8 @@ pub struct LiveObject {
     pub ours: u64,
     /// Its resource version after the apply.
     pub version: u64,
+    /// Hash of what was applied; `None` for what was recognised after a restart.
+    content: Option<u64>,
     guard: WatchGuard,
 }
 
@@ -64,11 +66,12 @@ impl LiveObject {
 
 impl Live {
     /// Remembers an object that was applied.
-    pub fn applied(&mut self, applied: &Applied, guard: WatchGuard) {
+    pub fn applied(&mut self, applied: &Applied, content: u64, guard: WatchGuard) {
         let object = LiveObject {
             uid: applied.uid.clone(),
             ours: applied.ours,
             version: applied.resource_version.parse().unwrap_or(0),
+            content: Some(content),
             guard,
         };
         self.objects.insert(applied.key.clone(), object);
@@ -80,6 +83,7 @@ impl Live {
             uid: seen.uid.to_string(),
             ours: seen.ours,
             version: seen.version,
+            content: None,
             guard,
         };
         self.objects.insert(key, object);
@@ -102,6 +106,11 @@ impl Live {
             .is_some_and(|object| matches!(object.state(key), ObjectState::Same(_)))
     }
 
+    /// Hash of what was applied of an object, where this process knows it.
+    pub fn content(&self, key: &ObjectKey) -> Option<u64> {
+        self.objects.get(key)?.content
+    }
+
     /// Every object and how it is.
     pub fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
         self.objects
@@ -117,9 +126,18 @@ impl Live {
             .collect()
     }
 
-    /// What is not ready yet; empty when everything is.
-    pub fn unready(&self) -> Vec<String> {
+    /// Objects that are gone.
+    pub fn missing(&self) -> Vec<ObjectKey> {
         self.states()
+            .filter(|(_, state)| *state == ObjectState::Missing)
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// What is not ready yet; empty when everything is. Jobs count only when asked for.
+    pub fn unready(&self, jobs: bool) -> Vec<String> {
+        self.states()
+            .filter(|(key, _)| jobs || key.kind != "Job" || key.group != "batch")
             .filter_map(|(key, state)| match state {
                 ObjectState::Same(readiness) if readiness.is_ready() => None,
                 ObjectState::Same(readiness) => Some(format!(

@@ -16,9 +16,11 @@ mod prune;
 pub mod repair;
 pub mod uninstall;
 
+pub use hooks::run as run_hooks;
+
 use std::time::Duration;
 
-use helm_core::manifest::{HookEvent, ManifestError, ManifestObject};
+use helm_core::manifest::{ManifestError, ManifestObject};
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 
@@ -54,13 +56,27 @@ pub struct ActionContext<'a> {
     pub policy: ApplyPolicy,
     /// How long hooks and waits may take.
     pub timeout: Duration,
+    /// Kinds that are deleted and created anew when a field of theirs cannot be changed.
+    pub recreate: &'a [String],
     /// Whether hooks are left out.
     pub disable_hooks: bool,
     /// The time.
     pub now: Timestamp,
 }
 
+/// Kinds that hold people's data or everything else: never deleted to be created anew.
+const NEVER_RECREATED: &[&str] = &[
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "Namespace",
+    "CustomResourceDefinition",
+];
+
 impl ActionContext<'_> {
+    fn recreates(&self, kind: &str) -> bool {
+        self.recreate.iter().any(|known| known == kind) && !NEVER_RECREATED.contains(&kind)
+    }
+
     /// Our labels of a record that is written again.
     fn tags(&self, meta: &RecordMeta) -> RecordTags {
         RecordTags {
@@ -178,11 +194,12 @@ fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionE
         .map_err(|source| ActionError::Manifest { revision, source })
 }
 
+/// Identifies the objects of a revision that the API server names.
+fn generated_run(uid: &str, revision: u32) -> String {
+    run_id(uid, revision, "generate")
+}
+
 /// Identifies one run of a hook, so that it is found again after a crash.
-fn run_id(uid: &str, revision: u32, event: &HookEvent) -> String {
-    format!(
-        "{}-{revision}-{}",
-        uid.get(..8).unwrap_or(uid),
-        event.as_str()
-    )
+fn run_id(uid: &str, revision: u32, event: &str) -> String {
+    format!("{}-{revision}-{event}", uid.get(..8).unwrap_or(uid))
 }

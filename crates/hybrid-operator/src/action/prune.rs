@@ -3,7 +3,8 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 
 use super::live::{Live, place};
-use super::{ActionContext, ActionError};
+use super::{ActionContext, ActionError, generated_run};
+use crate::cluster::apply::{delete_generated, is_generated};
 use crate::cluster::delete::{Propagation, Verdict, delete, release_kept, verify};
 
 /// Deletes what `before` had and `wanted` has not. What is kept by annotation, and what is not
@@ -11,27 +12,41 @@ use crate::cluster::delete::{Propagation, Verdict, delete, release_kept, verify}
 pub(super) async fn prune(
     context: &ActionContext<'_>,
     live: &mut Live,
+    revision: u32,
     before: &[ManifestObject],
     wanted: &[ManifestObject],
 ) -> Result<(), ActionError> {
     let gone = before.iter().filter(|old| {
-        !wanted
-            .iter()
-            .any(|new| new.key().is_same_object(old.key(), context.namespace))
+        // What the API server has named is made anew by each revision.
+        is_generated(old.object())
+            || !wanted
+                .iter()
+                .any(|new| new.key().is_same_object(old.key(), context.namespace))
     });
     for object in gone {
-        remove(context, live, object).await?;
+        remove(context, live, revision, object).await?;
     }
     Ok(())
 }
 
-/// Deletes one object, if it is there, ours, and not to be kept. Whether it was asked to go, and
-/// by which identity.
+/// Deletes an object of a revision, if it is there, ours, and not to be kept. What was asked to go,
+/// and by which identity.
 pub(super) async fn remove(
     context: &ActionContext<'_>,
     live: &mut Live,
+    revision: u32,
     object: &ManifestObject,
-) -> Result<Option<(ObjectKey, String)>, ActionError> {
+) -> Result<Vec<(ObjectKey, String)>, ActionError> {
+    if is_generated(object.object()) {
+        let run = generated_run(&context.primary.uid, revision);
+        let marks = context.marks(Some(&run), false);
+        let claimant = marks.claimant();
+        let asked = delete_generated(context.cluster, object.key(), &run, &claimant).await?;
+        for (key, _) in &asked {
+            live.forget(key);
+        }
+        return Ok(asked);
+    }
     let placed = place(
         context.cluster,
         context.registry,
@@ -44,7 +59,7 @@ pub(super) async fn remove(
     let place = match placed {
         Ok(place) => place,
         // A kind that is gone has no objects.
-        Err(error) if !error.is_transient() => return Ok(None),
+        Err(error) if !error.is_transient() => return Ok(Vec::new()),
         Err(error) => return Err(crate::cluster::apply::ApplyError::from(error).into()),
     };
     let marks = context.marks(None, false);
@@ -70,12 +85,12 @@ pub(super) async fn remove(
     match verdict {
         Verdict::Delete { uid } => {
             delete(context.cluster, &place.key, &uid, Propagation::Background).await?;
-            Ok(Some((place.key, uid)))
+            Ok(vec![(place.key, uid)])
         }
         Verdict::Kept { uid } => {
             release_kept(context.cluster, &place.key, &uid, context.primary).await?;
-            Ok(None)
+            Ok(Vec::new())
         }
-        _ => Ok(None),
+        _ => Ok(Vec::new()),
     }
 }

@@ -7,21 +7,22 @@
 //!
 //! The caller has made sure by a fresh GET that the custom resource is being deleted.
 
-use helm_core::manifest::{HookEvent, KindOrder, ManifestObject};
+use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
 
 use super::deploy::Stored;
 use super::live::Live;
 use super::{ActionContext, ActionError, Progress, hooks, objects, prune};
+use crate::cluster::apply::is_generated;
 use crate::cluster::delete::is_gone;
 
-/// Uninstalls the release of `stored`, the newest record; `earlier` is the last deployed record,
-/// when that is another.
+/// Uninstalls the release of `stored`, the newest record that can be read; `earlier` are those
+/// whose objects may still be there.
 pub async fn uninstall(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &mut Stored,
-    earlier: Option<&Stored>,
+    earlier: &[Stored],
     wait: bool,
     description: &str,
 ) -> Result<Progress, ActionError> {
@@ -34,19 +35,7 @@ pub async fn uninstall(
         stored.release.set_status(Status::Uninstalling, description);
         context.save(stored).await?;
     }
-    let mut all: Vec<ManifestObject> =
-        objects(&stored.release.manifest, stored.release.revision.0)?;
-    if let Some(earlier) = earlier {
-        let more = objects(&earlier.release.manifest, earlier.release.revision.0)?;
-        let new = |object: &ManifestObject| !all.iter().any(|known| known.key() == object.key());
-        let more: Vec<ManifestObject> = more.into_iter().filter(|object| new(object)).collect();
-        all.extend(more);
-    }
-    KindOrder::Uninstall.sort(&mut all, |object| &object.key().kind);
-    let mut asked = Vec::new();
-    for object in &all {
-        asked.extend(prune::remove(context, live, object).await?);
-    }
+    let asked = remove_objects(context, live, stored, earlier).await?;
     if wait {
         for (key, uid) in &asked {
             if !is_gone(context.cluster, key, uid).await? {
@@ -67,4 +56,33 @@ pub async fn uninstall(
         .delete_all(context.namespace, context.name)
         .await?;
     Ok(Progress::Done)
+}
+
+/// Deletes every object of the records that is ours and not to be kept; answers what was asked to
+/// go.
+pub async fn remove_objects(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    stored: &Stored,
+    earlier: &[Stored],
+) -> Result<Vec<(ObjectKey, String)>, ActionError> {
+    let mut all: Vec<(u32, ManifestObject)> = Vec::new();
+    for record in std::iter::once(stored).chain(earlier) {
+        let revision = record.release.revision.0;
+        for object in objects(&record.release.manifest, revision)? {
+            let same = |(_, known): &(u32, ManifestObject)| {
+                !is_generated(object.object())
+                    && known.key().is_same_object(object.key(), context.namespace)
+            };
+            if !all.iter().any(same) {
+                all.push((revision, object));
+            }
+        }
+    }
+    KindOrder::Uninstall.sort(&mut all, |(_, object)| &object.key().kind);
+    let mut asked = Vec::new();
+    for (revision, object) in &all {
+        asked.extend(prune::remove(context, live, *revision, object).await?);
+    }
+    Ok(asked)
 }

@@ -5,12 +5,14 @@
 
 mod connector;
 mod count;
+mod impersonate;
 mod leader_gate;
 mod retry;
 
 use std::path::Path;
 use std::time::Duration;
 
+use http::HeaderValue;
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -18,6 +20,7 @@ use tower::ServiceBuilder;
 use tracing::warn;
 
 pub use count::{CountLayer, Counts, RequestKind};
+pub use impersonate::{ImpersonateError, impersonate};
 pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer};
 pub use retry::RetryLayer;
 
@@ -73,6 +76,10 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
+    let agent = concat!("hybrid-operator/", env!("CARGO_PKG_VERSION"));
+    config
+        .headers
+        .push((http::header::USER_AGENT, HeaderValue::from_static(agent)));
     Ok(config)
 }
 

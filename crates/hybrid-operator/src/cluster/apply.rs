@@ -36,7 +36,7 @@ use super::{
 pub use super::batch::{AppliedAll, apply_all};
 pub use super::conflict::{LeaveOut, injected_fields};
 pub use super::failure::ApplyError;
-pub use super::generated::{create_generated, is_generated};
+pub use super::generated::{create_generated, delete_generated, is_generated};
 
 /// Requests for one object before an apply gives up: others keep changing it meanwhile.
 const ROUNDS: usize = 3;

@@ -5,11 +5,13 @@ use http::Method;
 use serde_json::Value;
 
 use super::apply::{Applied, Apply, Written, applied, bytes, gvk_of, incomplete, set_namespace};
+use super::delete::{Propagation, delete};
 use super::failure::{ApplyError, sorted};
 use super::ownership::{self, RUN_LABEL, placed};
 use super::prepare::prepare;
+use super::read::ReadError;
 use super::request::{self, Call};
-use super::{ApiError, Cluster, FIELD_MANAGER};
+use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
 /// Creates an object whose name the server generates, or finds the one that an earlier attempt of
 /// the same run has created.
@@ -75,6 +77,34 @@ pub async fn create_generated(
         }
         Err(error) => Err(sorted(&key, error)),
     }
+}
+
+/// Deletes the objects that a run has created for a custom resource; answers their identities.
+pub async fn delete_generated(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    run: &str,
+    claimant: &Claimant<'_>,
+) -> Result<Vec<(ObjectKey, String)>, ReadError> {
+    let kind = cluster.resolve(&gvk_of(key)).await?;
+    let key = placed(key, kind.scope, claimant.release_namespace);
+    let selector = format!("{RUN_LABEL}={run}");
+    let namespace = key.namespace.as_deref();
+    let made = super::read::list_metadata(cluster, &kind, namespace, Some(&selector), None).await?;
+    let mut asked = Vec::new();
+    for live in made {
+        if ownership::cr_of(&live) != Some(claimant.primary.identity()) {
+            continue;
+        }
+        let key = ObjectKey {
+            name: live.name.unwrap_or_default(),
+            ..key.clone()
+        };
+        let uid = live.uid.unwrap_or_default();
+        delete(cluster, &key, &uid, Propagation::Background).await?;
+        asked.push((key, uid));
+    }
+    Ok(asked)
 }
 
 /// Whether the server is to generate the name of an object.

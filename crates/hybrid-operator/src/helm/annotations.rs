@@ -38,6 +38,8 @@ pub struct Annotations {
     pub paused: bool,
     /// `reset-at`: another value clears the attempts.
     pub reset_at: Option<String>,
+    /// `force-at`: another value makes a new revision whatever the inputs are.
+    pub force_at: Option<String>,
     /// Annotations whose value was not understood, with the reason.
     pub problems: Vec<String>,
 }
@@ -70,6 +72,7 @@ pub fn read(annotations: &BTreeMap<String, String>, pause_annotation: Option<&st
         reconcile_period: None,
         paused: false,
         reset_at: text("reset-at"),
+        force_at: text("force-at"),
         problems: Vec::new(),
     };
     let standard = format!("{PREFIX}paused");

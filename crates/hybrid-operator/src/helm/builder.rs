@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 
 use super::HelmReconciler;
+use super::interest::Interests;
 use crate::cluster::ownership::{CrIdentity, cr_of, owner_of};
 use crate::controller::{Key, Priority, QueueHandle, Route, Source, WorkerOptions, Workers};
 use crate::manager::{Controller, ControllerContext, ControllerError};
@@ -138,6 +139,7 @@ impl Controller for HelmController {
                 ..WorkerOptions::default()
             };
             let (process, stop) = (Arc::clone(&context.process), context.stop.clone());
+            let context_client = context.client.clone();
             let reconciler = HelmReconciler {
                 period: self
                     .watch
@@ -146,6 +148,8 @@ impl Controller for HelmController {
                 watch: self.watch,
                 chart: self.chart,
                 manager: context,
+                interests: Interests::new(context_client, queue.clone(), stop.clone()),
+                clusters: Mutex::default(),
                 source,
                 store,
                 releases: Mutex::default(),

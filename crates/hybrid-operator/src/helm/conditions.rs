@@ -19,6 +19,8 @@ pub mod types {
     pub const READY: &str = "Ready";
     /// These inputs failed too often; they must change.
     pub const STALLED: &str = "Stalled";
+    /// The chart's tests succeeded on the deployed revision.
+    pub const TEST_SUCCESS: &str = "TestSuccess";
     /// Objects differ from what was applied and are left so.
     pub const DRIFTED: &str = "Drifted";
 }

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-use helm_core::manifest::{HookEvent, HookExecution};
-use helm_core::release::{ApplyMethod, Release as Record, Revision, Status as ReleaseStatus, Time};
-use kube::ResourceExt;
+use helm_core::release::{Revision, Status as ReleaseStatus};
+use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::desired::{Desired, config, timeout};
+use super::desired::{Desired, DesiredError, timeout};
+use super::kind::Kind;
+use super::naming::NamingError;
 use super::observe::Facts;
 use super::plan::{Refusal, Step};
-use super::status::{Status, chain};
+use super::status::{Status, Told};
 use super::{HelmReconciler, Release};
-use crate::action::deploy::{Deployment, Stored, deploy};
+use crate::action::ActionContext;
+use crate::action::deploy::Stored;
 use crate::action::repair::repair;
-use crate::action::uninstall::uninstall;
-use crate::action::{ActionContext, ActionError, Progress};
-use crate::cluster::apply::ApplyPolicy;
-use crate::controller::ReconcileError;
-use crate::release::{InputsDigest, RecordMeta, RecordTags};
+use crate::cluster::apply::{ApplyPolicy, LeaveOut};
+use crate::controller::{Outcome, ReconcileError};
+use crate::release::InputsDigest;
+use crate::watches::DriftMode;
 
 /// How a step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,9 @@ pub(super) enum Done {
 }
 
 /// What waits is woken by its watch; this is for what is not watched.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// How many revisions the status tells of.
+const RECENT: usize = 5;
 /// How often objects are repaired within [`REPAIR_WINDOW`] before they are left alone.
 const REPAIRS: usize = 5;
 const REPAIR_WINDOW: Duration = Duration::from_mins(10);
@@ -49,9 +52,12 @@ impl HelmReconciler {
         match step {
             Step::Nothing if facts.deleting => Ok(Done::Gone),
             Step::Nothing => {
+                self.supersede(facts).await?;
                 status.reconciled();
                 Self::report(release, status);
-                if !release.live.drifted().is_empty() {
+                if self.watch.drift_detection.mode == DriftMode::Warn
+                    && !release.live.drifted().is_empty()
+                {
                     status.drifted(&names(&release.live.drifted()));
                 }
                 Ok(Done::Settled)
@@ -65,7 +71,7 @@ impl HelmReconciler {
                     "a release {}/{} exists and is not this custom resource's; to take it over, annotate the custom resource with {}adopt-release=true",
                     facts.namespace,
                     facts.name,
-                    super::annotations::PREFIX
+                    super::annotations::PREFIX,
                 );
                 status.irreconcilable("ErrorGettingReleaseState", &Refused(message));
                 Ok(Done::Settled)
@@ -81,6 +87,9 @@ impl HelmReconciler {
                 Ok(Done::Again(delay.min(Duration::from_secs(30))))
             }
             Step::Uninstall => self.execute_uninstall(facts, release, status).await,
+            Step::Adopt { revision } => self.adopt(facts, desired, status, revision).await,
+            Step::Test { revision } => self.test(facts, release, status, revision).await,
+            Step::CleanUp { revision } => self.clean_up(facts, release, status, revision).await,
             Step::Repair { revision } => self.repair(facts, release, status, revision).await,
             Step::Install | Step::Upgrade | Step::Rollback { .. } | Step::Resume { .. } => {
                 if !facts.finalizer {
@@ -90,250 +99,6 @@ impl HelmReconciler {
                     .await
             }
         }
-    }
-
-    /// Begins or continues an install, upgrade or rollback.
-    async fn run_deployment(
-        &self,
-        step: Step,
-        facts: &Facts,
-        desired: &Desired,
-        release: &mut Release,
-        status: &mut Status,
-    ) -> Result<Done, ReconcileError> {
-        let history = self.store.history(&facts.namespace, &facts.name);
-        let previous = history
-            .iter()
-            .rev()
-            .find(|m| m.status == ReleaseStatus::Deployed);
-        let mut stored = match &step {
-            Step::Resume { revision } => match self.load(&history, *revision).await? {
-                Some(stored) => stored,
-                None => return Ok(Done::Again(Duration::ZERO)),
-            },
-            Step::Rollback { to } => {
-                let Some(good) = self.load(&history, *to).await? else {
-                    return Ok(Done::Again(Duration::ZERO));
-                };
-                self.begin_rollback(facts, &history, good).await?
-            }
-            _ => match self
-                .begin(facts, desired, &history, step == Step::Upgrade)
-                .await
-            {
-                Ok(stored) => stored,
-                Err(BeginError::Desired(error)) => {
-                    let reason = if step == Step::Upgrade {
-                        "UpgradeError"
-                    } else {
-                        "InstallError"
-                    };
-                    status.failed(reason, &chain(&error));
-                    status.irreconcilable("ReconcileError", &error);
-                    return Err(error.into());
-                }
-                Err(BeginError::Other(error)) => return Err(error),
-            },
-        };
-        if !desired.overridden.is_empty() && !matches!(step, Step::Resume { .. }) {
-            let note = format!("watches.yaml overrides {}", desired.overridden.join(", "));
-            self.event(facts, true, "ValueOverridden", "Values", note)
-                .await;
-        }
-        let kind = Kind::of(stored.release.info.status);
-        let previous = match previous {
-            Some(meta) if meta.revision != stored.meta.revision => {
-                let meta = meta.clone();
-                let release = self.store.load(&meta).await?;
-                Some(Stored { meta, release })
-            }
-            _ => None,
-        };
-        let context = self.context(facts, kind);
-        let deployment = Deployment {
-            previous,
-            pre: kind.pre(),
-            post: kind.post(),
-            wait: self.policy(kind).wait,
-            description: kind.description(facts),
-            stored: &mut stored,
-        };
-        match deploy(&context, &mut release.live, deployment).await {
-            Ok(Progress::Done) => {
-                let notes = stored.release.info.notes.trim();
-                let message = if notes.is_empty() {
-                    kind.success().to_owned()
-                } else {
-                    notes.to_owned()
-                };
-                status.deployed(kind.success_reason(), &message);
-                status.release = Some(self.describe(&stored, release));
-                Self::report(release, status);
-                self.prune_history(facts).await;
-                Ok(Done::Settled)
-            }
-            Ok(Progress::Waiting { why }) => {
-                status.progressing(&why);
-                Ok(Done::Again(LOOK_AGAIN))
-            }
-            Err(error) => {
-                self.deployment_failed(kind, facts, &mut stored, error, status)
-                    .await
-            }
-        }
-    }
-
-    /// Records a failure. What may succeed by itself stays pending and is tried again.
-    async fn deployment_failed(
-        &self,
-        kind: Kind,
-        facts: &Facts,
-        stored: &mut Stored,
-        error: ActionError,
-        status: &mut Status,
-    ) -> Result<Done, ReconcileError> {
-        let message = chain(&error);
-        status.failed(kind.error_reason(), &message);
-        status.irreconcilable("ReconcileError", &error);
-        if error.is_transient() {
-            return Err(error.into());
-        }
-        stored.release.set_status(
-            ReleaseStatus::Failed,
-            format!("{}: {message}", kind.failure(facts)),
-        );
-        let tags = self.tags(facts, stored.meta.digest.clone());
-        self.store
-            .update(&stored.meta, &stored.release, &tags)
-            .await?;
-        Err(error.into())
-    }
-
-    /// Renders and writes the pending record of a new revision.
-    async fn begin(
-        &self,
-        facts: &Facts,
-        desired: &Desired,
-        history: &[RecordMeta],
-        upgrade: bool,
-    ) -> Result<Stored, BeginError> {
-        let revision = history
-            .last()
-            .map_or(Revision::FIRST, |latest| latest.revision.next());
-        let rendered = self
-            .render(facts, &desired.coalesced, revision, upgrade)
-            .await?;
-        // What is no object is found before anything is written.
-        rendered.objects().map_err(|error| {
-            super::desired::DesiredError::Render(helm_core::RenderError::Object(error))
-        })?;
-        if upgrade {
-            self.give_up_pending(facts, history)
-                .await
-                .map_err(BeginError::Other)?;
-        }
-        let mut record = Record::new(facts.name.clone(), facts.namespace.as_str(), revision);
-        record.chart = Some(record_chart(self.chart.chart()));
-        record.config = config(desired);
-        rendered.manifest().clone_into(&mut record.manifest);
-        record.hooks = rendered.hooks().to_vec();
-        rendered.notes().clone_into(&mut record.info.notes);
-        record.apply_method = Some(ApplyMethod::ServerSide);
-        let now = Time::utc(facts.now);
-        record.info.first_deployed = Some(now);
-        record.info.last_deployed = Some(now);
-        let (status, text) = if upgrade {
-            (ReleaseStatus::PendingUpgrade, "Preparing upgrade")
-        } else {
-            (ReleaseStatus::PendingInstall, "Initial install underway")
-        };
-        record.set_status(status, text);
-        self.create(facts, record, Some(desired.digest.clone()))
-            .await
-            .map_err(BeginError::Other)
-    }
-
-    /// Writes the pending record that repeats an earlier revision.
-    async fn begin_rollback(
-        &self,
-        facts: &Facts,
-        history: &[RecordMeta],
-        good: Stored,
-    ) -> Result<Stored, ReconcileError> {
-        let mut record = good.release;
-        let target = record.revision;
-        record.revision = history
-            .last()
-            .map_or(Revision::FIRST, |latest| latest.revision.next());
-        record.info.last_deployed = Some(Time::utc(facts.now));
-        record.info.rollback_revision = target;
-        for hook in &mut record.hooks {
-            hook.last_run = HookExecution::default();
-        }
-        record.set_status(
-            ReleaseStatus::PendingRollback,
-            format!("Rollback to {target}"),
-        );
-        self.create(facts, record, good.meta.digest).await
-    }
-
-    async fn create(
-        &self,
-        facts: &Facts,
-        record: Record,
-        digest: Option<InputsDigest>,
-    ) -> Result<Stored, ReconcileError> {
-        let meta = self
-            .store
-            .create(&record, &self.tags(facts, digest))
-            .await?;
-        Ok(Stored {
-            meta,
-            release: record,
-        })
-    }
-
-    fn tags(&self, facts: &Facts, digest: Option<InputsDigest>) -> RecordTags {
-        RecordTags {
-            cr: facts.primary.identity(),
-            operator: self.manager.operator.clone(),
-            writer: self.manager.instance.clone(),
-            digest,
-        }
-    }
-
-    /// A pending record of other inputs is given up before the next revision begins.
-    async fn give_up_pending(
-        &self,
-        facts: &Facts,
-        history: &[RecordMeta],
-    ) -> Result<(), ReconcileError> {
-        for meta in history.iter().filter(|meta| meta.status.is_pending()) {
-            let mut release = self.store.load(meta).await?;
-            release.set_status(
-                ReleaseStatus::Failed,
-                "given up: the inputs changed before it was done",
-            );
-            self.store
-                .update(meta, &release, &self.tags(facts, meta.digest.clone()))
-                .await?;
-        }
-        Ok(())
-    }
-
-    async fn load(
-        &self,
-        history: &[RecordMeta],
-        revision: Revision,
-    ) -> Result<Option<Stored>, ReconcileError> {
-        let Some(meta) = history.iter().find(|meta| meta.revision == revision) else {
-            return Ok(None);
-        };
-        let release = self.store.load(meta).await?;
-        Ok(Some(Stored {
-            meta: meta.clone(),
-            release,
-        }))
     }
 
     /// Applies what drifted again, unless somebody keeps changing it back.
@@ -359,7 +124,7 @@ impl HelmReconciler {
         let Some(stored) = self.load(&history, revision).await? else {
             return Ok(Done::Again(Duration::ZERO));
         };
-        let context = self.context(facts, Kind::Upgrade);
+        let context = self.context(facts, Kind::Upgrade, &[]);
         match repair(&context, &mut release.live, &stored.release).await {
             Ok(_) if drifted.is_empty() => {}
             Ok(repaired) => {
@@ -396,96 +161,21 @@ impl HelmReconciler {
         Ok(Done::Settled)
     }
 
-    /// Removes the release and then the finalizer.
-    pub(super) async fn execute_uninstall(
-        &self,
-        facts: &Facts,
-        release: &mut Release,
-        status: &mut Status,
-    ) -> Result<Done, ReconcileError> {
-        if !facts.finalizer {
-            return Ok(Done::Gone);
-        }
-        // A cache is no proof: only a fresh read starts an uninstall.
-        let Some(fresh) = self.fresh(facts).await? else {
-            return Ok(Done::Gone);
-        };
-        let same = fresh.uid().as_deref() == Some(facts.primary.uid.as_str());
-        if !same
-            || fresh.metadata.deletion_timestamp.is_none()
-            || !super::finalizer::is_present(&fresh)
-        {
-            return Ok(Done::Gone);
-        }
-        let history = self.store.history(&facts.namespace, &facts.name);
-        let identity = facts.primary.identity();
-        let own: Vec<RecordMeta> = history
-            .into_iter()
-            .filter(|meta| meta.cr.as_ref() == Some(&identity))
-            .collect();
-        if let Some(latest) = own.last() {
-            let mut stored = Stored {
-                meta: latest.clone(),
-                release: self.store.load(latest).await?,
-            };
-            let deployed = own
-                .iter()
-                .rev()
-                .find(|m| m.status == ReleaseStatus::Deployed);
-            let earlier = match deployed.filter(|meta| meta.revision != latest.revision) {
-                Some(meta) => Some(Stored {
-                    meta: meta.clone(),
-                    release: self.store.load(meta).await?,
-                }),
-                None => None,
-            };
-            let context = self.context(facts, Kind::Uninstall);
-            let wait = facts.annotations.uninstall_wait || self.watch.uninstall.wait;
-            let description = facts.annotations.uninstall_description.as_deref();
-            let description = description.unwrap_or("Deletion in progress (or silently failed)");
-            let ended = uninstall(
-                &context,
-                &mut release.live,
-                &mut stored,
-                earlier.as_ref(),
-                wait,
-                description,
-            )
-            .await;
-            match ended {
-                Ok(Progress::Done) => {}
-                Ok(Progress::Waiting { why }) => {
-                    status.progressing(&why);
-                    return Ok(Done::Again(LOOK_AGAIN));
-                }
-                Err(error) => {
-                    status.failed("UninstallError", &chain(&error));
-                    status.irreconcilable("UninstallError", &error);
-                    return Err(error.into());
-                }
-            }
-        }
-        self.event(
-            facts,
-            false,
-            "UninstallSuccessful",
-            "Uninstall",
-            "the release was uninstalled".to_owned(),
-        )
-        .await;
-        self.remove_finalizer(facts, &fresh).await?;
-        Ok(Done::Gone)
-    }
-
-    fn context<'a>(&'a self, facts: &'a Facts, kind: Kind) -> ActionContext<'a> {
+    pub(super) fn context<'a>(
+        &'a self,
+        facts: &'a Facts,
+        kind: Kind,
+        recreate: &'a [String],
+    ) -> ActionContext<'a> {
         let policy = self.policy(kind);
         let by_annotation = match kind {
             Kind::Install => facts.annotations.install_disable_hooks,
             Kind::Upgrade | Kind::Rollback => facts.annotations.upgrade_disable_hooks,
             Kind::Uninstall => facts.annotations.uninstall_disable_hooks,
+            Kind::Test => false,
         };
         ActionContext {
-            cluster: &self.manager.cluster,
+            cluster: &facts.cluster,
             store: self.store.as_ref(),
             registry: &self.manager.registry,
             namespaces: &self.manager.namespaces,
@@ -498,25 +188,43 @@ impl HelmReconciler {
             policy: ApplyPolicy {
                 take_over: facts.annotations.adopt_release,
                 replace: kind == Kind::Upgrade && facts.annotations.upgrade_force,
-                ..ApplyPolicy::default()
+                leave_out: self.left_to_others(),
             },
+            recreate,
             timeout: timeout(policy.timeout),
             disable_hooks: by_annotation || policy.disable_hooks,
             now: facts.now,
         }
     }
 
-    fn policy(&self, kind: Kind) -> &crate::watches::ActionPolicy {
+    /// Fields that others may set.
+    fn left_to_others(&self) -> Vec<LeaveOut> {
+        let mut rules = ApplyPolicy::default().leave_out;
+        rules.extend(self.watch.drift_detection.ignore.iter().map(|ignore| {
+            let target = &ignore.target;
+            LeaveOut {
+                any_group: target.group.is_none(),
+                group: target.group.clone().unwrap_or_default(),
+                kind: target.kind.clone().unwrap_or_default(),
+                name: target.name.clone(),
+                paths: ignore.paths.clone(),
+            }
+        }));
+        rules
+    }
+
+    pub(super) fn policy(&self, kind: Kind) -> &crate::watches::ActionPolicy {
         match kind {
             Kind::Install => &self.watch.install,
             Kind::Upgrade => &self.watch.upgrade,
             Kind::Rollback => &self.watch.rollback,
             Kind::Uninstall => &self.watch.uninstall,
+            Kind::Test => self.watch.test.as_ref().unwrap_or(&self.watch.upgrade),
         }
     }
 
     /// What the status says of a release.
-    fn describe(&self, stored: &Stored, release: &Release) -> serde_json::Value {
+    pub(super) fn describe(&self, stored: &Stored, release: &Release) -> serde_json::Value {
         let metadata = self.chart.chart().metadata();
         json!({
             "name": stored.release.name.as_str(),
@@ -530,8 +238,8 @@ impl HelmReconciler {
     }
 
     /// Says whether the objects are ready.
-    fn report(release: &Release, status: &mut Status) {
-        status.ready(&release.live.unready());
+    pub(super) fn report(release: &Release, status: &mut Status) {
+        status.ready(&release.live.unready(true));
         if let Some(described) = status
             .release
             .as_mut()
@@ -541,14 +249,15 @@ impl HelmReconciler {
         }
     }
 
-    /// Deletes records beyond the limit; never the newest two.
-    async fn prune_history(&self, facts: &Facts) {
+    /// Deletes records beyond the limit; never the deployed one, nor a later one, whose objects
+    /// may still have to be removed.
+    pub(super) async fn prune_history(&self, facts: &Facts) {
         let limit = self.watch.max_history.map_or(10, usize::from).max(2);
         let history = self.store.history(&facts.namespace, &facts.name);
         let surplus = history.len().saturating_sub(limit);
         for meta in history
             .iter()
-            .filter(|m| m.status != ReleaseStatus::Deployed)
+            .take_while(|meta| meta.status != ReleaseStatus::Deployed)
             .take(surplus)
         {
             if let Err(error) = self.store.delete(meta).await {
@@ -560,157 +269,113 @@ impl HelmReconciler {
         }
     }
 
+    /// A custom resource that can have no release.
+    pub(super) async fn refuse(
+        &self,
+        resource: &DynamicObject,
+        release: &mut Release,
+        mut status: Status,
+        error: NamingError,
+    ) -> Result<Outcome, ReconcileError> {
+        status.irreconcilable("ErrorGettingReleaseState", &error);
+        if let Some(patch) = status.patch(&release.told) {
+            let answer = self.patch_status_of(resource, &patch).await?;
+            release.told = Told::new(&patch, answer.as_ref());
+        }
+        // Only another spec or another watches.yaml helps.
+        Ok(Outcome::Done)
+    }
+
+    /// What should be cannot be told: the release stays as it is.
+    pub(super) fn cannot_tell(
+        &self,
+        facts: &Facts,
+        error: &DesiredError,
+        status: &mut Status,
+    ) -> Result<Done, ReconcileError> {
+        let installed = self
+            .store
+            .history(&facts.namespace, &facts.name)
+            .iter()
+            .any(|meta| meta.status == ReleaseStatus::Deployed);
+        if error.is_render() {
+            let kind = if installed {
+                Kind::Upgrade
+            } else {
+                Kind::Install
+            };
+            status.failed(kind.error_reason(), &super::status::chain(error));
+        } else {
+            status.unknown(error.reason());
+        }
+        status.irreconcilable(error.reason(), error);
+        Err(super::status::chain(error).into())
+    }
+
     /// Writes the status if it changed, and tells of its transitions.
     pub(super) async fn write_status(
         &self,
         facts: &Facts,
-        status: Status,
-        _release: &Release,
+        mut status: Status,
+        release: &mut Release,
         result: &Result<Done, ReconcileError>,
     ) -> Result<(), ReconcileError> {
         if matches!(result, Ok(Done::Gone)) {
             return Ok(());
         }
-        if let Some(patch) = status.patch() {
-            self.patch_status(facts, patch).await?;
+        status.history = Some(self.recent(facts));
+        if let Some(patch) = status.patch(&release.told) {
+            let answer = self.patch_status(facts, &patch).await?;
+            release.told = Told::new(&patch, answer.as_ref());
+            for field in Told::pruned(&patch, answer.as_ref()) {
+                let note = format!(
+                    "the definition of {} has no status.{field}, so it is not kept; add it, or x-kubernetes-preserve-unknown-fields",
+                    facts.primary.gvk.kind
+                );
+                self.event(facts, true, "StatusPruned", "Status", note)
+                    .await;
+            }
         }
         for (warning, reason, message) in &status.transitions {
             self.event(facts, *warning, reason, "Reconcile", message.clone())
                 .await;
         }
+        if release.problems != facts.annotations.problems {
+            for problem in &facts.annotations.problems {
+                self.event(facts, true, "InvalidAnnotation", "Read", problem.clone())
+                    .await;
+            }
+            release.problems.clone_from(&facts.annotations.problems);
+        }
         Ok(())
+    }
+
+    /// The newest revisions, as the status tells them.
+    fn recent(&self, facts: &Facts) -> serde_json::Value {
+        let history = self.store.history(&facts.namespace, &facts.name);
+        history
+            .iter()
+            .rev()
+            .take(RECENT)
+            .map(|meta| {
+                json!({
+                    "revision": meta.revision.0,
+                    "status": meta.status.as_str(),
+                    "digest": meta.digest.as_ref().map(InputsDigest::as_str),
+                })
+            })
+            .collect()
     }
 }
 
 /// A decision that is not an error of anything.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Refused(String);
-
-enum BeginError {
-    Desired(super::desired::DesiredError),
-    Other(ReconcileError),
-}
-
-impl From<super::desired::DesiredError> for BeginError {
-    fn from(error: super::desired::DesiredError) -> Self {
-        Self::Desired(error)
-    }
-}
+pub(super) struct Refused(pub(super) String);
 
 fn names(keys: &[helm_core::manifest::ObjectKey]) -> String {
     keys.iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-/// Which of Helm's actions goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Install,
-    Upgrade,
-    Rollback,
-    Uninstall,
-}
-
-impl Kind {
-    fn of(status: ReleaseStatus) -> Self {
-        match status {
-            ReleaseStatus::PendingUpgrade => Self::Upgrade,
-            ReleaseStatus::PendingRollback => Self::Rollback,
-            _ => Self::Install,
-        }
-    }
-
-    fn pre(self) -> HookEvent {
-        match self {
-            Self::Install => HookEvent::PreInstall,
-            Self::Upgrade => HookEvent::PreUpgrade,
-            Self::Rollback => HookEvent::PreRollback,
-            Self::Uninstall => HookEvent::PreDelete,
-        }
-    }
-
-    fn post(self) -> HookEvent {
-        match self {
-            Self::Install => HookEvent::PostInstall,
-            Self::Upgrade => HookEvent::PostUpgrade,
-            Self::Rollback => HookEvent::PostRollback,
-            Self::Uninstall => HookEvent::PostDelete,
-        }
-    }
-
-    fn success_reason(self) -> &'static str {
-        match self {
-            Self::Install => "InstallSuccessful",
-            Self::Upgrade | Self::Rollback => "UpgradeSuccessful",
-            Self::Uninstall => "UninstallSuccessful",
-        }
-    }
-
-    fn success(self) -> &'static str {
-        match self {
-            Self::Install => "release was successfully installed",
-            _ => "release was successfully upgraded",
-        }
-    }
-
-    fn error_reason(self) -> &'static str {
-        match self {
-            Self::Install => "InstallError",
-            Self::Upgrade | Self::Rollback => "UpgradeError",
-            Self::Uninstall => "UninstallError",
-        }
-    }
-
-    /// What the record says when all is done.
-    fn description(self, facts: &Facts) -> String {
-        match self {
-            Self::Install => facts.annotations.install_description.clone(),
-            Self::Upgrade => facts.annotations.upgrade_description.clone(),
-            _ => None,
-        }
-        .unwrap_or_else(|| {
-            match self {
-                Self::Install => "Install complete",
-                Self::Upgrade => "Upgrade complete",
-                Self::Rollback => "Rollback complete",
-                Self::Uninstall => "Uninstallation complete",
-            }
-            .to_owned()
-        })
-    }
-
-    fn failure(self, facts: &Facts) -> String {
-        match self {
-            Self::Install => format!("Release {:?} failed", facts.name.as_str()),
-            Self::Upgrade => format!("Upgrade {:?} failed", facts.name.as_str()),
-            _ => format!("Rollback {:?} failed", facts.name.as_str()),
-        }
-    }
-}
-
-/// A chart as records hold it.
-fn record_chart(chart: &helm_core::Chart) -> helm_core::release::ReleaseChart {
-    let stored = |files: &[helm_core::chart::File]| {
-        files
-            .iter()
-            .map(|file| helm_core::release::StoredFile {
-                name: file.name().to_owned(),
-                data: file.shared_data(),
-                modified: file.modified(),
-            })
-            .collect()
-    };
-    helm_core::release::ReleaseChart {
-        metadata: Some(chart.metadata().clone()),
-        lock: chart.lock().cloned(),
-        templates: Some(stored(chart.templates())),
-        values: Some(chart.values().clone()),
-        schema: chart.schema().map(helm_core::chart::File::shared_data),
-        files: Some(stored(chart.files())),
-        modified: chart.modified(),
-        ..Default::default()
-    }
 }

@@ -22,8 +22,12 @@ pub(super) fn is_present(resource: &DynamicObject) -> bool {
 
 impl HelmReconciler {
     fn api(&self, facts: &Facts) -> Api<DynamicObject> {
+        self.api_in(facts.primary.namespace.as_deref())
+    }
+
+    fn api_in(&self, namespace: Option<&str>) -> Api<DynamicObject> {
         let client = self.manager.client.clone();
-        match &facts.primary.namespace {
+        match namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, self.source.resource()),
             None => Api::all_with(client, self.source.resource()),
         }
@@ -78,7 +82,7 @@ impl HelmReconciler {
         let patch = Patch::Merge(json!({"metadata": metadata}));
         let answer = self
             .api(facts)
-            .patch(&facts.primary.name, &PatchParams::default(), &patch)
+            .patch(&facts.primary.name, &params(), &patch)
             .await;
         match answer {
             Ok(object) => {
@@ -90,25 +94,59 @@ impl HelmReconciler {
         }
     }
 
-    /// Writes the status.
+    /// Writes the status; answers the one that was kept, `None` if the object is gone.
     pub(super) async fn patch_status(
         &self,
         facts: &Facts,
-        status: serde_json::Value,
-    ) -> Result<(), kube::Error> {
-        let patch = Patch::Merge(json!({"metadata": {"uid": facts.primary.uid}, "status": status}));
-        let answer = self
-            .api(facts)
-            .patch_status(&facts.primary.name, &PatchParams::default(), &patch)
-            .await;
+        status: &serde_json::Value,
+    ) -> Result<Option<serde_json::Value>, kube::Error> {
+        self.put_status(
+            &self.api(facts),
+            &facts.primary.name,
+            &facts.primary.uid,
+            status,
+        )
+        .await
+    }
+
+    /// As [`patch_status`](Self::patch_status), for a custom resource of which nothing else is known.
+    pub(super) async fn patch_status_of(
+        &self,
+        resource: &DynamicObject,
+        status: &serde_json::Value,
+    ) -> Result<Option<serde_json::Value>, kube::Error> {
+        let api = self.api_in(resource.namespace().as_deref());
+        let uid = resource.uid().unwrap_or_default();
+        self.put_status(&api, &resource.name_any(), &uid, status)
+            .await
+    }
+
+    async fn put_status(
+        &self,
+        api: &Api<DynamicObject>,
+        name: &str,
+        uid: &str,
+        status: &serde_json::Value,
+    ) -> Result<Option<serde_json::Value>, kube::Error> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": status}));
+        let answer = api.patch_status(name, &params(), &patch).await;
         match answer {
             Ok(object) => {
+                let kept = object.data.get("status").cloned();
                 self.source.put(object);
-                Ok(())
+                Ok(Some(kept.unwrap_or_default()))
             }
             // It is gone, or another one of its name.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Names us in the managed fields of custom resources.
+fn params() -> PatchParams {
+    PatchParams {
+        field_manager: Some("hybrid-operator".to_owned()),
+        ..PatchParams::default()
     }
 }

@@ -11,16 +11,26 @@
 //! which hold the records: everything; for the chart's objects: `get`, `list`, `watch`, `create`,
 //! `patch`, `delete`.
 
+mod adoption;
 pub mod annotations;
 mod builder;
 pub mod conditions;
+mod definitions;
+mod deployment;
 mod desired;
 mod events;
 mod execute;
 mod finalizer;
+mod interest;
+mod kind;
+mod naming;
 mod observe;
+mod patches;
 pub mod plan;
+mod references;
+mod removal;
 pub mod status;
+mod trial;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +41,7 @@ use helm_core::CompiledChart;
 use kube::api::DynamicObject;
 
 use crate::action::live::Live;
+use crate::cluster::Cluster;
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request, Source};
 use crate::manager::ControllerContext;
 use crate::release::ReleaseStore;
@@ -40,7 +51,9 @@ pub use builder::{BuildError, HelmController, load};
 
 use desired::Desires;
 use execute::Done;
+use interest::Interests;
 use observe::Facts;
+use status::Told;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 pub struct HelmReconciler {
@@ -49,6 +62,8 @@ pub struct HelmReconciler {
     manager: ControllerContext,
     source: Source,
     store: Arc<dyn ReleaseStore>,
+    interests: Interests,
+    clusters: Mutex<HashMap<(String, String), Cluster>>,
     period: Duration,
     releases: Mutex<HashMap<Key, Release>>,
 }
@@ -59,6 +74,8 @@ struct Release {
     live: Live,
     desires: Option<Desires>,
     repairs: Vec<jiff::Timestamp>,
+    told: Told,
+    problems: Vec<String>,
 }
 
 impl Reconcile for HelmReconciler {
@@ -87,22 +104,25 @@ impl HelmReconciler {
         resource: &DynamicObject,
         release: &mut Release,
     ) -> Result<Outcome, ReconcileError> {
-        let facts = Facts::of(resource, self)?;
+        let facts = match Facts::of(resource, self) {
+            Ok(facts) => facts,
+            Err(refused) => {
+                let (status, error) = *refused;
+                return self.refuse(resource, release, status, error).await;
+            }
+        };
         let mut status = facts.status();
         let result = match self.desire(&facts, release).await {
             Ok(desired) => {
                 let observed = self.observe(&facts, release, &desired).await;
-                let step = plan::next_step(&observed, &desired.plan(&facts));
+                let step = plan::next_step(&observed, &desired.plan());
                 tracing::debug!(?step, "planned");
                 self.execute(step, &facts, &desired, release, &mut status)
                     .await
             }
             // A chart that no longer renders does not keep a release from being removed.
             Err(_) if facts.deleting => self.execute_uninstall(&facts, release, &mut status).await,
-            Err(error) => {
-                status.irreconcilable(error.reason(), &error);
-                Err(error.into())
-            }
+            Err(error) => self.cannot_tell(&facts, &error, &mut status),
         };
         self.write_status(&facts, status, release, &result).await?;
         match result? {

@@ -1,6 +1,6 @@
 //! What is: the custom resource, its records and its objects, all from caches.
 
-use helm_core::release::{NameError, ReleaseName};
+use helm_core::release::{ReleaseName, Revision, Status as ReleaseStatus};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
@@ -8,28 +8,18 @@ use serde_json::Value;
 
 use super::annotations::{self, Annotations};
 use super::desired::Desired;
+use super::naming::{NamingError, Place};
 use super::plan::{Drift, Observed, Record};
 use super::status::Status;
 use super::{HelmReconciler, Release, finalizer};
-use crate::cluster::Primary;
+use crate::cluster::{Cluster, Primary};
 use crate::release::RecordMeta;
-
-/// Why a custom resource cannot be worked on at all.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FactsError {
-    /// No release can have its name.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// A cluster-scoped custom resource whose release has no namespace.
-    #[error(
-        "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
-    )]
-    NoNamespace,
-}
 
 /// The custom resource.
 pub(super) struct Facts {
     pub(super) primary: Primary,
+    /// The cluster as the custom resource's service account sees it.
+    pub(super) cluster: Cluster,
     pub(super) object: Value,
     pub(super) generation: Option<i64>,
     pub(super) deleting: bool,
@@ -44,33 +34,64 @@ impl Facts {
     pub(super) fn of(
         resource: &DynamicObject,
         reconciler: &HelmReconciler,
-    ) -> Result<Self, FactsError> {
+    ) -> Result<Self, Box<(Status, NamingError)>> {
         let watch = &reconciler.watch;
-        let name = resource.name_any();
-        let namespace = resource
-            .namespace()
-            .or_else(|| watch.release_namespace.clone())
-            .or_else(|| reconciler.manager.operator_namespace.clone())
-            .ok_or(FactsError::NoNamespace)?;
+        let now = Timestamp::now();
+        let primary = Primary {
+            gvk: watch.gvk.clone(),
+            namespace: resource.namespace(),
+            name: resource.name_any(),
+            uid: resource.uid().unwrap_or_default(),
+        };
+        let object = serde_json::to_value(resource).unwrap_or_default();
+        let generation = resource.metadata.generation;
+        let refused =
+            |error| Box::new((Status::read(object.get("status"), now, generation), error));
+        let Place { name, namespace } = reconciler.place(&primary, &object).map_err(refused)?;
+        let cluster = reconciler.cluster_for(&primary, &object).map_err(refused)?;
         Ok(Self {
-            primary: Primary {
-                gvk: watch.gvk.clone(),
-                namespace: resource.namespace(),
-                name: name.clone(),
-                uid: resource.uid().unwrap_or_default(),
-            },
-            generation: resource.metadata.generation,
+            primary,
+            cluster,
+            generation,
             deleting: resource.metadata.deletion_timestamp.is_some(),
             finalizer: finalizer::is_present(resource),
             annotations: annotations::read(
                 resource.annotations(),
                 watch.pause_annotation.as_deref(),
             ),
-            object: serde_json::to_value(resource).unwrap_or_default(),
-            name: ReleaseName::for_resource(&name)?,
+            object,
+            name,
             namespace,
-            now: Timestamp::now(),
+            now,
         })
+    }
+
+    /// Whether `force-at` has a value that was not acted upon yet.
+    pub(super) fn is_forced(&self) -> bool {
+        self.is_new(
+            self.annotations.force_at.as_deref(),
+            "/status/handled/forceAt",
+        )
+    }
+
+    /// The revision up to which failures no longer count, because of `reset-at`.
+    pub(super) fn forgiven(&self, latest: Revision) -> Revision {
+        if self.is_new(
+            self.annotations.reset_at.as_deref(),
+            "/status/handled/resetAt",
+        ) {
+            return latest;
+        }
+        Revision(self.number("/status/handled/forgiven").unwrap_or(0))
+    }
+
+    fn is_new(&self, asked: Option<&str>, handled: &str) -> bool {
+        asked.is_some() && self.object.pointer(handled).and_then(Value::as_str) != asked
+    }
+
+    fn number(&self, pointer: &str) -> Option<u32> {
+        let number = self.object.pointer(pointer)?.as_u64()?;
+        u32::try_from(number).ok()
     }
 
     /// The status as it is.
@@ -90,12 +111,16 @@ impl HelmReconciler {
         let history = self.store.history(&facts.namespace, &facts.name);
         let identity = facts.primary.identity();
         let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
-        let mine = history
-            .iter()
-            .any(|meta| meta.cr.as_ref() == Some(&identity));
-        let foreign = !history.is_empty()
-            && (!history.iter().all(belongs) || !mine)
-            && !facts.annotations.adopt_release;
+        // The Go operators made the custom resource the owner of its records.
+        let ours = |meta: &RecordMeta| {
+            meta.cr.as_ref() == Some(&identity) || meta.owners.contains(&facts.primary.uid)
+        };
+        let mine = history.iter().any(ours) || facts.annotations.adopt_release;
+        let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
+        let adoptable = !foreign
+            && history
+                .last()
+                .is_some_and(|meta| meta.cr.is_none() && meta.status == ReleaseStatus::Deployed);
         let deployed = history.last().map(|meta| meta.revision.0);
         if release.live.revision != deployed || !release.live.complete {
             self.recognise(facts, release, desired, deployed).await;
@@ -117,6 +142,10 @@ impl HelmReconciler {
                 .map(|meta| self.record(meta, facts))
                 .collect(),
             drift,
+            forgiven: facts.forgiven(history.last().map_or(Revision(0), |meta| meta.revision)),
+            forced: facts.is_forced(),
+            tested: deployed.is_some() && facts.number("/status/release/tested") == deployed,
+            adoptable,
         }
     }
 

@@ -50,21 +50,36 @@ pub struct Observed {
     pub history: Vec<Record>,
     /// How the objects are.
     pub drift: Drift,
+    /// The newest revision whose failure no longer counts: somebody has asked for a new start.
+    pub forgiven: Revision,
+    /// Whether somebody has asked for a new revision whatever the inputs are.
+    pub forced: bool,
+    /// Whether the hooks of the event `test` ran on the newest revision.
+    pub tested: bool,
+    /// Whether the newest record is one that somebody else wrote, deployed, and to be taken over.
+    pub adoptable: bool,
 }
 
 /// What should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Desired {
     /// The digest of the inputs.
     pub digest: String,
     /// Whether drift is repaired.
     pub repair: bool,
+    /// How often a failed install is tried again.
+    pub install_retries: usize,
+    /// Whether what a failed install made is removed before it is tried again.
+    pub clean_up: bool,
     /// How often a failed upgrade is tried again.
     pub upgrade_retries: usize,
     /// Whether a failed upgrade is rolled back.
     pub rollback: bool,
     /// How long a stranger's pending revision is left alone.
     pub timeout: Duration,
+    /// Whether the chart's tests run after each change.
+    pub test: bool,
 }
 
 /// The one thing that is done now.
@@ -88,6 +103,21 @@ pub enum Step {
     },
     /// What was begun is continued from its record.
     Resume {
+        /// The record.
+        revision: Revision,
+    },
+    /// A record that somebody else wrote is made ours; its objects stay as they are.
+    Adopt {
+        /// The record.
+        revision: Revision,
+    },
+    /// The chart's tests run.
+    Test {
+        /// The record.
+        revision: Revision,
+    },
+    /// What a failed install made is removed; its record stays.
+    CleanUp {
         /// The record.
         revision: Revision,
     },
@@ -149,7 +179,13 @@ pub fn next_step(observed: &Observed, desired: &Desired) -> Step {
                 fresh(observed)
             }
         }
-        Status::Deployed if same => match observed.drift {
+        Status::Deployed if observed.adoptable => Step::Adopt {
+            revision: latest.revision,
+        },
+        Status::Deployed if same && !observed.forced => match observed.drift {
+            Drift::None if desired.test && !observed.tested => Step::Test {
+                revision: latest.revision,
+            },
             Drift::None => Step::Nothing,
             Drift::Some if !desired.repair => Step::Nothing,
             Drift::Some | Drift::Unknown => Step::Repair {
@@ -157,13 +193,14 @@ pub fn next_step(observed: &Observed, desired: &Desired) -> Step {
             },
         },
         Status::Deployed => {
-            if failures(observed, desired) > desired.upgrade_retries {
+            if failures(observed, desired) > desired.upgrade_retries && !observed.forced {
                 Step::Refuse(Refusal::Stalled)
             } else {
                 Step::Upgrade
             }
         }
-        Status::Failed if same => after_failure(observed, desired),
+        Status::Failed if same && !observed.forced => after_failure(observed, desired),
+        Status::Uninstalled if same && desired.clean_up => again(observed, desired),
         Status::Uninstalling | Status::Uninstalled => Step::Install,
         Status::Failed | Status::Superseded | Status::Unknown => fresh(observed),
     }
@@ -173,11 +210,10 @@ pub fn next_step(observed: &Observed, desired: &Desired) -> Step {
 fn after_failure(observed: &Observed, desired: &Desired) -> Step {
     let failures = failures(observed, desired);
     let Some(good) = last_deployed(observed) else {
-        // Nothing to go back to: try again in place of the failed install.
-        return if failures >= ATTEMPTS {
-            Step::Refuse(Refusal::Stalled)
-        } else {
-            Step::Install
+        let latest = observed.history.last().map(|record| record.revision);
+        return match latest {
+            Some(revision) if desired.clean_up => Step::CleanUp { revision },
+            _ => again(observed, desired),
         };
     };
     if failures <= desired.upgrade_retries {
@@ -189,6 +225,15 @@ fn after_failure(observed: &Observed, desired: &Desired) -> Step {
     }
 }
 
+/// An install that failed is tried again, with nothing to go back to.
+fn again(observed: &Observed, desired: &Desired) -> Step {
+    if failures(observed, desired) > desired.install_retries {
+        Step::Refuse(Refusal::Stalled)
+    } else {
+        Step::Install
+    }
+}
+
 /// How many revisions of the wanted inputs failed since the last that was deployed otherwise.
 fn failures(observed: &Observed, desired: &Desired) -> usize {
     let wanted = |record: &&Record| record.digest.as_deref() == Some(desired.digest.as_str());
@@ -196,7 +241,8 @@ fn failures(observed: &Observed, desired: &Desired) -> usize {
         .history
         .iter()
         .filter(wanted)
-        .filter(|record| record.status == Status::Failed)
+        .filter(|record| matches!(record.status, Status::Failed | Status::Uninstalled))
+        .filter(|record| record.revision > observed.forgiven)
         .count()
 }
 
@@ -227,7 +273,7 @@ mod tests {
     use helm_core::release::{Revision, Status};
     use proptest::prelude::*;
 
-    use super::{Desired, Drift, Observed, Record, Refusal, Step, next_step};
+    use super::{ATTEMPTS, Desired, Drift, Observed, Record, Refusal, Step, next_step};
 
     const TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -249,6 +295,10 @@ mod tests {
             foreign: false,
             history,
             drift: Drift::None,
+            forgiven: Revision(0),
+            forced: false,
+            tested: false,
+            adoptable: false,
         }
     }
 
@@ -256,9 +306,12 @@ mod tests {
         Desired {
             digest: "new".to_owned(),
             repair: true,
+            install_retries: ATTEMPTS - 1,
+            clean_up: false,
             upgrade_retries: 0,
             rollback: true,
             timeout: TIMEOUT,
+            test: false,
         }
     }
 
@@ -472,6 +525,58 @@ mod tests {
                 expected
             );
         }
+    }
+
+    #[test]
+    fn people_can_ask_for_another_attempt_and_for_another_revision() {
+        let failed = vec![
+            record(1, Status::Failed, Some("new"), true),
+            record(2, Status::Failed, Some("new"), true),
+            record(3, Status::Failed, Some("new"), true),
+        ];
+        let mut state = observed(failed);
+        assert_eq!(
+            next_step(&state, &desired()),
+            Step::Refuse(Refusal::Stalled)
+        );
+        state.forgiven = Revision(3);
+        assert_eq!(next_step(&state, &desired()), Step::Install);
+        let mut state = observed(vec![record(1, Status::Deployed, Some("new"), true)]);
+        state.forced = true;
+        assert_eq!(next_step(&state, &desired()), Step::Upgrade);
+    }
+
+    #[test]
+    fn a_failed_install_is_cleaned_up_before_the_next_attempt_if_asked() {
+        let desired = Desired {
+            clean_up: true,
+            ..desired()
+        };
+        let revision = Revision(1);
+        let failed = observed(vec![record(1, Status::Failed, Some("new"), true)]);
+        assert_eq!(next_step(&failed, &desired), Step::CleanUp { revision });
+        let gone = |number| record(number, Status::Uninstalled, Some("new"), true);
+        assert_eq!(next_step(&observed(vec![gone(1)]), &desired), Step::Install);
+        assert_eq!(
+            next_step(&observed(vec![gone(1), gone(2), gone(3)]), &desired),
+            Step::Refuse(Refusal::Stalled)
+        );
+    }
+
+    #[test]
+    fn a_release_of_somebody_else_is_adopted_and_tests_run_once_a_revision() {
+        let revision = Revision(1);
+        let mut state = observed(vec![record(1, Status::Deployed, None, false)]);
+        state.adoptable = true;
+        assert_eq!(next_step(&state, &desired()), Step::Adopt { revision });
+        let desired = Desired {
+            test: true,
+            ..desired()
+        };
+        let mut state = observed(vec![record(1, Status::Deployed, Some("new"), true)]);
+        assert_eq!(next_step(&state, &desired), Step::Test { revision });
+        state.tested = true;
+        assert_eq!(next_step(&state, &desired), Step::Nothing);
     }
 
     #[test]

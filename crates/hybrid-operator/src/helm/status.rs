@@ -1,8 +1,11 @@
 //! The status of a custom resource. Pure.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::annotations::Annotations;
 use super::conditions::{self, Condition, ConditionStatus, types};
 
 /// Status that is being written.
@@ -15,6 +18,12 @@ pub struct Status {
     pub conditions: Vec<Condition>,
     /// What is said of the release.
     pub release: Option<Value>,
+    /// The manifest of the release, where it is new and to be told.
+    pub manifest: Option<String>,
+    /// The newest revisions.
+    pub history: Option<Value>,
+    /// The values of one-time annotations that were acted upon.
+    pub handled: Option<Value>,
     /// Conditions that came to be true or changed their reason: reason and message of each.
     pub transitions: Vec<(bool, String, String)>,
 }
@@ -28,6 +37,9 @@ impl Status {
         Self {
             conditions: serde_json::from_value(conditions).unwrap_or_default(),
             release: before.get("release").cloned(),
+            manifest: None,
+            history: before.get("history").cloned(),
+            handled: before.get("handled").cloned(),
             before,
             now: second.to_string(),
             generation,
@@ -104,6 +116,27 @@ impl Status {
         self.set(types::READY, ConditionStatus::False, reason, message);
     }
 
+    /// It is not known how the release is, because of an error.
+    pub fn unknown(&mut self, reason: &str) {
+        self.set(types::RELEASE_FAILED, ConditionStatus::Unknown, reason, "");
+    }
+
+    /// Remembers that the tests of a revision ran.
+    pub fn mark_tested(&mut self, revision: u32) {
+        if let Some(release) = self.release.as_mut().and_then(Value::as_object_mut) {
+            release.insert("tested".to_owned(), json!(revision));
+        }
+    }
+
+    /// The outcome of the chart's tests.
+    pub fn tested(&mut self, failure: Option<&str>) {
+        let (status, reason) = match failure {
+            None => (ConditionStatus::True, "TestsSucceeded"),
+            Some(_) => (ConditionStatus::False, "TestsFailed"),
+        };
+        self.set(types::TEST_SUCCESS, status, reason, failure.unwrap_or(""));
+    }
+
     /// The custom resource cannot be brought to what it says.
     pub fn irreconcilable(&mut self, reason: &str, error: &dyn std::error::Error) {
         self.initialized();
@@ -115,6 +148,26 @@ impl Status {
             &message,
         );
         self.set(types::READY, ConditionStatus::False, reason, &message);
+    }
+
+    /// Remembers the one-time annotations that the revision `revision` has acted upon.
+    pub fn handle(&mut self, annotations: &Annotations, revision: u32) {
+        let mut handled = self.handled.clone().unwrap_or_else(|| json!({}));
+        let Some(fields) = handled.as_object_mut() else {
+            return;
+        };
+        if let Some(at) = &annotations.force_at {
+            fields.insert("forceAt".to_owned(), json!(at));
+        }
+        if let Some(at) = &annotations.reset_at
+            && fields.get("resetAt") != Some(&json!(at))
+        {
+            fields.insert("resetAt".to_owned(), json!(at));
+            fields.insert("forgiven".to_owned(), json!(revision.saturating_sub(1)));
+        }
+        if !fields.is_empty() {
+            self.handled = Some(handled);
+        }
     }
 
     /// These inputs failed too often.
@@ -181,21 +234,75 @@ impl Status {
     }
 
     /// The merge patch that makes the status so, `None` when it is so already.
-    pub fn patch(&self) -> Option<Value> {
+    pub fn patch(&self, told: &Told) -> Option<Value> {
         let mut status = Map::new();
         let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
         status.insert("conditions".to_owned(), conditions);
         status.insert("observedGeneration".to_owned(), json!(self.generation));
         if let Some(release) = &self.release {
             status.insert("release".to_owned(), release.clone());
-            let deployed = release.get("name").map(|name| json!({"name": name}));
-            status.insert("deployedRelease".to_owned(), json!(deployed));
+            let name = release.get("name").cloned().unwrap_or_default();
+            let mut deployed = json!({"name": name});
+            if let Some(manifest) = &self.manifest {
+                deployed = json!({"name": name, "manifest": manifest});
+            }
+            let known = self.before.pointer("/deployedRelease/name") == Some(&name);
+            if self.manifest.is_some() || !known {
+                status.insert("deployedRelease".to_owned(), deployed);
+            }
+        }
+        for (field, value) in [("history", &self.history), ("handled", &self.handled)] {
+            if let Some(value) = value {
+                status.insert(field.to_owned(), value.clone());
+            }
         }
         let same = status
             .iter()
             .all(|(key, value)| self.before.get(key) == Some(value));
-        (!same).then_some(Value::Object(status))
+        let status = Value::Object(status);
+        // What the API server does not keep need not be told again.
+        (!same && !told.is(&status, &self.before)).then_some(status)
     }
+}
+
+/// What was last told of a custom resource, and what was kept of it: the schema of its definition
+/// may have no place for all of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    sent: u64,
+    kept: u64,
+}
+
+impl Told {
+    /// Remembers a status that was sent, and the one that the API server has answered with.
+    pub fn new(sent: &Value, kept: Option<&Value>) -> Self {
+        Self {
+            sent: hash(sent),
+            kept: hash(kept.unwrap_or(&Value::Null)),
+        }
+    }
+
+    fn is(&self, status: &Value, present: &Value) -> bool {
+        *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
+    }
+
+    /// The fields of `sent` that were not kept.
+    pub fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
+        let Some(kept) = kept else {
+            return Vec::new();
+        };
+        let fields = sent.as_object().into_iter().flatten();
+        fields
+            .filter(|(field, value)| !value.is_null() && kept.get(*field).is_none())
+            .map(|(field, _)| field.clone())
+            .collect()
+    }
+}
+
+fn hash(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// An error with its sources.
@@ -215,7 +322,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
 
-    use super::Status;
+    use super::{Status, Told};
 
     #[test]
     fn an_unchanged_status_is_not_written() {
@@ -224,7 +331,7 @@ mod tests {
         status.deployed("InstallSuccessful", "notes");
         status.ready(&[]);
         status.release = Some(json!({"name": "r", "revision": 1}));
-        let patch = status.patch().unwrap();
+        let patch = status.patch(&Told::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
         assert_eq!(patch["deployedRelease"]["name"], "r");
         assert_eq!(status.transitions.len(), 1);
@@ -233,7 +340,7 @@ mod tests {
         let mut again = Status::read(Some(&patch), later, Some(2));
         again.deployed("InstallSuccessful", "notes");
         again.ready(&[]);
-        assert_eq!(again.patch(), None);
+        assert_eq!(again.patch(&Told::default()), None);
         assert!(again.transitions.is_empty());
     }
 

@@ -230,7 +230,7 @@ impl ReleaseStore for MemoryStore {
             let version = inner.version.to_string();
             let (found, _) = inner.fenced(meta)?;
             found.resource_version = version;
-            found.is_owned = false;
+            found.owners.clear();
             tag(found, tags);
             Ok(found.clone())
         });

@@ -88,8 +88,8 @@ pub struct RecordMeta {
     pub modified_at: Option<Timestamp>,
     /// How it is stored.
     pub format: Format,
-    /// Whether owner references hang on it, so that garbage collection may delete it.
-    pub is_owned: bool,
+    /// Uids of its owner references, by which garbage collection may delete it.
+    pub owners: Vec<String>,
     /// What is stored beside it.
     pub(super) parts: Option<Parts>,
 }
@@ -119,10 +119,12 @@ impl RecordMeta {
                 .or_else(|| metadata.creation_timestamp.as_ref().map(|time| time.0)),
             modified_at: seconds("modifiedAt"),
             format,
-            is_owned: metadata
+            owners: metadata
                 .owner_references
-                .as_ref()
-                .is_some_and(|list| !list.is_empty()),
+                .iter()
+                .flatten()
+                .map(|owner| owner.uid.clone())
+                .collect(),
             parts: own(PARTS_LABEL).and_then(Parts::parse),
             secret,
         })
@@ -145,9 +147,14 @@ impl RecordMeta {
             created_at: None,
             modified_at: None,
             format: Format::Helm,
-            is_owned: false,
+            owners: Vec::new(),
             parts: None,
         }
+    }
+
+    /// Whether owner references hang on it.
+    pub fn is_owned(&self) -> bool {
+        !self.owners.is_empty()
     }
 
     /// Whether this revision was made by something else than an operator of ours. Helm copies
@@ -313,8 +320,8 @@ mod tests {
     #[test]
     fn owner_references_are_noticed() {
         let mut metadata = secret(1, BTreeMap::new());
-        assert!(!RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned);
+        assert!(!RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
         metadata.owner_references = Some(vec![OwnerReference::default()]);
-        assert!(RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned);
+        assert!(RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
     }
 }

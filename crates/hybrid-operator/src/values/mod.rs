@@ -123,6 +123,20 @@ pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesErr
     Ok(Computed { values, overridden })
 }
 
+/// A text of `watches.yaml` with its templates evaluated for a custom resource.
+///
+/// # Errors
+/// When a template fails.
+pub fn render_text(text: &str, object: &Value, field: &str) -> Result<String, ValuesError> {
+    let env = |name: &str| std::env::var(name).ok();
+    let inputs = Inputs {
+        object,
+        env: &env,
+        references: &BTreeMap::new(),
+    };
+    mapping::text(text, &inputs, field)
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

@@ -345,10 +345,10 @@ async fn rule_3_9_adoption_removes_owner_references_and_adds_our_labels() {
     foreign["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
     let meta = know(&store, &foreign);
-    assert!(meta.is_owned && meta.is_foreign());
+    assert!(meta.is_owned() && meta.is_foreign());
     let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
     let adopted = store.adopt(&meta, &tags()).await.unwrap();
-    assert!(!adopted.is_owned && !adopted.is_foreign());
+    assert!(!adopted.is_owned() && !adopted.is_foreign());
     let body = &script.finish()[0].body["metadata"];
     assert_eq!(body["ownerReferences"], Value::Null);
     assert!(body.get("ownerReferences").is_some());

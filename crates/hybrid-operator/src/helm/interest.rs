@@ -1,0 +1,250 @@
+//! Objects that are not of a release but decide about it: what `valuesFrom` and `lookup` read, and
+//! what `dependsOn` waits for.
+//!
+//! One watch per kind and namespace, opened when the first custom resource names an object there.
+//! Events about other objects are dropped as they come, so memory grows with what is named alone.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::runtime::watcher;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::controller::{Key, Priority, QueueHandle};
+
+/// Names an object.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Named {
+    pub(super) resource: ApiResource,
+    /// `None` for what is cluster-scoped.
+    pub(super) namespace: Option<String>,
+    pub(super) name: String,
+}
+
+/// How much of the objects is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Depth {
+    /// Only whether they change.
+    Metadata,
+    /// Whether they are `Ready`, too.
+    Readiness,
+}
+
+/// What one watch covers: a kind, a namespace or all, and how much of it.
+type Scope = (ApiResource, Option<String>, Depth);
+
+/// What is known of a named object.
+#[derive(Debug, Default)]
+struct Known {
+    keys: HashSet<Key>,
+    /// Grows with each change.
+    changes: u64,
+    /// The resource version that was read, and the newest that was told of.
+    read: Option<String>,
+    told: Option<String>,
+    ready: bool,
+}
+
+/// The objects that the custom resources of one controller are interested in.
+pub(super) struct Interests {
+    client: Client,
+    queue: QueueHandle,
+    stop: CancellationToken,
+    known: Arc<Mutex<HashMap<Named, Known>>>,
+    scopes: Mutex<HashMap<Scope, watch::Receiver<bool>>>,
+}
+
+type Events = BoxStream<'static, Result<watcher::Event<(ObjectMeta, bool)>, watcher::Error>>;
+
+impl Interests {
+    pub(super) fn new(client: Client, queue: QueueHandle, stop: CancellationToken) -> Self {
+        Self {
+            client,
+            queue,
+            stop,
+            known: Arc::default(),
+            scopes: Mutex::default(),
+        }
+    }
+
+    /// Leads changes of an object to a custom resource from now on.
+    pub(super) fn add(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<bool> {
+        lock(&self.known)
+            .entry(named.clone())
+            .or_default()
+            .keys
+            .insert(key.clone());
+        let scope = (named.resource.clone(), named.namespace.clone(), depth);
+        let mut scopes = lock(&self.scopes);
+        let synced = scopes.entry(scope).or_insert_with(|| {
+            let (sender, receiver) = watch::channel(false);
+            let events = self.events(named, depth);
+            let follow = follow(
+                events,
+                named.resource.clone(),
+                Arc::clone(&self.known),
+                self.queue.clone(),
+                sender,
+            );
+            let stop = self.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(follow).await });
+            receiver
+        });
+        synced.clone()
+    }
+
+    /// Whether an object is `Ready`; waits until its kind has been listed once.
+    pub(super) async fn is_ready(&self, named: &Named, key: &Key) -> bool {
+        let mut synced = self.add(named, Depth::Readiness, key);
+        // The sender lives as long as the watch; without one nothing is ready.
+        let _ = synced.wait_for(|synced| *synced).await;
+        lock(&self.known)
+            .get(named)
+            .is_some_and(|known| known.ready)
+    }
+
+    /// Takes note of the resource version that was read; `None` if the object was not there.
+    pub(super) fn read(&self, named: &Named, version: Option<&str>) {
+        if let Some(known) = lock(&self.known).get_mut(named) {
+            known.read = version.map(ToOwned::to_owned);
+            if number(known.told.as_deref()) > number(version) {
+                known.changes += 1;
+            }
+        }
+    }
+
+    /// How often an object has changed since it was first named.
+    pub(super) fn changes(&self, named: &Named) -> u64 {
+        lock(&self.known)
+            .get(named)
+            .map_or(0, |known| known.changes)
+    }
+
+    fn events(&self, named: &Named, depth: Depth) -> Events {
+        let client = self.client.clone();
+        let (namespace, resource) = (named.namespace.as_deref(), &named.resource);
+        let config = watcher::Config::default().page_size(500);
+        match depth {
+            Depth::Metadata => {
+                let api: Api<PartialObjectMeta<DynamicObject>> = match namespace {
+                    Some(namespace) => Api::namespaced_with(client, namespace, resource),
+                    None => Api::all_with(client, resource),
+                };
+                watcher(api, config)
+                    .map_ok(|event| map(event, |object| (object.metadata, true)))
+                    .boxed()
+            }
+            Depth::Readiness => {
+                let api: Api<DynamicObject> = match namespace {
+                    Some(namespace) => Api::namespaced_with(client, namespace, resource),
+                    None => Api::all_with(client, resource),
+                };
+                watcher(api, config)
+                    .map_ok(|event| {
+                        map(event, |object| {
+                            let ready = is_ready(&object);
+                            (object.metadata, ready)
+                        })
+                    })
+                    .boxed()
+            }
+        }
+    }
+}
+
+/// Takes events in without end.
+async fn follow(
+    mut events: Events,
+    resource: ApiResource,
+    known: Arc<Mutex<HashMap<Named, Known>>>,
+    queue: QueueHandle,
+    synced: watch::Sender<bool>,
+) {
+    let mut delay = Duration::from_millis(500);
+    while let Some(event) = events.next().await {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::warn!(kind = %resource.kind, error = &error as &dyn std::error::Error, "what custom resources refer to cannot be watched; trying again");
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_mins(1));
+                continue;
+            }
+        };
+        let (metadata, ready, gone) = match event {
+            watcher::Event::Init => continue,
+            watcher::Event::InitDone => {
+                delay = Duration::from_millis(500);
+                synced.send_replace(true);
+                continue;
+            }
+            watcher::Event::Apply((metadata, ready))
+            | watcher::Event::InitApply((metadata, ready)) => (metadata, ready, false),
+            watcher::Event::Delete((metadata, _)) => (metadata, false, true),
+        };
+        let named = Named {
+            resource: resource.clone(),
+            namespace: metadata.namespace,
+            name: metadata.name.unwrap_or_default(),
+        };
+        let mut known = lock(&known);
+        let Some(known) = known.get_mut(&named) else {
+            continue;
+        };
+        let news = gone
+            || known.ready != ready
+            || (known.read.is_some() && known.read != metadata.resource_version);
+        known.ready = ready;
+        known.told = metadata.resource_version;
+        if news {
+            known.changes += 1;
+            for key in &known.keys {
+                queue.add(key.clone(), Priority::Event);
+            }
+        }
+    }
+}
+
+fn map<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
+    match event {
+        watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),
+        watcher::Event::Delete(object) => watcher::Event::Delete(map(object)),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(map(object)),
+        watcher::Event::Init => watcher::Event::Init,
+        watcher::Event::InitDone => watcher::Event::InitDone,
+    }
+}
+
+/// Whether the condition `Ready` is true of the present generation.
+fn is_ready(object: &DynamicObject) -> bool {
+    let conditions = object.data.pointer("/status/conditions");
+    conditions
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"))
+        .any(|condition| {
+            let seen = condition.get("observedGeneration").and_then(Value::as_i64);
+            condition.get("status").and_then(Value::as_str) == Some("True")
+                && (seen.is_none() || seen >= object.metadata.generation)
+        })
+}
+
+fn number(version: Option<&str>) -> u64 {
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,96 @@
+//! What tells install, upgrade, rollback and uninstall apart: hooks, reasons and words.
+
+use helm_core::manifest::HookEvent;
+use helm_core::release::Status as ReleaseStatus;
+
+use super::observe::Facts;
+
+/// Which of Helm's actions goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Install,
+    Upgrade,
+    Rollback,
+    Uninstall,
+    Test,
+}
+
+impl Kind {
+    pub(super) fn of(status: ReleaseStatus) -> Self {
+        match status {
+            ReleaseStatus::PendingUpgrade => Self::Upgrade,
+            ReleaseStatus::PendingRollback => Self::Rollback,
+            _ => Self::Install,
+        }
+    }
+
+    pub(super) fn pre(self) -> HookEvent {
+        match self {
+            Self::Install => HookEvent::PreInstall,
+            Self::Upgrade => HookEvent::PreUpgrade,
+            Self::Rollback => HookEvent::PreRollback,
+            Self::Uninstall => HookEvent::PreDelete,
+            Self::Test => HookEvent::Test,
+        }
+    }
+
+    pub(super) fn post(self) -> HookEvent {
+        match self {
+            Self::Install => HookEvent::PostInstall,
+            Self::Upgrade => HookEvent::PostUpgrade,
+            Self::Rollback => HookEvent::PostRollback,
+            Self::Uninstall => HookEvent::PostDelete,
+            Self::Test => HookEvent::Test,
+        }
+    }
+
+    pub(super) fn success_reason(self) -> &'static str {
+        match self {
+            Self::Install => "InstallSuccessful",
+            Self::Upgrade | Self::Rollback | Self::Test => "UpgradeSuccessful",
+            Self::Uninstall => "UninstallSuccessful",
+        }
+    }
+
+    pub(super) fn success(self) -> &'static str {
+        match self {
+            Self::Install => "release was successfully installed",
+            _ => "release was successfully upgraded",
+        }
+    }
+
+    pub(super) fn error_reason(self) -> &'static str {
+        match self {
+            Self::Install => "InstallError",
+            Self::Upgrade | Self::Rollback | Self::Test => "UpgradeError",
+            Self::Uninstall => "UninstallError",
+        }
+    }
+
+    /// What the record says when all is done.
+    pub(super) fn description(self, facts: &Facts) -> String {
+        match self {
+            Self::Install => facts.annotations.install_description.clone(),
+            Self::Upgrade => facts.annotations.upgrade_description.clone(),
+            _ => None,
+        }
+        .unwrap_or_else(|| {
+            match self {
+                Self::Install => "Install complete",
+                Self::Upgrade => "Upgrade complete",
+                Self::Rollback => "Rollback complete",
+                Self::Uninstall => "Uninstallation complete",
+                Self::Test => "Tests complete",
+            }
+            .to_owned()
+        })
+    }
+
+    pub(super) fn failure(self, facts: &Facts) -> String {
+        match self {
+            Self::Install => format!("Release {:?} failed", facts.name.as_str()),
+            Self::Upgrade => format!("Upgrade {:?} failed", facts.name.as_str()),
+            _ => format!("Rollback {:?} failed", facts.name.as_str()),
+        }
+    }
+}

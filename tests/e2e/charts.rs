@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{World, condition, merge};
+use crate::world::{Project, World, condition, merge};
 
 #[tokio::test]
 async fn a_custom_resource_becomes_a_release_with_its_values() {
@@ -264,15 +264,27 @@ async fn reconciles(world: &World) -> u64 {
         .sum()
 }
 
-/// Values that a status must not hold.
+const SECRET: &str = "\
+apiVersion: v1
+kind: Secret
+metadata: {name: {{ .Release.Name }}-secret}
+stringData: {token: {{ .Values.token }}}
+";
+
 #[tokio::test]
-async fn secrets_do_not_appear_in_the_status() {
-    let Some(world) = World::start("secret").await else {
+async fn the_content_of_secrets_appears_in_no_status_event_or_log() {
+    let project = Project::new("", &[("secret.yaml", SECRET)]);
+    let Some(world) = project.start("secret").await else {
         return;
     };
-    let ready = world
-        .memcached("cache", json!({"podAnnotations": {"token": "hunter2"}}))
-        .await;
+    world.widget("one", json!({"token": "hunter2"})).await;
+    let ready = world.ready("Widget", "one").await;
     let status: &Value = &ready.data["status"];
     assert!(!status.to_string().contains("hunter2"), "{status}");
+    let manifest = &status["deployedRelease"]["manifest"];
+    assert!(manifest.as_str().unwrap().contains("Secret one-secret"));
+    assert!(!world.operator.log().contains("hunter2"));
+    let events = world.api("Event").list(&ListParams::default()).await;
+    let events = serde_json::to_string(&events.unwrap().items).unwrap();
+    assert!(!events.contains("hunter2"), "{events}");
 }

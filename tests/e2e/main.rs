@@ -16,7 +16,9 @@
 mod bad_input;
 mod charts;
 mod helm_cli;
+mod lifecycle;
 mod native;
+mod options;
 mod process;
 mod scope;
 mod world;

@@ -6,9 +6,7 @@ use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::json;
 
-use crate::world::{
-    LIMIT, api, apply, condition, control_plane, define, operator, resource, root, until,
-};
+use crate::world::{LIMIT, api, apply, condition, control_plane, operator, resource, root, until};
 
 #[tokio::test]
 async fn two_namespaces_are_watched_and_a_third_is_not() {
@@ -43,29 +41,11 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     assert!(other.data.get("status").is_none() && other.metadata.finalizers.is_none());
 }
 
-const DEFINITION: &str = "
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: globalcaches.test.example.com}
-spec:
-  group: test.example.com
-  names: {kind: GlobalCache, listKind: GlobalCacheList, plural: globalcaches, singular: globalcache}
-  scope: Cluster
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema:
-      openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}
-";
-
 #[tokio::test]
 async fn a_cluster_scoped_resource_has_its_release_in_the_named_namespace() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    define(plane, DEFINITION).await;
     let namespace = TestNamespace::create(plane, "global").await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut watches = String::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Look};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -59,6 +59,51 @@ impl World {
         found.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
     }
 
+    /// Applies a Widget, which stands for the chart of a [`Project`].
+    pub(crate) async fn widget(&self, name: &str, spec: Value) {
+        apply(&self.api("Widget"), name, &json!({"spec": spec})).await;
+    }
+
+    /// Annotates a Widget; null removes the annotation.
+    pub(crate) async fn annotate(&self, name: &str, annotation: &str, value: Value) {
+        let annotation = format!("helm.sdk.operatorframework.io/{annotation}");
+        let patch = json!({"metadata": {"annotations": {annotation: value}}});
+        merge(&self.api("Widget"), name, &patch).await;
+    }
+
+    /// Waits until a condition of a Widget is true, and answers it.
+    pub(crate) async fn is(&self, name: &str, type_: &str) -> Value {
+        let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
+        let cr = self.until("Widget", name, type_, holds).await;
+        condition(&cr, type_).unwrap().clone()
+    }
+
+    /// Waits until the data of a `ConfigMap` are so.
+    pub(crate) async fn data(&self, name: &str, data: Value) -> Value {
+        self.until("ConfigMap", name, "its data", |map| map["data"] == data)
+            .await
+    }
+
+    /// The statuses of the records of a release, oldest first.
+    pub(crate) async fn history(&self, release: &str) -> Vec<String> {
+        let labels = format!("owner=helm,name={release}");
+        let list = ListParams::default().labels(&labels);
+        let mut records: Vec<(u32, String)> = self
+            .api("Secret")
+            .list(&list)
+            .await
+            .unwrap()
+            .items
+            .into_iter()
+            .map(|secret| {
+                let labels = secret.metadata.labels.unwrap();
+                (labels["version"].parse().unwrap(), labels["status"].clone())
+            })
+            .collect();
+        records.sort_unstable();
+        records.into_iter().map(|(_, status)| status).collect()
+    }
+
     /// Waits until something is true of an object.
     pub(crate) async fn until(
         &self,
@@ -79,6 +124,85 @@ impl World {
     }
 }
 
+/// A project of its own: charts and a watches file, all in one folder.
+pub(crate) struct Project {
+    dir: tempfile::TempDir,
+}
+
+impl Project {
+    /// A project with one chart that is called `chart`, bound to the kind `Widget` with the
+    /// further `options` of its entry (YAML).
+    pub(crate) fn new(options: &str, templates: &[(&str, &str)]) -> Self {
+        let project = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
+        project.write("chart/Chart.yaml", CHART);
+        for (name, text) in templates {
+            project.write(&format!("chart/templates/{name}"), text);
+        }
+        let watches = format!(
+            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart{}{options}}}\n",
+            if options.is_empty() { "" } else { ", " }
+        );
+        project.write("watches.yaml", &watches);
+        project
+    }
+
+    /// Writes a file of the project.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let path = self.dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    /// Runs an operator of this project in a namespace of its own; `None` when there can be no
+    /// control plane.
+    pub(crate) async fn start(&self, prefix: &str) -> Option<World> {
+        let plane = control_plane().await?;
+        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let operator = self
+            .operator(plane, namespace.name())
+            .start()
+            .await
+            .unwrap();
+        Some(World {
+            plane,
+            namespace,
+            operator,
+        })
+    }
+
+    /// The operator of this project.
+    pub(crate) fn operator(&self, plane: &ControlPlane, namespaces: &str) -> Operator {
+        let file = self.dir.path().join("watches.yaml").display().to_string();
+        operator(plane, namespaces, &["--watches-file", &file])
+    }
+}
+
+const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
+
+/// A definition of a kind of the group `test.example.com` that takes everything.
+fn definition_of(kind: &str, scope: &str) -> String {
+    let one = kind.to_lowercase();
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {one}s.test.example.com}}
+spec:
+  group: test.example.com
+  names: {{kind: {kind}, listKind: {kind}List, plural: {one}s, singular: {one}}}
+  scope: {scope}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema:
+      openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+"
+    )
+}
+
 /// The shared control plane with our definitions installed.
 pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     static DEFINED: OnceCell<()> = OnceCell::const_new();
@@ -87,6 +211,13 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
         for file in ["memcacheds", "memcachedbackups"] {
             let path = root().join(format!("config/crd/bases/cache.example.com_{file}.yaml"));
             define(plane, &std::fs::read_to_string(path).unwrap()).await;
+        }
+        for (kind, scope) in [
+            ("Widget", "Namespaced"),
+            ("Gadget", "Namespaced"),
+            ("GlobalCache", "Cluster"),
+        ] {
+            define(plane, &definition_of(kind, scope)).await;
         }
     };
     DEFINED.get_or_init(define).await;
@@ -139,12 +270,29 @@ pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
 }
 
+/// The kinds that the tests apply.
+const KINDS: &[&str] = &[
+    "Memcached",
+    "MemcachedBackup",
+    "GlobalCache",
+    "Widget",
+    "Gadget",
+    "Deployment",
+    "ConfigMap",
+    "Secret",
+    "Job",
+    "Role",
+    "RoleBinding",
+];
+
 /// How a kind that the tests know is served.
 pub(crate) fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "Memcached" | "MemcachedBackup" => ("cache.example.com", "v1alpha1"),
-        "GlobalCache" => ("test.example.com", "v1"),
+        "GlobalCache" | "Widget" | "Gadget" => ("test.example.com", "v1"),
         "Deployment" => ("apps", "v1"),
+        "Job" => ("batch", "v1"),
+        "Role" | "RoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
@@ -152,24 +300,13 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
 
 /// Applies an object by what it has beside its name.
 pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value) {
-    let kind = api
-        .resource_url()
-        .rsplit('/')
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    let resource = [
-        "Memcached",
-        "MemcachedBackup",
-        "GlobalCache",
-        "Deployment",
-        "ConfigMap",
-        "Secret",
-    ]
-    .into_iter()
-    .map(resource)
-    .find(|resource| resource.plural == kind)
-    .unwrap();
+    let url = api.resource_url();
+    let plural = url.rsplit('/').next().unwrap_or_default();
+    let resource = KINDS
+        .iter()
+        .map(|kind| resource(kind))
+        .find(|resource| resource.plural == plural)
+        .unwrap();
     let mut object = content.clone();
     object["apiVersion"] = json!(resource.api_version);
     object["kind"] = json!(resource.kind);

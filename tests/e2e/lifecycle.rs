@@ -1,0 +1,334 @@
+//! The life of a release: hooks, failures and what follows them, random values, tests, recreation.
+
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+
+use crate::world::{Project, condition};
+
+/// A `ConfigMap` that the API server refuses when `bad` is set.
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-map
+  {{- if .Values.bad }}
+  labels: {\"not a label!\": x}
+  {{- end }}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+";
+
+/// A Job that is a hook.
+fn hook(name: &str, event: &str, weight: i32, more: &str, annotations: &str) -> String {
+    format!(
+        "apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{{{ .Release.Name }}}}-{name}
+  annotations: {{helm.sh/hook: {event}, helm.sh/hook-weight: \"{weight}\"{more}}}
+spec:
+  backoffLimit: 0
+  template:
+    metadata: {{annotations: {{{annotations}}}}}
+    spec: {{restartPolicy: Never, containers: [{{name: main, image: image}}]}}
+"
+    )
+}
+
+#[tokio::test]
+async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
+    let templates = [
+        ("second.yaml", hook("second", "pre-install", 5, "", "")),
+        ("first.yaml", hook("first", "pre-install", -5, "", "")),
+        (
+            "after.yaml",
+            hook(
+                "after",
+                "post-install",
+                0,
+                ", helm.sh/hook-delete-policy: hook-succeeded",
+                "",
+            ),
+        ),
+        ("map.yaml", MAP.to_owned()),
+    ];
+    let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
+    let project = Project::new("", &templates);
+    let Some(world) = project.start("hooks").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let time = |job: &kube::api::DynamicObject, field: &str| {
+        job.data
+            .pointer(field)
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let jobs = world.api("Job");
+    let first = jobs.get("one-first").await.unwrap();
+    let second = jobs.get("one-second").await.unwrap();
+    assert!(
+        time(&first, "/status/completionTime")
+            <= second
+                .metadata
+                .creation_timestamp
+                .clone()
+                .unwrap()
+                .0
+                .to_string()
+    );
+    world.gone("Job", "one-after").await;
+    // A change of the spec runs only what belongs to an upgrade.
+    world.widget("one", json!({"value": "new"})).await;
+    world.data("one-map", json!({"value": "new"})).await;
+    world.ready("Widget", "one").await;
+    let again = jobs.get("one-first").await.unwrap();
+    assert_eq!(again.metadata.uid, first.metadata.uid);
+
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    world.gone("Job", "one-first").await;
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
+    let stuck = hook(
+        "check",
+        "pre-install",
+        0,
+        "",
+        "test.hybrid-operator/pod: {{ .Values.pod }}",
+    );
+    let stuck = format!("{{{{ if .Values.pod }}}}\n{stuck}{{{{ end }}}}\n");
+    let templates = [("hook.yaml", stuck.as_str()), ("map.yaml", MAP)];
+    let options = "maxConcurrentReconciles: 1, install: {timeout: 3s}";
+    let project = Project::new(options, &templates);
+    let Some(world) = project.start("stuck").await else {
+        return;
+    };
+    world.widget("hangs", json!({"pod": "pending"})).await;
+    world
+        .until("Widget", "hangs", "waiting", |cr| {
+            condition(cr, "Ready")
+                .is_some_and(|c| c["message"] == "waiting for pre-install hook hangs-check")
+        })
+        .await;
+    world.widget("free", json!({"value": "v"})).await;
+    world.data("free-map", json!({"value": "v"})).await;
+    let failed = world.is("hangs", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains("did not end within 3s"), "{message}");
+
+    world.widget("fails", json!({"pod": "failed"})).await;
+    let failed = world.is("fails", "ReleaseFailed").await;
+    assert_eq!(failed["reason"], "InstallError");
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("pre-install hook fails-check"),
+        "{message}"
+    );
+    // Nothing of the chart itself is there.
+    assert!(
+        world
+            .api("ConfigMap")
+            .get_opt("fails-map")
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_bad_upgrade_is_rolled_back_once_and_then_left_until_something_changes() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("bad").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "good"})).await;
+    world.ready("Widget", "one").await;
+    world
+        .widget("one", json!({"value": "worse", "bad": true}))
+        .await;
+    let stalled = world.is("one", "Stalled").await;
+    assert!(stalled["message"].as_str().unwrap().contains("reset-at"));
+    assert_eq!(
+        world.history("one").await,
+        ["superseded", "failed", "deployed"]
+    );
+    let cr = world.api("Widget").get("one").await.unwrap();
+    let failed = condition(&serde_json::to_value(&cr).unwrap(), "ReleaseFailed").cloned();
+    assert!(
+        failed.is_some_and(|c| c["reason"] == "UpgradeError" || c["status"] == "False"),
+        "{cr:?}"
+    );
+    world.data("one-map", json!({"value": "good"})).await;
+
+    world.annotate("one", "reset-at", json!("1")).await;
+    world
+        .until("Widget", "one", "another attempt", |cr| {
+            cr["status"]["handled"]["resetAt"] == "1"
+                && cr["status"]["history"][0]["revision"] == 5
+                && cr["status"]["history"][0]["status"] == "deployed"
+        })
+        .await;
+    world.widget("one", json!({"value": "better"})).await;
+    world.data("one-map", json!({"value": "better"})).await;
+    world.ready("Widget", "one").await;
+}
+
+#[tokio::test]
+async fn a_bad_install_is_tried_three_times_and_then_left() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("never").await else {
+        return;
+    };
+    world.widget("one", json!({"bad": true})).await;
+    world.is("one", "Stalled").await;
+    assert_eq!(world.history("one").await, ["failed", "failed", "failed"]);
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+}
+
+#[tokio::test]
+async fn a_template_that_fails_is_named_with_its_line() {
+    let project = Project::new(
+        "",
+        &[(
+            "map.yaml",
+            "a: 1\nb: {{ required \"give .Values.b\" .Values.b }}\n",
+        )],
+    );
+    let Some(world) = project.start("render").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    assert_eq!(failed["reason"], "InstallError");
+    let text = failed["message"].as_str().unwrap();
+    assert!(
+        text.contains("chart/templates/map.yaml:2") && text.contains("give .Values.b"),
+        "{text}"
+    );
+    let told = world.is("one", "Irreconcilable").await;
+    assert_eq!(told["reason"], "ReconcileError");
+}
+
+#[tokio::test]
+async fn random_values_are_made_once() {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
+    let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
+    let Some(mut world) = project.start("random").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    let password = maps.get("one-map").await.unwrap().data["data"].clone();
+    maps.delete("one-map", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.data("one-map", password.clone()).await;
+    world.operator.sigkill().unwrap();
+    world.operator.exited(crate::world::LIMIT).await.unwrap();
+    maps.delete("one-map", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.operator.restart().await.unwrap();
+    world.data("one-map", password).await;
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+#[tokio::test]
+async fn tests_of_the_chart_run_and_their_outcome_is_a_condition() {
+    let test = hook("check", "test", 0, "", "");
+    let project = Project::new(
+        "test: {}",
+        &[("check.yaml", test.as_str()), ("map.yaml", MAP)],
+    );
+    let Some(world) = project.start("tests").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.is("one", "TestSuccess").await;
+    world
+        .until("Job", "one-check", "there", |job| !job.is_null())
+        .await;
+}
+
+#[tokio::test]
+async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
+    let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
+    let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
+    let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
+    let Some(world) = project.start("immutable").await else {
+        return;
+    };
+    world
+        .widget("one", json!({"image": "a", "label": "x"}))
+        .await;
+    world.ready("Widget", "one").await;
+    world
+        .widget("one", json!({"image": "b", "label": "x"}))
+        .await;
+    world
+        .until("Job", "one-job", "image b", |job| {
+            job.pointer("/spec/template/spec/containers/0/image") == Some(&json!("b"))
+        })
+        .await;
+    world.ready("Widget", "one").await;
+    world
+        .widget("one", json!({"image": "b", "label": "y"}))
+        .await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("spec.selector") && message.contains("one-web"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn objects_that_the_server_names_are_made_once_a_revision() {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
+    let project = Project::new("", &[("map.yaml", template)]);
+    let Some(world) = project.start("generate").await else {
+        return;
+    };
+    let count = async || {
+        let labels = ListParams::default().labels("run=one");
+        world
+            .api("ConfigMap")
+            .list(&labels)
+            .await
+            .unwrap()
+            .items
+            .len()
+    };
+    world.widget("one", json!({"value": "1"})).await;
+    world.ready("Widget", "one").await;
+    assert_eq!(count().await, 1);
+    world.widget("one", json!({"value": "2"})).await;
+    world
+        .until("Widget", "one", "revision 2", |cr| {
+            cr["status"]["release"]["revision"] == 2
+        })
+        .await;
+    assert_eq!(count().await, 1);
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    assert_eq!(count().await, 0);
+}

@@ -1,0 +1,285 @@
+//! The options of `watches.yaml`, each seen from outside.
+
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::world::{Project, World, apply, condition, merge};
+
+/// A `ConfigMap` with one value.
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+";
+
+#[tokio::test]
+async fn values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
+    let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("from").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    let missing = world.is("one", "Irreconcilable").await;
+    assert_eq!(missing["reason"], "ErrorGettingValues");
+    assert!(
+        missing["message"].as_str().unwrap().contains("one-values"),
+        "{missing}"
+    );
+
+    let secret = |value: &str| json!({"stringData": {"value": value}});
+    apply(&world.api("Secret"), "one-values", &secret("first")).await;
+    world.data("one-map", json!({"value": "first"})).await;
+    apply(&world.api("Secret"), "one-values", &secret("second")).await;
+    world.data("one-map", json!({"value": "second"})).await;
+
+    let secrets = world.api("Secret");
+    secrets
+        .delete("one-values", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.is("one", "Irreconcilable").await;
+    world.data("one-map", json!({"value": "second"})).await;
+    assert_eq!(world.history("one").await, ["superseded", "deployed"]);
+}
+
+#[tokio::test]
+async fn patches_change_rendered_objects_and_the_record_has_them() {
+    let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("patch").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    let map = world
+        .data("one-map", json!({"value": "v", "more": "x"}))
+        .await;
+    assert_eq!(map["metadata"]["labels"]["team"], "a");
+    let cr = world.ready("Widget", "one").await;
+    let manifest = cr.data["status"]["deployedRelease"]["manifest"].to_string();
+    assert!(manifest.contains("more: x"), "{manifest}");
+}
+
+#[tokio::test]
+async fn a_custom_resource_waits_for_those_that_it_depends_on() {
+    let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("depends").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world
+        .until("Widget", "one", "waiting", |cr| {
+            condition(cr, "Ready").is_some_and(|c| {
+                c["message"] == "waiting for Gadget base" && c["reason"] == "Progressing"
+            })
+        })
+        .await;
+    assert!(world.history("one").await.is_empty());
+    apply(&world.api("Gadget"), "base", &json!({"spec": {}})).await;
+    let status = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let params = kube::api::PatchParams::default();
+    let patch = kube::api::Patch::Merge(&status);
+    world
+        .api("Gadget")
+        .patch_status("base", &params, &patch)
+        .await
+        .unwrap();
+    world.data("one-map", json!({"value": "none"})).await;
+}
+
+#[tokio::test]
+async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
+    let options = "releaseName: 'app-{{ .Spec.suffix }}'";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("name").await else {
+        return;
+    };
+    world.widget("one", json!({"suffix": "x"})).await;
+    world.ready("Widget", "one").await;
+    assert_eq!(world.history("app-x").await, ["deployed"]);
+    world.widget("one", json!({"suffix": "y"})).await;
+    let refused = world.is("one", "Irreconcilable").await;
+    assert!(
+        refused["message"].as_str().unwrap().contains("app-x"),
+        "{refused}"
+    );
+    assert!(world.history("app-y").await.is_empty());
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    world.gone("ConfigMap", "app-x-map").await;
+}
+
+#[tokio::test]
+async fn two_kinds_of_one_name_have_two_releases() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let entry = |kind: &str| {
+        format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
+    };
+    project.write("watches.yaml", &(entry("Widget") + &entry("Gadget")));
+    let Some(world) = project.start("twins").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "widget"})).await;
+    world.ready("Widget", "one").await;
+    apply(
+        &world.api("Gadget"),
+        "one",
+        &json!({"spec": {"value": "gadget"}}),
+    )
+    .await;
+    world.ready("Gadget", "one").await;
+    world.data("one-map", json!({"value": "widget"})).await;
+    world
+        .data("one-gadget-map", json!({"value": "gadget"}))
+        .await;
+    let gadgets = world.api("Gadget");
+    gadgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("ConfigMap", "one-gadget-map").await;
+    world.data("one-map", json!({"value": "widget"})).await;
+}
+
+#[tokio::test]
+async fn definitions_of_the_chart_are_there_before_its_objects() {
+    let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
+    let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
+    let Some(plane) = crate::world::control_plane().await else {
+        return;
+    };
+    let namespace = hybrid_operator_test::TestNamespace::create(plane, "crds")
+        .await
+        .unwrap();
+    let group = format!("{}.example.com", namespace.name());
+    let definition = format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: things.{group}}}
+spec:
+  group: {group}
+  names: {{kind: Thing, plural: things}}
+  scope: Namespaced
+  versions:
+  - {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}
+"
+    );
+    project.write("chart/crds/things.yaml", &definition);
+    let operator = project
+        .operator(plane, namespace.name())
+        .start()
+        .await
+        .unwrap();
+    let world = World {
+        plane,
+        namespace,
+        operator,
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    let gvk =
+        kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(
+        world.namespace.client(),
+        &kube::core::ApiResource::from_gvk(&gvk),
+    );
+    let name = format!("things.{group}");
+    assert!(
+        definitions.get_opt(&name).await.unwrap().is_some(),
+        "a definition outlives the release"
+    );
+    definitions
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
+    let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("ignore").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "ours"})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
+    // An upgrade that has other news leaves it, too.
+    world.annotate("one", "force-at", json!("now")).await;
+    world
+        .until("Widget", "one", "revision 2", |cr| {
+            cr["status"]["release"]["revision"] == 2
+        })
+        .await;
+    world.data("one-map", json!({"value": "theirs"})).await;
+
+    let project = Project::new("driftDetection: {mode: warn}", &[("map.yaml", MAP)]);
+    let world = project.start("warn").await.unwrap();
+    world.widget("one", json!({"value": "ours"})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
+    let drifted = world.is("one", "Drifted").await;
+    assert!(
+        drifted["message"].as_str().unwrap().contains("one-map"),
+        "{drifted}"
+    );
+    world.data("one-map", json!({"value": "theirs"})).await;
+}
+
+#[tokio::test]
+async fn an_empty_render_removes_nothing_unless_allowed() {
+    let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
+    let project = Project::new("", &[("map.yaml", template.as_str())]);
+    let Some(world) = project.start("empty").await else {
+        return;
+    };
+    world.widget("one", json!({"on": true, "value": "v"})).await;
+    world.ready("Widget", "one").await;
+    world
+        .widget("one", json!({"on": false, "value": "v"}))
+        .await;
+    let refused = world.is("one", "Irreconcilable").await;
+    assert!(
+        refused["message"].as_str().unwrap().contains("allowEmpty"),
+        "{refused}"
+    );
+    world.data("one-map", json!({"value": "v"})).await;
+}
+
+#[tokio::test]
+async fn a_service_account_bounds_what_a_release_may_do() {
+    let options = "serviceAccountName: 'deployer'";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("account").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    let refused = world.is("one", "ReleaseFailed").await;
+    let message = refused["message"].as_str().unwrap();
+    for part in ["patch", "configmaps", "one-map"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    let rules = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    apply(&world.api("Role"), "deployer", &json!({"rules": rules})).await;
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "deployer"},
+        "subjects": [{"kind": "ServiceAccount", "name": "deployer", "namespace": world.namespace.name()}],
+    });
+    apply(&world.api("RoleBinding"), "deployer", &binding).await;
+    world.data("one-map", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+}

@@ -180,7 +180,8 @@ impl<V> Table<V> {
         }
         self.entries.push(Entry { hash, key, value });
         let count = self.entries.len();
-        if count > SCAN {
+        // A table that has shrunk keeps its slots, so they must know every entry.
+        if count > SCAN || !self.slots.is_empty() {
             // Slots stay at most half full.
             if self.slots.len() < 2 * count {
                 self.build_slots();
@@ -267,5 +268,20 @@ mod tests {
             );
         }
         assert_eq!(table.insert(Str::from("key001"), 500), Some(1));
+    }
+
+    #[test]
+    fn a_table_that_has_shrunk_finds_what_is_inserted_then() {
+        let mut table = Table::default();
+        for i in 0..=SCAN {
+            table.insert(Str::from(format!("key{i}")), i);
+        }
+        table.remove(b"key0");
+        table.remove(b"key1");
+        table.insert(Str::from("new"), 100);
+        let found = table.find(hash(b"new"), b"new");
+        assert_eq!(found.map(|at| table.entry(at).unwrap().value), Some(100));
+        table.insert(Str::from("new"), 101);
+        assert_eq!(table.len(), SCAN);
     }
 }

@@ -33,6 +33,7 @@ mod glob;
 mod include;
 pub mod lookup;
 mod strip;
+mod toml_reader;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,0 +1,701 @@
+//! Reads TOML as `github.com/BurntSushi/toml` does, and words its mistakes as it does.
+//!
+//! One pass without a separate lexer: what a mistake is called depends on where the reader is, and
+//! the line that is named on how far it has read.
+
+mod number;
+mod table;
+
+use std::collections::HashSet;
+
+use go_template::go::strconv::quote;
+use go_template::{Map, Value};
+
+use table::dotted;
+
+/// Deeper nesting than any document has.
+const DEEPEST: usize = 200;
+
+/// Reads a document; the error is the message that Go prints.
+pub(super) fn read(text: &[u8]) -> Result<Map, String> {
+    let text = text
+        .strip_prefix(b"\xff\xfe")
+        .or_else(|| text.strip_prefix(b"\xfe\xff"))
+        .or_else(|| text.strip_prefix(b"\xef\xbb\xbf"))
+        .unwrap_or(text);
+    if text.iter().take(6).any(|byte| *byte == 0) {
+        return Err(
+            "toml: line 1: files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8"
+                .to_owned(),
+        );
+    }
+    let mut reader = Reader {
+        text,
+        at: 0,
+        line: 1,
+        key_line: 1,
+        root: Map::new(),
+        context: Vec::new(),
+        key: String::new(),
+        implicit: HashSet::new(),
+        depth: 0,
+        string: 0,
+    };
+    match reader.document() {
+        Ok(()) => Ok(reader.root),
+        Err(mistake) => Err(reader.message(&mistake)),
+    }
+}
+
+/// What is wrong, and in which line.
+struct Mistake {
+    line: usize,
+    text: String,
+}
+
+type Read<T = ()> = Result<T, Mistake>;
+
+struct Reader<'t> {
+    text: &'t [u8],
+    at: usize,
+    line: usize,
+    /// The line of the last key.
+    key_line: usize,
+    root: Map,
+    context: Vec<String>,
+    key: String,
+    implicit: HashSet<Vec<String>>,
+    depth: usize,
+    /// Where the string that is read began.
+    string: usize,
+}
+
+impl Reader<'_> {
+    fn message(&self, mistake: &Mistake) -> String {
+        let mut path = dotted(&self.context);
+        if !self.key.is_empty() {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&self.key);
+        }
+        let Mistake { line, text } = mistake;
+        if path.is_empty() {
+            format!("toml: line {line}: {text}")
+        } else {
+            let path = quote(path.as_bytes());
+            let path = String::from_utf8_lossy(&path);
+            format!("toml: line {line} (last key {path}): {text}")
+        }
+    }
+
+    // === characters ===
+
+    /// The next character, `None` at the end.
+    fn next(&mut self) -> Read<Option<char>> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let Some(first) = rest.first() else {
+            return Ok(None);
+        };
+        if *first == b'\n' {
+            self.line += 1;
+        }
+        let length = match first {
+            0..=0x7f => 1,
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            _ => 4,
+        };
+        let character = rest
+            .get(..length)
+            .and_then(|bytes| std::str::from_utf8(bytes).ok())
+            .and_then(|text| text.chars().next());
+        let Some(c) = character else {
+            return self.fail(format!("invalid UTF-8 byte: 0x{first:02x}"));
+        };
+        let lone_return = c == '\r' && rest.get(1) != Some(&b'\n');
+        if (c.is_ascii_control() && !matches!(c, '\t' | '\r' | '\n')) || lone_return {
+            let code = u32::from(c);
+            return self.fail(format!(
+                "TOML files cannot contain control characters: '0x{code:02x}'"
+            ));
+        }
+        self.at += length;
+        Ok(Some(c))
+    }
+
+    fn back(&mut self, c: Option<char>) {
+        if let Some(c) = c {
+            self.at -= c.len_utf8();
+            if c == '\n' {
+                self.line -= 1;
+            }
+        }
+    }
+
+    fn peek(&mut self) -> Read<Option<char>> {
+        let c = self.next()?;
+        self.back(c);
+        Ok(c)
+    }
+
+    fn skip(&mut self, skipped: impl Fn(char) -> bool) -> Read {
+        loop {
+            let c = self.next()?;
+            if !c.is_some_and(&skipped) {
+                self.back(c);
+                return Ok(());
+            }
+        }
+    }
+
+    /// A mistake here; at the end of the text it is one of the last line that has something.
+    fn fail<T>(&self, text: impl Into<String>) -> Read<T> {
+        let ended = self.at >= self.text.len() && self.text.last() == Some(&b'\n');
+        Err(Mistake {
+            line: self.line - usize::from(ended && self.line > 1),
+            text: text.into(),
+        })
+    }
+
+    /// A mistake at a character that was read, which may be the end of its line.
+    fn fail_at<T>(&self, c: Option<char>, text: impl Into<String>) -> Read<T> {
+        match c {
+            None => self.fail(text),
+            Some(_) => Err(Mistake {
+                line: self.line,
+                text: text.into(),
+            }),
+        }
+    }
+
+    fn fail_line<T>(line: usize, text: impl Into<String>) -> Read<T> {
+        Err(Mistake {
+            line,
+            text: text.into(),
+        })
+    }
+
+    // === structure ===
+
+    fn document(&mut self) -> Read {
+        loop {
+            match self.next()? {
+                Some(' ' | '\t' | '\r' | '\n') => {}
+                Some('#') => self.comment()?,
+                Some('[') => {
+                    self.header()?;
+                    self.end_of_item()?;
+                }
+                None => return Ok(()),
+                c @ Some(_) => {
+                    self.back(c);
+                    let outer = self.context.clone();
+                    let (value, name) = self.assignment()?;
+                    self.set(&name, value)?;
+                    self.context = outer;
+                    self.key.clear();
+                    self.end_of_item()?;
+                }
+            }
+        }
+    }
+
+    fn comment(&mut self) -> Read {
+        self.skip(|c| !matches!(c, '\n' | '\r'))
+    }
+
+    fn end_of_item(&mut self) -> Read {
+        loop {
+            match self.next()? {
+                Some('#') => return self.comment(),
+                Some(' ' | '\t') => {}
+                Some('\n' | '\r') | None => return Ok(()),
+                Some(c) => {
+                    return self.fail(format!(
+                        "expected a top-level item to end with a newline, comment, or EOF, but got {} instead",
+                        quoted_char(c)
+                    ));
+                }
+            }
+        }
+    }
+
+    /// `[a.b]` or `[[a.b]]`, of which the first bracket is read.
+    fn header(&mut self) -> Read {
+        let array = self.peek()? == Some('[');
+        if array {
+            self.next()?;
+        }
+        let mut key = Vec::new();
+        loop {
+            self.skip(is_blank)?;
+            match self.peek()? {
+                Some(']') | None => {
+                    return self.fail("unexpected end of table name (table names cannot be empty)");
+                }
+                Some('.') => {
+                    return self.fail("unexpected table separator (table names cannot be empty)");
+                }
+                _ => {}
+            }
+            if key.is_empty() {
+                self.key_line = self.line;
+            }
+            key.push(self.name()?);
+            self.skip(is_blank)?;
+            match self.next()? {
+                Some('.') => {}
+                Some(']') => break,
+                c => {
+                    let text = format!(
+                        "expected '.' or ']' to end table name, but got {} instead",
+                        shown(c)
+                    );
+                    return self.fail_at(c, text);
+                }
+            }
+        }
+        if array {
+            let c = self.next()?;
+            if c != Some(']') {
+                let text = format!(
+                    "expected end of table array name delimiter ']', but got {} instead",
+                    shown(c)
+                );
+                return self.fail_at(c, text);
+            }
+        }
+        self.enter(&key, array)
+    }
+
+    /// One part of a key.
+    fn name(&mut self) -> Read<String> {
+        match self.next()? {
+            Some('"') => self.basic_string(),
+            Some('\'') => self.raw_string(),
+            c => {
+                self.back(c);
+                let start = self.at;
+                self.skip(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))?;
+                let text = self.text.get(start..self.at).unwrap_or_default();
+                Ok(String::from_utf8_lossy(text).into_owned())
+            }
+        }
+    }
+
+    /// `a.b = value`: enters the tables of the key, and answers the value and the last name.
+    fn assignment(&mut self) -> Read<(Value, String)> {
+        let mut names = self.names()?;
+        let name = names.pop().unwrap_or_default();
+        self.key.clone_from(&name);
+        for part in names {
+            let mut path = self.context.clone();
+            path.push(part);
+            self.implicit.insert(path.clone());
+            self.enter(&path, false)?;
+        }
+        self.key.clone_from(&name);
+        let value = self.value(false)?;
+        self.key.clone_from(&name);
+        Ok((value, name))
+    }
+
+    /// The names of a key up to its equals sign.
+    fn names(&mut self) -> Read<Vec<String>> {
+        self.skip(is_blank)?;
+        match self.peek()? {
+            Some('=') | None => return self.fail("unexpected '=': key name appears blank"),
+            Some('.') => return self.fail("unexpected '.': keys cannot start with a '.'"),
+            _ => {}
+        }
+        self.key_line = self.line;
+        let mut names = Vec::new();
+        loop {
+            self.skip(is_blank)?;
+            match self.peek()? {
+                Some('=') | None if !names.is_empty() => return self.fail("unexpected '='"),
+                Some('.') => return self.fail("unexpected '.'"),
+                _ => {}
+            }
+            names.push(self.name()?);
+            self.skip(is_blank)?;
+            match self.next()? {
+                None => return self.fail("unexpected EOF; expected key separator '='"),
+                Some('.') => {}
+                Some('=') => return Ok(names),
+                Some(c) => {
+                    let line = self.line - usize::from(c == '\n');
+                    let text = format!("expected '.' or '=', but got {} instead", quoted_char(c));
+                    return Self::fail_line(line, text);
+                }
+            }
+        }
+    }
+
+    // === values ===
+
+    fn value(&mut self, in_list: bool) -> Read<Value> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return self.fail("the document is nested too deep");
+        }
+        let value = self.one_value(in_list);
+        self.depth -= 1;
+        value
+    }
+
+    fn one_value(&mut self, in_list: bool) -> Read<Value> {
+        self.skip(is_blank)?;
+        let line = self.line;
+        let c = self.next()?;
+        match c {
+            Some('0'..='9') => {
+                self.back(c);
+                self.number_or_date()
+            }
+            Some('[') => self.list(),
+            Some('{') => self.inline_table(in_list),
+            Some(quote @ ('"' | '\'')) => {
+                if self.take_two(quote)? {
+                    return self.multiline(quote);
+                }
+                let text = if quote == '"' {
+                    self.basic_string()?
+                } else {
+                    self.raw_string()?
+                };
+                Ok(Value::from(text))
+            }
+            Some('.') => self.fail("floats must start with a digit, not '.'"),
+            Some('-' | '+') => self.signed(c),
+            Some('i') if self.rest_starts(b"nf") => {
+                self.at += 2;
+                Ok(Value::Float(f64::INFINITY))
+            }
+            Some('n') if self.rest_starts(b"an") => {
+                self.at += 2;
+                Ok(Value::Float(f64::NAN))
+            }
+            Some(letter) if letter.is_alphabetic() => {
+                self.back(c);
+                let start = self.at;
+                self.skip(char::is_alphabetic)?;
+                match self.text.get(start..self.at).unwrap_or_default() {
+                    b"true" => Ok(Value::Bool(true)),
+                    b"false" => Ok(Value::Bool(false)),
+                    other => {
+                        let word = String::from_utf8_lossy(&quote(other)).into_owned();
+                        self.fail(format!("expected value but found {word} instead"))
+                    }
+                }
+            }
+            None => self.fail("unexpected EOF; expected value"),
+            Some(other) => Self::fail_line(
+                line,
+                format!("expected value but found {} instead", quoted_char(other)),
+            ),
+        }
+    }
+
+    fn rest_starts(&self, with: &[u8]) -> bool {
+        self.text
+            .get(self.at..)
+            .is_some_and(|rest| rest.starts_with(with))
+    }
+
+    /// Reads two more quotes, if both are there.
+    fn take_two(&mut self, quote: char) -> Read<bool> {
+        let mut two = [0; 2];
+        let byte = u8::try_from(quote).unwrap_or(b'"');
+        two.fill(byte);
+        let found = self.rest_starts(&two);
+        if found {
+            self.at += 2;
+        }
+        Ok(found)
+    }
+
+    fn list(&mut self) -> Read<Value> {
+        let mut items = Vec::new();
+        loop {
+            self.skip(is_space)?;
+            match self.next()? {
+                Some('#') => {
+                    self.comment()?;
+                    continue;
+                }
+                Some(',') => return self.fail("unexpected comma"),
+                Some(']') => break,
+                c => self.back(c),
+            }
+            items.push(self.value(true)?);
+            loop {
+                self.skip(is_space)?;
+                match self.next()? {
+                    Some('#') => self.comment()?,
+                    Some(',') => break,
+                    Some(']') => return Ok(Value::list(items)),
+                    c => {
+                        let found = c.map_or("end of file".to_owned(), |c| format!("'{c}'"));
+                        let text = format!(
+                            "expected a comma (',') or array terminator (']'), but got {found}"
+                        );
+                        return self.fail_at(c, text);
+                    }
+                }
+            }
+        }
+        Ok(Value::list(items))
+    }
+
+    fn inline_table(&mut self, in_list: bool) -> Read<Value> {
+        let (outer, outer_key) = (self.context.clone(), self.key.clone());
+        let mut path = outer.clone();
+        path.push(std::mem::take(&mut self.key));
+        self.implicit.insert(path.clone());
+        self.enter(&path, in_list)?;
+        let inner = self.context.clone();
+        let table = Map::new();
+        loop {
+            self.skip(is_space)?;
+            match self.next()? {
+                Some('#') => {
+                    self.comment()?;
+                    continue;
+                }
+                Some(',') => return self.fail("unexpected comma"),
+                Some('}') => break,
+                c => self.back(c),
+            }
+            let (value, name) = self.assignment()?;
+            self.set(&name, value.clone())?;
+            let mut hash = table.clone();
+            for part in self.context.get(inner.len()..).unwrap_or_default() {
+                let below = if let Some(Value::Map(map)) = hash.get(part) {
+                    map
+                } else {
+                    let map = Map::new();
+                    hash.insert(part.as_str(), Value::Map(map.clone()));
+                    map
+                };
+                hash = below;
+            }
+            hash.insert(name.as_str(), value);
+            self.context.clone_from(&inner);
+            if !self.inline_pair_ends()? {
+                break;
+            }
+        }
+        (self.context, self.key) = (outer, outer_key);
+        Ok(Value::Map(table))
+    }
+
+    /// Reads on to the next pair of an inline table; whether there is one.
+    fn inline_pair_ends(&mut self) -> Read<bool> {
+        loop {
+            self.skip(is_space)?;
+            match self.next()? {
+                Some('#') => self.comment()?,
+                Some(',') => {
+                    self.skip(is_blank)?;
+                    if self.peek()? != Some('}') {
+                        return Ok(true);
+                    }
+                }
+                Some('}') => return Ok(false),
+                c => {
+                    let found = c.map_or("end of file".to_owned(), |c| format!("'{c}'"));
+                    let text = format!(
+                        "expected a comma or an inline table terminator '}}', but got {found} instead"
+                    );
+                    return self.fail_at(c, text);
+                }
+            }
+        }
+    }
+
+    fn basic_string(&mut self) -> Read<String> {
+        self.string = self.at;
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                None => return self.fail("unexpected EOF; expected '\"'"),
+                Some(c @ ('\n' | '\r')) => {
+                    let line = self.line - usize::from(c == '\n');
+                    return Self::fail_line(line, "strings cannot contain newlines");
+                }
+                Some('\\') => text.push(self.escape()?),
+                Some('"') => return Ok(text),
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    fn raw_string(&mut self) -> Read<String> {
+        let mut text = String::new();
+        loop {
+            match self.next()? {
+                None => return self.fail("unexpected EOF; expected \"'\""),
+                Some(c @ ('\n' | '\r')) => {
+                    let line = self.line - usize::from(c == '\n');
+                    return Self::fail_line(line, "strings cannot contain newlines");
+                }
+                Some('\'') => return Ok(text),
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// A string in three quotes, of which the first three are read.
+    fn multiline(&mut self, quote: char) -> Read<Value> {
+        self.string = self.at;
+        let mut text = String::new();
+        if self.rest_starts(b"\r\n") {
+            self.next()?;
+        }
+        if self.rest_starts(b"\n") {
+            self.next()?;
+        }
+        loop {
+            let c = self.next()?;
+            match c {
+                None => {
+                    let expected = if quote == '"' {
+                        "unexpected EOF; expected '\"\"\"'"
+                    } else {
+                        "unexpected EOF; expected \"'''\""
+                    };
+                    return self.fail(expected);
+                }
+                Some('\\') if quote == '"' => {
+                    if !self.line_ending_backslash()? {
+                        text.push(self.escape()?);
+                    }
+                }
+                Some(c) if c == quote => {
+                    let mut count = 1;
+                    while count < 5 && self.peek()? == Some(quote) {
+                        self.next()?;
+                        count += 1;
+                    }
+                    if count == 5 && self.peek()? == Some(quote) {
+                        let six: String = std::iter::repeat_n(quote, 6).collect();
+                        let around = if quote == '"' { '\'' } else { '"' };
+                        return self.fail(format!("unexpected {around}{six}{around}"));
+                    }
+                    if count >= 3 {
+                        text.extend(std::iter::repeat_n(quote, count - 3));
+                        return Ok(Value::from(text));
+                    }
+                    text.extend(std::iter::repeat_n(quote, count));
+                }
+                Some(c) => text.push(c),
+            }
+        }
+    }
+
+    /// Skips the white space after a backslash that ends its line.
+    fn line_ending_backslash(&mut self) -> Read<bool> {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let blank = rest
+            .iter()
+            .take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n'));
+        if !blank.into_iter().any(|byte| *byte == b'\n') {
+            return Ok(false);
+        }
+        self.skip(is_space)?;
+        Ok(true)
+    }
+
+    fn escape(&mut self) -> Read<char> {
+        let c = self.next()?;
+        Ok(match c {
+            Some('b') => '\u{8}',
+            Some('t') => '\t',
+            Some('n') => '\n',
+            Some('f') => '\u{c}',
+            Some('r') => '\r',
+            Some('e') => '\u{1b}',
+            Some('"') => '"',
+            Some('\\') => '\\',
+            Some('x') => return self.hex(2, "two", 'x'),
+            Some('u') => return self.hex(4, "four", 'u'),
+            Some('U') => return self.hex(8, "eight", 'U'),
+            Some(blank @ (' ' | '\t')) => {
+                return self.fail(format!("invalid escape: '\\{blank}'"));
+            }
+            Some(other) => {
+                return self.fail_at(c, format!("invalid escape in string '\\{other}'"));
+            }
+            None => return self.fail("invalid escape in string '\\'"),
+        })
+    }
+
+    fn hex(&mut self, digits: usize, word: &str, letter: char) -> Read<char> {
+        let mut text = String::new();
+        for _ in 0..digits {
+            match self.next()? {
+                Some(c) if c.is_ascii_hexdigit() => text.push(c),
+                c => {
+                    let seen = quote(self.text.get(self.string..self.at).unwrap_or_default());
+                    let seen = String::from_utf8_lossy(&seen).into_owned();
+                    let text = format!(
+                        "expected {word} hexadecimal digits after '\\{letter}', but got {seen} instead"
+                    );
+                    return self.fail_at(c, text);
+                }
+            }
+        }
+        let code = u32::from_str_radix(&text, 16).unwrap_or(u32::MAX);
+        match char::from_u32(code) {
+            Some(c) => Ok(c),
+            None => self.fail(format!("Escaped character '\\u{text}' is not valid UTF-8.")),
+        }
+    }
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+/// A character as Go's `%q` prints it.
+fn quoted_char(c: char) -> String {
+    match c {
+        '\n' => "'\\n'".to_owned(),
+        '\r' => "'\\r'".to_owned(),
+        '\t' => "'\\t'".to_owned(),
+        '\'' => "'\\''".to_owned(),
+        '\\' => "'\\\\'".to_owned(),
+        c => format!("'{c}'"),
+    }
+}
+
+/// A character or, at the end, the one that Go's lexer has for it.
+fn shown(c: Option<char>) -> String {
+    c.map_or("'\\x00'".to_owned(), quoted_char)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+
+    #[test]
+    fn hostile_documents_are_errors() {
+        for text in [
+            "[".repeat(5000),
+            format!("a = {}", "[".repeat(5000)),
+            format!("a = {}", "{a=".repeat(5000)),
+            "a = \"\\uD800\"".to_owned(),
+            "a = 1\na.b = 2".to_owned(),
+            "'''".to_owned(),
+            "a = '''".to_owned(),
+        ] {
+            assert!(read(text.as_bytes()).is_err(), "{text:.20}");
+        }
+    }
+}

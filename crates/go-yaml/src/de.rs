@@ -86,7 +86,7 @@ impl<'n> Reader<'n> {
             if is_merge(key) {
                 self.merge(value, into)?;
             } else {
-                let name = key_text(key)?;
+                let name = key_text(key, value)?;
                 let fresh = into.set(name.clone(), value);
                 if !fresh && strict {
                     let message = format!("key \"{name}\" already set in map");
@@ -151,9 +151,10 @@ fn is_merge(key: &Node) -> bool {
 }
 
 /// A key as JSON has it: text.
-fn key_text(key: &Node) -> Result<Cow<'_, str>, Error> {
+fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
     let Some(scalar) = key.scalar() else {
-        return Err(Error::at("invalid map key: a list or a map", key.mark));
+        let message = format!("invalid map key: {}", go_syntax(key, 0));
+        return Err(Error::at(message, key.mark));
     };
     Ok(match scalar? {
         Scalar::Str(text) => text,
@@ -162,9 +163,48 @@ fn key_text(key: &Node) -> Result<Cow<'_, str>, Error> {
         Scalar::Uint(value) => value.to_string().into(),
         Scalar::Float(value) => crate::float::key(value).into(),
         Scalar::Null => {
-            return Err(Error::at("unsupported map key of type: invalid", key.mark));
+            let message = format!(
+                "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
+                go_syntax(value, 0)
+            );
+            return Err(Error::beyond(message, key.mark));
         }
     })
+}
+
+/// A node as Go's `%#v` prints it; only messages have it.
+fn go_syntax(node: &Node, depth: usize) -> String {
+    const DEEPEST: usize = 20;
+    if depth > DEEPEST {
+        return "...".to_owned();
+    }
+    let below = |node: &Node| go_syntax(node, depth + 1);
+    match &node.kind {
+        Kind::Alias(target) => below(target),
+        Kind::List(items) => {
+            let items: Vec<String> = items.iter().map(below).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Kind::Map(entries) => {
+            let entries: Vec<String> = entries
+                .iter()
+                .map(|(key, value)| format!("{}:{}", below(key), below(value)))
+                .collect();
+            format!(
+                "map[interface {{}}]interface {{}}{{{}}}",
+                entries.join(", ")
+            )
+        }
+        Kind::Scalar { text, .. } => match node.scalar() {
+            Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
+            Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
+            Some(Ok(Scalar::Bool(value))) => value.to_string(),
+            Some(Ok(Scalar::Int(value))) => value.to_string(),
+            Some(Ok(Scalar::Uint(value))) => format!("{value:#x}"),
+            Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
+            _ => format!("{text:?}"),
+        },
+    }
 }
 
 impl<'de> Deserializer<'de> for Reader<'de> {
@@ -206,7 +246,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     } else {
                         "-Inf"
                     };
-                    Err(Error::at(
+                    Err(Error::beyond(
                         format!("json: unsupported value: {shown}"),
                         self.node.mark,
                     ))
@@ -245,7 +285,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         }
         match self.node.as_map() {
             Some([(key, value)]) => {
-                let name = key_text(key)?;
+                let name = key_text(key, value)?;
                 visitor.visit_enum(Variant {
                     name,
                     value: self.child(value),

@@ -15,13 +15,14 @@ pub(crate) fn shortest(value: f64) -> String {
 
 /// A float that went through Go's JSON, where whole numbers below 1e21 become integers.
 pub(crate) fn through_json(value: f64) -> String {
-    let magnitude = value.abs();
     // JSON integers are read back as int64 or uint64, larger ones as floats again.
-    if value.fract() == 0.0 && magnitude < 18_446_744_073_709_551_616.0 && value > -9.3e18 {
-        if value == 0.0 {
-            return if value.is_sign_negative() { "-0" } else { "0" }.to_owned();
+    if value.fract() == 0.0 && value.abs() < 1e21 {
+        // Display has the shortest digits that tell the float, filled up with zeros, as JSON has.
+        let text = value.to_string();
+        let text = if value == 0.0 { "0" } else { &text };
+        if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
+            return text.to_owned();
         }
-        return format!("{value:.0}");
     }
     shortest(value)
 }

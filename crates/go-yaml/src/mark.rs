@@ -22,9 +22,19 @@ pub struct Error {
     message: String,
     mark: Mark,
     go_line: usize,
+    /// Whether it comes from what Go does with YAML, and so has no `yaml:` in front.
+    beyond: bool,
 }
 
 impl Error {
+    /// An error of what is made of the YAML: its JSON.
+    pub(crate) fn beyond(message: impl Into<String>, mark: Mark) -> Self {
+        Self {
+            beyond: true,
+            ..Self::at(message, mark)
+        }
+    }
+
     /// An error of the scanner, which reports lines counted from 1.
     pub(crate) fn scanner(message: impl Into<String>, mark: Mark) -> Self {
         let go_line = if mark.line == 0 { 0 } else { mark.line + 1 };
@@ -32,6 +42,7 @@ impl Error {
             message: message.into(),
             mark,
             go_line,
+            beyond: false,
         }
     }
 
@@ -46,6 +57,7 @@ impl Error {
             message: message.into(),
             mark,
             go_line,
+            beyond: false,
         }
     }
 
@@ -55,6 +67,7 @@ impl Error {
             message: message.into(),
             mark,
             go_line: 0,
+            beyond: false,
         }
     }
 
@@ -76,7 +89,9 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("yaml: ")?;
+        if !self.beyond {
+            f.write_str("yaml: ")?;
+        }
         if self.go_line > 0 {
             write!(f, "line {}: ", self.go_line)?;
         }

@@ -45,7 +45,9 @@ fn emit(value: Plain, emitter: &mut Emitter<'_>) {
         }
         Plain::Map(mut entries) => {
             let len = entries.len();
-            entries.sort_by(|(a, _), (b, _)| key_sort::compare(a, b));
+            key_sort::sort(&mut entries, |(a, _), (b, _)| {
+                key_sort::less(Version::V2, a, b)
+            });
             emitter.begin_map(len);
             for (key, value) in entries {
                 emitter.key(&key);

@@ -192,12 +192,20 @@ fn assign(value: Value, ty: Type) -> Result<Value, String> {
             "wrong type for value; expected {ty}; got interface {{}}"
         )),
         _ => match value.go_type() {
-            Some(own) if own.assignable_to(ty) => Ok(value),
+            Some(own) if own.assignable_to(ty) => Ok(converted(value, own, ty)),
             _ => {
                 let own = value.type_name();
                 Err(format!("wrong type for value; expected {ty}; got {own}"))
             }
         },
+    }
+}
+
+/// A value as a parameter holds it: a map of a named type becomes one of the parameter's type.
+fn converted(value: Value, own: Type, ty: Type) -> Value {
+    match value {
+        Value::Map(map) if own != ty && ty.kind() == Kind::Map => Value::Map(map.as_type(ty)),
+        value => value,
     }
 }
 
@@ -302,7 +310,7 @@ pub(crate) fn prepare(value: Value, ty: Type) -> Result<Value, String> {
         };
     };
     if own.assignable_to(ty) {
-        return Ok(value);
+        return Ok(converted(value, own, ty));
     }
     if is_integer(own.kind()) && is_integer(ty.kind()) {
         return Ok(value.convert_integer(ty));

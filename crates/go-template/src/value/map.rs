@@ -24,10 +24,13 @@ use super::{Name, Str, Type, Value};
 /// assert!(matches!(alias.get("port"), Some(Value::Int(80))));
 /// ```
 #[derive(Clone)]
-pub struct Map(Rc<Cell>);
+pub struct Map {
+    cell: Rc<Cell>,
+    /// Handles to one map can have different types, as after a conversion in Go.
+    ty: Type,
+}
 
 struct Cell {
-    ty: Type,
     state: RefCell<State>,
 }
 
@@ -76,32 +79,45 @@ impl Map {
             tree,
             nested: Vec::new(),
         };
-        Self(Rc::new(Cell {
+        Self {
+            cell: Rc::new(Cell {
+                state: RefCell::new(state),
+            }),
             ty,
-            state: RefCell::new(state),
-        }))
+        }
     }
 
     fn owned(ty: Type, table: Table<Value>) -> Self {
-        Self(Rc::new(Cell {
+        Self {
+            cell: Rc::new(Cell {
+                state: RefCell::new(State::Owned(table)),
+            }),
             ty,
-            state: RefCell::new(State::Owned(table)),
-        }))
+        }
     }
 
     /// The Go type.
     pub fn go_type(&self) -> Type {
-        self.0.ty
+        self.ty
+    }
+
+    /// Another handle to the same map, of another type.
+    #[must_use]
+    pub fn as_type(&self, ty: Type) -> Self {
+        Self {
+            cell: Rc::clone(&self.cell),
+            ty,
+        }
     }
 
     /// Whether both are handles to the same map.
     pub fn is_same(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.0, &other.0)
+        Rc::ptr_eq(&self.cell, &other.cell)
     }
 
     /// The number of entries.
     pub fn len(&self) -> usize {
-        match &*self.0.state.borrow() {
+        match &*self.cell.state.borrow() {
             State::Frozen { tree, .. } => tree.len(),
             State::Owned(table) => table.len(),
         }
@@ -126,7 +142,7 @@ impl Map {
     /// Writes the value of `name` to `to`; `false` when there is none.
     #[inline]
     pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
-        let position = match &*self.0.state.borrow() {
+        let position = match &*self.cell.state.borrow() {
             State::Owned(table) => {
                 let entry = table
                     .find_name(name)
@@ -163,7 +179,7 @@ impl Map {
     }
 
     fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {
-        match &*self.0.state.borrow() {
+        match &*self.cell.state.borrow() {
             State::Owned(table) => table.find(hash, key),
             State::Frozen { tree, .. } => tree.table().find(hash, key),
         }
@@ -196,7 +212,7 @@ impl Map {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
-        let mut state = self.0.state.borrow_mut();
+        let mut state = self.cell.state.borrow_mut();
         if let State::Frozen { tree, nested } = &mut *state {
             let mut nested = std::mem::take(nested).into_iter();
             let table = tree.table().entries().iter().map(|entry| {
@@ -218,7 +234,7 @@ impl Map {
 
     /// The entry at `position` of the key order that [`Map::iter`] established.
     fn entry(&self, position: usize) -> Option<(Str, Value)> {
-        let mut state = self.0.state.borrow_mut();
+        let mut state = self.cell.state.borrow_mut();
         match &mut *state {
             State::Owned(table) => table
                 .entry(position)
@@ -245,7 +261,7 @@ impl Map {
     /// The entries in key order, as Go prints and ranges. The map may change meanwhile; what was
     /// not yet yielded is then yielded as it is at that time. [`Map::entries`] takes all at once.
     pub fn iter(&self) -> Iter<'_> {
-        if let State::Owned(table) = &mut *self.0.state.borrow_mut() {
+        if let State::Owned(table) = &mut *self.cell.state.borrow_mut() {
             table.sort();
         }
         Iter { map: self, next: 0 }
@@ -262,12 +278,12 @@ impl Map {
     }
 
     pub(crate) fn downgrade(&self) -> WeakMap {
-        WeakMap(Rc::downgrade(&self.0))
+        WeakMap(Rc::downgrade(&self.cell), self.ty)
     }
 
     /// The address, for `%p`.
     pub(crate) fn address(&self) -> usize {
-        Rc::as_ptr(&self.0).addr()
+        Rc::as_ptr(&self.cell).addr()
     }
 }
 
@@ -300,11 +316,12 @@ impl Drop for Cell {
 }
 
 /// A map that may be gone.
-pub(crate) struct WeakMap(Weak<Cell>);
+pub(crate) struct WeakMap(Weak<Cell>, Type);
 
 impl WeakMap {
     pub(crate) fn upgrade(&self) -> Option<Map> {
-        self.0.upgrade().map(Map)
+        let cell = self.0.upgrade()?;
+        Some(Map { cell, ty: self.1 })
     }
 }
 
@@ -346,7 +363,7 @@ impl<K: Into<Str>> FromIterator<(K, Value)> for Map {
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Maps can hold themselves, so the entries are not shown.
-        write!(f, "{}({} entries)", self.0.ty, self.len())
+        write!(f, "{}({} entries)", self.ty, self.len())
     }
 }
 

@@ -3,21 +3,48 @@
 //! As in yaml.v2's `keyList`, it is no total order for keys such as `x2`, `x10` and `x1b` side by
 //! side; what is printed then depends on the sort.
 
-use std::cmp::Ordering;
+use super::Version;
 
-/// How two keys stand to each other.
-pub fn compare(a: &str, b: &str) -> Ordering {
-    if less(a, b) {
-        Ordering::Less
-    } else if less(b, a) {
-        Ordering::Greater
-    } else {
-        Ordering::Equal
+/// Sorts as Go does as long as the order is total; small lists by insertion, as Go's `sort` does,
+/// so that even where it is not the result is Go's.
+pub fn sort<T>(items: &mut Vec<T>, less: impl Fn(&T, &T) -> bool + Copy) {
+    const SMALL: usize = 12;
+    if items.len() > SMALL {
+        let mut back = items.split_off(items.len() / 2);
+        sort(items, less);
+        sort(&mut back, less);
+        *items = merged(std::mem::take(items), back, less);
+        return;
+    }
+    for end in 1..items.len() {
+        for at in (1..=end).rev() {
+            let out_of_order =
+                matches!((items.get(at - 1), items.get(at)), (Some(a), Some(b)) if less(b, a));
+            if !out_of_order {
+                break;
+            }
+            items.swap(at - 1, at);
+        }
     }
 }
 
+fn merged<T>(front: Vec<T>, back: Vec<T>, less: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut out = Vec::with_capacity(front.len() + back.len());
+    let (mut front, mut back) = (front.into_iter().peekable(), back.into_iter().peekable());
+    loop {
+        let from_back = match (front.peek(), back.peek()) {
+            (Some(a), Some(b)) => less(b, a),
+            (None, Some(_)) => true,
+            (_, None) => break,
+        };
+        out.extend(if from_back { back.next() } else { front.next() });
+    }
+    out.extend(front);
+    out
+}
+
 /// Whether `a` comes before `b`.
-pub fn less(a: &str, b: &str) -> bool {
+pub fn less(version: Version, a: &str, b: &str) -> bool {
     let common = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
     // The first difference may be inside a character.
     let mut start = common;
@@ -32,12 +59,14 @@ pub fn less(a: &str, b: &str) -> bool {
     let (Some(ca), Some(cb)) = (rest_a.chars().next(), rest_b.chars().next()) else {
         return rest_a.is_empty() && !rest_b.is_empty();
     };
+    let after_digit = version == Version::V3 && head.chars().next_back().is_some_and(is_digit);
     let (letter_a, letter_b) = (ca.is_alphabetic(), cb.is_alphabetic());
     if letter_a && letter_b {
         return ca < cb;
     }
     if letter_a || letter_b {
-        return letter_b;
+        // yaml.v3 puts letters before what follows a digit: `x1b` before `x10`.
+        return if after_digit { letter_a } else { letter_b };
     }
     let mut carried = 0_i64;
     if ca == '0' || cb == '0' {
@@ -73,19 +102,31 @@ fn is_digit(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::compare;
+    use super::{Version, less, sort};
 
     #[test]
     fn keys_sort_naturally() {
-        let mut keys = [
+        let mut keys = vec![
             "x10", "a1", "A", "9", "x2", "10", "a_1", "x1", "a-1", "", "x02", "b", "é",
         ];
-        keys.sort_by(|a, b| compare(a, b));
+        sort(&mut keys, |a, b| less(Version::V2, a, b));
         assert_eq!(
             keys,
             [
                 "", "9", "10", "A", "a-1", "a_1", "a1", "b", "x1", "x2", "x02", "x10", "é"
             ]
         );
+    }
+
+    #[test]
+    fn an_order_that_is_none_sorts_without_a_panic() {
+        let mut keys: Vec<String> = (0..200)
+            .map(|i| format!("x{}{}", i % 17, ["", "b", "0"][i % 3]))
+            .collect();
+        let mut unsorted = keys.clone();
+        sort(&mut keys, |a, b| less(Version::V2, a, b));
+        keys.sort();
+        unsorted.sort();
+        assert_eq!(keys, unsorted, "nothing is lost");
     }
 }

@@ -1,7 +1,7 @@
 //! Writes YAML as Go's packages do, without building a tree of the document first.
 //!
 //! [`Emitter`] is told what to write in order; it knows the rules of layout, quoting and folding
-//! of the two versions. Maps must be given in the order of [`key_sort::compare`].
+//! of the two versions. Maps must be given in the order of [`key_sort::less`].
 
 pub mod key_sort;
 mod scalar;
@@ -221,7 +221,7 @@ impl<'o> Emitter<'o> {
             }
             return self.indented(|e| e.write_plain(text, !simple_key));
         }
-        let analysis = Analysis::of(text);
+        let analysis = Analysis::of(text, self.version);
         let style = analysis.choose(wanted, simple_key);
         self.indented(|e| match style {
             Style::SimplePlain | Style::Plain => e.write_plain(text, !simple_key),

@@ -149,7 +149,7 @@ pub(super) struct Analysis {
 }
 
 impl Analysis {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn of(text: &str, version: Version) -> Self {
         if text.is_empty() {
             return Self {
                 multiline: false,
@@ -160,7 +160,7 @@ impl Analysis {
             };
         }
         let mut indicators = text.starts_with("---") || text.starts_with("...");
-        let (mut line_breaks, mut special) = (false, false);
+        let (mut line_breaks, mut special, mut tabs) = (false, false, false);
         let (mut leading, mut trailing_break, mut trailing_space) = (false, false, false);
         let (mut break_space, mut space_break) = (false, false);
         let mut after_blank = true;
@@ -178,7 +178,12 @@ impl Analysis {
                 '#' => after_blank,
                 _ => false,
             };
-            special |= !is_printable(c);
+            // yaml.v3 lets tabs stand in block scalars.
+            if c == '\t' && version == Version::V3 {
+                tabs = true;
+            } else {
+                special |= !is_printable(c);
+            }
             if c == ' ' {
                 leading |= i == 0;
                 trailing_space |= next.is_none();
@@ -198,8 +203,14 @@ impl Analysis {
         let edges = leading || trailing_space || trailing_break;
         Self {
             multiline: line_breaks,
-            plain: !(edges || break_space || space_break || special || line_breaks || indicators),
-            single_quoted: !(break_space || space_break || special),
+            plain: !(edges
+                || break_space
+                || space_break
+                || special
+                || tabs
+                || line_breaks
+                || indicators),
+            single_quoted: !(break_space || space_break || special || tabs),
             block: !(trailing_space || space_break || special),
             empty: false,
         }

@@ -80,7 +80,10 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
     for chart in &linked.charts {
         let parent = chart.parent.and_then(|parent| scopes.get(parent));
         let values = match parent {
-            None => Value::Map(Map::from_tree(Arc::clone(input.values.tree()))),
+            None => {
+                let values = Map::from_tree(Arc::clone(input.values.tree()));
+                Value::Map(values.as_type(context::VALUES_TYPE))
+            }
             Some(parent) => values_below(parent, &chart.name),
         };
         let metadata = Value::from(&chart.metadata);
@@ -89,16 +92,17 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
         {
             metadata.insert("Annotations", Value::NilOf(Type::STRING_MAP));
         }
-        let scope: Map = [
-            ("Chart", metadata),
-            ("Files", Value::from(&chart.files)),
-            ("Release", release.clone()),
-            ("Capabilities", capabilities.clone()),
-            ("Values", values),
-            ("Subcharts", Value::Map(Map::new())),
-        ]
-        .into_iter()
-        .collect();
+        let scope = Map::from_entries(
+            context::VALUES_TYPE,
+            [
+                ("Chart", metadata),
+                ("Files", Value::from(&chart.files)),
+                ("Release", release.clone()),
+                ("Capabilities", capabilities.clone()),
+                ("Values", values),
+                ("Subcharts", Value::Map(Map::new())),
+            ],
+        );
         if let Some(Value::Map(siblings)) = parent.and_then(|parent| parent.get("Subcharts")) {
             siblings.insert(chart.name.clone(), Value::Map(scope.clone()));
         }
@@ -115,7 +119,7 @@ fn values_below(parent: &Map, name: &Str) -> Value {
         _ => None,
     };
     match below {
-        Some(Value::Map(values)) => Value::Map(values),
+        Some(Value::Map(values)) => Value::Map(values.as_type(context::VALUES_TYPE)),
         _ => Value::Map(Map::with_type(context::VALUES_TYPE)),
     }
 }

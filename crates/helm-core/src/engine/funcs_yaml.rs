@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use data_encoding::BASE64;
+use go_template::sprig::{DURATION, TIME};
 use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Object, Str, Tree, Type, Value};
 use go_yaml::emit::{Emitter, Version, key_sort};
 
@@ -57,13 +58,18 @@ enum Dialect {
     Direct,
 }
 
+impl Dialect {
+    fn version(self) -> Version {
+        match self {
+            Self::ThroughJson => Version::V2,
+            Self::Direct => Version::V3,
+        }
+    }
+}
+
 fn document(value: &Value, dialect: Dialect, out: &mut Vec<u8>) -> Result<(), FuncError> {
-    let version = match dialect {
-        Dialect::ThroughJson => Version::V2,
-        Dialect::Direct => Version::V3,
-    };
     let mut writer = Writer {
-        emitter: Emitter::new(out, version),
+        emitter: Emitter::new(out, dialect.version()),
         dialect,
         depth: 0,
     };
@@ -189,6 +195,19 @@ impl Writer<'_> {
 
     fn object(&mut self, value: &Value, object: &Object) -> Result<(), FuncError> {
         let ty = object.go_type();
+        // yaml.v3 knows both of them.
+        if self.dialect == Dialect::Direct
+            && (ty == TIME || ty == DURATION)
+            && let Some(text) = ty.info().text
+        {
+            let text = match ty.info().encode {
+                Some(encode) if ty == TIME => encode(value),
+                _ => Value::Str(text(value)),
+            };
+            self.emitter
+                .plain(&text.as_str().map(Str::to_string_lossy).unwrap_or_default());
+            return Ok(());
+        }
         let pointee = if ty.kind() == Kind::Ptr {
             ty.elem()
         } else {
@@ -220,7 +239,8 @@ impl Writer<'_> {
             keyed.push((self.key(key)?, value));
         }
         if sorted {
-            keyed.sort_by(|(a, _), (b, _)| key_sort::compare(a, b));
+            let version = self.dialect.version();
+            key_sort::sort(&mut keyed, |(a, _), (b, _)| key_sort::less(version, a, b));
         }
         self.emitter.begin_map(keyed.len());
         for (key, value) in &keyed {
@@ -270,9 +290,9 @@ fn base64_lines(bytes: &[u8]) -> String {
 fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
-        Ok(Tree::Nil) => return Ok(Value::NilOf(Type::MAP)),
+        Ok(Tree::Nil) => return Ok(Value::Map(Map::new())),
         Ok(other) => misfit(&other, Type::MAP),
-        Err(error) => error.to_string(),
+        Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::Map(Map::from_entries(
         Type::MAP,
@@ -283,9 +303,9 @@ fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
 fn from_yaml_array(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
-        Ok(Tree::Nil) => return Ok(Value::NilOf(Type::LIST)),
+        Ok(Tree::Nil) => return Ok(Value::list(Vec::new())),
         Ok(other) => misfit(&other, Type::LIST),
-        Err(error) => error.to_string(),
+        Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::list(vec![Value::from(message)]))
 }

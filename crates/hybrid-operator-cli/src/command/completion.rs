@@ -1,0 +1,27 @@
+//! `completion`: scripts for shells.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::Cli;
+
+/// Which shell.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hybrid-operator completion bash > /etc/bash_completion.d/hybrid-operator"
+)]
+pub(crate) struct Args {
+    /// The shell.
+    shell: Shell,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut Cli::command(),
+        "hybrid-operator",
+        &mut script,
+    );
+    super::show::print(&script)
+}

@@ -44,7 +44,7 @@ impl Eval<'_> {
     #[inline]
     fn entry(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         if let Value::Map(map) = receiver
-            && map.go_type().info().methods.is_empty()
+            && !has_method(map.go_type(), name)
             && map.find(name, to)
         {
             return Ok(());
@@ -174,6 +174,16 @@ impl Eval<'_> {
                 Err(self.fail(format!("map has no entry for key {key}")))
             }
         }
+    }
+}
+
+/// Whether a type that is no pointer has the method `name`.
+#[inline]
+fn has_method(ty: Type, name: &Name) -> bool {
+    let methods = ty.info().methods;
+    !methods.is_empty() && {
+        let name = name.key().as_bytes();
+        methods.iter().any(|method| method.name.as_bytes() == name)
     }
 }
 

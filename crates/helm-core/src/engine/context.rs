@@ -10,107 +10,10 @@ use serde_json::Value as Json;
 
 use super::ReleaseInfo;
 use super::include::Host;
+use super::values_object::VALUES_TYPE;
 use crate::capabilities::{Capabilities, HelmVersion, KubeVersion};
 use crate::chart::{Chart, Dependency, Maintainer};
 use crate::values::tree::from_json;
-
-static VALUES: TypeInfo = TypeInfo {
-    named: true,
-    methods: &[
-        Method {
-            name: "AsMap",
-            params: &[],
-            variadic: None,
-            run: values_as_map,
-        },
-        Method {
-            name: "PathValue",
-            params: &[Type::STRING],
-            variadic: None,
-            run: values_path_value,
-        },
-        Method {
-            name: "Table",
-            params: &[Type::STRING],
-            variadic: None,
-            run: values_table,
-        },
-        Method {
-            name: "YAML",
-            params: &[],
-            variadic: None,
-            run: values_yaml,
-        },
-    ],
-    ..TypeInfo::map("common.Values", Type::ANY)
-};
-
-fn values_as_map(_: &mut Call<'_>, receiver: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
-    Ok(match receiver {
-        Value::Map(map) if !map.is_empty() => Value::Map(map.as_type(Type::MAP)),
-        _ => Value::Map(Map::new()),
-    })
-}
-
-fn values_yaml(_: &mut Call<'_>, receiver: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
-    let mut text = Vec::new();
-    super::funcs_yaml::write(receiver, &mut text)?;
-    text.push(b'\n');
-    Ok(Value::Str(Str::from(text)))
-}
-
-/// `Values.Table`: the table at a dotted path.
-fn values_table(
-    _: &mut Call<'_>,
-    receiver: &Value,
-    args: &mut Args<'_>,
-) -> Result<Value, FuncError> {
-    let path = args.str(0).to_string_lossy().into_owned();
-    let mut table = receiver.clone();
-    for name in path.split('.') {
-        table = match below(&table, name) {
-            Some(map @ Value::Map(_)) => map,
-            _ => return Err(FuncError::new(format!("{name:?} is not a table"))),
-        };
-    }
-    Ok(match table {
-        Value::Map(map) => Value::Map(map.as_type(VALUES_TYPE)),
-        other => other,
-    })
-}
-
-/// `Values.PathValue`: the value at a dotted path, which must not be a table.
-fn values_path_value(
-    _: &mut Call<'_>,
-    receiver: &Value,
-    args: &mut Args<'_>,
-) -> Result<Value, FuncError> {
-    let path = args.str(0).to_string_lossy().into_owned();
-    if path.is_empty() {
-        return Err(FuncError::new("YAML path cannot be empty"));
-    }
-    let mut value = receiver.clone();
-    for name in path.split('.') {
-        value = match below(&value, name) {
-            Some(found) => found,
-            None => return Err(FuncError::new(format!("{path:?} is not a value"))),
-        };
-    }
-    match value {
-        Value::Map(_) => Err(FuncError::new(format!("{path:?} is not a value"))),
-        value => Ok(value),
-    }
-}
-
-fn below(value: &Value, name: &str) -> Option<Value> {
-    match value {
-        Value::Map(map) => map.get(name),
-        _ => None,
-    }
-}
-
-/// The type of `.Values` and `.Template`.
-pub(crate) const VALUES_TYPE: Type = Type::new(&VALUES);
 
 const fn plain(name: &'static str) -> Field {
     Field { name, json: None }

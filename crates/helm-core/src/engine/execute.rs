@@ -7,6 +7,7 @@ use go_template::{Map, Session, Str, Tree, Type, Value};
 use super::compile::Linked;
 use super::include::Host;
 use super::lookup::LookupKey;
+use super::values_object::{self, VALUES_TYPE};
 use super::{RenderError, RenderInput, context, strip};
 use crate::capabilities::CapabilityReads;
 
@@ -37,7 +38,7 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
         };
         scope.insert("Template", context::template(&file.path, &file.base_path));
         let mut text = Vec::new();
-        let dot = Value::Map(scope.clone());
+        let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
         if let Err(error) = result {
             // What is missing may well be why it failed.
@@ -82,7 +83,7 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
         let values = match parent {
             None => {
                 let values = Map::from_tree(Arc::clone(input.values.tree()));
-                Value::Map(values.as_type(context::VALUES_TYPE))
+                Value::Map(values.as_type(VALUES_TYPE))
             }
             Some(parent) => values_below(parent, &chart.name),
         };
@@ -93,7 +94,7 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
             metadata.insert("Annotations", Value::NilOf(Type::STRING_MAP));
         }
         let scope = Map::from_entries(
-            context::VALUES_TYPE,
+            Type::MAP,
             [
                 ("Chart", metadata),
                 ("Files", Value::from(&chart.files)),
@@ -112,16 +113,13 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
     scopes
 }
 
-/// The values of the chart `name`: the table of that name in its parent's values.
+/// The values of the chart `name`: the table of that name in its parent's values. As in Helm, the
+/// name is a path when it has dots.
 fn values_below(parent: &Map, name: &Str) -> Value {
-    let below = match parent.get("Values") {
-        Some(Value::Map(values)) => values.get(name),
-        _ => None,
-    };
-    match below {
-        Some(Value::Map(values)) => Value::Map(values.as_type(context::VALUES_TYPE)),
-        _ => Value::Map(Map::with_type(context::VALUES_TYPE)),
-    }
+    let path = name.as_bytes().split(|byte| *byte == b'.');
+    let values = parent.get("Values");
+    let below = values.and_then(|values| values_object::below(&values, path).ok());
+    Value::Map(below.unwrap_or_else(|| Map::with_type(VALUES_TYPE)))
 }
 
 /// Tables that charts came to share when their values were coalesced are shared by their templates

@@ -34,6 +34,7 @@ mod include;
 pub mod lookup;
 mod strip;
 mod toml_reader;
+mod values_object;
 
 use std::fmt;
 use std::sync::Arc;

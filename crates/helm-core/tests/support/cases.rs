@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use helm_core::Rendered;
 use helm_core::chart::Chart;
@@ -71,62 +72,37 @@ pub(crate) fn run(folder: &Path) -> Vec<Outcome> {
             .to_string_lossy()
             .into_owned()
     };
-    let mut charts: HashMap<PathBuf, Vec<PathBuf>> = HashMap::new();
-    for directory in directories(folder) {
-        let (group, id) = (part(directory.parent()), part(Some(&directory)));
-        if wanted(&group, &id) {
-            charts
-                .entry(directory.parent().unwrap_or(folder).to_owned())
-                .or_default()
-                .push(directory);
-        }
+    let mut cases = directories(folder);
+    cases.retain(|case| wanted(&part(case.parent()), &part(Some(case))));
+    let compiled = Compiled::default();
+    run_all(&cases, |directory| Outcome {
+        group: part(directory.parent()),
+        id: part(Some(directory)),
+        failure: guarded(|| check(folder, directory, &compiled)),
+    })
+}
+
+/// Charts by path, each compiled once for all of its cases.
+#[derive(Default)]
+struct Compiled(Mutex<HashMap<String, Arc<OnceLock<Result<CompiledChart, String>>>>>);
+
+impl Compiled {
+    fn get(&self, folder: &Path, chart: &str) -> Result<CompiledChart, String> {
+        let slot = Arc::clone(self.0.lock().unwrap().entry(chart.to_owned()).or_default());
+        slot.get_or_init(|| compile(&folder.join(chart))).clone()
     }
-    let mut charts: Vec<_> = charts.into_values().collect();
-    charts.sort();
-    let groups = run_all_groups(&charts, |directories| {
-        let mut compiled = HashMap::new();
-        let outcomes = directories.iter().map(|directory| Outcome {
-            group: part(directory.parent()),
-            id: part(Some(directory)),
-            failure: guarded(|| check(folder, directory, &mut compiled)),
-        });
-        outcomes.collect()
-    });
-    groups.into_iter().flatten().collect()
 }
 
-fn run_all_groups(
-    groups: &[Vec<PathBuf>],
-    check: impl Fn(&Vec<PathBuf>) -> Vec<Outcome> + Sync,
-) -> Vec<Vec<Outcome>> {
-    let collected = std::sync::Mutex::new(Vec::new());
-    run_all(groups, |group| {
-        collected.lock().unwrap().push(check(group));
-        Outcome {
-            group: String::new(),
-            id: String::new(),
-            failure: None,
-        }
-    });
-    let mut collected = collected.into_inner().unwrap();
-    collected.sort_by_key(|outcomes| outcomes.first().map(|outcome| outcome.group.clone()));
-    collected
-}
-
-type Compiled = HashMap<String, Result<CompiledChart, String>>;
-
-fn check(folder: &Path, directory: &Path, compiled: &mut Compiled) -> Result<(), String> {
+fn check(folder: &Path, directory: &Path, compiled: &Compiled) -> Result<(), String> {
     let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
     let case: Case = go_yaml::from_str(&read("case.yaml").ok_or("no case.yaml")?)
         .map_err(|error| error.to_string())?;
-    let chart = compiled
-        .entry(case.chart.clone())
-        .or_insert_with(|| compile(&folder.join(&case.chart)));
+    let chart = compiled.get(folder, &case.chart);
     let user = match read("values.yaml") {
         Some(text) => values::read(text.as_bytes()).map_err(|error| error.to_string())?,
         None => Values::new(),
     };
-    let result = chart.clone().and_then(|chart| render(&chart, &case, user));
+    let result = chart.and_then(|chart| render(&chart, &case, user));
     match (read("error.txt"), result) {
         (Some(_), Err(_)) => Ok(()),
         (Some(error), Ok(_)) => Err(format!("should fail: {error}")),

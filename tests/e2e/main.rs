@@ -15,6 +15,7 @@
 
 mod bad_input;
 mod charts;
+mod crash;
 mod helm_cli;
 mod lifecycle;
 mod native;

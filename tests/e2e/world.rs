@@ -172,6 +172,11 @@ impl Project {
         })
     }
 
+    /// The watches file.
+    pub(crate) fn watches_file(&self) -> PathBuf {
+        self.dir.path().join("watches.yaml")
+    }
+
     /// The operator of this project.
     pub(crate) fn operator(&self, plane: &ControlPlane, namespaces: &str) -> Operator {
         let file = self.dir.path().join("watches.yaml").display().to_string();

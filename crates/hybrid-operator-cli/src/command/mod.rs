@@ -39,7 +39,7 @@ impl Cli {
     /// Does what was asked for.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         match self.command {
-            Command::Template(args) => template::run(*args),
+            Command::Template(args) => template::run(&args),
             Command::Run(args) => run::run(*args),
             Command::Completion(args) => completion::run(&args),
             Command::Version => version::run(),

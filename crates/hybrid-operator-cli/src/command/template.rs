@@ -97,7 +97,7 @@ impl Args {
     }
 }
 
-pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (name, path) = args.name_and_chart();
     ReleaseName::new(name.as_str())
         .with_context(|| format!("release name {name:?} cannot be used"))?;
@@ -116,7 +116,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     let input = RenderInput::new(info, &values).capabilities(&capabilities);
     match compiled.render(&input) {
-        Ok(rendered) => print(manifest(&args, &rendered)?.as_bytes()),
+        Ok(rendered) => print(manifest(args, &rendered)?.as_bytes()),
         Err(error @ (RenderError::Yaml { .. } | RenderError::Object(_))) if args.debug => {
             // What is no YAML is what a person wants to see then.
             let files = compiled.render_files(&input)?.files;

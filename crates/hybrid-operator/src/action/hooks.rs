@@ -214,7 +214,7 @@ pub(super) async fn remove_all(
 ) -> Result<(), ActionError> {
     for hook in hooks
         .iter()
-        .filter(|hook| hook.last_run.phase != HookPhase::Unknown)
+        .filter(|hook| hook.last_run.phase != HookPhase::None)
     {
         remove(context, hook).await?;
     }

@@ -10,7 +10,7 @@ use crate::cluster::apply::Applied;
 use crate::cluster::ownership::{operator_selector, placed};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
 use crate::controller::{Registry, Seen, WatchGuard, WatchKey, WatchState};
-use crate::readiness::Readiness;
+use crate::readiness::{Readiness, depends_on_status};
 
 /// One object.
 #[derive(Clone)]
@@ -144,6 +144,8 @@ impl Live {
                     "{key}: {}",
                     readiness.message().unwrap_or("not ready")
                 )),
+                // What has no status is ready as soon as it is there.
+                ObjectState::Unknown if !depends_on_status(&gvk_of(key)) => None,
                 ObjectState::Unknown => Some(format!("{key}: not seen yet")),
                 ObjectState::Changed => Some(format!("{key}: changed by somebody else")),
                 ObjectState::Missing => Some(format!("{key}: missing")),
@@ -163,6 +165,10 @@ impl Live {
     }
 }
 
+fn gvk_of(key: &ObjectKey) -> GroupVersionKind {
+    GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
+}
+
 /// Where an object of a manifest is, and the watch that shows it.
 pub(crate) struct Place {
     pub(crate) key: ObjectKey,
@@ -179,7 +185,7 @@ pub(crate) async fn place(
     key: &ObjectKey,
     release_namespace: &str,
 ) -> Result<Place, DiscoveryError> {
-    let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+    let gvk = gvk_of(key);
     let kind = cluster.resolve(&gvk).await?;
     let key = placed(key, kind.scope, release_namespace);
     // With a list of namespaces the operator may read there alone.

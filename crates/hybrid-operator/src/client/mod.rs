@@ -17,7 +17,6 @@ use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
-use tracing::warn;
 
 pub use count::{CountLayer, Counts, RequestKind};
 pub use impersonate::{ImpersonateError, impersonate};
@@ -108,14 +107,4 @@ pub fn connect(
         .layer(config.extra_headers_layer().map_err(setup)?)
         .service(http);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
-}
-
-/// Waits until the API server answers, and says so while it does not.
-pub async fn wait_until_reachable(client: &Client, server: &str) {
-    let mut delay = Duration::from_millis(250);
-    while let Err(error) = client.apiserver_version().await {
-        warn!(server, error = &error as &dyn std::error::Error, retry_in = ?delay, "the API server does not answer");
-        tokio::time::sleep(delay).await;
-        delay = (delay * 2).min(Duration::from_secs(15));
-    }
 }

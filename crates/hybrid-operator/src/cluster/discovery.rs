@@ -250,7 +250,7 @@ impl Discovery {
                 && !known.groups.values().any(|versions| versions.changed)
         };
         if !self.read(fresh)
-            && let Err(error) = self.ask_capabilities().await
+            && let Err(error) = self.ask_capabilities(max_age).await
         {
             if !self.read(|known| known.complete.is_some() && known.version.is_some()) {
                 return Err(error);
@@ -328,17 +328,39 @@ impl Discovery {
         Ok(())
     }
 
-    async fn ask_capabilities(&self) -> Result<(), DiscoveryError> {
-        let (version, everything) = futures::join!(self.ask_version(), self.ask_everything());
+    /// Asks for what is older than `max_age`.
+    async fn ask_capabilities(&self, max_age: Duration) -> Result<(), DiscoveryError> {
+        let young = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < max_age);
+        let (version, groups) = self.read(|known| {
+            let changed = known.groups.values().any(|versions| versions.changed);
+            let version = known.version.as_ref().map(|(_, at)| *at);
+            (young(version), young(known.complete) && !changed)
+        });
+        let version = async {
+            if version {
+                Ok(())
+            } else {
+                self.ask_version().await
+            }
+        };
+        let groups = async {
+            if groups {
+                Ok(())
+            } else {
+                self.ask_everything().await
+            }
+        };
+        let (version, groups) = futures::join!(version, groups);
         version?;
-        everything?;
+        groups?;
         if self.read(|known| known.piecemeal) {
             self.ask_all_groups().await?;
         }
         Ok(())
     }
 
-    async fn ask_version(&self) -> Result<(), DiscoveryError> {
+    /// Asks for the server's version, which tells whether it answers at all.
+    pub(crate) async fn ask_version(&self) -> Result<(), DiscoveryError> {
         let info: VersionInfo = self.get("/version", request::JSON).await?;
         let version = KubeVersion::from_server(info.git_version, info.major, info.minor);
         self.write(|known| known.version = Some((version, Instant::now())));

@@ -95,6 +95,14 @@ impl Cluster {
         self.discovery.capabilities(max_age).await
     }
 
+    /// Asks the API server for its version.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn ping(&self) -> Result<(), DiscoveryError> {
+        self.discovery.ask_version().await
+    }
+
     /// Tells that a custom resource definition or an API service has appeared, changed or gone:
     /// the kinds of this group, and the capabilities, are asked for again when next needed.
     pub fn group_changed(&self, group: &str) {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
@@ -259,15 +260,63 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
     let Some(client) = inner.upgrade().map(|inner| inner.client.clone()) else {
         return;
     };
-    let config = watcher::Config::default()
-        .labels(&key.selector)
-        .page_size(500);
-    let mut events = if depends_on_status(&gvk) {
+    // One request instead of two, and no list that is held whole, where the server knows how.
+    let mut streaming = true;
+    let mut events = open(&client, &key, streaming);
+    let mut listing: HashMap<ObjectName, Seen> = HashMap::new();
+    let mut delay = Duration::from_millis(500);
+    while let Some(event) = events.next().await {
+        let (Some(inner), Some(watch)) = (inner.upgrade(), watch.upgrade()) else {
+            return;
+        };
+        match event {
+            Ok(event) => {
+                if !matches!(event, watcher::Event::Init) {
+                    delay = Duration::from_millis(500);
+                }
+                watch.apply(event, &mut listing, &gvk, &inner);
+            }
+            Err(error) if streaming && is_refused(&error) => {
+                streaming = false;
+                events = open(&client, &key, streaming);
+            }
+            Err(error) => {
+                let state = state_of(&error, &key);
+                if watch.state.send_if_modified(|present| {
+                    let changed = *present != state;
+                    *present = state.clone();
+                    changed
+                }) {
+                    warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "a watch failed");
+                }
+                drop((inner, watch));
+                tokio::time::sleep(delay).await;
+                delay = (delay * 2).min(Duration::from_mins(1));
+            }
+        }
+    }
+    debug!(kind = %gvk.kind, "a watch ended");
+}
+
+/// Opens the stream of a watch.
+fn open(
+    client: &Client,
+    key: &WatchKey,
+    streaming: bool,
+) -> BoxStream<'static, Result<Reduced, watcher::Error>> {
+    let gvk = key.gvk();
+    let client = client.clone();
+    let mut config = watcher::Config::default().labels(&key.selector);
+    config = if streaming {
+        config.streaming_lists()
+    } else {
+        config.page_size(500)
+    };
+    if depends_on_status(&gvk) {
         let api: Api<DynamicObject> = match &key.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &key.resource),
             None => Api::all_with(client, &key.resource),
         };
-        let gvk = gvk.clone();
         watcher(api, config)
             .map_ok(move |event| {
                 map_event(event, |object| {
@@ -295,36 +344,13 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
                 })
             })
             .boxed()
-    };
-    let mut listing: HashMap<ObjectName, Seen> = HashMap::new();
-    let mut delay = Duration::from_millis(500);
-    while let Some(event) = events.next().await {
-        let (Some(inner), Some(watch)) = (inner.upgrade(), watch.upgrade()) else {
-            return;
-        };
-        match event {
-            Ok(event) => {
-                if !matches!(event, watcher::Event::Init) {
-                    delay = Duration::from_millis(500);
-                }
-                watch.apply(event, &mut listing, &gvk, &inner);
-            }
-            Err(error) => {
-                let state = state_of(&error, &key);
-                if watch.state.send_if_modified(|present| {
-                    let changed = *present != state;
-                    *present = state.clone();
-                    changed
-                }) {
-                    warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "a watch failed");
-                }
-                drop((inner, watch));
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_mins(1));
-            }
-        }
     }
-    debug!(kind = %gvk.kind, "a watch ended");
+}
+
+/// Whether the server does not know streaming lists.
+fn is_refused(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        if matches!(status.code, 400 | 422))
 }
 
 fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {

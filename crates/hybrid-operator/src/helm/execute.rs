@@ -49,10 +49,15 @@ impl HelmReconciler {
         release: &mut Release,
         status: &mut Status,
     ) -> Result<Done, ReconcileError> {
+        if matches!(
+            step,
+            Step::Nothing | Step::Repair { .. } | Step::Refuse(Refusal::Stalled)
+        ) {
+            self.supersede(facts).await?;
+        }
         match step {
             Step::Nothing if facts.deleting => Ok(Done::Gone),
             Step::Nothing => {
-                self.supersede(facts).await?;
                 status.reconciled();
                 Self::report(release, status);
                 if self.watch.drift_detection.mode == DriftMode::Warn
@@ -90,7 +95,9 @@ impl HelmReconciler {
             Step::Adopt { revision } => self.adopt(facts, desired, status, revision).await,
             Step::Test { revision } => self.test(facts, release, status, revision).await,
             Step::CleanUp { revision } => self.clean_up(facts, release, status, revision).await,
-            Step::Repair { revision } => self.repair(facts, release, status, revision).await,
+            Step::Repair { revision } => {
+                self.repair(facts, desired, release, status, revision).await
+            }
             Step::Install | Step::Upgrade | Step::Rollback { .. } | Step::Resume { .. } => {
                 if !facts.finalizer {
                     self.add_finalizer(facts).await?;
@@ -105,6 +112,7 @@ impl HelmReconciler {
     async fn repair(
         &self,
         facts: &Facts,
+        desired: &Desired,
         release: &mut Release,
         status: &mut Status,
         revision: Revision,
@@ -140,6 +148,11 @@ impl HelmReconciler {
                 return Err(error.into());
             }
         }
+        status.release = Some(self.describe(&stored, release));
+        if stored.meta.digest.as_ref() != Some(&desired.digest) {
+            // These are not the inputs that are wanted: the plan goes on from here.
+            return Ok(Done::Again(Duration::ZERO));
+        }
         if !status
             .conditions
             .iter()
@@ -156,7 +169,6 @@ impl HelmReconciler {
             );
         }
         status.reconciled();
-        status.release = Some(self.describe(&stored, release));
         Self::report(release, status);
         Ok(Done::Settled)
     }

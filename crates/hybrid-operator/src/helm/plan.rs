@@ -194,7 +194,16 @@ pub fn next_step(observed: &Observed, desired: &Desired) -> Step {
         },
         Status::Deployed => {
             if failures(observed, desired) > desired.upgrade_retries && !observed.forced {
-                Step::Refuse(Refusal::Stalled)
+                // What was rolled back to is looked after like any other.
+                match observed.drift {
+                    Drift::Unknown => Step::Repair {
+                        revision: latest.revision,
+                    },
+                    Drift::Some if desired.repair => Step::Repair {
+                        revision: latest.revision,
+                    },
+                    _ => Step::Refuse(Refusal::Stalled),
+                }
             } else {
                 Step::Upgrade
             }
@@ -524,6 +533,20 @@ mod tests {
                 ),
                 expected
             );
+        }
+    }
+
+    #[test]
+    fn drift_is_repaired_while_the_wanted_inputs_are_stalled() {
+        let mut state = observed(vec![
+            record(1, Status::Superseded, Some("old"), true),
+            record(2, Status::Failed, Some("new"), true),
+            record(3, Status::Deployed, Some("old"), true),
+        ]);
+        let revision = Revision(3);
+        for drift in [Drift::Some, Drift::Unknown] {
+            state.drift = drift;
+            assert_eq!(next_step(&state, &desired()), Step::Repair { revision });
         }
     }
 

@@ -212,12 +212,23 @@ impl Status {
                 } else {
                     first.clone()
                 };
-                self.set(
-                    types::READY,
-                    ConditionStatus::False,
-                    "ObjectsNotReady",
-                    &message,
-                );
+                // While the same object is waited for, its progress is not worth a write.
+                let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
+                let told = self.conditions.iter().any(|condition| {
+                    condition.type_ == types::READY
+                        && condition.status == ConditionStatus::False
+                        && condition.reason == "ObjectsNotReady"
+                        && condition.observed_generation == self.generation
+                        && object(&condition.message) == object(&message)
+                });
+                if !told {
+                    self.set(
+                        types::READY,
+                        ConditionStatus::False,
+                        "ObjectsNotReady",
+                        &message,
+                    );
+                }
             }
         }
     }

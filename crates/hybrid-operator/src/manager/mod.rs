@@ -19,7 +19,7 @@ use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::client::{self, ConnectError, Counts, LeaderGate};
 use crate::cluster::Cluster;
@@ -112,6 +112,7 @@ pub enum ManagerError {
 pub struct Manager {
     options: Options,
     controllers: Vec<Box<dyn Controller>>,
+    client: Option<Client>,
 }
 
 impl Manager {
@@ -120,7 +121,16 @@ impl Manager {
         Self {
             options,
             controllers: Vec::new(),
+            client: None,
         }
+    }
+
+    /// Talks to the API server through this client, not through one of the options: tests give
+    /// one that counts or fails requests. A lost lease does not stop its writes.
+    #[must_use]
+    pub fn client(mut self, client: Client) -> Self {
+        self.client = Some(client);
+        self
     }
 
     /// Adds a controller.
@@ -148,15 +158,20 @@ impl Manager {
         let options = self.options;
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let config = client::config(options.kubeconfig.as_deref()).await?;
-        let client = client::connect(&config, &counts, &gate)?;
+        let (client, server) = if let Some(client) = self.client {
+            (client, "the given client".to_owned())
+        } else {
+            let config = client::config(options.kubeconfig.as_deref()).await?;
+            let client = client::connect(&config, &counts, &gate)?;
+            (client, config.cluster_url.to_string())
+        };
         let metrics = Metrics::new(counts);
         let readiness = Readiness::default();
         let servers = probes::serve(&options, &metrics, &readiness, &stop).await?;
 
-        let server = config.cluster_url.to_string();
         info!(version = env!("CARGO_PKG_VERSION"), server, "starting");
-        let reachable = client::wait_until_reachable(&client, &server);
+        let cluster = Cluster::new(client.clone());
+        let reachable = wait_until_reachable(&cluster, &server);
         if stop.run_until_cancelled(reachable).await.is_none() {
             return Ok(());
         }
@@ -165,7 +180,7 @@ impl Manager {
         let lease = options.lease()?;
         let elector = lease.map(|lease| Elector::new(client.clone(), lease, gate));
         let context = ControllerContext {
-            cluster: Cluster::new(client.clone()),
+            cluster,
             registry: Registry::new(client.clone()),
             records: follow_records(&client, &options.watch_namespaces, &stop),
             recorder: Recorder::new(client.clone(), reporter(&options)),
@@ -194,6 +209,16 @@ impl Manager {
         servers.join_all().await;
         info!("stopped");
         ended
+    }
+}
+
+/// Waits until the API server answers, and says so while it does not.
+async fn wait_until_reachable(cluster: &Cluster, server: &str) {
+    let mut delay = Duration::from_millis(250);
+    while let Err(error) = cluster.ping().await {
+        warn!(server, error = &error as &dyn std::error::Error, retry_in = ?delay, "the API server does not answer");
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(Duration::from_secs(15));
     }
 }
 

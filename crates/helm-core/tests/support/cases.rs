@@ -84,7 +84,9 @@ pub(crate) fn run(folder: &Path) -> Vec<Outcome> {
 
 /// Charts by path, each compiled once for all of its cases.
 #[derive(Default)]
-struct Compiled(Mutex<HashMap<String, Arc<OnceLock<Result<CompiledChart, String>>>>>);
+struct Compiled(Mutex<HashMap<String, Arc<Slot>>>);
+
+type Slot = OnceLock<Result<CompiledChart, String>>;
 
 impl Compiled {
     fn get(&self, folder: &Path, chart: &str) -> Result<CompiledChart, String> {

@@ -122,7 +122,8 @@ fn indented(text: &str) -> String {
     lines.join("\n")
 }
 
-const MASK: &str = "@@nondeterministic@@";
+/// The line that stands for any line.
+pub(crate) const MASK: &str = "@@nondeterministic@@";
 
 /// Compares texts byte for byte, but for lines of `expected` that stand for any line.
 pub(crate) fn compare(what: &str, expected: &str, found: &str) -> Result<(), String> {

@@ -13,6 +13,7 @@
     reason = "JSON is indexed with null for what is absent"
 )]
 
+mod away;
 mod bad_input;
 mod charts;
 mod crash;

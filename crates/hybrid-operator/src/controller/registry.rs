@@ -282,9 +282,18 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
             }
             Err(error) => {
                 let state = state_of(&error, &key);
+                // What was seen stays true until the watch goes on, which tells of what has changed
+                // meanwhile. A watch that is refused begins anew: only its list says that it is
+                // allowed again.
+                let broken = matches!(state, WatchState::Failing(_));
+                if !broken {
+                    events = open(&client, &key, streaming);
+                }
                 if watch.state.send_if_modified(|present| {
-                    let changed = *present != state;
-                    *present = state.clone();
+                    let changed = *present != state && !(broken && *present == WatchState::Synced);
+                    if changed {
+                        *present = state.clone();
+                    }
                     changed
                 }) {
                     warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "a watch failed");

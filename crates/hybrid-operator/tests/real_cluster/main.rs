@@ -14,4 +14,5 @@ mod deletion;
 mod discovery;
 mod drift;
 mod records;
+mod streaming;
 mod support;

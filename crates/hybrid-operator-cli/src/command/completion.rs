@@ -1,5 +1,7 @@
 //! `completion`: scripts for shells.
 
+use std::io::Write;
+
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -15,7 +17,7 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(
         args.shell,
@@ -23,5 +25,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         "hybrid-operator",
         &mut script,
     );
-    super::show::print(&script)
+    out.write_all(&script)?;
+    Ok(())
 }

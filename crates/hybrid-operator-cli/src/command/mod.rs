@@ -1,13 +1,15 @@
-//! The subcommands, a file each.
+//! The subcommands, a module each.
 
 mod completion;
 mod run;
-mod show;
 mod template;
-mod values;
 mod version;
 
+use std::ffi::OsString;
+use std::io::Write;
+
 use clap::{Parser, Subcommand};
+use hybrid_operator::options::double_dashes;
 
 /// Kubernetes operators from Helm charts and Rust controllers.
 #[derive(Parser)]
@@ -37,12 +39,22 @@ enum Command {
 
 impl Cli {
     /// Does what was asked for.
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Template(args) => template::run(&args),
+            Command::Template(args) => template::run(&args, out),
             Command::Run(args) => run::run(*args),
-            Command::Completion(args) => completion::run(&args),
-            Command::Version => version::run(),
+            Command::Completion(args) => completion::run(&args, out),
+            Command::Version => version::run(out),
         }
+    }
+}
+
+/// The arguments with `-flag` made `--flag` for `run`, which has the flags of the Go operators;
+/// elsewhere `-n prod` may be written `-nprod`.
+pub(crate) fn as_in_go(arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|command| command == "run") {
+        double_dashes(arguments).collect()
+    } else {
+        arguments
     }
 }

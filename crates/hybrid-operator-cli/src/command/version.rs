@@ -2,14 +2,10 @@
 
 use std::io::Write;
 
-/// The release of Helm whose output is reproduced.
-const HELM: &str = "v4.3.1";
+use helm_core::version::HELM;
 
-pub(crate) fn run() -> anyhow::Result<()> {
+pub(crate) fn run(out: &mut dyn Write) -> anyhow::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
-    writeln!(
-        std::io::stdout(),
-        "hybrid-operator {version} (renders as Helm {HELM})"
-    )?;
+    writeln!(out, "hybrid-operator {version} (renders as Helm {HELM})")?;
     Ok(())
 }

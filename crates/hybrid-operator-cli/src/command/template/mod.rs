@@ -1,0 +1,281 @@
+//! `hybrid-operator template [NAME] CHART`: prints what `helm template` prints.
+
+mod kube_context;
+mod show_only;
+mod user_values;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{Arg, ArgAction};
+use helm_core::capabilities::KubeVersion;
+use helm_core::chart::Chart;
+use helm_core::engine::{Output, ReleaseInfo, RenderError, RenderInput};
+use helm_core::manifest::HookEvent;
+use helm_core::release::{ReleaseName, Revision};
+use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
+
+use user_values::ValueFlags;
+
+/// The release's name where none is given, as in Helm.
+const NAME: &str = "release-name";
+
+const EXAMPLES: &str = "\
+Examples:
+  # A chart directory, with values of a file and of the command line
+  hybrid-operator template web ./helm-charts/web --values prod.yaml --set replicas=3
+
+  # One template of a packaged chart, for another cluster
+  hybrid-operator template web web-1.2.3.tgz --show-only templates/service.yaml \\
+    --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1";
+
+/// What the user asked for.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = EXAMPLES,
+    override_usage = "hybrid-operator template [NAME] <CHART> [OPTIONS]",
+    args_override_self = true,
+    allow_missing_positional = true,
+    mut_args(switch)
+)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they are the switches of the command line"
+)]
+pub(crate) struct Args {
+    /// The release's name [default: release-name]
+    name: Option<String>,
+
+    /// A chart directory or a packaged chart (.tgz)
+    chart: String,
+
+    /// The release's namespace [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
+    #[arg(short, long, allow_hyphen_values = true)]
+    namespace: Option<String>,
+
+    #[command(flatten)]
+    values: ValueFlags,
+
+    /// The version of Kubernetes that templates see
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
+    kube_version: Option<String>,
+
+    /// More API versions that templates see, such as `monitoring.coreos.com/v1`; can be repeated
+    #[arg(short, long, value_name = "VERSIONS", value_delimiter = ',', action = ArgAction::Append)]
+    api_versions: Vec<String>,
+
+    /// Let templates see an upgrade instead of an install
+    #[arg(long)]
+    is_upgrade: bool,
+
+    /// Print the files of crds/ too, before everything else
+    #[arg(long)]
+    include_crds: bool,
+
+    /// Print only what comes from this template (a path or pattern below the chart's directory);
+    /// can be repeated
+    #[arg(short, long, value_name = "TEMPLATE", action = ArgAction::Append, allow_hyphen_values = true)]
+    show_only: Vec<String>,
+
+    /// Leave out hooks that are tests
+    #[arg(long)]
+    skip_tests: bool,
+
+    /// Leave out all hooks
+    #[arg(long)]
+    no_hooks: bool,
+
+    /// Do not check the values against the chart's schemas
+    #[arg(long)]
+    skip_schema_validation: bool,
+
+    /// Accepted, as in `helm template`: NAME may be left out
+    #[arg(short, long)]
+    generate_name: bool,
+
+    /// Say what is done, and print what is rendered even when it is no valid YAML
+    #[arg(long)]
+    debug: bool,
+}
+
+/// Lets a switch be `--name=true` and `--name=false` too, as Helm's can be.
+fn switch(arg: Arg) -> Arg {
+    if !matches!(arg.get_action(), ArgAction::SetTrue) {
+        return arg;
+    }
+    arg.action(ArgAction::Set)
+        .value_name("BOOL")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_value("false")
+        .default_missing_value("true")
+        .hide_default_value(true)
+        .hide_possible_values(true)
+}
+
+/// Renders the chart and prints it.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let capabilities = args.capabilities()?;
+    let name = args.release_name()?;
+    let values = args.values.merged()?;
+    let chart = load(args.chart.trim())?;
+    if args.debug {
+        let (name, count) = (chart.name(), chart.dependencies().len());
+        crate::say(&format!("chart {name}: {count} dependencies"));
+    }
+    let compiled = CompiledChart::compile(&chart).map_err(explained)?;
+    let coalesced = if args.skip_schema_validation {
+        compiled.coalesce_unchecked(values)?
+    } else {
+        compiled.coalesce(values)?
+    };
+    let mut release = ReleaseInfo::new(name.as_str(), args.namespace());
+    if args.is_upgrade {
+        release = release.upgrade_to(Revision::FIRST);
+    }
+    let input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
+    let rendered = match compiled.render(&input) {
+        Ok(rendered) => rendered,
+        Err(error) => return Err(args.failed(&compiled, &input, error, out)?),
+    };
+    let text = args.printed(&coalesced, &rendered);
+    if args.show_only.is_empty() {
+        out.write_all(text.as_bytes())?;
+    } else {
+        out.write_all(show_only::pick(&text, &args.show_only)?.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Loads a chart that can be installed.
+fn load(path: &str) -> anyhow::Result<Chart> {
+    if !Path::new(path).exists() {
+        bail!("chart {path:?} not found; give a chart directory or a packaged chart (.tgz)");
+    }
+    let chart = Chart::load(path).with_context(|| format!("cannot load the chart {path:?}"))?;
+    let metadata = chart.metadata();
+    if metadata.is_library() {
+        bail!("library charts are not installable; give the chart that depends on it");
+    }
+    let named = metadata.dependencies.iter();
+    let missing: Vec<&str> = named
+        .map(|dependency| dependency.name.as_str())
+        .filter(|name| {
+            !chart
+                .dependencies()
+                .iter()
+                .any(|chart| chart.name() == *name)
+        })
+        .collect();
+    if !missing.is_empty() {
+        bail!(
+            "found in Chart.yaml, but missing in charts/ directory: {}; run 'helm dependency \
+             build' to fetch them",
+            missing.join(", ")
+        );
+    }
+    if metadata.deprecated {
+        crate::say("warning: this chart is deprecated");
+    }
+    Ok(chart)
+}
+
+/// The error with the line that it is about.
+fn explained(error: RenderError) -> anyhow::Error {
+    let excerpt = error.excerpt().to_owned();
+    if excerpt.is_empty() {
+        error.into()
+    } else {
+        anyhow::anyhow!("{error}\n\n{}", excerpt.trim_end())
+    }
+}
+
+impl Args {
+    /// The name that is given, or Helm's for none.
+    fn release_name(&self) -> anyhow::Result<ReleaseName> {
+        if self.name.is_some() && self.generate_name {
+            bail!("cannot set --generate-name and also specify a name; leave one of them out");
+        }
+        let name = self.name.as_deref().unwrap_or(NAME);
+        ReleaseName::new(name).context("release name check failed")
+    }
+
+    fn namespace(&self) -> String {
+        let given = self.namespace.clone().filter(|name| !name.is_empty());
+        given.unwrap_or_else(|| kube_context::namespace(|name| std::env::var_os(name)))
+    }
+
+    fn capabilities(&self) -> anyhow::Result<Capabilities> {
+        let mut capabilities = Capabilities::default();
+        if let Some(version) = self.kube_version.as_deref().filter(|text| !text.is_empty()) {
+            capabilities.kube_version = KubeVersion::parse(version)
+                .with_context(|| format!("invalid kube version '{version}'"))?;
+        }
+        if !self.api_versions.is_empty() {
+            capabilities.api_versions = capabilities.api_versions.with(&self.api_versions);
+        }
+        Ok(capabilities)
+    }
+
+    /// The definitions, the manifest and the hooks, as Helm prints them.
+    fn printed(&self, values: &Coalesced, rendered: &Rendered) -> String {
+        let mut text = String::with_capacity(rendered.manifest().len() + 1024);
+        if self.include_crds {
+            for crd in values.chart().crds() {
+                let data = String::from_utf8_lossy(crd.file().data());
+                push_document(&mut text, crd.path(), &data);
+            }
+        }
+        text.push_str(rendered.manifest());
+        let mut text = format!("{}\n", text.trim());
+        if self.no_hooks {
+            return text;
+        }
+        for hook in rendered.hooks() {
+            if !(self.skip_tests && hook.runs_at(&HookEvent::Test)) {
+                push_document(&mut text, &hook.path, &hook.manifest);
+            }
+        }
+        text
+    }
+
+    /// Why the chart does not render. With `--debug`, prints what it renders to nevertheless.
+    fn failed(
+        &self,
+        chart: &CompiledChart,
+        input: &RenderInput<'_>,
+        error: RenderError,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<anyhow::Error> {
+        if !self.debug {
+            let error = explained(error);
+            return Ok(anyhow::anyhow!(
+                "{error:#}\n\nUse --debug flag to render out invalid YAML"
+            ));
+        }
+        let files = match &error {
+            RenderError::Yaml { .. } => chart.render_files(input).unwrap_or_default(),
+            _ => Output::default(),
+        };
+        let mut text = String::new();
+        for (path, content) in &files.files {
+            let content = String::from_utf8_lossy(content);
+            if !content.trim().is_empty() && !path.ends_with("NOTES.txt") {
+                push_document(&mut text, path, &content);
+            }
+        }
+        if self.show_only.is_empty() {
+            writeln!(out, "{}", text.trim())?;
+        } else if let Ok(picked) = show_only::pick(&text, &self.show_only) {
+            out.write_all(picked.as_bytes())?;
+        }
+        Ok(explained(error))
+    }
+}
+
+fn push_document(text: &mut String, path: &str, content: &str) {
+    for part in ["---\n# Source: ", path, "\n", content, "\n"] {
+        text.push_str(part);
+    }
+}

@@ -1,0 +1,206 @@
+//! `hybrid-operator template` prints what Helm printed: `golden/NAME.args` has the arguments, one
+//! a line, `golden/NAME.out` Helm's standard output, and is absent where Helm refuses. With the
+//! variable `HELM` naming a helm binary the answers are held against it too; with `UPDATE_GOLDEN`
+//! as well they are written anew.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a case that cannot be read ends the test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+
+struct Case {
+    name: String,
+    arguments: Vec<String>,
+    answer: PathBuf,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+fn cases() -> Vec<Case> {
+    let entries = std::fs::read_dir(folder().join("golden")).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "args")
+    });
+    paths.sort();
+    let case = |path: &PathBuf| Case {
+        name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+        arguments: std::fs::read_to_string(path)
+            .unwrap()
+            .lines()
+            .map(str::to_owned)
+            .collect(),
+        answer: path.with_extension("out"),
+    };
+    paths.iter().map(case).collect()
+}
+
+/// Runs a program as `PROGRAM template ARGUMENTS` where the charts lie, without a cluster.
+fn template(program: impl AsRef<Path>, arguments: &[String]) -> Output {
+    Command::new(program.as_ref())
+        .arg("template")
+        .args(arguments)
+        .current_dir(folder())
+        .env_remove("HELM_NAMESPACE")
+        .env("KUBECONFIG", folder().join("no-kubeconfig"))
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn every_answer_is_helms() {
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let found = template(PROGRAM, &case.arguments);
+        let (text, complaint) = (
+            String::from_utf8_lossy(&found.stdout),
+            String::from_utf8_lossy(&found.stderr),
+        );
+        let expected = std::fs::read_to_string(&case.answer).ok();
+        // A debug run prints and fails.
+        let fails = expected.is_none() || case.name.ends_with("-debug");
+        let code = if fails { Some(1) } else { Some(0) };
+        if text != expected.unwrap_or_default() || found.status.code() != code {
+            wrong.push(format!(
+                "{}: {:?}\n{text}\n{complaint}",
+                case.name, found.status
+            ));
+        }
+        assert_eq!(
+            fails,
+            complaint.contains("Error: "),
+            "{}: {complaint}",
+            case.name
+        );
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_answers_are_those_of_the_helm_at_hand() {
+    let Some(helm) = std::env::var_os("HELM") else {
+        eprintln!("SKIPPED comparison with helm: the variable HELM names no helm binary");
+        return;
+    };
+    for case in cases() {
+        let found = template(&helm, &case.arguments);
+        let given = found.status.success() || case.name.ends_with("-debug");
+        let answer = given.then(|| String::from_utf8(found.stdout).unwrap());
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            match answer {
+                Some(answer) => std::fs::write(&case.answer, answer).unwrap(),
+                None => drop(std::fs::remove_file(&case.answer)),
+            }
+        } else {
+            assert_eq!(
+                answer,
+                std::fs::read_to_string(&case.answer).ok(),
+                "{}",
+                case.name
+            );
+        }
+    }
+}
+
+#[test]
+fn charts_at_hand_render_as_helm_renders_them() {
+    let charts = match std::env::var_os("CONFORMANCE") {
+        Some(folder) => PathBuf::from(folder),
+        None => folder().join("../../../../shared/conformance"),
+    }
+    .join("charts/archives");
+    let Some(helm) = std::env::var_os("HELM") else {
+        eprintln!("SKIPPED charts beside helm: the variable HELM names no helm binary");
+        return;
+    };
+    let Ok(entries) = std::fs::read_dir(&charts) else {
+        eprintln!("SKIPPED charts beside helm: there is no folder of charts");
+        return;
+    };
+    let mut wrong = Vec::new();
+    for entry in entries {
+        let chart = entry.unwrap().path().to_string_lossy().into_owned();
+        let arguments = [chart, "--include-crds".to_owned()];
+        let (ours, once, twice) = (
+            template(PROGRAM, &arguments),
+            template(&helm, &arguments),
+            template(&helm, &arguments),
+        );
+        if ours.status.success() != once.status.success()
+            || !equal_but_for_chance(&ours.stdout, &once.stdout, &twice.stdout)
+        {
+            wrong.push(arguments[0].clone());
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Whether `ours` has the lines of `once`; lines that differ between two runs of Helm are random.
+fn equal_but_for_chance(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
+    let lines = |text: &[u8]| -> Vec<String> {
+        String::from_utf8_lossy(text)
+            .split('\n')
+            .map(str::to_owned)
+            .collect()
+    };
+    let (ours, once, twice) = (lines(ours), lines(once), lines(twice));
+    let same = |((a, b), c): ((&String, &String), &String)| a == b || b != c;
+    ours.len() == once.len() && ours.iter().zip(&once).zip(&twice).all(same)
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    for (arguments, words) in [
+        (
+            &["web", "no-such-chart"][..],
+            "give a chart directory or a packaged chart",
+        ),
+        (
+            &["web", "charts/shop", "--bogus"],
+            "unexpected argument '--bogus'",
+        ),
+        (&["Web", "charts/shop"], "lower-case letters"),
+        (
+            &["web", "charts/shop", "--values", "https://example.com/v"],
+            "download it first",
+        ),
+        (
+            &["web", "charts/shop", "-s", "a.yaml"],
+            "there are templates/config.yaml, ",
+        ),
+        (
+            &["web", "charts/shop", "--set", "a"],
+            "key \"a\" has no value",
+        ),
+        (
+            &["web", "charts/broken", "--set", "data=["],
+            "Use --debug flag",
+        ),
+        (&[], "required"),
+    ] {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let found = template(PROGRAM, &arguments);
+        let complaint = String::from_utf8_lossy(&found.stderr);
+        assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+        assert_eq!(
+            (found.status.code(), found.stdout.len()),
+            (Some(1), 0),
+            "{arguments:?}"
+        );
+    }
+}
+
+#[test]
+fn help_shows_examples() {
+    let found = template(PROGRAM, &["--help".to_owned()]);
+    assert!(found.status.success());
+    assert!(String::from_utf8_lossy(&found.stdout).contains("Examples:"));
+}

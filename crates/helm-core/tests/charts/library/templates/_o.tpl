@@ -1,0 +1,3 @@
+{{ define "lib.over" }}
+over: parent
+{{ end }}

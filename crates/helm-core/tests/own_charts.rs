@@ -1,0 +1,58 @@
+//! The charts in `tests/charts`, beside what Helm printed for them.
+
+use std::path::{Path, PathBuf};
+
+use helm_core::engine::{ReleaseInfo, RenderInput};
+use helm_core::values::{self, Values};
+use helm_core::{Chart, CompiledChart};
+
+fn folders() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/charts");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut charts: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    charts.retain(|path| path.is_dir());
+    charts.sort();
+    charts
+}
+
+/// What `helm template` prints.
+fn template(folder: &Path, user: Values) -> Result<String, String> {
+    let text = |error: &dyn std::error::Error| error.to_string();
+    let chart = Chart::load(folder).map_err(|error| text(&error))?;
+    let compiled = CompiledChart::compile(&chart).map_err(|error| text(&error))?;
+    let values = compiled.coalesce(user).map_err(|error| text(&error))?;
+    let input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    let rendered = compiled.render(&input).map_err(|error| text(&error))?;
+    let mut text = format!("{}\n", rendered.manifest().trim());
+    for hook in rendered.hooks() {
+        for part in ["---\n# Source: ", &hook.path, "\n", &hook.manifest, "\n"] {
+            text.push_str(part);
+        }
+    }
+    Ok(text)
+}
+
+#[test]
+fn charts_of_our_own_render_as_helm_renders_them() {
+    let mut cases = 0;
+    for folder in folders() {
+        for entry in std::fs::read_dir(folder.join("expected")).unwrap() {
+            let path = entry.unwrap().path();
+            let id = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let user = match id.as_str() {
+                "default" => Values::new(),
+                id => values::read_file(folder.join(format!("ci/{id}-values.yaml"))).unwrap(),
+            };
+            let case = format!("{} {id}", folder.display());
+            let found = template(&folder, user);
+            if path.extension().unwrap() == "error" {
+                assert!(found.is_err(), "{case}: Helm refuses it");
+            } else {
+                let expected = std::fs::read_to_string(&path).unwrap();
+                assert_eq!(found.as_deref(), Ok(expected.as_str()), "{case}");
+            }
+            cases += 1;
+        }
+    }
+    assert_eq!(cases, 20);
+}

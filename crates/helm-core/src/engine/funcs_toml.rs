@@ -17,10 +17,16 @@ fn to_toml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
     if matches!(args.get(0), Value::Nil | Value::Invalid) {
         return must_to_toml(call, args, out);
     }
-    if let Err(error) = must_to_toml(call, args, out) {
-        out.truncate(start);
-        out.extend_from_slice(error.to_string().as_bytes());
+    let Err(error) = must_to_toml(call, args, out) else {
+        return Ok(());
+    };
+    out.truncate(start);
+    let message = error.to_string();
+    if message == TOO_DEEP {
+        return Err(error);
     }
+    // What Go cannot write, it writes about.
+    out.extend_from_slice(message.as_bytes());
     Ok(())
 }
 
@@ -50,6 +56,12 @@ fn from_toml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
 
 /// Deeper nesting than any document has.
 const DEEPEST: usize = 500;
+
+const TOO_DEEP: &str = "the value is nested too deep; does it hold itself?";
+
+fn too_deep() -> FuncError {
+    FuncError::new(TOO_DEEP)
+}
 
 /// What a value becomes in TOML.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,9 +95,7 @@ impl Writer<'_> {
     ) -> Result<(), FuncError> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(FuncError::new(
-                "the value is nested too deep; does it hold itself?",
-            ));
+            return Err(too_deep());
         }
         let result = write(self);
         self.depth -= 1;
@@ -220,11 +230,10 @@ impl Writer<'_> {
             }
             (_, Some(text)) if ty == DURATION => self.quoted(&text(value)),
             (Some(Value::Str(text)), _) => self.quoted(&text),
-            (Some(other), _) => self.element(&other)?,
-            (None, _) if !matches!(object.underlying(), Value::Invalid) => {
+            _ if !matches!(object.underlying(), Value::Invalid) => {
                 self.element(object.underlying())?;
             }
-            (None, _) => self.nested(|writer| writer.inline(&fields_of(value)))?,
+            _ => self.nested(|writer| writer.inline(&fields_of(value)))?,
         }
         Ok(())
     }
@@ -316,10 +325,17 @@ impl Writer<'_> {
 
 /// What a value becomes; `None` for what is nil.
 fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
+    shape_at(value, 0)
+}
+
+fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
+    if depth > DEEPEST {
+        return Err(too_deep());
+    }
     Ok(Some(match value {
         Value::Nil | Value::Invalid | Value::NilOf(_) => return Ok(None),
         Value::List(list) => {
-            if is_table_array(list)? {
+            if is_table_array(list, depth + 1)? {
                 Shape::ArrayOfTables
             } else {
                 Shape::Array
@@ -327,7 +343,7 @@ fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
         }
         Value::Map(_) => Shape::Table,
         Value::Object(object)
-            if object.go_type().info().encode.is_none()
+            if !is_text(value, object)
                 && object.go_type() != DURATION
                 && matches!(object.underlying(), Value::Invalid) =>
         {
@@ -337,10 +353,16 @@ fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
     }))
 }
 
-fn is_table_array(list: &List) -> Result<bool, FuncError> {
+/// Whether Go has a `MarshalText` for the value.
+fn is_text(value: &Value, object: &Object) -> bool {
+    let encode = object.go_type().info().encode;
+    encode.is_some_and(|encode| matches!(encode(value), Value::Str(_)))
+}
+
+fn is_table_array(list: &List, depth: usize) -> Result<bool, FuncError> {
     let mut all = !list.is_empty();
     for item in list {
-        match shape(&item)? {
+        match shape_at(&item, depth)? {
             None => {
                 return Err(FuncError::new("toml: cannot encode array with nil element"));
             }

@@ -369,16 +369,19 @@ impl Reader<'_> {
             }
             Some('.') => self.fail("floats must start with a digit, not '.'"),
             Some('-' | '+') => self.signed(c),
-            Some('i') if self.rest_starts(b"nf") => {
+            // Go takes either ending after either letter, and complains later.
+            Some('i' | 'n') if self.rest_starts(b"nf") || self.rest_starts(b"an") => {
+                let start = self.at - 1;
                 self.at += 2;
-                Ok(Value::Float(f64::INFINITY))
-            }
-            Some('n') if self.rest_starts(b"an") => {
-                self.at += 2;
-                Ok(Value::Float(f64::NAN))
+                self.float(start)
             }
             Some(letter) if letter.is_alphabetic() => {
-                self.back(c);
+                // Of a word that begins as `inf` or `nan` do, Go names the part that went wrong.
+                let begun = matches!(letter, 'i' | 'n')
+                    && (self.rest_starts(b"n") || self.rest_starts(b"a"));
+                if !begun {
+                    self.back(c);
+                }
                 let start = self.at;
                 self.skip(char::is_alphabetic)?;
                 match self.text.get(start..self.at).unwrap_or_default() {
@@ -628,7 +631,11 @@ impl Reader<'_> {
             Some(other) => {
                 return self.fail_at(c, format!("invalid escape in string '\\{other}'"));
             }
-            None => return self.fail("invalid escape in string '\\'"),
+            None => {
+                // Go names the line before, and the character 0.
+                let text = "invalid escape in string '\\\0'".to_owned();
+                return Self::fail_line(self.line - 1, text);
+            }
         })
     }
 

@@ -121,8 +121,13 @@ impl Reader<'_> {
         }
     }
 
-    fn float(&mut self, start: usize) -> Read<Value> {
+    pub(super) fn float(&mut self, start: usize) -> Read<Value> {
         let text = self.since(start);
+        match text.as_str() {
+            "inf" => return Ok(Value::Float(f64::INFINITY)),
+            "nan" => return Ok(Value::Float(f64::NAN)),
+            _ => {}
+        }
         let mut parts = text.split(['.', 'e', 'E']).filter(|part| !part.is_empty());
         if parts.clone().any(|part| !underscores_fit(part)) {
             return self.fail(format!(

@@ -127,11 +127,15 @@ fn globals(to: &Table, from: &Table) {
 /// Adds to `over` what `under` has and it does not, table by table.
 pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
     let nil = over.nil_keys();
-    if nulls == Nulls::Remove {
-        for key in &nil {
-            if under.get(key).is_some_and(|value| !value.is_nil()) {
-                over.remove(key);
-            }
+    for key in &nil {
+        let is_set = match under.get(key) {
+            Some(value) if value.is_nil() => continue,
+            value => value.is_some(),
+        };
+        // Helm writes the null there too, and others may hold that table.
+        under.insert(key.clone(), Node::Leaf(Tree::Nil));
+        if nulls == Nulls::Remove && is_set {
+            over.remove(key);
         }
     }
     for key in under.keys() {

@@ -39,6 +39,9 @@ pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
             };
             let path = dependency.name.split('.').chain(child.split('.'));
             if let Some(found) = values.path(path) {
+                // Helm hands out the table itself, unless it is empty.
+                let is_empty = found.keys().is_empty();
+                let found = if is_empty { Table::new() } else { found };
                 merge_tables(&imported, &at_path(&parent, found), Nulls::Keep);
             }
             pairs.push(json!({"child": child, "parent": parent}));

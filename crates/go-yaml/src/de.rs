@@ -165,7 +165,11 @@ fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
         Scalar::Null => {
             let message = format!(
                 "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
-                go_syntax(value, 0)
+                if value.is_null() {
+                    "<nil>".to_owned()
+                } else {
+                    go_syntax(value, 0)
+                }
             );
             return Err(Error::beyond(message, key.mark));
         }

@@ -294,8 +294,6 @@ impl<'a> Parser<'a> {
                 } else {
                     self.node(true, true)?
                 }
-            } else if self.next_is(&TokenKind::Value)? {
-                empty_scalar(mark)
             } else if self.skip_if(&TokenKind::BlockEnd)? {
                 return Ok(Kind::Map(entries));
             } else {

@@ -122,8 +122,7 @@ impl<'o> Emitter<'o> {
     pub fn key(&mut self, text: &str) {
         self.write_indent();
         let style = scalar::style_of(text, self.version);
-        let simple =
-            text.len() <= SIMPLE_KEY_LIMIT && !text.bytes().any(|c| matches!(c, b'\n' | b'\r'));
+        let simple = text.len() <= SIMPLE_KEY_LIMIT && !text.chars().any(scalar::is_break);
         if simple {
             self.scalar(text, style, true);
             self.indicator(":", false, false, false);

@@ -760,12 +760,6 @@ impl<'a> Scanner<'a> {
 
     fn scan_to_next_token(&mut self) -> Result<(), Error> {
         loop {
-            if self.mark.column == 0
-                && self.text[self.mark.offset.min(self.text.len())..]
-                    .starts_with("\u{feff}".as_bytes())
-            {
-                self.skip();
-            }
             while self.byte(0) == b' '
                 || ((self.flow_level > 0 || !self.simple_key_allowed) && self.byte(0) == b'\t')
             {

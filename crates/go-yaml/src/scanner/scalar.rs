@@ -70,13 +70,14 @@ impl Scanner<'_> {
     fn block_scalar_header(&mut self) -> Result<(Option<bool>, Option<usize>), Error> {
         let mut keep = None;
         let mut increment = None;
+        // One of each, in either order.
         for _ in 0..2 {
             match self.byte(0) {
                 c @ (b'+' | b'-') if keep.is_none() => {
                     keep = Some(c == b'+');
                     self.skip();
                 }
-                b'0' => {
+                b'0' if increment.is_none() => {
                     let message = "found an indentation indicator equal to 0";
                     return Err(Error::scanner(message, self.mark));
                 }
@@ -84,7 +85,7 @@ impl Scanner<'_> {
                     increment = Some(usize::from(c - b'0'));
                     self.skip();
                 }
-                _ => {}
+                _ => break,
             }
         }
         while self.blank(0) {

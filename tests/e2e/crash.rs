@@ -5,18 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use hybrid_operator::helm;
-use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
-use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::world::{LIMIT, Project, api, apply, condition, control_plane, until};
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
 
 /// How many runs go on side by side.
 const SIDE_BY_SIDE: usize = 6;
@@ -76,44 +71,6 @@ impl Scenario {
             Self::Upgrade => &["superseded", "deployed"],
             Self::Rollback => &["superseded", "failed", "deployed"],
             Self::Uninstall => &[],
-        }
-    }
-}
-
-/// An operator of a project in this process, which dies when it is dropped: nothing is finished.
-struct Mortal(Option<tokio::runtime::Runtime>);
-
-impl Mortal {
-    fn start(project: &Project, client: Client, namespace: &str) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let args = <RunArgs as clap::Parser>::parse_from([
-            "run",
-            "--metrics-bind-address=0",
-            "--health-probe-bind-address=0",
-        ]);
-        let name = namespace.to_owned();
-        let mut options = args.options(|variable| match variable {
-            "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAME" => Some(name.clone()),
-            _ => None,
-        });
-        options.watches_file = project.watches_file();
-        let charts = helm::load(&options.watches_file).unwrap();
-        let manager = charts
-            .into_iter()
-            .fold(Manager::new(options).client(client), Manager::with);
-        runtime.spawn(manager.run_until(CancellationToken::new()));
-        Self(Some(runtime))
-    }
-}
-
-impl Drop for Mortal {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
         }
     }
 }

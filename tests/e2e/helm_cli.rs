@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// helm 4, from `$HELM` or the path.
-fn helm() -> Option<PathBuf> {
+pub(crate) fn helm() -> Option<PathBuf> {
     let program = std::env::var_os("HELM").map_or_else(|| PathBuf::from("helm"), PathBuf::from);
     let found = Command::new(&program)
         .arg("version")

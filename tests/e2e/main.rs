@@ -13,8 +13,10 @@
     reason = "JSON is indexed with null for what is absent"
 )]
 
+mod adoption;
 mod away;
 mod bad_input;
+mod budget;
 mod charts;
 mod crash;
 mod helm_cli;
@@ -22,5 +24,6 @@ mod lifecycle;
 mod native;
 mod options;
 mod process;
+mod safety;
 mod scope;
 mod world;

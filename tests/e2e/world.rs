@@ -3,13 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hybrid_operator::helm;
+use hybrid_operator::manager::Manager;
+use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Look};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
+use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+use tokio_util::sync::CancellationToken;
 
 /// How long anything may take.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
@@ -181,6 +186,44 @@ impl Project {
     pub(crate) fn operator(&self, plane: &ControlPlane, namespaces: &str) -> Operator {
         let file = self.dir.path().join("watches.yaml").display().to_string();
         operator(plane, namespaces, &["--watches-file", &file])
+    }
+}
+
+/// An operator of a project in this process, which dies when it is dropped: nothing is finished.
+pub(crate) struct Mortal(Option<tokio::runtime::Runtime>);
+
+impl Mortal {
+    pub(crate) fn start(project: &Project, client: Client, namespace: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let args = <RunArgs as clap::Parser>::parse_from([
+            "run",
+            "--metrics-bind-address=0",
+            "--health-probe-bind-address=0",
+        ]);
+        let name = namespace.to_owned();
+        let mut options = args.options(|variable| match variable {
+            "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAME" => Some(name.clone()),
+            _ => None,
+        });
+        options.watches_file = project.watches_file();
+        let charts = helm::load(&options.watches_file).unwrap();
+        let manager = charts
+            .into_iter()
+            .fold(Manager::new(options).client(client), Manager::with);
+        runtime.spawn(manager.run_until(CancellationToken::new()));
+        Self(Some(runtime))
+    }
+}
+
+impl Drop for Mortal {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use helm_core::manifest::{ManifestObject, ObjectKey};
 use super::live::{Live, place};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::apply::{delete_generated, is_generated};
-use crate::cluster::delete::{Propagation, Verdict, delete, release_kept, verify};
+use crate::cluster::delete::{Propagation, Verdict, delete, delete_as_seen, release_kept, verify};
 
 /// Deletes what `before` had and `wanted` has not. What is kept by annotation, and what is not
 /// ours, stays.
@@ -64,23 +64,39 @@ pub(super) async fn remove(
     };
     let marks = context.marks(None, false);
     let recorded = live.uid(&place.key).map(ToOwned::to_owned);
-    let verdict = match &recorded {
-        // What this process applied, and sees unchanged, needs no second look.
-        Some(uid) if !object.is_kept() && live.is_clean(&place.key) => {
-            Verdict::Delete { uid: uid.clone() }
-        }
-        _ => {
-            let claimant = marks.claimant();
-            verify(
-                context.cluster,
-                &place.key,
-                &claimant,
-                recorded.as_deref(),
-                object.is_kept(),
-            )
-            .await?
-        }
-    };
+    // What this process applied, and nobody changed since, needs no second look; what holds other
+    // objects always does.
+    let holds = matches!(
+        place.key.kind.as_str(),
+        "Namespace" | "CustomResourceDefinition"
+    );
+    if let Some(uid) = recorded.as_ref().filter(|_| !holds && !object.is_kept())
+        && live.is_clean(&place.key)
+        && let Some(seen) = place
+            .guard
+            .get(place.key.namespace.as_deref(), &place.key.name)
+        && !seen.kept
+        && delete_as_seen(
+            context.cluster,
+            &place.key,
+            uid,
+            seen.version,
+            Propagation::Background,
+        )
+        .await?
+    {
+        live.forget(&place.key);
+        return Ok(vec![(place.key, uid.clone())]);
+    }
+    let claimant = marks.claimant();
+    let verdict = verify(
+        context.cluster,
+        &place.key,
+        &claimant,
+        recorded.as_deref(),
+        object.is_kept(),
+    )
+    .await?;
     live.forget(&place.key);
     match verdict {
         Verdict::Delete { uid } => {

@@ -95,23 +95,9 @@ pub async fn delete(
         return Ok(Deletion::Gone);
     };
     let namespace = key.namespace.as_deref();
-    let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
-    let options = json!({
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "propagationPolicy": propagation.as_str(),
-        "preconditions": {"uid": uid},
-    });
-    let target = request::target("delete", &kind, namespace, Some(&key.name));
-    let call = Call::with_body(
-        Method::DELETE,
-        uri,
-        request::METADATA_ONLY,
-        request::JSON,
-        options.to_string().into_bytes(),
-    );
-    let conflict = match request::call(cluster.client(), target, call).await {
-        Ok(_) => return Ok(Deletion::Requested),
+    let exactly = json!({"uid": uid});
+    let conflict = match send(cluster, &kind, key, &exactly, propagation).await {
+        Ok(()) => return Ok(Deletion::Requested),
         Err(error) if error.is_not_found() => return Ok(Deletion::Gone),
         Err(error @ ApiError::Conflict { .. }) => error,
         Err(error) => return Err(error.into()),
@@ -123,6 +109,55 @@ pub async fn delete(
         Some(live) if live.deletion_timestamp.is_some() => Ok(Deletion::Requested),
         Some(_) => Err(conflict.into()),
     }
+}
+
+/// Asks for the deletion of an object that nobody has changed since a watch showed it at this
+/// resource version; `false` if somebody has, or if it is another object.
+pub async fn delete_as_seen(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+    version: u64,
+    propagation: Propagation,
+) -> Result<bool, ReadError> {
+    let Some(kind) = served(cluster, key).await? else {
+        return Ok(true);
+    };
+    let exactly = json!({"uid": uid, "resourceVersion": version.to_string()});
+    match send(cluster, &kind, key, &exactly, propagation).await {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_not_found() => Ok(true),
+        Err(ApiError::Conflict { .. }) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends a deletion that holds only for an object as `exactly` says.
+async fn send(
+    cluster: &Cluster,
+    kind: &ApiKind,
+    key: &ObjectKey,
+    exactly: &Value,
+    propagation: Propagation,
+) -> Result<(), ApiError> {
+    let namespace = key.namespace.as_deref();
+    let uri = request::path(kind, namespace, Some(&key.name))?;
+    let options = json!({
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": propagation.as_str(),
+        "preconditions": exactly,
+    });
+    let target = request::target("delete", kind, namespace, Some(&key.name));
+    let call = Call::with_body(
+        Method::DELETE,
+        uri,
+        request::METADATA_ONLY,
+        request::JSON,
+        options.to_string().into_bytes(),
+    );
+    request::call(cluster.client(), target, call).await?;
+    Ok(())
 }
 
 /// Whether the object with this uid is gone.

@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CrIdentity, cr_of};
+use crate::cluster::ownership::{CrIdentity, cr_of, is_kept};
 use crate::readiness::{Readiness, depends_on_status, readiness_of};
 
 /// What is kept of a dependent.
@@ -35,6 +35,8 @@ pub struct Seen {
     pub deleting: bool,
     /// Hash of what is ours on it; see [`ours_hash`].
     pub ours: u64,
+    /// Whether somebody asks to keep it (`helm.sh/resource-policy: keep`).
+    pub kept: bool,
     /// Whether it does what it is for.
     pub readiness: Readiness,
     /// The custom resource that its label names.
@@ -467,6 +469,7 @@ fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Seen) {
         version: version_of(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
         ours: ours_hash(metadata),
+        kept: is_kept(metadata),
         readiness,
         owner: cr_of(metadata),
     };

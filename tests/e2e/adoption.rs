@@ -1,0 +1,125 @@
+//! Releases that others made: of a person's helm, and of a Go operator.
+
+use std::process::Command;
+
+use kube::api::ResourceExt;
+use serde_json::{Value, json};
+
+use crate::helm_cli::helm;
+use crate::world::{Project, World, merge};
+
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}-web}
+spec:
+  replicas: {{ .Values.replicas | default 1 }}
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec: {containers: [{name: main, image: image}]}
+";
+
+/// Installs the project's chart with Helm's own command.
+fn install(world: &World, project: &Project, program: &std::path::Path, set: &str) {
+    let output = Command::new(program)
+        .args(["install", "one"])
+        .arg(project.watches_file().with_file_name("chart"))
+        .args(["--set", set, "--namespace", world.namespace.name()])
+        .env("KUBECONFIG", world.plane.kubeconfig_path())
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+}
+
+/// The Deployment's uid and generation: what changes when it is touched.
+async fn web(world: &World) -> (Option<String>, Option<i64>) {
+    let web = world.api("Deployment").get("one-web").await.unwrap();
+    (web.uid(), web.metadata.generation)
+}
+
+#[tokio::test]
+async fn rule_3_9_a_release_of_helm_is_taken_over_on_request_without_touching_its_pods() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("web.yaml", WEB)]);
+    let Some(world) = project.start("adopt").await else {
+        return;
+    };
+    install(&world, &project, &program, "replicas=2");
+    let before = web(&world).await;
+    world.widget("one", json!({"replicas": 2})).await;
+    let refused = world.is("one", "Irreconcilable").await;
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("adopt-release"),
+        "{refused}"
+    );
+    assert_eq!(world.history("one").await, ["deployed"]);
+
+    world.annotate("one", "adopt-release", json!("true")).await;
+    let cr = world.ready("Widget", "one").await;
+    assert_eq!(
+        cr.data["status"]["release"]["revision"], 1,
+        "no new revision"
+    );
+    assert_eq!(web(&world).await, before);
+    let secret = "sh.helm.release.v1.one.v1";
+    let record = world.api("Secret").get(secret).await.unwrap();
+    assert!(
+        record
+            .labels()
+            .contains_key("helm.sdk.operatorframework.io/cr")
+    );
+    // From now on it is one of ours.
+    world.widget("one", json!({"replicas": 3})).await;
+    world
+        .until("Deployment", "one-web", "three replicas", |web| {
+            web.pointer("/spec/replicas") == Some(&json!(3))
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn rule_3_9_a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("web.yaml", WEB)]);
+    let Some(world) = project.start("legacy").await else {
+        return;
+    };
+    install(&world, &project, &program, "replicas=1");
+    let before = web(&world).await;
+    // As the Go operators have it: paused while it is set up here.
+    let paused = json!({"metadata": {
+        "annotations": {"helm.sdk.operatorframework.io/paused": "true"},
+        "finalizers": ["uninstall-helm-release"]}, "spec": {"replicas": 1}});
+    crate::world::apply(&world.api("Widget"), "one", &paused).await;
+    let uid = world.api("Widget").get("one").await.unwrap().uid().unwrap();
+    let owner = json!([{"apiVersion": "test.example.com/v1", "kind": "Widget", "name": "one",
+        "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+    let secret = "sh.helm.release.v1.one.v1";
+    let patch = json!({"metadata": {"ownerReferences": owner}});
+    merge(&world.api("Secret"), secret, &patch).await;
+    world.annotate("one", "paused", Value::Null).await;
+
+    let cr = world.ready("Widget", "one").await;
+    assert_eq!(
+        cr.data["status"]["release"]["revision"], 1,
+        "no new revision"
+    );
+    assert_eq!(web(&world).await, before);
+    let record = world.api("Secret").get(secret).await.unwrap();
+    assert!(
+        record.owner_references().is_empty(),
+        "garbage collection must not delete it"
+    );
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    world.gone("Deployment", "one-web").await;
+}

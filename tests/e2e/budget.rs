@@ -1,0 +1,104 @@
+//! RELEASES 7: how many requests each step of a release's life takes.
+
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::Faults;
+use hybrid_operator_test::request::Recorded;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+
+/// Objects of the chart: R of the budgets.
+const OBJECTS: usize = 4;
+
+const CHART: &str = "\
+{{- range $i := until 3 }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ $.Release.Name }}-{{ $i }}}
+data: {value: {{ if eq $i 0 }}{{ $.Values.value | quote }}{{ else }}same{{ end }}}
+---
+{{- end }}
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: {{ .Release.Name }}}
+";
+
+/// What was sent, but for the opening of watches.
+fn sent(faults: &Faults) -> Vec<String> {
+    let all = faults.requests();
+    let counted = all.iter().filter(|r| r.verb != "watch" && r.verb != "list");
+    counted.map(Recorded::kind).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_7_each_step_keeps_its_budget() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("reconcilePeriod: 200ms", &[("all.yaml", CHART)]);
+    let namespace = TestNamespace::create(plane, "budget").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    let settled = async |name: &str, revision: u32| {
+        let ready = |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["release"]["revision"] == revision
+                && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+        };
+        drop(until(&widgets, name, "Ready", ready).await.unwrap());
+        // What is sent after the status is on its way by then.
+        let events = api(&namespace, "Event");
+        let told = async || {
+            let list = events.list(&kube::api::ListParams::default()).await;
+            let items = list.unwrap().items;
+            let about = |e: &&kube::api::DynamicObject| e.data["regarding"]["name"] == name;
+            let count = items.iter().filter(about).count();
+            // The events API has `involvedObject` in core/v1.
+            let core = |e: &&kube::api::DynamicObject| e.data["involvedObject"]["name"] == name;
+            count + items.iter().filter(core).count() >= revision as usize
+        };
+        hybrid_operator_test::wait::until(LIMIT, "events", told)
+            .await
+            .unwrap();
+    };
+    // The first one opens the watches and asks what kinds there are.
+    apply(&widgets, "warm", &json!({"spec": {"value": "0"}})).await;
+    settled("warm", 1).await;
+
+    faults.forget();
+    apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+    settled("one", 1).await;
+    let install = sent(&faults);
+    assert!(install.len() <= OBJECTS + 6, "{install:#?}");
+
+    faults.forget();
+    apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
+    settled("one", 2).await;
+    let upgrade = sent(&faults);
+    assert!(upgrade.len() <= 1 + 6, "{upgrade:#?}");
+
+    // Both releases are looked at five times a second, and others change.
+    faults.forget();
+    apply(&widgets, "two", &json!({"spec": {"value": "1"}})).await;
+    settled("two", 1).await;
+    let idle: Vec<String> = faults
+        .requests()
+        .iter()
+        .filter(|r| r.name.as_deref().is_some_and(|n| n.starts_with("one")))
+        .map(Recorded::kind)
+        .collect();
+    assert!(idle.is_empty(), "{idle:#?}");
+
+    faults.forget();
+    let deletion = widgets.delete("one", &DeleteParams::default()).await;
+    drop(deletion.unwrap());
+    hybrid_operator_test::wait::gone(&widgets, "one", LIMIT)
+        .await
+        .unwrap();
+    let delete = sent(&faults);
+    // Two records: the older ones go by one request, the newest by another.
+    assert!(delete.len() <= OBJECTS + 6, "{delete:#?}");
+}

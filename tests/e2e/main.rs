@@ -24,6 +24,7 @@ mod lifecycle;
 mod native;
 mod options;
 mod process;
+mod rbac;
 mod safety;
 mod scope;
 mod world;

@@ -1,0 +1,81 @@
+//! The operator runs with what `config/rbac` grants, and names what it lacks.
+
+use hybrid_operator_test::TestNamespace;
+use kube::Api;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::world::{api, apply, condition, control_plane, operator, root, until};
+
+/// The rules of a file of `config/rbac`.
+fn rules(file: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(root().join("config/rbac").join(file)).unwrap();
+    let role: Value = go_yaml::from_str(&text).unwrap();
+    role["rules"].as_array().unwrap().clone()
+}
+
+/// Grants the rules to the operator's user in a namespace.
+async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
+    apply(&api(namespace, "Role"), name, &json!({"rules": rules})).await;
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
+    });
+    apply(&api(namespace, "RoleBinding"), name, &binding).await;
+}
+
+#[tokio::test]
+async fn the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_lacks() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "rbac").await.unwrap();
+    let chart = rules("charts/memcached_role.yaml");
+    let (apps, rest): (Vec<Value>, Vec<Value>) = chart
+        .into_iter()
+        .partition(|rule| rule["apiGroups"] == json!(["apps"]));
+    grant(&namespace, "operator", &rules("operator_role.yaml")).await;
+    grant(&namespace, "chart", &rest).await;
+    let running = operator(plane, namespace.name(), &[])
+        .kubeconfig(plane.operator_kubeconfig())
+        .start()
+        .await
+        .unwrap();
+    let memcacheds = api(&namespace, "Memcached");
+    apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
+    let is = async |resources: &Api<DynamicObject>, type_: &str| {
+        let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
+        until(resources, "cache", type_, holds)
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", running.log()))
+    };
+    let failed = is(&memcacheds, "ReleaseFailed").await;
+    let message = condition(&failed, "ReleaseFailed").unwrap()["message"].to_string();
+    for part in ["patch", "deployments", "cache-memcached"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    grant(&namespace, "apps", &apps).await;
+    is(&memcacheds, "Ready").await;
+    let native = rules("native/memcachedbackup_role.yaml");
+    grant(&namespace, "native", &native).await;
+    let backups = api(&namespace, "MemcachedBackup");
+    apply(&backups, "cache", &json!({"spec": {"size": 1}})).await;
+    is(&backups, "Ready").await;
+    memcacheds
+        .delete("cache", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    hybrid_operator_test::wait::gone(&memcacheds, "cache", crate::world::LIMIT)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    // Nothing was refused but what was taken away above.
+    let refused: Vec<String> = running
+        .log()
+        .lines()
+        .filter(|line| line.contains("forbidden"))
+        .filter(|line| !line.contains("deployments") && !line.contains("memcachedbackups"))
+        .filter(|line| !line.contains("pods"))
+        .map(ToOwned::to_owned)
+        .collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}

@@ -30,6 +30,10 @@ build: ## Build everything
 test: ## Run the unit, snapshot and end-to-end tests
 	@tests/run $(ARGS)
 
+.PHONY: soak
+soak: ## Ten minutes of changes while the API server is in trouble (SOAK=seconds)
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e trouble:: -- --nocapture
+
 .PHONY: check
 check: check-static test ## Formatting, clippy, docs, generated files, tests
 

@@ -27,4 +27,5 @@ mod process;
 mod rbac;
 mod safety;
 mod scope;
+mod trouble;
 mod world;

@@ -54,7 +54,10 @@ type Filter = Box<dyn Fn(&Recorded) -> bool + Send>;
 struct State {
     requests: Vec<Recorded>,
     plan: Option<Plan>,
+    trouble: Option<Trouble>,
 }
+
+type Trouble = Box<dyn FnMut(&Recorded) -> Option<Fault> + Send>;
 
 struct Plan {
     counts: Filter,
@@ -105,9 +108,16 @@ impl Faults {
         self.plan(nth, fault, true, Box::new(counts));
     }
 
+    /// Asks `trouble` about each of the coming requests what is to be done to it.
+    pub fn disturb(&self, trouble: impl FnMut(&Recorded) -> Option<Fault> + Send + 'static) {
+        self.lock().trouble = Some(Box::new(trouble));
+    }
+
     /// Lets everything through again; what was recorded stays.
     pub fn heal(&self) {
-        self.lock().plan = None;
+        let mut state = self.lock();
+        state.plan = None;
+        state.trouble = None;
     }
 
     /// Whether the planned fault has come to pass.
@@ -158,7 +168,8 @@ impl Faults {
     /// Records a request and says what is to be done to it.
     fn meet(&self, mut request: Recorded) -> Option<Fault> {
         let mut state = self.lock();
-        let fault = state.plan.as_mut().and_then(|plan| plan.meet(&request));
+        let planned = state.plan.as_mut().and_then(|plan| plan.meet(&request));
+        let fault = planned.or_else(|| state.trouble.as_mut().and_then(|meet| meet(&request)));
         request.fault = fault;
         state.requests.push(request);
         fault

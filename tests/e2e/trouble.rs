@@ -1,0 +1,119 @@
+//! An API server in trouble: refusals, overload, lost answers and cut watches while custom resources
+//! change. Everything converges, nothing is lost or doubled, and nobody runs hot.
+//!
+//! `SOAK=600` lets it go on for that many seconds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::{Fault, Faults};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+/// How many custom resources change.
+const MANY: usize = 8;
+
+/// Requests a second that even trouble does not excuse.
+const HOT: usize = 150;
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_converges_when_the_trouble_is_over() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
+    let trouble = Duration::from_secs(seconds.unwrap_or(20));
+    let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "trouble").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+
+    let mut numbers = Numbers(1);
+    faults.disturb(move |request| {
+        let one_in = if request.verb == "watch" { 3 } else { 5 };
+        if numbers.next(one_in) > 0 {
+            return None;
+        }
+        let faults = [
+            Fault::Status(409),
+            Fault::Status(410),
+            Fault::Status(429),
+            Fault::Status(500),
+            Fault::Status(503),
+            Fault::Unreachable,
+            Fault::AnswerLost,
+        ];
+        let index = usize::try_from(numbers.next(7)).unwrap();
+        // Only a watch can be too old.
+        let fault = faults[index];
+        (fault != Fault::Status(410) || request.verb == "watch").then_some(fault)
+    });
+    let began = Instant::now();
+    let mut numbers = Numbers(2);
+    let mut wanted = BTreeMap::new();
+    let mut round = 0;
+    while began.elapsed() < trouble {
+        let name = format!("w{}", numbers.next(MANY as u64));
+        apply(
+            &widgets,
+            &name,
+            &json!({"spec": {"value": round.to_string()}}),
+        )
+        .await;
+        wanted.insert(name, round.to_string());
+        round += 1;
+        // The next change comes when the operator has had a few words with the API server.
+        let before = faults.requests().len();
+        let busy = async || faults.requests().len() >= before + 5;
+        drop(hybrid_operator_test::wait::until(Duration::from_secs(2), "requests", busy).await);
+    }
+    let sent = faults.requests().len();
+    let rate = sent / usize::try_from(trouble.as_secs()).unwrap();
+    assert!(rate < HOT, "{rate} requests a second");
+    faults.heal();
+
+    let maps = api(&namespace, "ConfigMap");
+    let secrets = api(&namespace, "Secret");
+    for (name, value) in &wanted {
+        let ready = |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+        };
+        drop(until(&widgets, name, "Ready", ready).await.unwrap());
+        let map = maps.get(&format!("{name}-map")).await.unwrap();
+        assert_eq!(map.data["data"]["value"], json!(value), "{name}");
+        let labels = format!("owner=helm,name={name},status=deployed");
+        let one = async || {
+            let list = ListParams::default().labels(&labels);
+            secrets.list(&list).await.unwrap().items.len() == 1
+        };
+        hybrid_operator_test::wait::until(LIMIT, "one deployed record", one)
+            .await
+            .unwrap();
+    }
+}

@@ -160,23 +160,33 @@ fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
         Scalar::Str(text) => text,
         Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
         Scalar::Int(value) => value.to_string().into(),
-        Scalar::Uint(value) => value.to_string().into(),
+        Scalar::Uint(number) => {
+            let message = format!(
+                "unsupported map key of type: uint64, key: {number:#x}, value: {}",
+                go_value(value)
+            );
+            return Err(Error::beyond(message, key.mark));
+        }
         Scalar::Float(value) => crate::float::key(value).into(),
         Scalar::Null => {
             let message = format!(
                 "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
-                if value.is_null() {
-                    "<nil>".to_owned()
-                } else {
-                    go_syntax(value, 0)
-                }
+                go_value(value)
             );
             return Err(Error::beyond(message, key.mark));
         }
     })
 }
 
-/// A node as Go's `%#v` prints it; only messages have it.
+/// A value as Go's `%#v` prints it by itself.
+fn go_value(node: &Node) -> String {
+    if node.is_null() {
+        return "<nil>".to_owned();
+    }
+    go_syntax(node, 0)
+}
+
+/// A node as Go's `%#v` prints it within another; only messages have it.
 fn go_syntax(node: &Node, depth: usize) -> String {
     const DEEPEST: usize = 20;
     if depth > DEEPEST {

@@ -268,7 +268,8 @@ pub fn time_value(time: Time) -> Value {
     };
     let fields = vec![
         Value::Uint(Unsigned::Uint64, time.nanosecond().into()),
-        Value::Int64(time.unix_seconds()),
+        // Go counts from the year 1.
+        Value::Int64(time.unix_seconds().wrapping_add(62_135_596_800)),
         location,
     ];
     Value::Object(Object::with_data(TIME, fields, time))

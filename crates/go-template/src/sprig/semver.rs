@@ -3,7 +3,7 @@
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::semver::{Constraints, ParseVersionError, Version};
-use crate::value::{Method, MethodFn, Object, Str, Type, TypeInfo, Unsigned, Value};
+use crate::value::{Field, Method, MethodFn, Object, Str, Type, TypeInfo, Unsigned, Value};
 
 type Answer = Result<Value, FuncError>;
 
@@ -35,8 +35,35 @@ static VERSION_INFO: TypeInfo = TypeInfo {
                 .unwrap_or_default(),
         )
     }),
-    ..TypeInfo::structure("semver.Version", &[])
+    ..TypeInfo::structure("semver.Version", VERSION_FIELDS)
 };
+
+/// The fields of Go's struct, which only some verbs of `printf` show.
+const VERSION_FIELDS: &[Field] = &[
+    field("major"),
+    field("minor"),
+    field("patch"),
+    field("pre"),
+    field("metadata"),
+    field("original"),
+];
+
+const fn field(name: &'static str) -> Field {
+    Field { name, json: None }
+}
+
+fn object(ty: Type, version: Version) -> Value {
+    let number = |number| Value::Uint(Unsigned::Uint64, number);
+    let fields = vec![
+        number(version.major),
+        number(version.minor),
+        number(version.patch),
+        Value::from(&*version.prerelease),
+        Value::from(&*version.metadata),
+        Value::from(&*version.original),
+    ];
+    Value::Object(Object::with_data(ty, fields, version))
+}
 
 static POINTER_INFO: TypeInfo = TypeInfo {
     methods: POINTER_METHODS,
@@ -157,7 +184,7 @@ fn next(
     change: impl Fn(&Version) -> Result<Version, ParseVersionError>,
 ) -> Answer {
     let changed = change(required(version)?).map_err(failed)?;
-    Ok(Value::Object(Object::opaque(VERSION, changed)))
+    Ok(object(VERSION, changed))
 }
 
 fn compare(version: &Value, args: &Args<'_>, holds: impl Fn(std::cmp::Ordering) -> bool) -> Answer {
@@ -171,7 +198,7 @@ fn failed(error: impl std::error::Error) -> FuncError {
 
 fn semver(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let version = Version::new(args.str(0).as_bytes()).map_err(failed)?;
-    Ok(Value::Object(Object::opaque(POINTER, version)))
+    Ok(object(POINTER, version))
 }
 
 fn semver_compare(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

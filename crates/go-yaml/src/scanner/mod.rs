@@ -121,11 +121,14 @@ impl<'a> Scanner<'a> {
         loop {
             let mut needed = self.tokens.is_empty();
             if !needed {
-                self.drop_stale_keys()?;
-                needed = self
-                    .simple_keys
-                    .iter()
-                    .any(|key| key.possible && key.token_number == self.parsed);
+                // The first token may turn out to be a key.
+                let head = self.parsed;
+                let key = (self.simple_keys.iter())
+                    .rposition(|key| key.possible && key.token_number == head);
+                needed = match key {
+                    Some(index) => self.is_key_possible(index)?,
+                    None => false,
+                };
             }
             if !needed || (self.ended && self.tokens.is_empty()) {
                 return Ok(());
@@ -214,19 +217,20 @@ impl<'a> Scanner<'a> {
 
     // === Simple keys ===
 
-    fn drop_stale_keys(&mut self) -> Result<(), Error> {
+    /// Whether a simple key can still be one: it stays within a line, and is not too long.
+    fn is_key_possible(&mut self, index: usize) -> Result<bool, Error> {
         let mark = self.mark;
-        for key in &mut self.simple_keys {
-            let stale =
-                key.mark.line < mark.line || key.mark.offset + SIMPLE_KEY_LIMIT < mark.offset;
-            if key.possible && stale {
-                if key.required {
-                    return Err(Error::scanner("could not find expected ':'", mark));
-                }
-                key.possible = false;
+        let Some(key) = self.simple_keys.get_mut(index) else {
+            return Ok(false);
+        };
+        let stale = key.mark.line < mark.line || key.mark.column + SIMPLE_KEY_LIMIT < mark.column;
+        if key.possible && stale {
+            if key.required {
+                return Err(Error::scanner("could not find expected ':'", mark));
             }
+            key.possible = false;
         }
-        Ok(())
+        Ok(key.possible)
     }
 
     fn save_simple_key(&mut self) -> Result<(), Error> {
@@ -306,7 +310,6 @@ impl<'a> Scanner<'a> {
 
     fn fetch(&mut self) -> Result<(), Error> {
         self.scan_to_next_token()?;
-        self.drop_stale_keys()?;
         self.unroll_indent(isize::try_from(self.mark.column).unwrap_or(isize::MAX));
         if self.at_end() {
             return self.fetch_stream_end();
@@ -573,9 +576,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn fetch_value(&mut self) -> Result<(), Error> {
-        self.drop_stale_keys()?;
+        let is_key = self.is_key_possible(self.simple_keys.len().saturating_sub(1))?;
         let key = self.simple_keys.last().copied().unwrap_or_default();
-        if key.possible {
+        if is_key {
             let token = Token {
                 kind: TokenKind::Key,
                 start: key.mark,

@@ -81,6 +81,12 @@ struct Writer<'o> {
 impl Writer<'_> {
     /// A value under a key of which all parts are given.
     fn entry(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
+        if let (Value::Complex(_) | Value::Func(_), []) = (value, key) {
+            let kind = value.kind().name();
+            return Err(FuncError::new(format!(
+                "unsupported type for key '': {kind}"
+            )));
+        }
         match shape(value)? {
             None => Ok(()),
             Some(Shape::Table) => self.nested(|writer| writer.table(key, value)),
@@ -342,6 +348,10 @@ fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
             }
         }
         Value::Map(_) => Shape::Table,
+        Value::Complex(_) | Value::Func(_) => {
+            let kind = value.kind().name();
+            return Err(FuncError::new(format!("unsupported type: {kind}")));
+        }
         Value::Object(object)
             if !is_text(value, object)
                 && object.go_type() != DURATION

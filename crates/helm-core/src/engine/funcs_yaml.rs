@@ -37,11 +37,7 @@ fn to_yaml_pretty(
     args: &mut Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), FuncError> {
-    let start = out.len();
-    if document(args.get(0), Dialect::Direct, out).is_err() {
-        out.truncate(start);
-    }
-    Ok(())
+    document(args.get(0), Dialect::Direct, out)
 }
 
 /// Appends `value` as YAML without the line break at its end, as sigs.k8s.io/yaml writes it.
@@ -104,7 +100,8 @@ impl Writer<'_> {
             Value::Map(map) => self.nested(|writer| writer.map(map))?,
             Value::Object(object) => self.nested(|writer| writer.object(value, object))?,
             Value::Complex(_) | Value::Func(_) => {
-                return Err(FuncError::new("json: unsupported type"));
+                let ty = value.type_name();
+                return Err(FuncError::new(format!("cannot marshal type: {ty}")));
             }
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! `values.schema.json`: whether values are what a chart expects.
 
+mod decimal;
+
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -65,11 +67,14 @@ impl Schema {
     /// they may be secret.
     fn check(&self, values: &Value) -> Result<(), String> {
         match self.compiled.get_or_init(|| self.compile()) {
-            Ok(Compiled { schemas, root }) => schemas.validate(values, *root).map_err(|error| {
-                let mut text = String::new();
-                describe(&error, &mut text);
-                text
-            }),
+            Ok(Compiled { schemas, root }) => match schemas.validate(values, *root) {
+                Err(error) if decimal::is_mistake(&error) => {
+                    let mut text = String::new();
+                    describe(&error, &mut text);
+                    Err(text)
+                }
+                _ => Ok(()),
+            },
             Err(message) => Err(format!("{message}\n")),
         }
     }
@@ -116,6 +121,9 @@ pub(crate) fn has_schema(chart: &Chart) -> bool {
 
 /// Adds a line for each innermost cause.
 fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
+    if !decimal::is_mistake(error) {
+        return;
+    }
     let shown = match &error.kind {
         ErrorKind::Group | ErrorKind::Schema { .. } | ErrorKind::Reference { .. } => None,
         ErrorKind::Format { want, .. } => Some(format!("is no valid {want}")),
@@ -161,6 +169,29 @@ mod tests {
                 "- at '/password': does not match pattern '^[a-z]+$'",
             ]
         );
+    }
+
+    #[test]
+    fn multiples_are_those_of_decimals() {
+        for (schema, value, is_fine) in [
+            (r#"{"multipleOf":0.1}"#, "0.3", true),
+            (r#"{"multipleOf":0.1}"#, "0.35", false),
+            (r#"{"multipleOf":0.01}"#, "1e20", true),
+            (r#"{"multipleOf":1e-7}"#, "4.35e-5", true),
+            (r#"{"multipleOf":3}"#, "1e5", false),
+            (
+                r#"{"properties":{"a":{"anyOf":[{"multipleOf":0.1}]}}}"#,
+                r#"{"a":0.7}"#,
+                true,
+            ),
+            (
+                r#"{"oneOf":[{"multipleOf":0.1},{"type":"string"}]}"#,
+                "0.3",
+                true,
+            ),
+        ] {
+            assert_eq!(mistakes(schema, value).is_ok(), is_fine, "{schema} {value}");
+        }
     }
 
     #[test]

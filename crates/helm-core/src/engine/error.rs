@@ -43,6 +43,12 @@ pub enum RenderError {
         /// What the cluster has.
         version: String,
     },
+    /// The chart only lends its templates to others.
+    #[error("{0} charts are not installable")]
+    NotInstallable(String),
+    /// `Chart.yaml` names dependencies that the chart does not hold.
+    #[error("found in Chart.yaml, but missing in charts/ directory: {}", .0.join(", "))]
+    MissingDependencies(Vec<String>),
     /// A rendered document is no YAML, or its head is malformed.
     #[error("YAML parse error on {template}: {message}")]
     Yaml {
@@ -90,6 +96,8 @@ impl RenderError {
             Self::Execution { .. } => "TemplateFailed",
             Self::NeedsLookup(_) => "NeedsLookup",
             Self::KubeVersion { .. } => "IncompatibleKubernetes",
+            Self::NotInstallable(_) => "NotInstallable",
+            Self::MissingDependencies(_) => "MissingDependencies",
             Self::Yaml { .. } | Self::Object(_) => "InvalidManifest",
         }
     }

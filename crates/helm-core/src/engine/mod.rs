@@ -175,6 +175,7 @@ impl CompiledChart {
 
     /// Renders the chart into manifest, hooks and notes.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, RenderError> {
+        self.check_installable()?;
         let chart = input.values.chart();
         let constraint = &chart.metadata().kube_version;
         let version = &input.capabilities.kube_version;
@@ -186,6 +187,23 @@ impl CompiledChart {
         }
         let output = self.render_files(input)?;
         Rendered::assemble(output, chart, input.subchart_notes)
+    }
+
+    /// Whether the chart can be a release: it is no library, and has all of its dependencies.
+    fn check_installable(&self) -> Result<(), RenderError> {
+        let chart = self.chart();
+        let metadata = chart.metadata();
+        if !matches!(metadata.chart_type.as_str(), "" | "application") {
+            return Err(RenderError::NotInstallable(metadata.chart_type.clone()));
+        }
+        let is_there = |name: &str| chart.dependencies().iter().any(|have| have.name() == name);
+        let names = metadata.dependencies.iter().map(|needed| &needed.name);
+        let missing: Vec<_> = names.filter(|name| !is_there(name)).cloned().collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(RenderError::MissingDependencies(missing))
+        }
     }
 
     /// Renders the chart's files, in the order in which Helm does, and no further: documents are

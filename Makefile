@@ -19,7 +19,9 @@ run: ## Run the operator against the cluster of $KUBECONFIG
 
 .PHONY: control-plane
 control-plane: ## Start a control plane and print its KUBECONFIG; ends with ctrl-c
-	cargo run -q --locked -p hybrid-operator-test --bin control-plane -- up
+	@# The operator's package chooses the version of Kubernetes' types for both.
+	cargo build -q --locked -p hybrid-operator-test -p memcached-operator --bins
+	@"$${CARGO_TARGET_DIR:-target}/debug/control-plane" up
 
 ##@ Develop
 .PHONY: build

@@ -56,5 +56,5 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     reason = "the last words of a program are for people"
 )]
 fn complain(error: &anyhow::Error) {
-    eprintln!("{error:#}");
+    eprintln!("{}", helm::status::chain(error.as_ref()));
 }

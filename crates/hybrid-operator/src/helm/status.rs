@@ -316,13 +316,16 @@ fn hash(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// An error with its sources.
+/// An error with its sources, but for those that it has told already.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
         source = error.source();
     }
     text

@@ -364,7 +364,8 @@ fn is_refused(error: &watcher::Error) -> bool {
         if matches!(status.code, 400 | 422))
 }
 
-fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
+/// An event with something else made of its objects.
+pub(crate) fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
     match event {
         watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),
         watcher::Event::Delete(object) => watcher::Event::Delete(map(object)),

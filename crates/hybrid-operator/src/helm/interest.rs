@@ -19,7 +19,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::controller::{Key, Priority, QueueHandle};
+use crate::controller::{Key, Priority, QueueHandle, map_event};
 
 /// Names an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -140,7 +140,7 @@ impl Interests {
                     None => Api::all_with(client, resource),
                 };
                 watcher(api, config)
-                    .map_ok(|event| map(event, |object| (object.metadata, true)))
+                    .map_ok(|event| map_event(event, |object| (object.metadata, true)))
                     .boxed()
             }
             Depth::Readiness => {
@@ -150,7 +150,7 @@ impl Interests {
                 };
                 watcher(api, config)
                     .map_ok(|event| {
-                        map(event, |object| {
+                        map_event(event, |object| {
                             let ready = is_ready(&object);
                             (object.metadata, ready)
                         })
@@ -211,16 +211,6 @@ async fn follow(
                 queue.add(key.clone(), Priority::Event);
             }
         }
-    }
-}
-
-fn map<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
-    match event {
-        watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),
-        watcher::Event::Delete(object) => watcher::Event::Delete(map(object)),
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(map(object)),
-        watcher::Event::Init => watcher::Event::Init,
-        watcher::Event::InitDone => watcher::Event::InitDone,
     }
 }
 

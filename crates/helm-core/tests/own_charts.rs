@@ -56,5 +56,5 @@ fn charts_of_our_own_render_as_helm_renders_them() {
             cases += 1;
         }
     }
-    assert_eq!(cases, 20);
+    assert_eq!(cases, 30);
 }

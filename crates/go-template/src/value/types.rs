@@ -105,8 +105,21 @@ pub struct Method {
 pub struct Field {
     /// The name; it is exported when it begins with an upper-case letter.
     pub name: &'static str,
-    /// The key in JSON (and so in YAML), where a tag gives another than the name.
+    /// The tag for JSON (and so for YAML), where there is one: a key, and `,omitempty` where
+    /// encoders leave out a field that is empty.
     pub json: Option<&'static str>,
+}
+
+impl Field {
+    /// The key in JSON for `value`, unless encoders leave the field out.
+    pub fn json_key(&self, value: &Value) -> Option<&'static str> {
+        let tag = self.json.unwrap_or(self.name);
+        match tag.strip_suffix(",omitempty") {
+            Some(_) if value.is_nil() || value.length() == Some(0) => None,
+            Some(key) => Some(key),
+            None => Some(tag),
+        }
+    }
 }
 
 /// Everything that is known of a Go type. Declared as a `static`, since types are the same when

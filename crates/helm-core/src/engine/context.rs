@@ -85,19 +85,16 @@ static VERSION_SET: TypeInfo = TypeInfo {
 };
 const VERSION_SET_TYPE: Type = Type::new(&VERSION_SET);
 
-static BUILD_INFO: TypeInfo = TypeInfo {
-    encode: Some(build_info_fields),
-    ..TypeInfo::structure(
-        "version.BuildInfo",
-        &[
-            renamed("Version", "version"),
-            renamed("GitCommit", "git_commit"),
-            renamed("GitTreeState", "git_tree_state"),
-            renamed("GoVersion", "go_version"),
-            renamed("KubeClientVersion", "kube_client_version"),
-        ],
-    )
-};
+static BUILD_INFO: TypeInfo = TypeInfo::structure(
+    "version.BuildInfo",
+    &[
+        renamed("Version", "version,omitempty"),
+        renamed("GitCommit", "git_commit,omitempty"),
+        renamed("GitTreeState", "git_tree_state,omitempty"),
+        renamed("GoVersion", "go_version,omitempty"),
+        renamed("KubeClientVersion", "kube_client_version"),
+    ],
+);
 
 /// `.Capabilities`.
 pub(crate) fn capabilities(capabilities: &Capabilities) -> Value {
@@ -133,22 +130,6 @@ fn build_info(version: &HelmVersion) -> Value {
         .map(|field| Value::from(field.as_str()))
         .collect();
     Value::Object(Object::structure(Type::new(&BUILD_INFO), fields))
-}
-
-/// What encoders see: empty fields but the last are left out.
-fn build_info_fields(value: &Value) -> Value {
-    let map = Map::new();
-    if let Value::Object(object) = value {
-        let fields = BUILD_INFO.fields.iter().zip(object.fields());
-        for (field, value) in fields {
-            let name = field.json.unwrap_or(field.name);
-            let is_empty = value.as_str().is_none_or(Str::is_empty);
-            if !is_empty || name == "kube_client_version" {
-                map.insert(Str::from_static(name), value.clone());
-            }
-        }
-    }
-    Value::Map(map)
 }
 
 fn copy(_: &mut Call<'_>, value: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use go_template::Frame;
 
 use super::LookupKey;
-use super::include::Warning;
+use super::include::{self, Warning};
 use crate::manifest::ManifestError;
 
 /// Why a chart does not render.
@@ -85,7 +85,7 @@ impl RenderError {
         };
         Self::Execution {
             message,
-            excerpt: error.report().to_string(),
+            excerpt: include::without_marks(&error.report().to_string()),
         }
     }
 

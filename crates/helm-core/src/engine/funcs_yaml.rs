@@ -218,12 +218,12 @@ impl Writer<'_> {
         }
         let fields = pointee.info().fields.iter().zip(object.fields());
         let exported = fields.filter(|(field, _)| field.name.starts_with(char::is_uppercase));
-        let entries = exported.map(|(field, value)| {
+        let entries = exported.filter_map(|(field, value)| {
             let key = match self.dialect {
-                Dialect::ThroughJson => Str::from(field.json.unwrap_or(field.name)),
+                Dialect::ThroughJson => Str::from(field.json_key(value)?),
                 Dialect::Direct => Str::from(field.name.to_lowercase()),
             };
-            (key, value.clone())
+            Some((key, value.clone()))
         });
         let entries: Vec<_> = entries.collect();
         // yaml.v3 keeps the order of a struct's fields.

@@ -68,6 +68,12 @@ pub(crate) fn names_version(text: &[u8]) -> bool {
 #[error("HELM_ERR_START{0}HELM_ERR_END")]
 pub(crate) struct Warning(pub(crate) String);
 
+/// A text without the marks that Helm puts around an author's message.
+pub(crate) fn without_marks(text: &str) -> String {
+    text.replace("HELM_ERR_START", "")
+        .replace("HELM_ERR_END", "")
+}
+
 fn warning(message: &Str) -> FuncError {
     FuncError::host(Warning(message.to_string_lossy().into_owned()))
 }

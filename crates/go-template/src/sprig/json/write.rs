@@ -237,16 +237,19 @@ impl Writer<'_> {
         }
         let exported = |name: &str| name.starts_with(|c: char| c.is_uppercase());
         let fields = ty.structure().fields.iter().zip(object.fields());
-        let fields: Vec<_> = fields.filter(|(field, _)| exported(field.name)).collect();
+        let fields = fields.filter(|(field, _)| exported(field.name));
+        let fields: Vec<_> = fields
+            .filter_map(|(field, value)| Some((field.json_key(value)?, value)))
+            .collect();
         if fields.is_empty() {
             self.out.extend_from_slice(b"{}");
             return Ok(());
         }
         self.nested(object.address(), ty.name(), |writer| {
             writer.out.push(b'{');
-            for (index, (field, value)) in fields.into_iter().enumerate() {
+            for (index, (key, value)) in fields.into_iter().enumerate() {
                 writer.begin_member(index == 0);
-                writer.key(field.json.unwrap_or(field.name).as_bytes());
+                writer.key(key.as_bytes());
                 writer.value(value)?;
             }
             Ok(())

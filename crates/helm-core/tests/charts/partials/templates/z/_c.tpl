@@ -1,0 +1,1 @@
+{{ define "x" }}from z{{ end }}

@@ -1,6 +1,5 @@
 //! The charts in `tests/charts`, beside what Helm printed for them.
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::path::{Path, PathBuf};
 

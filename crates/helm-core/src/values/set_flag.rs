@@ -163,7 +163,11 @@ type Stop = Option<char>;
 impl Parser<'_> {
     fn run(&mut self, values: &mut Values) -> Result<(), SetError> {
         while !self.rest.is_empty() {
-            self.key(values, 0)?;
+            match self.key(values, 0) {
+                // What a flag leaves unfinished at its end says nothing, as in Helm.
+                Err(SetError::End) => break,
+                result => result?,
+            }
         }
         Ok(())
     }
@@ -200,16 +204,17 @@ impl Parser<'_> {
         };
         let (key, stop) = self.until(stops);
         match stop {
-            None if key.is_empty() => Ok(()),
+            None if key.is_empty() => Err(SetError::End),
             None => Err(SetError::NoValue(key)),
             Some(',') => {
                 insert(values, key.clone(), Value::String(String::new()));
                 Err(SetError::EndsWithComma(key))
             }
             Some('=') => {
+                let at_end = self.style == Style::Typed && self.rest.is_empty();
                 let value = self.value()?;
                 insert(values, key, value);
-                Ok(())
+                if at_end { Err(SetError::End) } else { Ok(()) }
             }
             Some('[') => {
                 let index = self.index()?;
@@ -242,14 +247,11 @@ impl Parser<'_> {
                 return Err(SetError::WrongType(key, "map"));
             }
         };
-        let at_end = self.rest.is_empty();
         let result = self.key(&mut inner, nesting);
         if inner.is_empty() {
-            // A name that ends with a dot at the very end says nothing, as in Helm.
-            return if result.is_ok() && !at_end {
-                Err(SetError::NoMapValue(key))
-            } else {
-                result
+            return match result {
+                Ok(()) => Err(SetError::NoMapValue(key)),
+                failed => failed,
             };
         }
         insert(values, key, Value::Object(inner));
@@ -259,7 +261,7 @@ impl Parser<'_> {
     fn index(&mut self) -> Result<i64, SetError> {
         let (text, stop) = self.until(&[']']);
         if stop.is_none() {
-            return Err(SetError::Index(text));
+            return Err(SetError::End);
         }
         text.parse().map_err(|_| SetError::Index(text))
     }
@@ -279,9 +281,9 @@ impl Parser<'_> {
             Some('=') => self.value()?,
             Some('[') => {
                 let next = self.index()?;
-                let mut inner = match list.get_mut(position).map(Value::take) {
+                let mut inner = match list.get(position) {
                     None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(inner)) => inner,
+                    Some(Value::Array(inner)) => inner.clone(),
                     Some(_) => return Err(SetError::WrongType(format!("[{index}]"), "list")),
                 };
                 self.item(&mut inner, next, nesting)?;
@@ -292,7 +294,13 @@ impl Parser<'_> {
                     Some(Value::Object(inner)) => inner,
                     _ => Values::new(),
                 };
-                self.key(&mut inner, nesting)?;
+                if let Err(error) = self.key(&mut inner, nesting) {
+                    // What was set before the mistake stays, in maps that were there.
+                    if let Some(slot) = list.get_mut(position) {
+                        *slot = Value::Object(inner);
+                    }
+                    return Err(error);
+                }
                 Value::Object(inner)
             }
         };

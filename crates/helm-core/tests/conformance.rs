@@ -1,14 +1,18 @@
-//! Every answer of Helm's in the conformance folder, where there is one; see
-//! `examples/conformance.rs` for other folders and for charts beside a helm binary.
+//! Every answer of Helm's engine in `tests/vectors`, and in the conformance folder where there is
+//! one; see `examples/conformance.rs` for other folders and for charts beside a helm binary.
 
 #![allow(
     clippy::print_stdout,
-    reason = "the table is for people who run the test"
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise, and its table is for people"
 )]
 
 mod support;
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use go_template::sprig;
 
 #[test]
 fn charts_and_functions_answer_as_helm_does() {
@@ -23,4 +27,29 @@ fn charts_and_functions_answer_as_helm_does() {
     let (table, failed) = support::report(&outcomes);
     println!("{table}");
     assert!(failed == 0 && !outcomes.is_empty(), "{table}");
+}
+
+fn own_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
+}
+
+#[test]
+fn templates_of_our_own_answer_as_helm_does() {
+    let outcomes = support::vectors::run(&own_folder());
+    let (table, failed) = support::report(&outcomes);
+    assert!(failed == 0 && outcomes.len() > 1000, "{table}");
+}
+
+#[test]
+fn every_function_of_sprig_is_in_a_template() {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(own_folder()).unwrap() {
+        text.push_str(&std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words: std::collections::HashSet<&str> = text.split(|c| !is_word(c)).collect();
+    let missing: Vec<&str> = (sprig::FUNCS.iter().map(go_template::Func::name))
+        .filter(|name| !words.contains(name) && !matches!(*name, "env" | "expandenv"))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

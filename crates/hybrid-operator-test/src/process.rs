@@ -234,6 +234,7 @@ impl RunningOperator {
             format!("200 from {path}"),
             async || {
                 if let Some(status) = self.exit_status() {
+                    self.log_is_read().await;
                     return Ok(Err(WaitError {
                         what: format!("200 from {path}"),
                         within: self.how.ready_within,
@@ -307,6 +308,15 @@ impl RunningOperator {
     /// Returns all that it wrote to standard output and standard error, since the first start.
     pub fn log(&self) -> String {
         join(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until what a process that has ended wrote is read; what it has started may go on
+    /// writing, so not for long.
+    async fn log_is_read(&self) {
+        let within = Duration::from_secs(2);
+        // Each reader holds the log until the end of its pipe.
+        let read = async || Arc::strong_count(&self.log) == 1;
+        drop(wait::until(within, "the end of the log", read).await);
     }
 
     fn log_tail(&self) -> String {

@@ -59,6 +59,8 @@ data: {run: {{ randAlphaNum 8 }}}
 enum Scenario {
     Install,
     Upgrade,
+    /// An upgrade with the objects of before, of which one changes.
+    Edit,
     Rollback,
     Uninstall,
 }
@@ -68,7 +70,7 @@ impl Scenario {
     fn history(self) -> &'static [&'static str] {
         match self {
             Self::Install => &["deployed"],
-            Self::Upgrade => &["superseded", "deployed"],
+            Self::Upgrade | Self::Edit => &["superseded", "deployed"],
             Self::Rollback => &["superseded", "failed", "deployed"],
             Self::Uninstall => &[],
         }
@@ -138,6 +140,7 @@ impl Run<'_> {
                 self.spec(widgets, json!({"value": "2", "more": true}))
                     .await;
             }
+            Scenario::Edit => self.spec(widgets, json!({"value": "2"})).await,
             Scenario::Rollback => {
                 self.spec(widgets, json!({"value": "2", "more": true, "bad": true}))
                     .await;
@@ -153,7 +156,7 @@ impl Run<'_> {
     async fn done(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
             Scenario::Install => self.settled(widgets, "deployed", 1).await,
-            Scenario::Upgrade => self.settled(widgets, "deployed", 2).await,
+            Scenario::Upgrade | Scenario::Edit => self.settled(widgets, "deployed", 2).await,
             Scenario::Rollback => {
                 let stalled = until(widgets, "one", "Stalled", |cr| {
                     condition(cr, "Stalled").is_some_and(|c| c["status"] == "True")
@@ -243,7 +246,7 @@ impl Run<'_> {
                 expected.push("ServiceAccount one");
             }
             // What the failed revision made is gone.
-            Scenario::Rollback => {
+            Scenario::Edit | Scenario::Rollback => {
                 expected.push("ConfigMap one-hook-2");
                 expected.extend(["ConfigMap one-password", "ConfigMap one-value"]);
                 expected.push("ServiceAccount one");
@@ -253,7 +256,9 @@ impl Run<'_> {
         let value = |name: &str| end.objects.get(&format!("ConfigMap one-{name}")).cloned();
         match self.scenario {
             Scenario::Install => assert_eq!(value("value"), Some(json!({"value": "1"}))),
-            Scenario::Upgrade => assert_eq!(value("value"), Some(json!({"value": "2"}))),
+            Scenario::Upgrade | Scenario::Edit => {
+                assert_eq!(value("value"), Some(json!({"value": "2"})), "{context}");
+            }
             Scenario::Rollback => {
                 assert_eq!(value("value"), Some(json!({"value": "1"})), "{context}");
                 let restored = value("password").map(|data| data["password"].clone());
@@ -300,6 +305,11 @@ async fn rule_3_1_an_install_survives_death_at_every_write() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rule_3_1_an_upgrade_survives_death_at_every_write() {
     dies_everywhere(Scenario::Upgrade, 9).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_3_1_a_changed_value_survives_death_at_every_write() {
+    dies_everywhere(Scenario::Edit, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,10 @@ impl HelmReconciler {
                 Err(BeginError::Other(error)) => return Err(error),
             },
         };
+        if !matches!(step, Step::Resume { .. }) {
+            // Whatever was applied under this number before, it was not this.
+            release.live.complete = false;
+        }
         status.handle(&facts.annotations, stored.meta.revision.0);
         if !desired.overridden.is_empty() && !matches!(step, Step::Resume { .. }) {
             let note = format!("watches.yaml overrides {}", desired.overridden.join(", "));
@@ -98,16 +102,7 @@ impl HelmReconciler {
                 Ok(Done::Again(Duration::ZERO))
             }
             Ok(Progress::Done) => {
-                let notes = stored.release.info.notes.trim();
-                let message = if notes.is_empty() {
-                    kind.success().to_owned()
-                } else {
-                    notes.to_owned()
-                };
-                status.deployed(kind.success_reason(), &message);
-                status.release = Some(self.describe(&stored, release));
-                status.manifest = redacted(&stored.release.manifest);
-                Self::report(release, status);
+                self.tell_deployed(kind, &stored, release, status);
                 self.prune_history(facts).await;
                 Ok(Done::Settled)
             }
@@ -399,7 +394,7 @@ fn other(error: StoreError) -> BeginError {
 }
 
 /// The manifest without the content of Secrets; `None` when it is too large for a status.
-fn redacted(manifest: &str) -> Option<String> {
+pub(super) fn redacted(manifest: &str) -> Option<String> {
     if manifest.len() > MANIFEST_MAX {
         return None;
     }

@@ -6,6 +6,7 @@ use helm_core::release::{Revision, Status as ReleaseStatus};
 use kube::api::DynamicObject;
 use serde_json::json;
 
+use super::deployment::redacted;
 use super::desired::{Desired, DesiredError, timeout};
 use super::kind::Kind;
 use super::naming::NamingError;
@@ -13,12 +14,13 @@ use super::observe::Facts;
 use super::plan::{Refusal, Step};
 use super::status::{Status, Told};
 use super::{HelmReconciler, Release};
-use crate::action::ActionContext;
 use crate::action::deploy::Stored;
 use crate::action::repair::repair;
+use crate::action::{ActionContext, ActionError};
+use crate::cluster::ApiError;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::controller::{Outcome, ReconcileError};
-use crate::release::InputsDigest;
+use crate::release::{InputsDigest, StoreError};
 use crate::watches::DriftMode;
 
 /// How a step ended.
@@ -58,6 +60,14 @@ impl HelmReconciler {
         match step {
             Step::Nothing if facts.deleting => Ok(Done::Gone),
             Step::Nothing => {
+                let history = self.store.history(&facts.namespace, &facts.name);
+                if let Some(latest) = history.last()
+                    && !status.says_deployed(latest.revision)
+                    && let Some(stored) = self.load(&history, latest.revision).await?
+                {
+                    let kind = Kind::that_deployed(latest.revision);
+                    self.tell_deployed(kind, &stored, release, status);
+                }
                 status.reconciled();
                 Self::report(release, status);
                 if self.watch.drift_detection.mode == DriftMode::Warn
@@ -148,25 +158,13 @@ impl HelmReconciler {
                 return Err(error.into());
             }
         }
-        status.release = Some(self.describe(&stored, release));
         if stored.meta.digest.as_ref() != Some(&desired.digest) {
             // These are not the inputs that are wanted: the plan goes on from here.
+            status.release = Some(self.describe(&stored, release));
             return Ok(Done::Again(Duration::ZERO));
         }
-        if !status
-            .conditions
-            .iter()
-            .any(|c| c.type_ == super::conditions::types::DEPLOYED)
-        {
-            let notes = stored.release.info.notes.trim();
-            status.deployed(
-                "InstallSuccessful",
-                if notes.is_empty() {
-                    Kind::Install.success()
-                } else {
-                    notes
-                },
-            );
+        if !status.says_deployed(revision) {
+            self.tell_deployed(Kind::that_deployed(revision), &stored, release, status);
         }
         status.reconciled();
         Self::report(release, status);
@@ -233,6 +231,26 @@ impl HelmReconciler {
             Kind::Uninstall => &self.watch.uninstall,
             Kind::Test => self.watch.test.as_ref().unwrap_or(&self.watch.upgrade),
         }
+    }
+
+    /// Says that a release is deployed.
+    pub(super) fn tell_deployed(
+        &self,
+        kind: Kind,
+        stored: &Stored,
+        release: &Release,
+        status: &mut Status,
+    ) {
+        let notes = stored.release.info.notes.trim();
+        let message = if notes.is_empty() {
+            kind.success()
+        } else {
+            notes
+        };
+        status.deployed(kind.success_reason(), message);
+        status.release = Some(self.describe(stored, release));
+        status.manifest = redacted(&stored.release.manifest);
+        Self::report(release, status);
     }
 
     /// What the status says of a release.
@@ -378,6 +396,27 @@ impl HelmReconciler {
             })
             .collect()
     }
+}
+
+/// Whether the same may succeed in a moment, so that it is not worth a condition.
+pub(super) fn is_transient(error: &ReconcileError) -> bool {
+    if let Some(error) = error.downcast_ref::<ApiError>() {
+        return error.is_transient();
+    }
+    if let Some(error) = error.downcast_ref::<StoreError>() {
+        return error.is_transient();
+    }
+    if let Some(error) = error.downcast_ref::<kube::Error>() {
+        return match error {
+            kube::Error::Api(status) => {
+                status.code == 409 || status.code == 429 || status.code >= 500
+            }
+            _ => true,
+        };
+    }
+    error
+        .downcast_ref::<ActionError>()
+        .is_some_and(ActionError::is_transient)
 }
 
 /// A decision that is not an error of anything.

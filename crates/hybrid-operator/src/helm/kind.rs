@@ -1,7 +1,7 @@
 //! What tells install, upgrade, rollback and uninstall apart: hooks, reasons and words.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::Status as ReleaseStatus;
+use helm_core::release::{Revision, Status as ReleaseStatus};
 
 use super::observe::Facts;
 
@@ -21,6 +21,15 @@ impl Kind {
             ReleaseStatus::PendingUpgrade => Self::Upgrade,
             ReleaseStatus::PendingRollback => Self::Rollback,
             _ => Self::Install,
+        }
+    }
+
+    /// What has made a revision that is deployed.
+    pub(super) fn that_deployed(revision: Revision) -> Self {
+        if revision == Revision::FIRST {
+            Self::Install
+        } else {
+            Self::Upgrade
         }
     }
 

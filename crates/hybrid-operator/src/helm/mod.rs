@@ -124,6 +124,12 @@ impl HelmReconciler {
             Err(_) if facts.deleting => self.execute_uninstall(&facts, release, &mut status).await,
             Err(error) => self.cannot_tell(&facts, &error, &mut status),
         };
+        if let Err(error) = &result
+            && !status.is_failure_told()
+            && !execute::is_transient(error)
+        {
+            status.irreconcilable("ReconcileError", error.as_ref());
+        }
         self.write_status(&facts, status, release, &result).await?;
         match result? {
             Done::Settled => Ok(self.next_look(&facts)),

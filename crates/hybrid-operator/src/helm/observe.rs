@@ -166,8 +166,8 @@ impl HelmReconciler {
         }
     }
 
-    /// After a restart: if what the watches show has the hash that the status kept, it is what was
-    /// applied, and nothing need be read.
+    /// After a restart: if what the watches show has the hash that the status kept of this very
+    /// revision, it is what was applied, and nothing need be read.
     async fn recognise(
         &self,
         facts: &Facts,
@@ -182,6 +182,10 @@ impl HelmReconciler {
         let (Some(stored), Some(revision)) = (stored, deployed) else {
             return;
         };
+        // A record that was only begun is not yet what the objects are.
+        if facts.number("/status/release/revision") != Some(revision) {
+            return;
+        }
         let Some(live) = self.live_of(facts, desired).await else {
             return;
         };

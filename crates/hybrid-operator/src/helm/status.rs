@@ -2,6 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use helm_core::release::Revision;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,7 @@ pub struct Status {
     before: Value,
     now: String,
     generation: Option<i64>,
+    failure_told: bool,
     /// The conditions.
     pub conditions: Vec<Condition>,
     /// What is said of the release.
@@ -43,6 +45,7 @@ impl Status {
             before,
             now: second.to_string(),
             generation,
+            failure_told: false,
             transitions: Vec::new(),
         }
     }
@@ -84,6 +87,21 @@ impl Status {
         self.set(types::DEPLOYED, ConditionStatus::True, reason, message);
         self.set(types::RELEASE_FAILED, ConditionStatus::False, reason, "");
         self.reconciled();
+    }
+
+    /// Whether it says already that this revision is deployed and that nothing failed.
+    pub fn says_deployed(&self, revision: Revision) -> bool {
+        let is = |type_: &str, status: ConditionStatus| {
+            let mut conditions = self.conditions.iter();
+            conditions.any(|condition| condition.type_ == type_ && condition.status == status)
+        };
+        let told = self
+            .release
+            .as_ref()
+            .and_then(|release| release.get("revision"));
+        told == Some(&json!(revision.0))
+            && is(types::DEPLOYED, ConditionStatus::True)
+            && is(types::RELEASE_FAILED, ConditionStatus::False)
     }
 
     /// The custom resource is what it says.
@@ -139,6 +157,7 @@ impl Status {
 
     /// The custom resource cannot be brought to what it says.
     pub fn irreconcilable(&mut self, reason: &str, error: &dyn std::error::Error) {
+        self.failure_told = true;
         self.initialized();
         let message = chain(error);
         self.set(
@@ -148,6 +167,28 @@ impl Status {
             &message,
         );
         self.set(types::READY, ConditionStatus::False, reason, &message);
+    }
+
+    /// Whether [`Self::irreconcilable`] has said what is wrong.
+    pub fn is_failure_told(&self) -> bool {
+        self.failure_told
+    }
+
+    /// The generation that the conditions speak of. As long as nothing is said of the newest one,
+    /// whether because of a lost connection or because there is more to do, it counts as unseen:
+    /// what is said of an older one must not be taken for an answer to it.
+    fn observed_generation(&self) -> Option<i64> {
+        let speaks = |condition: &&Condition| {
+            matches!(condition.type_.as_str(), types::READY | types::PAUSED)
+                && condition.observed_generation == self.generation
+        };
+        match self.conditions.iter().find(speaks) {
+            Some(_) => self.generation,
+            None => self
+                .before
+                .get("observedGeneration")
+                .and_then(Value::as_i64),
+        }
     }
 
     /// Remembers the one-time annotations that the revision `revision` has acted upon.
@@ -249,7 +290,9 @@ impl Status {
         let mut status = Map::new();
         let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
         status.insert("conditions".to_owned(), conditions);
-        status.insert("observedGeneration".to_owned(), json!(self.generation));
+        if let Some(generation) = self.observed_generation() {
+            status.insert("observedGeneration".to_owned(), json!(generation));
+        }
         if let Some(release) = &self.release {
             status.insert("release".to_owned(), release.clone());
             let name = release.get("name").cloned().unwrap_or_default();
@@ -356,6 +399,30 @@ mod tests {
         again.ready(&[]);
         assert_eq!(again.patch(&Told::default()), None);
         assert!(again.transitions.is_empty());
+    }
+
+    #[test]
+    fn a_generation_of_which_nothing_is_said_is_not_observed() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let mut status = Status::read(None, now, Some(1));
+        status.deployed("InstallSuccessful", "");
+        assert_eq!(
+            status
+                .patch(&Told::default())
+                .unwrap()
+                .get("observedGeneration"),
+            None
+        );
+        status.ready(&[]);
+        let patch = status.patch(&Told::default()).unwrap();
+        assert_eq!(patch["observedGeneration"], 1);
+
+        // The next reconcile ended early, for example because a connection broke.
+        let mut cut_short = Status::read(Some(&patch), now, Some(2));
+        assert_eq!(cut_short.patch(&Told::default()), None);
+        cut_short.progressing("its Pods");
+        let patch = cut_short.patch(&Told::default()).unwrap();
+        assert_eq!(patch["observedGeneration"], 2);
     }
 
     #[test]

@@ -70,6 +70,11 @@ impl Printer<'_> {
             self.bad_verb(Some(value), verb)?;
             return Ok(true);
         }
+        let go_text = value.go_type().and_then(|ty| ty.info().go_text);
+        if let (true, Some(text), Value::Object(_)) = (self.flags.sharp_v, go_text, value) {
+            self.pad(self.cut(text(value).as_bytes()));
+            return Ok(true);
+        }
         if self.flags.sharp_v || !matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') {
             return Ok(false);
         }

@@ -54,7 +54,7 @@ impl Printer<'_> {
     }
 
     /// The first runes, as many as the precision says.
-    fn cut<'t>(&self, text: &'t [u8]) -> &'t [u8] {
+    pub(super) fn cut<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         let Some(precision) = self.flags.precision else {
             return text;
         };

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
-use crate::go::strconv::{parse_int, push_int, push_uint};
+use crate::go::strconv::{self, parse_int, push_int, push_uint};
 use crate::go::time::{Location, RFC3339_NANO, Time, Zone, month_name, weekday_name};
 use crate::value::{
     Field, Kind, Method, MethodFn, Object, SmallInt, Str, Type, TypeInfo, Unsigned, Value,
@@ -30,6 +30,7 @@ pub const WEEKDAY: Type = Type::new(&WEEKDAY_INFO);
 static TIME_INFO: TypeInfo = TypeInfo {
     methods: TIME_METHODS,
     text: Some(|value| Str::from(time_of(value).text())),
+    go_text: Some(|value| Str::from(go_syntax(&time_of(value)))),
     encode: Some(|value| {
         let mut out = Vec::new();
         time_of(value).format(RFC3339_NANO, &mut out);
@@ -273,6 +274,29 @@ pub fn time_value(time: Time) -> Value {
         location,
     ];
     Value::Object(Object::with_data(TIME, fields, time))
+}
+
+/// A time as Go code that makes it.
+fn go_syntax(time: &Time) -> Vec<u8> {
+    let [hour, minute, second] = time.clock();
+    let mut out = format!(
+        "time.Date({}, time.{}, {}, {hour}, {minute}, {second}, {}, ",
+        time.year(),
+        month_name(time.month().into()),
+        time.day(),
+        time.nanosecond(),
+    )
+    .into_bytes();
+    match time.location() {
+        Location::Utc => out.extend_from_slice(b"time.UTC"),
+        fixed @ Location::Fixed { .. } => {
+            out.extend_from_slice(b"time.Location(");
+            strconv::push_quoted(&mut out, fixed.name());
+            out.push(b')');
+        }
+    }
+    out.push(b')');
+    out
 }
 
 /// A `time.Duration`.

@@ -148,6 +148,8 @@ pub struct TypeInfo {
     pub methods: &'static [Method],
     /// The result of `Error` or `String`, for types that have one of them.
     pub text: Option<fn(&Value) -> Str>,
+    /// The result of `GoString`, which `%#v` prints, for types that have it.
+    pub go_text: Option<fn(&Value) -> Str>,
     /// Whether `text` is `Error`, not `String`.
     pub is_error: bool,
     /// The result of `String` when only a pointer to the type has that method: seen where an
@@ -170,6 +172,7 @@ impl TypeInfo {
             text: None,
             is_error: false,
             pointer_text: None,
+            go_text: None,
             encode: None,
         }
     }

@@ -1,0 +1,228 @@
+//! Takes the times: of our engine in this process, and of the two programs as processes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use helm_core::capabilities::KubeVersion;
+use helm_core::chart::Limits;
+use helm_core::engine::{ReleaseInfo, RenderInput};
+use helm_core::release::Revision;
+use helm_core::values::{self, Values};
+use helm_core::{Capabilities, Chart, CompiledChart};
+use serde::Deserialize;
+
+/// The times of one case, in nanoseconds, of the fastest round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timing {
+    /// From the bytes of the archive to a chart; with ours, a compiled one.
+    pub(crate) load: f64,
+    /// From a chart and values to sorted manifests.
+    pub(crate) render: f64,
+}
+
+/// The times of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Timings {
+    /// By chart and case.
+    pub(crate) cases: BTreeMap<(String, String), Timing>,
+    /// The most memory that the process has held, in bytes.
+    pub(crate) peak_memory: u64,
+}
+
+/// The time of a process per chart, in seconds: the other's and ours.
+pub(crate) type Processes = BTreeMap<String, (f64, f64)>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Printed {
+    cases: Vec<PrintedCase>,
+    peak_memory: u64,
+}
+
+#[derive(Deserialize)]
+struct PrintedCase {
+    chart: String,
+    case: String,
+    load: u64,
+    render: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Case {
+    chart: String,
+    name: String,
+    namespace: String,
+    is_upgrade: bool,
+    kube_version: String,
+    api_versions: Vec<String>,
+}
+
+impl Timings {
+    /// Reads what `benches/go` prints.
+    pub(crate) fn from_json(text: &str) -> Self {
+        let printed: Printed = serde_json::from_str(text).unwrap();
+        let case = |case: PrintedCase| {
+            let timing = Timing {
+                load: float(case.load),
+                render: float(case.render),
+            };
+            ((case.chart, case.case), timing)
+        };
+        Self {
+            cases: printed.cases.into_iter().map(case).collect(),
+            peak_memory: printed.peak_memory,
+        }
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "nobody reads a time to 16 places"
+)]
+fn float(nanoseconds: u64) -> f64 {
+    nanoseconds as f64
+}
+
+/// Times every case that renders: each round loads and compiles the chart of the archive's bytes,
+/// and renders with a chart that stays compiled.
+pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
+    let mut timings = Timings::default();
+    let mut compiled = HashMap::new();
+    for directory in cases(folder) {
+        let text = std::fs::read_to_string(directory.join("case.yaml")).unwrap();
+        let case: Case = go_yaml::from_str(&text).unwrap();
+        let packed = std::fs::read(folder.join(&case.chart)).unwrap();
+        let chart = compiled
+            .entry(case.chart.clone())
+            .or_insert_with(|| compile(&packed));
+        let user = std::fs::read(directory.join("values.yaml")).unwrap_or_default();
+        let user = values::read(&user).unwrap();
+        let capabilities = capabilities(&case);
+        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        let load = fastest(rounds, || drop(compile(&packed)));
+        let render = fastest(rounds, || render(chart, &case, &capabilities, &user));
+        timings.cases.insert(
+            (name(directory.parent().unwrap()), name(&directory)),
+            Timing { load, render },
+        );
+    }
+    timings.peak_memory = peak_memory();
+    timings
+}
+
+fn compile(packed: &[u8]) -> CompiledChart {
+    CompiledChart::compile(&Chart::from_archive(packed, &Limits::default()).unwrap()).unwrap()
+}
+
+fn render(chart: &CompiledChart, case: &Case, capabilities: &Capabilities, user: &Values) {
+    let values = chart.coalesce(user.clone()).unwrap();
+    let mut release = ReleaseInfo::new(&case.name, &case.namespace);
+    if case.is_upgrade {
+        release = release.upgrade_to(Revision::FIRST);
+    }
+    let input = RenderInput::new(release, &values).capabilities(capabilities);
+    std::hint::black_box(chart.render(&input).unwrap());
+}
+
+fn capabilities(case: &Case) -> Capabilities {
+    let mut capabilities = Capabilities {
+        kube_version: KubeVersion::parse(&case.kube_version).unwrap(),
+        ..Capabilities::default()
+    };
+    capabilities.api_versions = capabilities.api_versions.with(&case.api_versions);
+    capabilities
+}
+
+/// The longest that one case is timed; slow ones get fewer rounds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The time of the fastest round of `work`, in nanoseconds: everything else on the machine only
+/// adds to it.
+fn fastest(rounds: usize, mut work: impl FnMut()) -> f64 {
+    let began = Instant::now();
+    let mut best = Duration::MAX;
+    for _ in 0..rounds {
+        let start = Instant::now();
+        work();
+        best = best.min(start.elapsed());
+        if began.elapsed() > PATIENCE {
+            break;
+        }
+    }
+    best.as_secs_f64() * 1e9
+}
+
+/// The directories of the cases that Helm renders.
+fn cases(folder: &Path) -> Vec<PathBuf> {
+    let below = |path: PathBuf| {
+        let entries = std::fs::read_dir(path).expect("a folder of cases");
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.is_dir());
+        paths.sort();
+        paths
+    };
+    let mut cases: Vec<PathBuf> = below(folder.join("cases"))
+        .into_iter()
+        .flat_map(below)
+        .collect();
+    let only = std::env::var("ONLY").unwrap_or_default();
+    cases.retain(|case| !case.join("error.txt").exists());
+    cases.retain(|case| case.to_string_lossy().contains(&only));
+    cases
+}
+
+/// How often a process is started; the fastest counts, since everything else only slows it down.
+const STARTS: usize = 5;
+
+/// Times `template` of both programs on every chart that renders without values.
+pub(crate) fn processes(folder: &Path, helm: &Path, hybrid: &Path) -> Processes {
+    let mut processes = Processes::new();
+    for case in cases(folder) {
+        if !case.ends_with("default") {
+            continue;
+        }
+        let chart = case.parent().unwrap().file_name().unwrap();
+        let text = std::fs::read_to_string(case.join("case.yaml")).unwrap();
+        let about: Case = go_yaml::from_str(&text).unwrap();
+        let archive = folder.join(about.chart);
+        let time = |program: &Path| {
+            let starts = (0..STARTS).map(|_| start(program, &archive));
+            starts.fold(f64::INFINITY, f64::min)
+        };
+        let times = (time(helm), time(hybrid));
+        processes.insert(chart.to_string_lossy().into_owned(), times);
+    }
+    processes
+}
+
+/// The time from start to end of `PROGRAM template demo ARCHIVE`, in seconds.
+fn start(program: &Path, archive: &Path) -> f64 {
+    let start = Instant::now();
+    let status = Command::new(program)
+        .args(["template", "demo"])
+        .arg(archive)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let time = start.elapsed();
+    assert!(
+        status.success(),
+        "{} {}",
+        program.display(),
+        archive.display()
+    );
+    time.as_secs_f64()
+}
+
+/// The most memory that this process has held, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}

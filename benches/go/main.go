@@ -1,0 +1,195 @@
+// Command benchmark renders a folder of chart cases with Helm's engine and times it from within.
+// It prints one JSON object: the time of every case, and the peak memory of the process.
+//
+// A round of a case is what an operator does: load the chart, switch its dependencies, coalesce
+// the values, render, sort the manifests. Loading is timed apart from the rest.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+	"sigs.k8s.io/yaml"
+)
+
+// patience is how long one case is timed at most; slow ones get fewer rounds.
+const patience = 4 * time.Second
+
+// chartCase is a case.yaml.
+type chartCase struct {
+	Chart       string   `json:"chart"`
+	Name        string   `json:"name"`
+	Namespace   string   `json:"namespace"`
+	IsUpgrade   bool     `json:"isUpgrade"`
+	KubeVersion string   `json:"kubeVersion"`
+	APIVersions []string `json:"apiVersions"`
+}
+
+// timing is the time of the fastest round of a case, in nanoseconds.
+type timing struct {
+	Chart  string `json:"chart"`
+	Case   string `json:"case"`
+	Load   int64  `json:"load"`
+	Render int64  `json:"render"`
+}
+
+func main() {
+	if len(os.Args) != 3 {
+		fail("usage: benchmark FOLDER ROUNDS")
+	}
+	// What Helm tells of charts would cost time, too.
+	log.SetOutput(io.Discard)
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	folder := os.Args[1]
+	rounds, err := strconv.Atoi(os.Args[2])
+	if err != nil || rounds < 1 {
+		fail("%q is no number of rounds", os.Args[2])
+	}
+	paths, err := filepath.Glob(filepath.Join(folder, "cases", "*", "*", "case.yaml"))
+	if err != nil {
+		fail("%v", err)
+	}
+	var timings []timing
+	for _, path := range paths {
+		directory := filepath.Dir(path)
+		if _, err := os.Stat(filepath.Join(directory, "error.txt")); err == nil {
+			continue
+		}
+		timing, err := measure(folder, directory, rounds)
+		if err != nil {
+			fail("%s: %v", directory, err)
+		}
+		timings = append(timings, timing)
+	}
+	result := map[string]any{"cases": timings, "peakMemory": peakMemory()}
+	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
+		fail("%v", err)
+	}
+}
+
+func fail(format string, arguments ...any) {
+	fmt.Fprintf(os.Stderr, format+"\n", arguments...)
+	os.Exit(1)
+}
+
+func measure(folder, directory string, rounds int) (timing, error) {
+	var about chartCase
+	text, err := os.ReadFile(filepath.Join(directory, "case.yaml"))
+	if err != nil {
+		return timing{}, err
+	}
+	if err := yaml.Unmarshal(text, &about); err != nil {
+		return timing{}, err
+	}
+	packed, err := os.ReadFile(filepath.Join(folder, about.Chart))
+	if err != nil {
+		return timing{}, err
+	}
+	values, err := os.ReadFile(filepath.Join(directory, "values.yaml"))
+	if err != nil && !os.IsNotExist(err) {
+		return timing{}, err
+	}
+	capabilities := common.DefaultCapabilities.Copy()
+	version, err := common.ParseKubeVersion(about.KubeVersion)
+	if err != nil {
+		return timing{}, err
+	}
+	capabilities.KubeVersion = *version
+	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
+	fastest := timing{
+		Chart:  filepath.Base(filepath.Dir(directory)),
+		Case:   filepath.Base(directory),
+		Load:   math.MaxInt64,
+		Render: math.MaxInt64,
+	}
+	began := time.Now()
+	for range rounds {
+		user := map[string]any{}
+		if err := yaml.Unmarshal(values, &user); err != nil {
+			return timing{}, err
+		}
+		load, render, err := round(packed, user, about, capabilities)
+		if err != nil {
+			return timing{}, err
+		}
+		fastest.Load = min(fastest.Load, load.Nanoseconds())
+		fastest.Render = min(fastest.Render, render.Nanoseconds())
+		if time.Since(began) > patience {
+			break
+		}
+	}
+	return fastest, nil
+}
+
+func round(packed []byte, user map[string]any, about chartCase, capabilities *common.Capabilities) (load, render time.Duration, err error) {
+	start := time.Now()
+	files, err := archive.LoadArchiveFiles(bytes.NewReader(packed))
+	if err != nil {
+		return 0, 0, err
+	}
+	chart, err := loader.LoadFiles(files)
+	if err != nil {
+		return 0, 0, err
+	}
+	loaded := time.Now()
+	if err := chartutil.ProcessDependencies(chart, user); err != nil {
+		return 0, 0, err
+	}
+	release := common.ReleaseOptions{
+		Name:      about.Name,
+		Namespace: about.Namespace,
+		Revision:  1,
+		IsInstall: !about.IsUpgrade,
+		IsUpgrade: about.IsUpgrade,
+	}
+	values, err := util.ToRenderValues(chart, user, release, capabilities)
+	if err != nil {
+		return 0, 0, err
+	}
+	rendered, err := engine.Render(chart, values)
+	if err != nil {
+		return 0, 0, err
+	}
+	for path := range rendered {
+		if strings.HasSuffix(path, "NOTES.txt") {
+			delete(rendered, path)
+		}
+	}
+	if _, _, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder); err != nil {
+		return 0, 0, err
+	}
+	return loaded.Sub(start), time.Since(loaded), nil
+}
+
+// peakMemory is the most memory that the process has held, in bytes.
+func peakMemory() int64 {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		var kilobytes int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kilobytes); err == nil {
+			return kilobytes << 10
+		}
+	}
+	return 0
+}

@@ -15,6 +15,10 @@ pub struct Limits {
     pub string: usize,
     /// Rounds of one `range` over an integer, and elements of one list that a function makes.
     pub range: usize,
+    /// Memory of one compiled regular expression, in bytes; 48 MiB are the most that can be had.
+    pub regex: usize,
+    /// Private keys that functions make; an RSA key takes up to some seconds.
+    pub keys: usize,
     /// Nesting of one value that is printed, compared or encoded, in levels.
     pub nesting: usize,
     /// Time for the whole render.
@@ -29,6 +33,8 @@ impl Default for Limits {
             output: 512 << 20,
             string: 128 << 20,
             range: 10_000_000,
+            regex: 48 << 20,
+            keys: 50,
             nesting: 1_000,
             time: Some(Duration::from_mins(1)),
         }
@@ -70,6 +76,18 @@ pub enum BudgetError {
         /// The limit.
         limit: usize,
     },
+    /// A regular expression takes too much memory.
+    #[error("the regular expression takes more than {limit} bytes of memory")]
+    Regex {
+        /// The limit, in bytes.
+        limit: usize,
+    },
+    /// The templates make too many keys.
+    #[error("the templates make more than {limit} private keys")]
+    Keys {
+        /// The limit.
+        limit: usize,
+    },
     /// A value nests too deep, usually because it holds itself.
     #[error("the value is nested more than {limit} levels deep; does it hold itself?")]
     Nesting {
@@ -91,6 +109,7 @@ pub struct Budget {
     steps: u64,
     output: usize,
     depth: usize,
+    keys: usize,
     deadline: Option<Instant>,
     /// The step at which the clock is looked at next.
     next_look: u64,
@@ -110,6 +129,7 @@ impl Budget {
             steps: 0,
             output: 0,
             depth: 0,
+            keys: 0,
             deadline,
             next_look: STEPS_BETWEEN_LOOKS,
         }
@@ -167,6 +187,26 @@ impl Budget {
             });
         }
         self.step(length as u64)
+    }
+
+    /// Checks the memory of a compiled regular expression.
+    pub(crate) fn regex(&self, bytes: usize) -> Result<(), BudgetError> {
+        let limit = self.limits.regex;
+        if bytes > limit {
+            return Err(BudgetError::Regex { limit });
+        }
+        Ok(())
+    }
+
+    /// Counts a private key before it is made, and the work that it is; looks at the clock.
+    pub(crate) fn key(&mut self, steps: u64) -> Result<(), BudgetError> {
+        let limit = self.limits.keys;
+        if self.keys >= limit {
+            return Err(BudgetError::Keys { limit });
+        }
+        self.keys += 1;
+        self.steps = self.steps.saturating_add(steps);
+        self.look()
     }
 
     /// Counts bytes written.

@@ -22,6 +22,7 @@ fn limits() -> Limits {
         range: 1_000,
         nesting: 50,
         time: Some(Duration::from_secs(5)),
+        ..Limits::default()
     }
 }
 

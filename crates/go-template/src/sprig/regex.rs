@@ -55,6 +55,7 @@ enum OnError {
 fn compiled(call: &mut Call<'_>, args: &Args<'_>, how: OnError) -> Result<Rc<Regexp>, FuncError> {
     let pattern = args.str(0).as_bytes();
     let regexp = cached(pattern).map_err(|error| complaint(pattern, &error, how))?;
+    call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
     Ok(regexp)
 }
@@ -70,6 +71,7 @@ fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let Ok(regexp) = cached(args.str(0).as_bytes()) else {
         return Ok(Value::Bool(false));
     };
+    call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
     Ok(Value::Bool(regexp.is_match(args.str(1).as_bytes())))
 }

@@ -66,6 +66,11 @@ impl Regexp {
         })
     }
 
+    /// The memory that it takes without what a search fills, in bytes.
+    pub fn memory(&self) -> usize {
+        self.automaton.memory_usage()
+    }
+
     /// How much work a search of `length` bytes can be, in units of some 100 ns: time grows with
     /// the text and with the pattern.
     pub fn cost(&self, length: usize) -> u64 {

@@ -33,6 +33,7 @@ const LIST: Type = Type::LIST;
 const STRING: Type = Type::STRING;
 
 /// What keys count as, in steps of the budget: a step is some 100 ns.
+const SMALL_KEY_STEPS: u64 = 1_000;
 const RSA_2048_STEPS: u64 = 1_000_000;
 const RSA_4096_STEPS: u64 = 10_000_000;
 const DSA_STEPS: u64 = 10_000_000;
@@ -90,15 +91,21 @@ fn gen_private_key(
 ) -> Result<(), FuncError> {
     let key = match args.str(0).as_bytes() {
         b"" | b"rsa" => {
-            call.budget().step(RSA_4096_STEPS)?;
+            call.budget().key(RSA_4096_STEPS)?;
             PrivateKey::generate_rsa(4096)?
         }
         b"dsa" => {
-            call.budget().step(DSA_STEPS)?;
+            call.budget().key(DSA_STEPS)?;
             PrivateKey::generate_dsa()?
         }
-        b"ecdsa" => PrivateKey::generate_ec()?,
-        b"ed25519" => PrivateKey::generate_ed25519()?,
+        b"ecdsa" => {
+            call.budget().key(SMALL_KEY_STEPS)?;
+            PrivateKey::generate_ec()?
+        }
+        b"ed25519" => {
+            call.budget().key(SMALL_KEY_STEPS)?;
+            PrivateKey::generate_ed25519()?
+        }
         other => {
             out.extend_from_slice(b"Unknown type ");
             out.extend_from_slice(other);
@@ -136,7 +143,7 @@ fn build_custom_cert(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 }
 
 fn new_rsa_key(call: &mut Call<'_>) -> Result<PrivateKey, FuncError> {
-    call.budget().step(RSA_2048_STEPS)?;
+    call.budget().key(RSA_2048_STEPS)?;
     PrivateKey::generate_rsa(2048)
 }
 

@@ -1,4 +1,6 @@
-//! The system's randomness in the shape that the key generators ask for.
+//! The system's randomness in the two shapes that the key generators ask for.
+
+use std::convert::Infallible;
 
 use rsa::rand_core::{CryptoRng, Error, RngCore};
 use sha2::{Digest, Sha256};
@@ -57,3 +59,22 @@ impl RngCore for Entropy {
 }
 
 impl CryptoRng for Entropy {}
+
+impl rand_core::TryRng for Entropy {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(RngCore::next_u32(self))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(RngCore::next_u64(self))
+    }
+
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Infallible> {
+        RngCore::fill_bytes(self, out);
+        Ok(())
+    }
+}
+
+impl rand_core::TryCryptoRng for Entropy {}

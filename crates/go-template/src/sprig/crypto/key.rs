@@ -11,6 +11,7 @@ use super::der::{Malformed, Reader, bit_string, element, integer, oid, sequence,
 use super::dsa::{self, DsaKey};
 use super::entropy::Entropy;
 use super::pem;
+use super::rsa_key::{self, KeySize};
 use crate::error::FuncError;
 
 /// What precedes the hash in a signature of PKCS #1: the name of SHA-256.
@@ -46,10 +47,8 @@ pub(super) enum PrivateKey {
 }
 
 impl PrivateKey {
-    pub(super) fn generate_rsa(bits: usize) -> Result<Self, FuncError> {
-        let key = RsaPrivateKey::new(&mut Entropy::new()?, bits)
-            .map_err(|error| FuncError::new(format!("error generating rsa key: {error}")))?;
-        Ok(Self::Rsa(Box::new(key)))
+    pub(super) fn generate_rsa(size: KeySize) -> Result<Self, FuncError> {
+        Ok(Self::Rsa(Box::new(rsa_key::generate(size)?)))
     }
 
     pub(super) fn generate_ec() -> Result<Self, FuncError> {

@@ -12,12 +12,14 @@ mod hash;
 mod key;
 mod password;
 mod pem;
+mod rsa_key;
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use certificate::{Authority, Issuer, Template};
 use key::PrivateKey;
+use rsa_key::KeySize;
 
 use super::date::current_time;
 use super::encoding::base64_decode;
@@ -92,7 +94,7 @@ fn gen_private_key(
     let key = match args.str(0).as_bytes() {
         b"" | b"rsa" => {
             call.budget().key(RSA_4096_STEPS)?;
-            PrivateKey::generate_rsa(4096)?
+            PrivateKey::generate_rsa(KeySize::Bits4096)?
         }
         b"dsa" => {
             call.budget().key(DSA_STEPS)?;
@@ -144,7 +146,7 @@ fn build_custom_cert(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 
 fn new_rsa_key(call: &mut Call<'_>) -> Result<PrivateKey, FuncError> {
     call.budget().key(RSA_2048_STEPS)?;
-    PrivateKey::generate_rsa(2048)
+    PrivateKey::generate_rsa(KeySize::Bits2048)
 }
 
 fn key_argument(args: &Args<'_>, index: usize) -> Result<PrivateKey, FuncError> {

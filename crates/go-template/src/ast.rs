@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::go::{strconv, unicode};
+use crate::go::strconv;
 use crate::value::Str;
 
 /// A byte offset in the text.
@@ -41,7 +41,7 @@ pub(crate) struct List {
 /// What stands in a template.
 #[derive(Debug)]
 pub(crate) enum Node {
-    Text(Range<usize>),
+    Text(Range<Pos>),
     Action {
         pos: Pos,
         pipe: Pipe,
@@ -101,10 +101,10 @@ pub(crate) enum Term {
     Field(Vec<Str>),
     Identifier(Str),
     Nil,
-    Number(Number),
+    Number(Box<Number>),
     Pipe(Box<Pipe>),
     String {
-        quoted: Range<usize>,
+        quoted: Range<Pos>,
         text: Str,
     },
     Variable {
@@ -123,17 +123,10 @@ pub(crate) struct Number {
     pub(crate) text: Str,
 }
 
-impl List {
-    /// Whether there is nothing but white space: such a template does not replace another.
-    pub(crate) fn is_empty(&self, text: &[u8]) -> bool {
-        self.nodes.iter().all(|node| match node {
-            Node::Text(range) => {
-                let text = text.get(range.clone()).unwrap_or_default();
-                unicode::trim_space(text).is_empty()
-            }
-            _ => false,
-        })
-    }
+/// The bytes of a range of the text.
+pub(crate) fn part<'t>(text: &'t [u8], range: &Range<Pos>) -> &'t [u8] {
+    let range = range.start as usize..range.end as usize;
+    text.get(range).unwrap_or_default()
 }
 
 impl Operand {
@@ -174,7 +167,7 @@ impl Operand {
             Term::Number(number) => out.extend_from_slice(number.text.as_bytes()),
             Term::Pipe(pipe) => pipe.write(text, out),
             Term::String { quoted, .. } => {
-                out.extend_from_slice(text.get(quoted.clone()).unwrap_or_default());
+                out.extend_from_slice(part(text, quoted));
             }
             Term::Variable { name, fields } => {
                 out.extend_from_slice(name.as_bytes());

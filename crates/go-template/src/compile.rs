@@ -1,53 +1,29 @@
 //! Compiles syntax trees into what the evaluator runs: variables become slots, field names are
 //! hashed, functions are looked up, literals get the types of the parameters they are for.
 
-use std::sync::Arc;
-
 use crate::ast::{self, At, Node, NodeKind, Operand, Pipe, Term};
 use crate::code::{Arg, Base, Branch, CallCode, Code, Expr, Fields, Literal, Op, PipeCode, Range};
 use crate::code::{Invoke, Logic};
-use crate::error::ParseError;
 use crate::func::{Func, Funcs, Run};
-use crate::set::{Source, Template};
 use crate::value::{Name, Str, Type};
 
-/// Parses a text into the templates that it gives, each with whether it is empty. The last one,
-/// or an earlier one of its name, is the text itself.
-pub(crate) fn compile(
-    source: &Arc<Source>,
-    funcs: &Arc<Funcs>,
-) -> Result<Vec<(Template, bool)>, ParseError> {
-    let text = source.text.as_bytes();
-    let trees = crate::parse::parse(&source.name, text, funcs)?;
-    let templates = trees.into_iter().map(|tree| {
-        let is_empty = tree.root.is_empty(text);
-        let mut compiler = Compiler {
-            funcs,
-            text,
-            variables: vec![Variable {
-                name: Str::from_static("$"),
-                is_element: false,
-            }],
-            dot_is_element: false,
-            slots: 1,
-        };
-        let ops = compiler.list(&tree.root);
-        let code = Code {
-            ops,
-            slots: compiler.slots,
-            is_deep: depth(&tree.root) > SHALLOW,
-        };
-        (
-            Template {
-                name: tree.name,
-                source: Arc::clone(source),
-                funcs: Arc::clone(funcs),
-                code,
-            },
-            is_empty,
-        )
-    });
-    Ok(templates.collect())
+/// Compiles the syntax tree of a template of `text`.
+pub(crate) fn compile(tree: &ast::List, text: &[u8], funcs: &Funcs) -> Code {
+    let mut compiler = Compiler {
+        funcs,
+        text,
+        variables: vec![Variable {
+            name: Str::from_static("$"),
+            is_element: false,
+        }],
+        dot_is_element: false,
+        slots: 1,
+    };
+    Code {
+        ops: compiler.list(tree),
+        slots: compiler.slots,
+        is_deep: depth(tree) > SHALLOW,
+    }
 }
 
 /// Up to this nesting a template needs no growing stack.
@@ -85,8 +61,8 @@ impl Compiler<'_> {
     fn node(&mut self, node: &Node) -> Op {
         match node {
             Node::Text(range) => Op::Text {
-                start: range.start,
-                end: range.end,
+                start: range.start as usize,
+                end: range.end as usize,
             },
             Node::Action { pos, pipe } => {
                 let at = At {
@@ -345,9 +321,9 @@ impl Compiler<'_> {
     fn literal(&self, operand: &Operand) -> Literal {
         match &operand.term {
             Term::Bool(value) => Literal::Bool(*value),
-            Term::Number(number) => Literal::Number(Box::new(number.clone())),
+            Term::Number(number) => Literal::Number(number.clone()),
             Term::String { quoted, text } => Literal::String {
-                quoted: self.text.get(quoted.clone()).unwrap_or_default().into(),
+                quoted: ast::part(self.text, quoted).into(),
                 text: text.clone(),
             },
             _ => Literal::Nil,
@@ -387,9 +363,10 @@ impl Compiler<'_> {
         if let Some(message) = arity_error(&func, args.len(), piped) {
             return fail(ident, message);
         }
-        let shown = args.first().map(|arg| {
+        let callee = args.first().filter(|_| matches!(func.run, Run::Call));
+        let callee = callee.map(|callee| {
             let mut shown = Vec::new();
-            arg.write(self.text, &mut shown);
+            callee.write(self.text, &mut shown);
             Str::from(shown)
         });
         let args: Box<[Arg]> = args
@@ -407,7 +384,7 @@ impl Compiler<'_> {
                 node,
                 func,
                 args,
-                callee: shown,
+                callee,
             })),
         }
     }

@@ -182,6 +182,12 @@ impl Funcs {
         self.table.entry(position).map(|entry| &entry.value)
     }
 
+    /// Whether there is a function `name`.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        let hash = crate::value::table::hash(name);
+        self.table.find(hash, name).is_some()
+    }
+
     /// All names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.table.entries().iter().map(|entry| entry.value.name)

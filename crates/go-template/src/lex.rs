@@ -4,6 +4,7 @@
     reason = "positions are ends of tokens, so they never pass the end of the text"
 )]
 
+use crate::ast::Pos;
 use crate::go::strconv;
 use crate::go::unicode::{is_digit, is_letter, is_print};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
@@ -58,9 +59,20 @@ impl Kind {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+    pub(crate) start: Pos,
+    pub(crate) end: Pos,
 }
+
+impl Token {
+    /// Its bytes in `text`.
+    #[inline]
+    pub(crate) fn of(self, text: &[u8]) -> &[u8] {
+        &text[self.start as usize..self.end as usize]
+    }
+}
+
+/// The longest text that offsets can point into.
+pub(crate) const LONGEST: usize = Pos::MAX as usize;
 
 /// Hands out tokens one by one.
 pub(crate) struct Lexer<'t> {
@@ -75,19 +87,23 @@ pub(crate) struct Lexer<'t> {
     pub(crate) continue_is_keyword: bool,
 }
 
-const LEFT: &[u8] = b"{{";
+const LEFT: &[u8; 2] = b"{{";
 const RIGHT: &[u8] = b"}}";
 const LEFT_COMMENT: &[u8] = b"/*";
-const RIGHT_COMMENT: &[u8] = b"*/";
+const RIGHT_COMMENT: &[u8; 2] = b"*/";
 /// A trim marker with the space that sets it off.
 const TRIM: usize = 2;
 
 impl<'t> Lexer<'t> {
-    pub(crate) fn new(text: &'t [u8]) -> Self {
+    /// A lexer of `text`, of which no more than [`LONGEST`] bytes are read, that begins outside of
+    /// actions at `start`.
+    pub(crate) fn new(text: &'t [u8], start: Pos) -> Self {
+        let text = text.get(..LONGEST).unwrap_or(text);
+        let start = text.len().min(start as usize);
         Self {
             text,
-            start: 0,
-            pos: 0,
+            start,
+            pos: start,
             paren_depth: 0,
             inside_action: false,
             error: None,
@@ -103,6 +119,11 @@ impl<'t> Lexer<'t> {
     /// Why the last token was an error.
     pub(crate) fn error(&self) -> &str {
         self.error.as_deref().unwrap_or_default()
+    }
+
+    /// Where the next token begins, at the latest.
+    pub(crate) fn position(&self) -> Pos {
+        narrow(self.pos)
     }
 
     /// The next token. After an error there are only errors.
@@ -122,8 +143,8 @@ impl<'t> Lexer<'t> {
     fn token(&mut self, kind: Kind) -> Token {
         let token = Token {
             kind,
-            start: self.start,
-            end: self.pos,
+            start: narrow(self.start),
+            end: narrow(self.pos),
         };
         self.start = self.pos;
         token
@@ -159,7 +180,7 @@ impl<'t> Lexer<'t> {
     /// Text up to the next action, or the action's left delimiter.
     fn content(&mut self) -> Token {
         loop {
-            let Some(found) = memchr::memmem::find(self.rest(), LEFT) else {
+            let Some(found) = find_pair(self.rest(), *LEFT) else {
                 self.pos = self.text.len();
                 let kind = if self.pos > self.start {
                     Kind::Text
@@ -206,7 +227,7 @@ impl<'t> Lexer<'t> {
     /// Skips a comment, and the white space that it trims.
     fn comment(&mut self) -> Option<Token> {
         self.pos += LEFT_COMMENT.len();
-        let Some(end) = memchr::memmem::find(self.rest(), RIGHT_COMMENT) else {
+        let Some(end) = find_pair(self.rest(), *RIGHT_COMMENT) else {
             return Some(self.fail("unclosed comment"));
         };
         self.pos += end + RIGHT_COMMENT.len();
@@ -260,58 +281,76 @@ impl<'t> Lexer<'t> {
 
     /// A token inside an action.
     fn action(&mut self) -> Token {
-        if let Some(trims) = self.at_right_delim() {
+        let Some(&byte) = self.text.get(self.pos) else {
+            return self.fail("unclosed action");
+        };
+        if (is_space(byte) || byte == b'}')
+            && let Some(trims) = self.at_right_delim()
+        {
             if self.paren_depth == 0 {
                 return self.right_delim(trims);
             }
             return self.fail("unclosed left paren");
         }
-        let Some(rune) = self.bump() else {
-            return self.fail("unclosed action");
-        };
-        match rune {
-            ' ' | '\t' | '\r' | '\n' => self.space(),
-            '=' => self.token(Kind::Assign),
-            ':' => match self.bump() {
+        if WORD[usize::from(byte)] && !byte.is_ascii_digit() {
+            return self.identifier();
+        }
+        if !byte.is_ascii() {
+            return self.letter();
+        }
+        self.pos += 1;
+        match byte {
+            b' ' | b'\t' | b'\r' | b'\n' => self.space(),
+            b'$' => self.field_or_variable(Kind::Variable),
+            b'.' if !self.rest().first().is_some_and(u8::is_ascii_digit)
+                && self.pos < self.text.len() =>
+            {
+                self.field_or_variable(Kind::Field)
+            }
+            b'"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
+            b'|' => self.token(Kind::Pipe),
+            b'(' => {
+                self.paren_depth += 1;
+                self.token(Kind::LeftParen)
+            }
+            b')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
+            b')' => {
+                self.paren_depth -= 1;
+                self.token(Kind::RightParen)
+            }
+            b'=' => self.token(Kind::Assign),
+            b':' => match self.bump() {
                 Some('=') => self.token(Kind::Declare),
                 _ => self.fail("expected :="),
             },
-            '|' => self.token(Kind::Pipe),
-            '"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
-            '\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
-            '`' => match memchr::memchr(b'`', self.rest()) {
+            b'\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            b'`' => match memchr::memchr(b'`', self.rest()) {
                 Some(length) => {
                     self.pos += length + 1;
                     self.token(Kind::RawString)
                 }
                 None => self.fail("unterminated raw quoted string"),
             },
-            '$' => self.field_or_variable(Kind::Variable),
-            '.' if !self.rest().first().is_some_and(u8::is_ascii_digit)
-                && self.pos < self.text.len() =>
-            {
-                self.field_or_variable(Kind::Field)
-            }
-            '.' | '+' | '-' | '0'..='9' => {
+            b'.' | b'+' | b'-' | b'0'..=b'9' => {
                 self.pos = self.start;
                 self.number()
             }
-            '(' => {
-                self.paren_depth += 1;
-                self.token(Kind::LeftParen)
-            }
-            ')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
-            ')' => {
-                self.paren_depth -= 1;
-                self.token(Kind::RightParen)
-            }
-            _ if is_alphanumeric(rune) => self.identifier(),
-            ' '..='~' => self.token(Kind::Char),
-            _ => self.fail(format!(
-                "unrecognized character in action: {}",
-                unicode(rune)
-            )),
+            b' '..=b'~' => self.token(Kind::Char),
+            _ => self.unrecognized(char::from(byte)),
         }
+    }
+
+    /// An identifier that begins beyond ASCII.
+    fn letter(&mut self) -> Token {
+        match self.bump() {
+            Some(rune) if is_alphanumeric(rune) => self.identifier(),
+            rune => self.unrecognized(rune.unwrap_or(RUNE_ERROR)),
+        }
+    }
+
+    fn unrecognized(&mut self, rune: char) -> Token {
+        let rune = unicode(rune);
+        self.fail(format!("unrecognized character in action: {rune}"))
     }
 
     /// White space, of which the first character was read; it may belong to a right delimiter.
@@ -393,8 +432,9 @@ impl<'t> Lexer<'t> {
 
     fn skip_alphanumeric(&mut self) {
         loop {
-            let is_word = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
-            self.pos += self.rest().iter().take_while(is_word).count();
+            while (self.text.get(self.pos)).is_some_and(|byte| WORD[usize::from(*byte)]) {
+                self.pos += 1;
+            }
             let is_ascii = self.rest().first().is_none_or(u8::is_ascii);
             if is_ascii || !self.peek().is_some_and(is_alphanumeric) {
                 return;
@@ -485,6 +525,33 @@ impl<'t> Lexer<'t> {
     }
 }
 
+/// An offset as tokens hold it; no text is so long that it does not fit.
+#[inline]
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "a lexer reads no more than can be counted"
+)]
+fn narrow(offset: usize) -> Pos {
+    offset as Pos
+}
+
+/// Where two bytes stand one after the other. The first is rare enough for a search of its own.
+fn find_pair(text: &[u8], pair: [u8; 2]) -> Option<usize> {
+    memchr::memchr_iter(pair[0], text).find(|at| text.get(at + 1) == Some(&pair[1]))
+}
+
+/// The bytes of identifiers in ASCII.
+static WORD: [bool; 256] = {
+    let mut word = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        word[byte as usize] = byte.is_ascii_alphanumeric() || byte == b'_';
+        byte += 1;
+    }
+    word
+};
+
+#[inline]
 fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
@@ -523,7 +590,7 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<(Kind, String)> {
-        let mut lexer = Lexer::new(text.as_bytes());
+        let mut lexer = Lexer::new(text.as_bytes(), 0);
         let mut tokens = Vec::new();
         loop {
             let token = lexer.next_token();
@@ -533,7 +600,10 @@ mod tests {
                     tokens.push((token.kind, lexer.error().to_owned()));
                     return tokens;
                 }
-                kind => tokens.push((kind, text[token.start..token.end].to_owned())),
+                kind => tokens.push((
+                    kind,
+                    String::from_utf8_lossy(token.of(text.as_bytes())).into_owned(),
+                )),
             }
         }
     }

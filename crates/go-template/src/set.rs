@@ -1,10 +1,12 @@
 //! `TemplateSet`: templates by name with their functions, as Go's associated templates.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use crate::ast;
 use crate::code::Code;
 use crate::error::ParseError;
 use crate::func::Funcs;
+use crate::parse::{self, Body};
 use crate::value::table::Table;
 use crate::value::{Name, Str};
 
@@ -27,13 +29,15 @@ pub(crate) struct Source {
     pub(crate) text: Str,
 }
 
-/// A compiled template.
+/// A template whose text was checked. It is compiled when it is first executed, and then once:
+/// of the definitions that charts bring along, most are never called.
 #[derive(Debug)]
 pub struct Template {
     pub(crate) name: Str,
     pub(crate) source: Arc<Source>,
-    pub(crate) funcs: Arc<Funcs>,
-    pub(crate) code: Code,
+    funcs: Arc<Funcs>,
+    body: Body,
+    code: OnceLock<Code>,
 }
 
 impl Template {
@@ -45,6 +49,23 @@ impl Template {
     /// Whether it was compiled for these functions.
     pub(crate) fn has_funcs(&self, funcs: &Arc<Funcs>) -> bool {
         Arc::ptr_eq(&self.funcs, funcs)
+    }
+
+    /// The compiled form.
+    #[inline]
+    pub(crate) fn code(&self) -> &Code {
+        self.code.get_or_init(|| {
+            let text = self.source.text.as_bytes();
+            crate::compile::compile(&self.tree(), text, &self.funcs)
+        })
+    }
+
+    /// The syntax tree, made anew from the text.
+    pub(crate) fn tree(&self) -> ast::List {
+        let source = &self.source;
+        // What was checked parses again.
+        parse::tree(&source.name, source.text.as_bytes(), &self.funcs, self.body)
+            .unwrap_or_default()
     }
 
     /// The name of the text that it was parsed from, usually a file's path.
@@ -173,11 +194,19 @@ impl TemplateSet {
             name: name.into(),
             text: text.into(),
         });
-        let templates = crate::compile::compile(&source, &self.0.funcs)?;
-        let templates: Vec<_> = templates
-            .into_iter()
-            .map(|(template, is_empty)| (Arc::new(template), is_empty))
-            .collect();
+        let funcs = &self.0.funcs;
+        let definitions = parse::check(&source.name, source.text.as_bytes(), funcs)?;
+        let templates = definitions.into_iter().map(|definition| {
+            let template = Template {
+                name: definition.name,
+                source: Arc::clone(&source),
+                funcs: Arc::clone(funcs),
+                body: definition.body,
+                code: OnceLock::new(),
+            };
+            (Arc::new(template), definition.is_empty)
+        });
+        let templates: Arc<[_]> = templates.collect();
         let main = templates
             .iter()
             .find(|(template, _)| template.name == source.name);
@@ -191,7 +220,7 @@ impl TemplateSet {
         };
         Ok(Parsed {
             main: Arc::clone(main),
-            templates: templates.into(),
+            templates,
         })
     }
 

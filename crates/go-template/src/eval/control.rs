@@ -64,7 +64,7 @@ impl Eval<'_> {
 
     /// A body inside a control structure.
     fn body(&mut self, ops: &[Op], dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
-        if self.template.code.is_deep {
+        if self.code.is_deep {
             crate::stack::grow(|| self.list(ops, dot, out))
         } else {
             self.list(ops, dot, out)

@@ -85,7 +85,7 @@ impl Eval<'_> {
     }
 
     fn nested(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
-        if self.template.code.is_deep {
+        if self.code.is_deep {
             crate::stack::grow(|| self.pipe(pipe, dot, to))
         } else {
             self.pipe(pipe, dot, to)

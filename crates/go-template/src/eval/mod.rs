@@ -11,6 +11,7 @@ mod field;
 
 use crate::ast::{At, NodeKind};
 use crate::budget::BudgetError;
+use crate::code::Code;
 use crate::error::{Cause, Failure, FuncError, Location, RenderError};
 use crate::func::Call;
 use crate::session::Session;
@@ -38,15 +39,14 @@ pub(crate) fn execute(
     } else {
         data.clone()
     };
-    session
-        .slots
-        .resize(base + template.code.slots, Value::Invalid);
+    let code = template.code();
+    session.slots.resize(base + code.slots, Value::Invalid);
     if let Some(root) = session.slots.get_mut(base) {
         root.clone_from(&dot);
     }
     let start = out.len();
-    let mut eval = Eval::new(session, set, template, base);
-    let result = crate::stack::grow(|| eval.list(&template.code.ops, &dot, out));
+    let mut eval = Eval::new(session, set, template, code, base);
+    let result = crate::stack::grow(|| eval.list(&code.ops, &dot, out));
     let result = match result {
         Ok(_) => eval
             .session
@@ -68,6 +68,7 @@ pub(crate) struct Eval<'r> {
     session: &'r mut Session,
     set: &'r TemplateSet,
     template: &'r Template,
+    code: &'r Code,
     /// The slot of `$`.
     base: usize,
     at: At,
@@ -80,12 +81,14 @@ impl<'r> Eval<'r> {
         session: &'r mut Session,
         set: &'r TemplateSet,
         template: &'r Template,
+        code: &'r Code,
         base: usize,
     ) -> Self {
         Self {
             session,
             set,
             template,
+            code,
             base,
             at: At {
                 pos: 0,
@@ -177,12 +180,8 @@ impl<'r> Eval<'r> {
     /// The current node as Go writes it. The tree was not kept, but the text gives it again.
     #[cold]
     fn node(&self) -> String {
-        let source = &self.template.source;
-        let text = source.text.as_bytes();
-        let trees = crate::parse::parse(&source.name, text, self.set.funcs()).unwrap_or_default();
-        let node = trees
-            .iter()
-            .find_map(|tree| crate::ast::describe(&tree.root, text, self.at));
+        let text = self.template.source.text.as_bytes();
+        let node = crate::ast::describe(&self.template.tree(), text, self.at);
         String::from_utf8_lossy(&node.unwrap_or_default()).into_owned()
     }
 }

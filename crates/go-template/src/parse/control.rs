@@ -1,13 +1,13 @@
 //! Actions: text, control structures, definitions.
 
-use super::{Parser, Result, Scope, Tree, pos};
-use crate::ast::{Branch, List, Node};
+use super::build::{Build, Check, Part};
+use super::{Body, Definition, Parser, Result, Scope};
 use crate::lex::{Kind, Token};
 use crate::value::Str;
 
 /// A control structure that has a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Control {
+pub(super) enum Control {
     If,
     With,
     Range,
@@ -47,15 +47,15 @@ impl Stop {
     }
 }
 
-enum Item {
-    Node(Node),
+enum Item<B: Build> {
+    Node(B::Node),
     Stop(Stop),
 }
 
 impl Parser<'_> {
-    /// The whole text: nodes and definitions.
-    pub(super) fn top_level(&mut self) -> Result<List> {
-        let mut list = List::default();
+    /// The whole text: nodes and definitions, which are only checked.
+    pub(super) fn top_level<B: Build>(&mut self) -> Result<B::List> {
+        let mut list = B::List::default();
         loop {
             match self.peek().kind {
                 Kind::Eof => return Ok(list),
@@ -69,8 +69,8 @@ impl Parser<'_> {
                 }
                 _ => {}
             }
-            match self.text_or_action()? {
-                Item::Node(node) => list.nodes.push(node),
+            match self.text_or_action::<B>()? {
+                Item::Node(node) => B::push(&mut list, node),
                 Item::Stop(stop) => {
                     return Err(self.error(format!("unexpected {}", stop.name())));
                 }
@@ -83,41 +83,51 @@ impl Parser<'_> {
         const CONTEXT: &str = "define clause";
         let outer = std::mem::replace(&mut self.scope, Scope::new());
         let token = self.next_non_space();
-        if !matches!(token.kind, Kind::String | Kind::RawString) {
-            return Err(self.unexpected(token, CONTEXT));
-        }
-        let name = self.unquote(token)?;
+        let name = self.template_name(token, CONTEXT)?;
         self.expect(Kind::RightDelim, CONTEXT)?;
-        self.body(name, CONTEXT)?;
+        self.definition(name, CONTEXT)?;
         self.scope = outer;
         Ok(())
     }
 
     /// The nodes of a definition up to its end.
-    fn body(&mut self, name: Str, context: &str) -> Result<()> {
-        let (root, stop) = self.list()?;
+    fn definition(&mut self, name: Str, context: &str) -> Result<()> {
+        let body = Body::At(self.lexer.position());
+        let (found, stop) = self.list::<Check>()?;
         if stop != Stop::End {
             return Err(self.error(format!("unexpected {} in {context}", stop.name())));
         }
-        self.add(Tree { name, root })
+        self.add(Definition {
+            name,
+            body,
+            is_empty: !found.0,
+        })
+    }
+
+    /// The nodes of a definition that was checked before.
+    pub(super) fn body<B: Build>(&mut self) -> Result<B::List> {
+        Ok(self.list::<B>()?.0)
     }
 
     /// Nodes up to `{{end}}` or `{{else}}`.
-    fn list(&mut self) -> Result<(List, Stop)> {
-        let mut list = List::default();
+    fn list<B: Build>(&mut self) -> Result<(B::List, Stop)> {
+        let mut list = B::List::default();
         while self.peek_non_space().kind != Kind::Eof {
-            match self.text_or_action()? {
-                Item::Node(node) => list.nodes.push(node),
+            match self.text_or_action::<B>()? {
+                Item::Node(node) => B::push(&mut list, node),
                 Item::Stop(stop) => return Ok((list, stop)),
             }
         }
         Err(self.error("unexpected EOF"))
     }
 
-    fn text_or_action(&mut self) -> Result<Item> {
+    fn text_or_action<B: Build>(&mut self) -> Result<Item<B>> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Item::Node(Node::Text(token.start..token.end))),
+            Kind::Text => {
+                let part = Part::<B>::Text(token.start..token.end);
+                Ok(Item::Node(self.node(part)))
+            }
             Kind::LeftDelim => {
                 self.scope.action = Some(token.start);
                 let item = self.action()?;
@@ -128,13 +138,17 @@ impl Parser<'_> {
         }
     }
 
+    fn node<B: Build>(&self, part: Part<B>) -> B::Node {
+        B::node(part, self.lexer.text())
+    }
+
     /// What stands between delimiters; the left one was read.
-    fn action(&mut self) -> Result<Item> {
+    fn action<B: Build>(&mut self) -> Result<Item<B>> {
         let token = self.next_non_space();
-        let node = match token.kind {
+        let part: Part<B> = match token.kind {
             Kind::Block => self.block()?,
-            Kind::Break => self.jump(Node::Break, "{{break}}")?,
-            Kind::Continue => self.jump(Node::Continue, "{{continue}}")?,
+            Kind::Break => self.jump(Part::Break, "{{break}}")?,
+            Kind::Continue => self.jump(Part::Continue, "{{continue}}")?,
             Kind::Else => {
                 let next = self.peek_non_space().kind;
                 if !matches!(next, Kind::If | Kind::With) {
@@ -152,17 +166,16 @@ impl Parser<'_> {
             Kind::With => self.control(Control::With)?,
             _ => {
                 self.backup();
-                let pos = pos(self.peek());
-                Node::Action {
-                    pos,
-                    pipe: self.pipeline("command", Kind::RightDelim)?,
+                Part::Action {
+                    pos: self.peek().start,
+                    pipe: self.pipeline::<B>("command", Kind::RightDelim)?,
                 }
             }
         };
-        Ok(Item::Node(node))
+        Ok(Item::Node(self.node(part)))
     }
 
-    fn jump(&mut self, node: Node, name: &str) -> Result<Node> {
+    fn jump<B: Build>(&mut self, part: Part<B>, name: &str) -> Result<Part<B>> {
         let token = self.next_non_space();
         if token.kind != Kind::RightDelim {
             return Err(self.unexpected(token, name));
@@ -170,28 +183,24 @@ impl Parser<'_> {
         if self.scope.range_depth == 0 {
             return Err(self.error(format!("{name} outside {{{{range}}}}")));
         }
-        Ok(node)
+        Ok(part)
     }
 
-    fn control(&mut self, control: Control) -> Result<Node> {
+    fn control<B: Build>(&mut self, control: Control) -> Result<Part<B>> {
         self.nest(|parser| {
             let variables = parser.scope.variables.len();
-            let branch = Box::new(parser.branch(control)?);
+            let part = parser.branch(control)?;
             parser.scope.variables.truncate(variables);
-            Ok(match control {
-                Control::If => Node::If(branch),
-                Control::With => Node::With(branch),
-                Control::Range => Node::Range(branch),
-            })
+            Ok(part)
         })
     }
 
-    fn branch(&mut self, control: Control) -> Result<Branch> {
-        let pipe = self.pipeline(control.name(), Kind::RightDelim)?;
+    fn branch<B: Build>(&mut self, control: Control) -> Result<Part<B>> {
+        let pipe = self.pipeline::<B>(control.name(), Kind::RightDelim)?;
         if control == Control::Range {
             self.scope.range_depth += 1;
         }
-        let (list, stop) = self.list()?;
+        let (list, stop) = self.list::<B>()?;
         if control == Control::Range {
             self.scope.range_depth -= 1;
         }
@@ -200,19 +209,21 @@ impl Parser<'_> {
             // `{{else if}}` is `{{else}}{{if}}` that shares the end; `{{else with}}` likewise.
             Stop::Else if control != Control::Range && self.peek().kind == control.keyword() => {
                 self.next();
-                Some(List {
-                    nodes: vec![self.control(control)?],
-                })
+                let nested = self.control::<B>(control)?;
+                let mut list = B::List::default();
+                B::push(&mut list, self.node(nested));
+                Some(list)
             }
             Stop::Else => {
-                let (otherwise, stop) = self.list()?;
+                let (otherwise, stop) = self.list::<B>()?;
                 if stop != Stop::End {
                     return Err(self.error(format!("expected end; found {}", stop.name())));
                 }
                 Some(otherwise)
             }
         };
-        Ok(Branch {
+        Ok(Part::Control {
+            control,
             pipe,
             list,
             otherwise,
@@ -220,33 +231,36 @@ impl Parser<'_> {
     }
 
     /// `{{block "name" pipeline}} … {{end}}`: a definition and its execution.
-    fn block(&mut self) -> Result<Node> {
+    fn block<B: Build>(&mut self) -> Result<Part<B>> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
+        let pipe = self.pipeline::<B>(CONTEXT, Kind::RightDelim)?;
         let outer = std::mem::replace(&mut self.scope, Scope::new());
-        self.nest(|parser| parser.body(name.clone(), CONTEXT))?;
+        self.nest(|parser| parser.definition(name, CONTEXT))?;
         self.scope = outer;
-        Ok(Node::Template {
-            pos: pos(token),
-            name,
+        Ok(Part::Template {
+            pos: token.start,
+            name: self.text::<B>(token)?,
             pipe: Some(pipe),
         })
     }
 
     /// `{{template "name" pipeline}}`, the pipeline being optional.
-    fn template(&mut self) -> Result<Node> {
+    fn template<B: Build>(&mut self) -> Result<Part<B>> {
         const CONTEXT: &str = "template clause";
         let token = self.next_non_space();
-        let name = self.template_name(token, CONTEXT)?;
+        if !matches!(token.kind, Kind::String | Kind::RawString) {
+            return Err(self.unexpected(token, CONTEXT));
+        }
+        let name = self.text::<B>(token)?;
         let mut pipe = None;
         if self.next_non_space().kind != Kind::RightDelim {
             self.backup();
-            pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
+            pipe = Some(self.pipeline::<B>(CONTEXT, Kind::RightDelim)?);
         }
-        Ok(Node::Template {
-            pos: pos(token),
+        Ok(Part::Template {
+            pos: token.start,
             name,
             pipe,
         })
@@ -254,15 +268,12 @@ impl Parser<'_> {
 
     fn template_name(&mut self, token: Token, context: &str) -> Result<Str> {
         match token.kind {
-            Kind::String | Kind::RawString => self.unquote(token),
+            Kind::String | Kind::RawString => self.text::<super::build::Trees>(token),
             _ => Err(self.unexpected(token, context)),
         }
     }
 
-    pub(super) fn unquote(&self, token: Token) -> Result<Str> {
-        match crate::go::strconv::unquote(self.bytes(token)) {
-            Ok(text) => Ok(Str::from(text)),
-            Err(_) => Err(self.error("invalid syntax")),
-        }
+    pub(super) fn text<B: Build>(&self, token: Token) -> Result<B::Text> {
+        B::text(self.bytes(token)).ok_or_else(|| self.error("invalid syntax"))
     }
 }

@@ -1,27 +1,39 @@
 //! Pipelines, commands and operands.
 
-use super::{Parser, Result, pos};
-use crate::ast::{Command, Operand, Pipe, Term};
+use super::build::{Build, Word};
+use super::{Parser, Result};
 use crate::go::strconv::quote;
 use crate::lex::{Kind, Token};
-use crate::value::Str;
+
+/// What the parser must know of an operand once it is made.
+#[derive(Clone, Copy)]
+struct Operand {
+    /// The first token of it.
+    token: Token,
+    /// Whether it is a literal or dot, which have no fields and take no argument.
+    is_plain: bool,
+}
 
 impl Parser<'_> {
     /// A pipeline up to `end`.
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipe> {
-        let pos = pos(self.peek_non_space());
-        let mut pipe = Pipe {
-            pos,
-            is_assign: false,
-            variables: Vec::new(),
-            commands: Vec::new(),
-        };
-        while self.declaration(context, &mut pipe)? {}
+    pub(super) fn pipeline<B: Build>(&mut self, context: &str, end: Kind) -> Result<B::Pipe> {
+        let mut pipe = B::pipe(self.peek_non_space().start);
+        let mut variables = 0;
+        while self.declaration::<B>(context, &mut pipe, &mut variables)? {}
+        let mut stages = 0;
+        // The first command after the first one that is something which takes no argument.
+        let mut misplaced = None;
         loop {
             let token = self.next_non_space();
             match token.kind {
                 kind if kind == end => {
-                    self.check(&pipe, context)?;
+                    if stages == 0 {
+                        return Err(self.error(format!("missing value for {context}")));
+                    }
+                    if let Some(stage) = misplaced {
+                        let message = format!("non executable command in pipeline stage {stage}");
+                        return Err(self.error(message));
+                    }
                     return Ok(pipe);
                 }
                 Kind::Bool
@@ -37,7 +49,12 @@ impl Parser<'_> {
                 | Kind::Variable
                 | Kind::LeftParen => {
                     self.backup();
-                    pipe.commands.push(self.command()?);
+                    let (command, is_plain) = self.command::<B>()?;
+                    B::stage(&mut pipe, command);
+                    stages += 1;
+                    if is_plain && stages > 1 {
+                        misplaced = misplaced.or(Some(stages));
+                    }
                 }
                 _ => return Err(self.unexpected(token, context)),
             }
@@ -46,7 +63,12 @@ impl Parser<'_> {
 
     /// A variable that the pipeline declares or assigns, if there is one; whether another may
     /// follow it.
-    fn declaration(&mut self, context: &str, pipe: &mut Pipe) -> Result<bool> {
+    fn declaration<B: Build>(
+        &mut self,
+        context: &str,
+        pipe: &mut B::Pipe,
+        variables: &mut usize,
+    ) -> Result<bool> {
         let variable = self.peek_non_space();
         if variable.kind != Kind::Variable {
             return Ok(false);
@@ -57,15 +79,15 @@ impl Parser<'_> {
         let next = self.peek_non_space();
         match next.kind {
             Kind::Assign | Kind::Declare => {
-                pipe.is_assign = next.kind == Kind::Assign;
                 self.next_non_space();
-                self.declare(variable, pipe);
+                self.declare::<B>(variable, pipe, next.kind == Kind::Assign);
                 Ok(false)
             }
             Kind::Char if self.bytes(next) == b"," => {
                 self.next_non_space();
-                self.declare(variable, pipe);
-                if context != "range" || pipe.variables.len() >= 2 {
+                self.declare::<B>(variable, pipe, false);
+                *variables += 1;
+                if context != "range" || *variables >= 2 {
                     return Err(self.error(format!("too many declarations in {context}")));
                 }
                 match self.peek_non_space().kind {
@@ -84,39 +106,23 @@ impl Parser<'_> {
         }
     }
 
-    fn declare(&mut self, variable: Token, pipe: &mut Pipe) {
-        let name = self.str(variable);
-        pipe.variables.push(name.clone());
+    fn declare<B: Build>(&mut self, variable: Token, pipe: &mut B::Pipe, is_assign: bool) {
+        let name = self.bytes(variable);
+        B::variable(pipe, name, is_assign);
         self.scope.variables.push(name);
     }
 
-    fn check(&self, pipe: &Pipe, context: &str) -> Result<()> {
-        if pipe.commands.is_empty() {
-            return Err(self.error(format!("missing value for {context}")));
-        }
-        // Only the first command may be something that takes no argument.
-        for (index, command) in pipe.commands.iter().enumerate().skip(1) {
-            let first = command.args.first().map(|operand| &operand.term);
-            if let Some(
-                Term::Bool(_) | Term::Dot | Term::Nil | Term::Number(_) | Term::String { .. },
-            ) = first
-            {
-                let stage = index + 1;
-                return Err(self.error(format!("non executable command in pipeline stage {stage}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Operands up to a pipe, which is read, or the end of the pipeline, which is not.
-    fn command(&mut self) -> Result<Command> {
-        let mut command = Command {
-            pos: pos(self.peek_non_space()),
-            args: Vec::new(),
-        };
+    /// Operands up to a pipe, which is read, or the end of the pipeline, which is not; and whether
+    /// the first of them takes no argument.
+    fn command<B: Build>(&mut self) -> Result<(B::Command, bool)> {
+        let mut command = B::command(self.peek_non_space().start);
+        let mut first = None;
         loop {
             self.peek_non_space();
-            command.args.extend(self.operand()?);
+            if let Some((operand, is_plain)) = self.operand::<B>()? {
+                B::argument(&mut command, operand);
+                first = first.or(Some(is_plain));
+            }
             let token = self.next();
             match token.kind {
                 Kind::Space => {}
@@ -128,110 +134,89 @@ impl Parser<'_> {
                 _ => return Err(self.unexpected(token, "operand")),
             }
         }
-        if command.args.is_empty() {
-            return Err(self.error("empty command"));
+        match first {
+            Some(is_plain) => Ok((command, is_plain)),
+            None => Err(self.error("empty command")),
         }
-        Ok(command)
     }
 
-    /// A term with fields after it, if a term follows.
-    fn operand(&mut self) -> Result<Option<Operand>> {
-        let Some(mut operand) = self.term()? else {
+    /// A term with fields after it, if a term follows; and whether it takes no argument.
+    fn operand<B: Build>(&mut self) -> Result<Option<(B::Operand, bool)>> {
+        let Some((mut operand, term)) = self.term::<B>()? else {
             return Ok(None);
         };
         let first = self.peek();
         if first.kind != Kind::Field {
-            return Ok(Some(operand));
+            return Ok(Some((operand, term.is_plain)));
         }
-        let mut more = Vec::new();
         while self.peek().kind == Kind::Field {
             let token = self.next();
-            more.push(Str::from(self.bytes(token).get(1..).unwrap_or_default()));
-        }
-        match &mut operand.term {
-            Term::Field(fields) | Term::Variable { fields, .. } => {
-                fields.append(&mut more);
-                operand.pos = pos(first);
-            }
-            Term::Bool(_) | Term::String { .. } | Term::Number(_) | Term::Nil | Term::Dot => {
-                let mut text = Vec::new();
-                operand.write(self.lexer.text(), &mut text);
-                let text = quote(&text);
-                let text = String::from_utf8_lossy(&text);
-                return Err(self.error(format!("unexpected . after term {text}")));
-            }
-            Term::Chain { .. } | Term::Identifier(_) | Term::Pipe(_) => {
-                let term = Term::Chain {
-                    inner: Box::new(operand),
-                    fields: more,
-                };
-                operand = Operand {
-                    pos: pos(first),
-                    term,
-                };
+            if !term.is_plain {
+                operand = B::field(operand, first.start, self.field_name(token));
             }
         }
-        Ok(Some(operand))
+        if term.is_plain {
+            let text = quote(self.bytes(term.token));
+            let text = String::from_utf8_lossy(&text);
+            return Err(self.error(format!("unexpected . after term {text}")));
+        }
+        Ok(Some((operand, false)))
     }
 
     /// A literal, function, variable, field or pipeline in parentheses, if one follows.
-    fn term(&mut self) -> Result<Option<Operand>> {
+    fn term<B: Build>(&mut self) -> Result<Option<(B::Operand, Operand)>> {
         let token = self.next_non_space();
-        let mut position = pos(token);
-        let term = match token.kind {
+        let is_plain = !matches!(
+            token.kind,
+            Kind::Identifier | Kind::Variable | Kind::Field | Kind::LeftParen
+        );
+        let mut pos = token.start;
+        let word: Word<'_, B> = match token.kind {
             Kind::Identifier => {
-                let name = self.str(token);
-                let known = name
-                    .to_str()
-                    .is_some_and(|name| self.funcs.get(name).is_some());
-                if !known {
-                    let name = quote(name.as_bytes());
+                let name = self.bytes(token);
+                if !self.funcs.has(name) {
+                    let name = quote(name);
                     let name = String::from_utf8_lossy(&name);
                     return Err(self.error(format!("function {name} not defined")));
                 }
-                Term::Identifier(name)
+                Word::Identifier(name)
             }
-            Kind::Dot => Term::Dot,
-            Kind::Nil => Term::Nil,
+            Kind::Dot => Word::Dot,
+            Kind::Nil => Word::Nil,
             Kind::Variable => {
-                let name = self.str(token);
-                if !self.scope.variables.contains(&name) {
-                    let name = quote(name.as_bytes());
+                let name = self.bytes(token);
+                if name != b"$" && !self.scope.variables.contains(&name) {
+                    let name = quote(name);
                     let name = String::from_utf8_lossy(&name);
                     return Err(self.error(format!("undefined variable {name}")));
                 }
-                Term::Variable {
-                    name,
-                    fields: Vec::new(),
-                }
+                Word::Variable(name)
             }
-            Kind::Field => {
-                let field = self.bytes(token).get(1..).unwrap_or_default();
-                Term::Field(vec![Str::from(field)])
-            }
-            Kind::Bool => Term::Bool(self.bytes(token) == b"true"),
+            Kind::Field => Word::Field(self.field_name(token)),
+            Kind::Bool => Word::Bool(self.bytes(token) == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => {
                 let number = super::number::parse(self.bytes(token), token.kind);
-                Term::Number(number.map_err(|message| self.error(message))?)
+                Word::Number(number.map_err(|message| self.error(message))?)
             }
             Kind::LeftParen => {
-                let pipe = self
-                    .nest(|parser| parser.pipeline("parenthesized pipeline", Kind::RightParen))?;
-                position = pipe.pos;
-                Term::Pipe(Box::new(pipe))
+                let (start, pipe) = self.nest(|parser| {
+                    let start = parser.peek_non_space().start;
+                    let pipe = parser.pipeline::<B>("parenthesized pipeline", Kind::RightParen)?;
+                    Ok((start, pipe))
+                })?;
+                pos = start;
+                Word::Pipe(pipe)
             }
-            Kind::String | Kind::RawString => Term::String {
+            Kind::String | Kind::RawString => Word::Text {
                 quoted: token.start..token.end,
-                text: self.unquote(token)?,
+                text: self.text::<B>(token)?,
             },
             _ => {
                 self.backup();
                 return Ok(None);
             }
         };
-        Ok(Some(Operand {
-            pos: position,
-            term,
-        }))
+        let term = Operand { token, is_plain };
+        Ok(Some((B::operand(pos, word), term)))
     }
 }

@@ -1,75 +1,93 @@
-//! Parses a text into syntax trees, one for the text and one for each definition in it.
+//! Parses a text: all of it at once to check it and to find its definitions, and later the syntax
+//! tree of each template that is needed.
 //!
-//! The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
+//! Most definitions of a chart are never executed, so a tree is made only for those that are. The
+//! check makes none, and so needs hardly any memory. The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
 //! messages. Two limits are its own: control structures and parentheses may nest 500 deep.
 
+mod build;
 mod control;
 mod expr;
 mod number;
 
 use std::collections::HashMap;
 
+use build::{Check, Trees};
+
 use crate::ast::{List, Pos};
 use crate::error::{Location, ParseError};
 use crate::func::Funcs;
-use crate::lex::{Kind, Lexer, Token};
+use crate::lex::{self, Kind, Lexer, Token};
 use crate::value::Str;
 
 /// How deep control structures and parentheses may nest, taken together.
 const MAX_NESTING: usize = 500;
 
-/// A template as it was written.
+/// A template that a text gives.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct Definition {
     pub(crate) name: Str,
-    pub(crate) root: List,
+    pub(crate) body: Body,
+    /// Whether there is nothing but white space: such a template does not replace another.
+    pub(crate) is_empty: bool,
 }
 
-/// Parses `text`, which gets the name `file`. The tree of the text itself comes last, unless it
-/// is empty and the text defines a template of that name.
-pub(crate) fn parse(file: &Str, text: &[u8], funcs: &Funcs) -> Result<Vec<Tree>, ParseError> {
-    let mut lexer = Lexer::new(text);
-    lexer.break_is_keyword = funcs.get("break").is_none();
-    lexer.continue_is_keyword = funcs.get("continue").is_none();
-    let mut parser = Parser {
-        file,
-        funcs,
-        lexer,
-        scope: Scope::new(),
-        nesting: 0,
-        trees: Vec::new(),
-        by_name: HashMap::new(),
-    };
-    let root = parser.top_level()?;
-    parser.add(Tree {
+/// Where the nodes of a template stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    /// All over the text.
+    Whole,
+    /// From an offset to an `{{end}}`.
+    At(Pos),
+}
+
+/// Checks `text`, which gets the name `file`, and finds its templates. That of the text itself
+/// comes last, unless it is empty and the text defines a template of that name.
+pub(crate) fn check(file: &Str, text: &[u8], funcs: &Funcs) -> Result<Vec<Definition>, ParseError> {
+    let mut parser = Parser::new(file, text, funcs, 0);
+    if text.len() > lex::LONGEST {
+        return Err(parser.error("the text is too long"));
+    }
+    let content = parser.top_level::<Check>()?;
+    parser.add(Definition {
         name: file.clone(),
-        root,
+        body: Body::Whole,
+        is_empty: !content.0,
     })?;
-    Ok(parser.trees)
+    Ok(parser.definitions)
+}
+
+/// The syntax tree of one template of a text that was checked.
+pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, body: Body) -> Result<List, ParseError> {
+    match body {
+        Body::Whole => Parser::new(file, text, funcs, 0).top_level::<Trees>(),
+        Body::At(start) => Parser::new(file, text, funcs, start).body::<Trees>(),
+    }
 }
 
 struct Parser<'t> {
     file: &'t Str,
     funcs: &'t Funcs,
     lexer: Lexer<'t>,
-    scope: Scope,
+    scope: Scope<'t>,
     nesting: usize,
-    trees: Vec<Tree>,
+    definitions: Vec<Definition>,
     by_name: HashMap<Str, usize>,
 }
 
 /// What each template has of its own while it is parsed.
-struct Scope {
+struct Scope<'t> {
     /// Look-ahead; the first is the token that was read last.
     tokens: [Token; 3],
     peeked: usize,
-    variables: Vec<Str>,
+    /// The variables in scope, but for `$`.
+    variables: Vec<&'t [u8]>,
     range_depth: usize,
     /// Where the current action begins.
-    action: Option<usize>,
+    action: Option<Pos>,
 }
 
-impl Scope {
+impl Scope<'_> {
     fn new() -> Self {
         let none = Token {
             kind: Kind::Eof,
@@ -79,7 +97,7 @@ impl Scope {
         Self {
             tokens: [none; 3],
             peeked: 0,
-            variables: vec![Str::from_static("$")],
+            variables: Vec::new(),
             range_depth: 0,
             action: None,
         }
@@ -88,18 +106,32 @@ impl Scope {
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
-impl Parser<'_> {
-    fn next(&mut self) -> Token {
-        if self.scope.peeked > 0 {
-            self.scope.peeked -= 1;
-        } else {
-            self.scope.tokens[0] = self.lexer.next_token();
+impl<'t> Parser<'t> {
+    fn new(file: &'t Str, text: &'t [u8], funcs: &'t Funcs, start: Pos) -> Self {
+        let mut lexer = Lexer::new(text, start);
+        lexer.break_is_keyword = !funcs.has(b"break");
+        lexer.continue_is_keyword = !funcs.has(b"continue");
+        Self {
+            file,
+            funcs,
+            lexer,
+            scope: Scope::new(),
+            nesting: 0,
+            definitions: Vec::new(),
+            by_name: HashMap::new(),
         }
-        self.scope
-            .tokens
-            .get(self.scope.peeked)
-            .copied()
-            .unwrap_or(self.scope.tokens[0])
+    }
+
+    #[inline]
+    fn next(&mut self) -> Token {
+        let scope = &mut self.scope;
+        if scope.peeked == 0 {
+            scope.tokens[0] = self.lexer.next_token();
+            return scope.tokens[0];
+        }
+        scope.peeked -= 1;
+        let token = scope.tokens.get(scope.peeked).copied();
+        token.unwrap_or(scope.tokens[0])
     }
 
     /// Puts the token that was read last back.
@@ -120,6 +152,7 @@ impl Parser<'_> {
         self.scope.peeked = 3;
     }
 
+    #[inline]
     fn peek(&mut self) -> Token {
         let token = self.next();
         self.backup();
@@ -150,19 +183,19 @@ impl Parser<'_> {
         }
     }
 
-    fn bytes(&self, token: Token) -> &[u8] {
-        self.lexer
-            .text()
-            .get(token.start..token.end)
-            .unwrap_or_default()
+    #[inline]
+    fn bytes(&self, token: Token) -> &'t [u8] {
+        token.of(self.lexer.text())
     }
 
-    fn str(&self, token: Token) -> Str {
-        Str::from(self.bytes(token))
+    /// The name of a field, without its dot.
+    fn field_name(&self, token: Token) -> &'t [u8] {
+        self.bytes(token).get(1..).unwrap_or_default()
     }
 
-    fn location(&self, offset: usize) -> Location {
-        Location::new(&self.file.to_string_lossy(), self.lexer.text(), offset)
+    fn location(&self, offset: Pos) -> Location {
+        let name = self.file.to_string_lossy();
+        Location::new(&name, self.lexer.text(), offset as usize)
     }
 
     /// An error where the parser stands, which is at the last token read.
@@ -221,22 +254,19 @@ impl Parser<'_> {
         result
     }
 
-    /// Adds a finished tree; of two with a name one must be empty.
-    fn add(&mut self, tree: Tree) -> Result<()> {
-        let text = self.lexer.text();
-        match self
-            .by_name
-            .get(&tree.name)
-            .and_then(|at| self.trees.get_mut(*at))
-        {
+    /// Adds a definition that was read; of two with a name one must be empty.
+    fn add(&mut self, definition: Definition) -> Result<()> {
+        let name = &definition.name;
+        let earlier = self.by_name.get(name);
+        match earlier.and_then(|at| self.definitions.get_mut(*at)) {
             None => {
-                self.by_name.insert(tree.name.clone(), self.trees.len());
-                self.trees.push(tree);
+                self.by_name.insert(name.clone(), self.definitions.len());
+                self.definitions.push(definition);
             }
-            Some(earlier) if earlier.root.is_empty(text) => *earlier = tree,
-            Some(_) if tree.root.is_empty(text) => {}
+            Some(earlier) if earlier.is_empty => *earlier = definition,
+            Some(_) if definition.is_empty => {}
             Some(_) => {
-                let name = crate::go::strconv::quote(tree.name.as_bytes());
+                let name = crate::go::strconv::quote(name.as_bytes());
                 let name = String::from_utf8_lossy(&name);
                 return Err(self.error(format!("template: multiple definition of template {name}")));
             }
@@ -245,16 +275,12 @@ impl Parser<'_> {
     }
 }
 
-fn pos(token: Token) -> Pos {
-    Pos::try_from(token.start).unwrap_or(Pos::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        parse(&Str::from("t"), text.as_bytes(), &Funcs::new())
+        check(&Str::from("t"), text.as_bytes(), &Funcs::new())
             .unwrap_err()
             .to_string()
     }
@@ -324,15 +350,15 @@ mod tests {
 
     #[test]
     fn an_empty_definition_replaces_nothing() {
-        let trees = parse(
-            &Str::from("t"),
+        let (file, text) = (
+            Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
-            &Funcs::new(),
         );
-        let trees = trees.unwrap();
-        let names: Vec<_> = trees.iter().map(|tree| tree.name.to_string()).collect();
+        let definitions = check(&file, text, &Funcs::new()).unwrap();
+        let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
-        assert_eq!(trees[0].root.nodes.len(), 1);
+        let tree = tree(&file, text, &Funcs::new(), definitions[0].body).unwrap();
+        assert_eq!(tree.nodes.len(), 1);
     }
 
     #[test]

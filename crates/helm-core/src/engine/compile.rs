@@ -78,7 +78,7 @@ impl Templates {
         walk(&dependency::all(chart), &mut |chart, path, _| {
             for file in templates_of(chart) {
                 let path = format!("{path}/{}", file.name());
-                let result = set.parse_apart(path.as_str(), file.data());
+                let result = set.parse_apart(path.as_str(), file.shared_data());
                 parsed.insert(path, result);
             }
         });

@@ -18,6 +18,7 @@
 //! * [`documents`] reads a stream of several documents.
 
 mod de;
+mod direct;
 pub mod emit;
 mod float;
 mod mark;
@@ -39,6 +40,11 @@ pub use ser::text_through_json;
 /// # Errors
 /// When the text is not YAML, or not what `T` needs.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
+    if let Some(tape) = direct::read(text)
+        && let Ok(value) = T::deserialize(tape.root())
+    {
+        return Ok(value);
+    }
     from_node(&tree::parse(text)?)
 }
 

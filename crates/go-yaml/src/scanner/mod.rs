@@ -9,6 +9,7 @@ mod scalar;
 use std::collections::VecDeque;
 
 use crate::mark::{Error, Mark};
+pub(crate) use scalar::escape;
 
 /// How a scalar was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -214,47 +214,18 @@ impl Scanner<'_> {
 
     /// Reads an escape sequence of a double-quoted scalar.
     fn escape(&mut self, into: &mut Vec<u8>) -> Result<(), Error> {
-        let (simple, digits) = match self.byte(1) {
-            b'0' => ("\0", 0),
-            b'a' => ("\x07", 0),
-            b'b' => ("\x08", 0),
-            b't' | b'\t' => ("\t", 0),
-            b'n' => ("\n", 0),
-            b'v' => ("\x0b", 0),
-            b'f' => ("\x0c", 0),
-            b'r' => ("\r", 0),
-            b'e' => ("\x1b", 0),
-            b' ' => (" ", 0),
-            b'"' => ("\"", 0),
-            b'\'' => ("'", 0),
-            b'\\' => ("\\", 0),
-            b'N' => ("\u{85}", 0),
-            b'_' => ("\u{a0}", 0),
-            b'L' => ("\u{2028}", 0),
-            b'P' => ("\u{2029}", 0),
-            b'x' => ("", 2),
-            b'u' => ("", 4),
-            b'U' => ("", 8),
-            _ => return Err(Error::scanner("found unknown escape character", self.mark)),
-        };
-        self.skip_bytes(2);
-        into.extend_from_slice(simple.as_bytes());
-        if digits == 0 {
-            return Ok(());
+        let here = self.text.get(self.mark.offset..).unwrap_or_default();
+        match escape(here) {
+            Ok((c, length)) => {
+                into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                self.skip_bytes(length);
+                Ok(())
+            }
+            Err((length, message)) => {
+                self.skip_bytes(length);
+                Err(Error::scanner(message, self.mark))
+            }
         }
-        let mut code = 0_u32;
-        for ahead in 0..digits {
-            let digit = char::from(self.byte(ahead)).to_digit(16).ok_or_else(|| {
-                Error::scanner("did not find expected hexdecimal number", self.mark)
-            })?;
-            code = code.wrapping_shl(4) | digit;
-        }
-        let c = char::from_u32(code).ok_or_else(|| {
-            Error::scanner("found invalid Unicode character escape code", self.mark)
-        })?;
-        into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-        self.skip_bytes(digits);
-        Ok(())
     }
 
     pub(super) fn fetch_plain_scalar(&mut self) -> Result<(), Error> {
@@ -353,4 +324,43 @@ fn fold(text: &mut Vec<u8>, leading_break: &mut Vec<u8>, trailing: &mut Vec<u8>)
         text.append(leading_break);
         text.append(trailing);
     }
+}
+
+/// What the escape sequence at the start of `text` means, and its length; or how far it is read
+/// before it turns out to be none, and why.
+pub(crate) fn escape(text: &[u8]) -> Result<(char, usize), (usize, &'static str)> {
+    let (simple, digits) = match text.get(1).copied().unwrap_or(0) {
+        b'0' => ('\0', 0),
+        b'a' => ('\x07', 0),
+        b'b' => ('\x08', 0),
+        b't' | b'\t' => ('\t', 0),
+        b'n' => ('\n', 0),
+        b'v' => ('\x0b', 0),
+        b'f' => ('\x0c', 0),
+        b'r' => ('\r', 0),
+        b'e' => ('\x1b', 0),
+        b' ' => (' ', 0),
+        b'"' => ('"', 0),
+        b'\'' => ('\'', 0),
+        b'\\' => ('\\', 0),
+        b'N' => ('\u{85}', 0),
+        b'_' => ('\u{a0}', 0),
+        b'L' => ('\u{2028}', 0),
+        b'P' => ('\u{2029}', 0),
+        b'x' => ('\0', 2),
+        b'u' => ('\0', 4),
+        b'U' => ('\0', 8),
+        _ => return Err((0, "found unknown escape character")),
+    };
+    if digits == 0 {
+        return Ok((simple, 2));
+    }
+    let mut code = 0_u32;
+    for ahead in 2..2 + digits {
+        let digit = text.get(ahead).and_then(|c| char::from(*c).to_digit(16));
+        let digit = digit.ok_or((2, "did not find expected hexdecimal number"))?;
+        code = code.wrapping_shl(4) | digit;
+    }
+    let c = char::from_u32(code).ok_or((2, "found invalid Unicode character escape code"))?;
+    Ok((c, 2 + digits))
 }

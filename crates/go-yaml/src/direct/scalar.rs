@@ -1,0 +1,168 @@
+//! Plain and quoted scalars.
+
+use std::borrow::Cow;
+
+use super::Reader;
+use crate::resolve::Scalar;
+use crate::scanner::escape;
+
+impl<'t> Reader<'t> {
+    /// Whether a plain scalar begins here for certain.
+    pub(super) fn starts_plain(&self) -> bool {
+        match self.byte(0) {
+            b'-' | b'?' | b':' => !self.ends_word(1),
+            b',' | b'[' | b']' | b'{' | b'}' | b'#' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\''
+            | b'"' | b'%' | b'@' | b'`' | b' ' | b'\t' | b'\n' | 0 => false,
+            _ => true,
+        }
+    }
+
+    /// Whether there is a space before this character, after `start`.
+    pub(super) fn follows_space(&self, start: usize) -> bool {
+        self.at > start && self.bytes.get(self.at - 1) == Some(&b' ')
+    }
+
+    /// Reads the first line of a plain scalar, or all of a key, without the blanks after it; the
+    /// `:` of a key, a comment or the end of the line comes next.
+    pub(super) fn plain_line(&mut self) -> Option<&'t str> {
+        if !self.starts_plain() {
+            return None;
+        }
+        self.rest_of_plain_line()
+    }
+
+    fn rest_of_plain_line(&mut self) -> Option<&'t str> {
+        let start = self.at;
+        loop {
+            match self.byte(0) {
+                b'\n' | 0 => break,
+                b'\t' => return None,
+                b':' if self.ends_word(1) => break,
+                b'#' if self.follows_space(start) => break,
+                _ => self.at += 1,
+            }
+        }
+        Some(self.text.get(start..self.at)?.trim_end_matches(' '))
+    }
+
+    /// Reads the lines after the first one of a plain scalar in a collection at the column
+    /// `parent`, and goes on to the next node.
+    pub(super) fn plain_lines(&mut self, first: &'t str, parent: isize) -> Option<()> {
+        let mut folded = String::new();
+        loop {
+            match self.byte(0) {
+                b'#' => break,
+                b'\n' | 0 => {}
+                _ => return None,
+            }
+            let breaks = self.skip_blank_lines()?;
+            let ends = matches!(self.byte(0), b'#' | 0)
+                || self.column_here()? <= parent
+                || self.at_marker();
+            if ends {
+                break;
+            }
+            if folded.is_empty() {
+                folded.push_str(first);
+            }
+            fold(&mut folded, breaks);
+            let line = self.rest_of_plain_line()?;
+            folded.push_str(line);
+        }
+        if folded.is_empty() {
+            self.push_plain(first)?;
+        } else {
+            // With blanks in it, it can only be a string.
+            self.push(Scalar::Str(folded.into()));
+        }
+        self.settle()
+    }
+
+    /// Reads a quoted scalar to right after it.
+    pub(super) fn quoted(&mut self) -> Option<Cow<'t, str>> {
+        let quote = self.byte(0);
+        self.at += 1;
+        let start = self.at;
+        if quote == b'\'' {
+            self.at += memchr::memchr2(quote, b'\n', self.here())?;
+        } else {
+            self.at += memchr::memchr3(quote, b'\\', b'\n', self.here())?;
+        }
+        let text = self.text.get(start..self.at)?;
+        if self.byte(0) == quote && (quote == b'"' || self.byte(1) != quote) {
+            self.at += 1;
+            return Some(Cow::Borrowed(text));
+        }
+        self.rest_of_quoted(quote, text.to_owned()).map(Cow::Owned)
+    }
+
+    /// Reads on from the first character of a quoted scalar that does not mean itself.
+    fn rest_of_quoted(&mut self, quote: u8, mut text: String) -> Option<String> {
+        // Blanks after this length go when the line ends.
+        let mut solid = 0;
+        loop {
+            match self.byte(0) {
+                b'\n' => {
+                    let kept = text.trim_end_matches([' ', '\t']).len().max(solid);
+                    text.truncate(kept);
+                    let breaks = self.skip_blanks_in_quotes()?;
+                    fold(&mut text, breaks);
+                    solid = text.len();
+                }
+                b'\\' if quote == b'"' => {
+                    let (c, length) = escape(self.here()).ok()?;
+                    text.push(c);
+                    self.at += length;
+                    solid = text.len();
+                }
+                byte if byte == quote && quote == b'\'' && self.byte(1) == quote => {
+                    text.push('\'');
+                    self.at += 2;
+                }
+                byte if byte == quote => {
+                    self.at += 1;
+                    return Some(text);
+                }
+                0 => return None,
+                _ => {}
+            }
+            let start = self.at;
+            let rest = self.here().iter();
+            self.at += rest
+                .take_while(|&&byte| byte != quote && byte != b'\\' && byte != b'\n')
+                .count();
+            if self.byte(0) == b'\\' && quote == b'\'' {
+                self.at += 1;
+            }
+            text.push_str(self.text.get(start..self.at)?);
+        }
+    }
+
+    /// Goes over line breaks and blanks within quotes; gives the number of breaks.
+    fn skip_blanks_in_quotes(&mut self) -> Option<usize> {
+        let mut breaks = 0;
+        loop {
+            match self.byte(0) {
+                b'\n' => {
+                    self.at += 1;
+                    self.line = self.at;
+                    breaks += 1;
+                    if self.at_marker() {
+                        return None;
+                    }
+                }
+                b' ' | b'\t' => self.at += 1,
+                _ => return Some(breaks),
+            }
+        }
+    }
+}
+
+/// Joins lines: one break becomes a space, further ones stay.
+fn fold(text: &mut String, breaks: usize) {
+    if breaks == 1 {
+        text.push(' ');
+    } else {
+        text.extend(std::iter::repeat_n('\n', breaks.saturating_sub(1)));
+    }
+}

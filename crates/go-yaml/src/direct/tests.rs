@@ -1,0 +1,175 @@
+//! The direct reader beside the reader of trees.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::read;
+
+/// What the reader of trees makes of a text.
+fn reference(text: &str) -> Result<Value, String> {
+    crate::tree::parse(text.as_bytes())
+        .and_then(|node| crate::from_node(&node))
+        .map_err(|error| error.to_string())
+}
+
+/// What the direct reader makes of a text, if it takes it.
+fn direct(text: &str) -> Option<Value> {
+    let tape = read(text.as_bytes())?;
+    Some(serde::Deserialize::deserialize(tape.root()).unwrap())
+}
+
+fn agrees(text: &str) -> bool {
+    direct(text).is_none_or(|value| reference(text) == Ok(value))
+}
+
+#[test]
+fn usual_documents_are_taken() {
+    for text in [
+        "",
+        "# only a comment\n",
+        "---\n# c\na: 1\n",
+        "a: 1\nb:\n- x\n-   y: 1\n    z: [1, 'b', \"c\\n\\u0041\"]\n-\n- - 1\n  - 2\nc:\n",
+        "a:\n  b: |\n    one\n      two\n\n    three\n  c: >-\n    folded\n    text\n\n    more\nd: 'it''s'\n",
+        "a: {b: c, \"d\":1, e: [], f: {}, g:}\nh: [\n  1, # one\n  2,\n]\n",
+        "text: of several\n  words\n\n  and lines # with a comment\nb: \"x\n   y  \\\"z\\\"\n\n   w \"\n",
+        "a: http://example.com:80/#x\nb: -1.5e3\nc: ~\nyes: no\n010: 0x1F\n? \n"
+            .trim_end_matches("? \n"),
+        "a: |2-\n    kept\n\n  x\n\nb: |+\n  x\n\n\nc: >\n\n  x\n   y\n  z\n\n",
+        "first: 1\n---\nsecond: 2\n",
+        "- a: 1\n  b: 2\n- c: 3\n",
+        "{\"json\": [1, 2.5, null, true, \"\\u003ca\\u003e\"],\n \"more\": {}}\n",
+        "a: 1\nb: 2\na: 3\n",
+        "umlaut: äöü\nkana: \"かな\"\n",
+    ] {
+        let value = direct(text);
+        assert!(value.is_some(), "declined: {text}");
+        assert_eq!(value.ok_or_else(String::new), reference(text), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_certain_is_declined() {
+    for text in [
+        "a: &x 1\nb: *x\n",
+        "a: !!str 1\n",
+        "%YAML 1.1\n---\na: 1\n",
+        "? a\n: b\n",
+        "a: b: c\n",
+        "a:\n\tb: 1\n",
+        "a: 1\n b: 2\n",
+        "a: 'x\n",
+        "a: \"\\q\"\n",
+        "a: [1, 2\n",
+        "<<: {a: 1}\n",
+        "a: .inf\n",
+        "~: 1\n",
+        "a: 1\r\nb: 2\r\n",
+        "a: 1\n...\n",
+        "\u{feff}a: 1\n",
+        "a: @b\n",
+    ] {
+        assert!(direct(text).is_none(), "{text:?}");
+    }
+}
+
+/// Pieces of which most of YAML can be put together, and much that is none.
+const PIECES: &[&str] = &[
+    "a",
+    "b",
+    "key",
+    "1",
+    "-1",
+    "0x1f",
+    "1.5",
+    "yes",
+    "null",
+    "~",
+    "<<",
+    ".inf",
+    ":",
+    ": ",
+    ":\n",
+    "- ",
+    "-\n",
+    "-",
+    " ",
+    "  ",
+    "    ",
+    "\n",
+    "\n\n",
+    "\n  ",
+    "\n    ",
+    "# c",
+    " # c\n",
+    "'",
+    "''",
+    "\"",
+    "\\n",
+    "\\",
+    "\\\"",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    ",",
+    "|",
+    ">",
+    "|-\n",
+    ">+\n",
+    "|2\n",
+    "? ",
+    "?",
+    "&x ",
+    "*x",
+    "!t ",
+    "%",
+    "@",
+    "---",
+    "---\n",
+    "...\n",
+    "\t",
+    "\r\n",
+    "ä",
+    "\u{2028}",
+    "\u{feff}",
+    "a: b",
+    "a: 1\n",
+    "- x\n",
+    "  c: d\n",
+    "e: |\n  text\n",
+    "f: [1, 2]\n",
+    "g: {h: i}\n",
+    "j: 'k'\n",
+    "l: \"m\"\n",
+    "=",
+    "0",
+    "2001-01-01",
+    "word word",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn the_direct_reader_gives_what_the_other_gives(
+        pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24),
+    ) {
+        let text = pieces.concat();
+        prop_assert!(agrees(&text), "{text:?}: {:?}, not {:?}", direct(&text), reference(&text));
+    }
+
+    #[test]
+    fn it_does_so_for_lines_at_any_indentation(
+        lines in prop::collection::vec(
+            (0..5_usize, prop::collection::vec(prop::sample::select(PIECES), 1..4)),
+            0..12,
+        ),
+    ) {
+        let lines = lines.iter().map(|(indent, pieces)| {
+            format!("{}{}\n", " ".repeat(*indent), pieces.concat())
+        });
+        let text: String = lines.collect();
+        prop_assert!(agrees(&text), "{text:?}: {:?}, not {:?}", direct(&text), reference(&text));
+    }
+}

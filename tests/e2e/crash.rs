@@ -54,11 +54,24 @@ metadata:
 data: {run: {{ randAlphaNum 8 }}}
 ";
 
+/// A hook that is awaited.
+const JOB: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-install}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
+";
+
 /// What is changed while the operator dies.
 #[derive(Debug, Clone, Copy)]
 enum Scenario {
     Install,
     Upgrade,
+    /// An install with a hook that is a Job.
+    Hooked,
     /// An upgrade with the objects of before, of which one changes.
     Edit,
     Rollback,
@@ -69,7 +82,7 @@ impl Scenario {
     /// The statuses of the records at the end, oldest first.
     fn history(self) -> &'static [&'static str] {
         match self {
-            Self::Install => &["deployed"],
+            Self::Install | Self::Hooked => &["deployed"],
             Self::Upgrade | Self::Edit => &["superseded", "deployed"],
             Self::Rollback => &["superseded", "failed", "deployed"],
             Self::Uninstall => &[],
@@ -96,7 +109,7 @@ impl Run<'_> {
         let namespace = TestNamespace::create(self.plane, "crash").await.unwrap();
         let widgets = api(&namespace, "Widget");
         let clean = || async { self.plane.client().await.unwrap() };
-        if !matches!(self.scenario, Scenario::Install) {
+        if !matches!(self.scenario, Scenario::Install | Scenario::Hooked) {
             let operator = Mortal::start(self.project, clean().await, namespace.name());
             self.spec(&widgets, json!({"value": "1"})).await;
             self.settled(&widgets, "deployed", 1).await;
@@ -126,6 +139,9 @@ impl Run<'_> {
         let end = self.end(&namespace, &operator).await;
         assert_eq!(end.history, self.scenario.history(), "{context}");
         self.check(&end, password.as_ref(), &context);
+        if matches!(self.scenario, Scenario::Hooked) {
+            assert_eq!(self.runs(&namespace).await, 1, "{context}");
+        }
         Some(())
     }
 
@@ -135,7 +151,9 @@ impl Run<'_> {
 
     async fn change(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
-            Scenario::Install => self.spec(widgets, json!({"value": "1"})).await,
+            Scenario::Install | Scenario::Hooked => {
+                self.spec(widgets, json!({"value": "1"})).await;
+            }
             Scenario::Upgrade => {
                 self.spec(widgets, json!({"value": "2", "more": true}))
                     .await;
@@ -155,7 +173,7 @@ impl Run<'_> {
     /// Waits for the end of the scenario.
     async fn done(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
-            Scenario::Install => self.settled(widgets, "deployed", 1).await,
+            Scenario::Install | Scenario::Hooked => self.settled(widgets, "deployed", 1).await,
             Scenario::Upgrade | Scenario::Edit => self.settled(widgets, "deployed", 2).await,
             Scenario::Rollback => {
                 let stalled = until(widgets, "one", "Stalled", |cr| {
@@ -176,6 +194,16 @@ impl Run<'_> {
                 && cr["status"]["release"]["revision"] == revision
         });
         drop(settled.await.unwrap());
+    }
+
+    /// How often the hook's Job was run: the Job controller tells of every Pod that it makes.
+    async fn runs(&self, namespace: &TestNamespace) -> usize {
+        let events = api(namespace, "Event").list(&ListParams::default()).await;
+        let made = |event: &&DynamicObject| {
+            event.data["reason"] == "SuccessfulCreate"
+                && event.data["involvedObject"]["name"] == "one-hook"
+        };
+        events.unwrap().items.iter().filter(made).count()
     }
 
     async fn password(&self, namespace: &TestNamespace) -> Option<Value> {
@@ -236,6 +264,10 @@ impl Run<'_> {
         let mut expected = vec!["ConfigMap one-hook-1"];
         match self.scenario {
             Scenario::Uninstall => expected.clear(),
+            Scenario::Hooked => {
+                expected = vec!["ConfigMap one-password", "ConfigMap one-value"];
+                expected.push("ServiceAccount one");
+            }
             Scenario::Install => {
                 expected.extend(["ConfigMap one-password", "ConfigMap one-value"]);
                 expected.push("ServiceAccount one");
@@ -255,7 +287,9 @@ impl Run<'_> {
         assert_eq!(names, expected, "{context}");
         let value = |name: &str| end.objects.get(&format!("ConfigMap one-{name}")).cloned();
         match self.scenario {
-            Scenario::Install => assert_eq!(value("value"), Some(json!({"value": "1"}))),
+            Scenario::Install | Scenario::Hooked => {
+                assert_eq!(value("value"), Some(json!({"value": "1"})), "{context}");
+            }
             Scenario::Upgrade | Scenario::Edit => {
                 assert_eq!(value("value"), Some(json!({"value": "2"})), "{context}");
             }
@@ -281,7 +315,12 @@ async fn dies_everywhere(scenario: Scenario, at_least: usize) {
     let Some(plane) = control_plane().await else {
         return;
     };
-    let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
+    let hook = if matches!(scenario, Scenario::Hooked) {
+        JOB
+    } else {
+        HOOK
+    };
+    let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", hook)]);
     let run = Run {
         plane,
         project: &project,
@@ -300,6 +339,11 @@ async fn dies_everywhere(scenario: Scenario, at_least: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn rule_3_1_an_install_survives_death_at_every_write() {
     dies_everywhere(Scenario::Install, 9).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_3_3_a_hook_runs_once_whenever_the_operator_dies() {
+    dies_everywhere(Scenario::Hooked, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -35,7 +35,7 @@ spec:
 }
 
 #[tokio::test]
-async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
+async fn rule_5_symptom_17_hooks_run_by_weight_are_awaited_and_do_not_run_again() {
     let templates = [
         ("second.yaml", hook("second", "pre-install", 5, "", "")),
         ("first.yaml", hook("first", "pre-install", -5, "", "")),
@@ -97,7 +97,7 @@ async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
+async fn symptom_19_a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
     let stuck = hook(
         "check",
         "pre-install",
@@ -145,7 +145,7 @@ async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_bad_upgrade_is_rolled_back_once_and_then_left_until_something_changes() {
+async fn rule_2_6_symptom_1_a_bad_upgrade_is_rolled_back_once_and_then_left() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("bad").await else {
         return;
@@ -183,7 +183,7 @@ async fn a_bad_upgrade_is_rolled_back_once_and_then_left_until_something_changes
 }
 
 #[tokio::test]
-async fn a_bad_install_is_tried_three_times_and_then_left() {
+async fn rule_3_6_a_bad_install_is_tried_three_times_and_then_left() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("never").await else {
         return;
@@ -224,7 +224,7 @@ async fn a_template_that_fails_is_named_with_its_line() {
 }
 
 #[tokio::test]
-async fn random_values_are_made_once() {
+async fn rule_3_2_symptom_4_random_values_are_made_once() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
     let Some(mut world) = project.start("random").await else {
@@ -266,7 +266,7 @@ async fn tests_of_the_chart_run_and_their_outcome_is_a_condition() {
 }
 
 #[tokio::test]
-async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
+async fn rule_1_6_a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
     let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
@@ -298,7 +298,7 @@ async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
 }
 
 #[tokio::test]
-async fn objects_that_the_server_names_are_made_once_a_revision() {
+async fn rule_1_5_objects_that_the_server_names_are_made_once_a_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("map.yaml", template)]);
     let Some(world) = project.start("generate").await else {

@@ -3,7 +3,7 @@
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::world::{Project, World, apply, condition, merge};
+use crate::world::{LIMIT, Project, World, apply, condition, merge, until};
 
 /// A `ConfigMap` with one value.
 const MAP: &str = "\
@@ -14,7 +14,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
 
 #[tokio::test]
-async fn values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
+async fn rule_4_5_symptom_10_values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("from").await else {
@@ -116,7 +116,7 @@ async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn two_kinds_of_one_name_have_two_releases() {
+async fn symptom_14_two_kinds_of_one_name_have_two_releases() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let entry = |kind: &str| {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
@@ -148,7 +148,7 @@ async fn two_kinds_of_one_name_have_two_releases() {
 }
 
 #[tokio::test]
-async fn definitions_of_the_chart_are_there_before_its_objects() {
+async fn rule_1_7_symptom_25_definitions_come_before_their_objects_and_are_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
     let Some(plane) = crate::world::control_plane().await else {
@@ -176,19 +176,22 @@ spec:
         .start()
         .await
         .unwrap();
-    let world = World {
+    let mut world = World {
         plane,
         namespace,
         operator,
     };
     world.widget("one", json!({})).await;
     world.ready("Widget", "one").await;
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+
+    let newer = definition.replace(
+        "schema: {openAPIV3Schema: {type: object}}",
+        "schema: {openAPIV3Schema: {type: object, description: newer}}",
+    );
+    assert_ne!(newer, definition);
+    project.write("chart/crds/things.yaml", &newer);
+    world.operator.stop(LIMIT).await.unwrap();
+    world.operator.restart().await.unwrap();
     let gvk =
         kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
     let definitions: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(
@@ -196,6 +199,20 @@ spec:
         &kube::core::ApiResource::from_gvk(&gvk),
     );
     let name = format!("things.{group}");
+    world.widget("one", json!({"news": true})).await;
+    let described = |definition: &serde_json::Value| {
+        definition.pointer("/spec/versions/0/schema/openAPIV3Schema/description")
+            == Some(&json!("newer"))
+    };
+    let upgraded = until(&definitions, &name, "upgraded", described).await;
+    upgraded.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    world.ready("Widget", "one").await;
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
     assert!(
         definitions.get_opt(&name).await.unwrap().is_some(),
         "a definition outlives the release"
@@ -207,7 +224,7 @@ spec:
 }
 
 #[tokio::test]
-async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
+async fn rule_1_3_drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("ignore").await else {
@@ -241,7 +258,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
 }
 
 #[tokio::test]
-async fn an_empty_render_removes_nothing_unless_allowed() {
+async fn rule_2_5_an_empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
     let project = Project::new("", &[("map.yaml", template.as_str())]);
     let Some(world) = project.start("empty").await else {

@@ -46,7 +46,7 @@ async fn a_second_replica_takes_over_when_the_first_ends() {
 }
 
 #[tokio::test]
-async fn an_install_that_was_killed_is_finished_after_the_restart() {
+async fn symptom_3_an_install_that_was_killed_is_finished_after_the_restart() {
     let Some(mut world) = World::start("kill").await else {
         return;
     };
@@ -82,7 +82,7 @@ async fn an_install_that_was_killed_is_finished_after_the_restart() {
 }
 
 #[tokio::test]
-async fn a_restart_neither_writes_nor_upgrades() {
+async fn rule_4_2_a_restart_neither_writes_nor_upgrades() {
     let Some(mut world) = World::start("restart").await else {
         return;
     };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hybrid_operator::helm;
+use hybrid_operator::helm::{self, HelmController};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::RunArgs;
 use hybrid_operator_test::process::RunningOperator;
@@ -194,6 +194,16 @@ pub(crate) struct Mortal(Option<tokio::runtime::Runtime>);
 
 impl Mortal {
     pub(crate) fn start(project: &Project, client: Client, namespace: &str) -> Self {
+        Self::extended(project, client, namespace, |chart| chart)
+    }
+
+    /// The same with what `extend` adds to the controllers of the charts.
+    pub(crate) fn extended(
+        project: &Project,
+        client: Client,
+        namespace: &str,
+        extend: impl Fn(HelmController) -> HelmController,
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -213,6 +223,7 @@ impl Mortal {
         let charts = helm::load(&options.watches_file).unwrap();
         let manager = charts
             .into_iter()
+            .map(extend)
             .fold(Manager::new(options).client(client), Manager::with);
         runtime.spawn(manager.run_until(CancellationToken::new()));
         Self(Some(runtime))
@@ -318,6 +329,11 @@ pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
 }
 
+/// The API of a kind that has no namespaces.
+pub(crate) fn cluster_api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
+    Api::all_with(namespace.client(), &resource(kind))
+}
+
 /// The kinds that the tests apply.
 const KINDS: &[&str] = &[
     "Memcached",
@@ -331,6 +347,8 @@ const KINDS: &[&str] = &[
     "Job",
     "Role",
     "RoleBinding",
+    "ClusterRole",
+    "ResourceQuota",
 ];
 
 /// How a kind that the tests know is served.
@@ -340,7 +358,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "GlobalCache" | "Widget" | "Gadget" => ("test.example.com", "v1"),
         "Deployment" => ("apps", "v1"),
         "Job" => ("batch", "v1"),
-        "Role" | "RoleBinding" => ("rbac.authorization.k8s.io", "v1"),
+        "Role" | "RoleBinding" | "ClusterRole" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))

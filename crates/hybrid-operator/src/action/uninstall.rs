@@ -86,3 +86,16 @@ pub async fn remove_objects(
     }
     Ok(asked)
 }
+
+/// Deletes these objects, as far as they are ours and not to be kept.
+pub async fn remove_all(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    mut objects: Vec<ManifestObject>,
+) -> Result<(), ActionError> {
+    KindOrder::Uninstall.sort(&mut objects, |object| &object.key().kind);
+    for object in &objects {
+        prune::remove(context, live, 0, object).await?;
+    }
+    Ok(())
+}

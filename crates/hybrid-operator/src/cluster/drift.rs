@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn our_labels_and_the_controller_count() {
+    fn rule_4_4_our_labels_and_the_controller_count() {
         let mut base = meta(&json!([entry("helm", "Apply", &json!({"f:data": {}}))]));
         let plain = ours_hash(&base);
         base.labels = Some([(CR_LABEL.to_owned(), "x".to_owned())].into());

@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_the_namespace_of_its_custom_resource_gets_an_owner_reference() {
+    fn rule_4_4_an_object_in_the_namespace_of_its_custom_resource_gets_an_owner_reference() {
         let primary = primary(Some("prod"));
         let object = marked(
             json!({"metadata": {"name": "web"}}),

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 
 use super::HelmReconciler;
+use super::extend::{Extensions, PostHook, PreHook, ValueTranslator};
 use super::interest::Interests;
 use crate::cluster::ownership::{CrIdentity, cr_of, owner_of};
 use crate::controller::{Key, Priority, QueueHandle, Route, Source, WorkerOptions, Workers};
@@ -46,6 +47,7 @@ pub struct HelmController {
     name: String,
     watch: Watch,
     chart: CompiledChart,
+    extensions: Extensions,
 }
 
 /// Makes a controller of every entry of a watches file. Nothing is contacted.
@@ -77,7 +79,35 @@ impl HelmController {
             name: watch.gvk.kind.to_lowercase(),
             watch,
             chart,
+            extensions: Extensions::default(),
         })
+    }
+
+    /// The kind of its custom resources.
+    pub fn kind(&self) -> &str {
+        &self.watch.gvk.kind
+    }
+
+    /// Makes values in code, of those that `watches.yaml` makes of the custom resource.
+    #[must_use]
+    pub fn value_translator(mut self, translator: impl ValueTranslator) -> Self {
+        self.extensions.translator = Some(Arc::new(translator));
+        self
+    }
+
+    /// Adds code that runs before a release is looked after, after what was added before.
+    #[must_use]
+    pub fn pre_hook(mut self, hook: impl PreHook) -> Self {
+        self.extensions.pre.push(Arc::new(hook));
+        self
+    }
+
+    /// Adds code that runs when a release is what its custom resource says, after what was added
+    /// before.
+    #[must_use]
+    pub fn post_hook(mut self, hook: impl PostHook) -> Self {
+        self.extensions.post.push(Arc::new(hook));
+        self
     }
 }
 
@@ -148,6 +178,7 @@ impl Controller for HelmController {
                 watch: self.watch,
                 chart: self.chart,
                 manager: context,
+                extensions: self.extensions,
                 interests: Interests::new(context_client, queue.clone(), stop.clone()),
                 clusters: Mutex::default(),
                 source,
@@ -164,19 +195,18 @@ impl Controller for HelmController {
 
 /// Waits until the history of all releases is known.
 async fn complete(records: &ReleaseIndex) {
-    let mut warned = None;
+    let mut states = records.states();
     loop {
-        match records.state() {
+        let state = states.borrow_and_update().clone();
+        match state {
             IndexState::Synced => return,
             IndexState::Starting => {}
             state => {
-                if warned.as_ref() != Some(&state) {
-                    tracing::warn!(?state, "the release records cannot be listed; trying again");
-                    warned = Some(state);
-                }
+                tracing::warn!(?state, "the release records cannot be listed; trying again");
             }
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        // The index lives as long as `records`.
+        let _ = states.changed().await;
     }
 }
 

@@ -12,6 +12,7 @@ use helm_core::{Capabilities, Coalesced, DigestBuilder, RenderError, Rendered, V
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
+use super::extend::ExtensionError;
 use super::interest::{Depth, Named};
 use super::observe::Facts;
 use super::plan;
@@ -36,6 +37,9 @@ pub(super) enum DesiredError {
     /// The values cannot be computed.
     #[error("cannot compute the values")]
     Values(#[from] ValuesError),
+    /// The values cannot be translated.
+    #[error("the value translator of this operator failed")]
+    Translate(#[source] ExtensionError),
     /// The values do not fit the chart.
     #[error(transparent)]
     Coalesce(#[from] CoalesceError),
@@ -90,7 +94,9 @@ impl DesiredError {
     /// The reason of the condition `Irreconcilable`.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Values(_) | Self::Coalesce(_) | Self::Reference { .. } => "ErrorGettingValues",
+            Self::Values(_) | Self::Translate(_) | Self::Coalesce(_) | Self::Reference { .. } => {
+                "ErrorGettingValues"
+            }
             Self::Capabilities(_) => "ErrorGettingClient",
             Self::Render(_)
             | Self::Patch(_)
@@ -152,6 +158,8 @@ impl HelmReconciler {
             && known.generation == facts.generation
             && known.metadata == metadata
             && self.is_current(&known.read)
+            // Code may look at more than that.
+            && self.extensions.translator.is_none()
         {
             return Ok(known.desired.clone());
         }
@@ -165,7 +173,14 @@ impl HelmReconciler {
             };
             values::compute(&self.watch, &inputs)?
         };
-        let coalesced = self.chart.coalesce(computed.values)?;
+        let values = match &self.extensions.translator {
+            Some(translator) => {
+                let translated = translator.translate(&facts.resource, computed.values);
+                translated.await.map_err(DesiredError::Translate)?
+            }
+            None => computed.values,
+        };
+        let coalesced = self.chart.coalesce(values)?;
         // What the templates read of the cluster is known when they have run.
         let render = self
             .render(facts, &coalesced, Revision::FIRST, false)

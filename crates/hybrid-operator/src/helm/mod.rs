@@ -20,11 +20,13 @@ mod deployment;
 mod desired;
 mod events;
 mod execute;
+mod extend;
 mod finalizer;
 mod interest;
 mod kind;
 mod naming;
 mod observe;
+mod orphans;
 mod patches;
 pub mod plan;
 mod references;
@@ -48,12 +50,16 @@ use crate::release::ReleaseStore;
 use crate::watches::Watch;
 
 pub use builder::{BuildError, HelmController, load};
+pub use extend::{ExtensionError, PostHook, PreHook, ReleaseRef, ValueTranslator};
+pub use helm_core::Values;
 
-use desired::Desires;
+use desired::{Desired, Desires};
 use execute::Done;
+use extend::Extensions;
 use interest::Interests;
 use observe::Facts;
-use status::Told;
+use plan::Step;
+use status::{Status, Told};
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 pub struct HelmReconciler {
@@ -63,6 +69,7 @@ pub struct HelmReconciler {
     source: Source,
     store: Arc<dyn ReleaseStore>,
     interests: Interests,
+    extensions: Extensions,
     clusters: Mutex<HashMap<(String, String), Cluster>>,
     period: Duration,
     releases: Mutex<HashMap<Key, Release>>,
@@ -101,7 +108,7 @@ impl HelmReconciler {
     /// Brings one release to what its custom resource says: the whole flow.
     async fn reconcile_one(
         &self,
-        resource: &DynamicObject,
+        resource: &Arc<DynamicObject>,
         release: &mut Release,
     ) -> Result<Outcome, ReconcileError> {
         let facts = match Facts::of(resource, self) {
@@ -117,7 +124,7 @@ impl HelmReconciler {
                 let observed = self.observe(&facts, release, &desired).await;
                 let step = plan::next_step(&observed, &desired.plan());
                 tracing::debug!(?step, "planned");
-                self.execute(step, &facts, &desired, release, &mut status)
+                self.take(step, &facts, &desired, release, &mut status)
                     .await
             }
             // A chart that no longer renders does not keep a release from being removed.
@@ -136,6 +143,23 @@ impl HelmReconciler {
             Done::Again(delay) => Ok(Outcome::After(delay)),
             Done::Gone => Ok(Outcome::Done),
         }
+    }
+
+    /// Takes a step, between the hooks in code.
+    async fn take(
+        &self,
+        step: Step,
+        facts: &Facts,
+        desired: &Desired,
+        release: &mut Release,
+        status: &mut Status,
+    ) -> Result<Done, ReconcileError> {
+        self.run_pre_hooks(&step, facts, desired).await?;
+        let done = self
+            .execute(step.clone(), facts, desired, release, status)
+            .await?;
+        self.run_post_hooks(&step, facts, done).await?;
+        Ok(done)
     }
 
     /// When an unchanged custom resource is looked at next.

@@ -1,5 +1,7 @@
 //! What is: the custom resource, its records and its objects, all from caches.
 
+use std::sync::Arc;
+
 use helm_core::release::{ReleaseName, Revision, Status as ReleaseStatus};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -18,6 +20,7 @@ use crate::release::RecordMeta;
 /// The custom resource.
 pub(super) struct Facts {
     pub(super) primary: Primary,
+    pub(super) resource: Arc<DynamicObject>,
     /// The cluster as the custom resource's service account sees it.
     pub(super) cluster: Cluster,
     pub(super) object: Value,
@@ -32,7 +35,7 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn of(
-        resource: &DynamicObject,
+        resource: &Arc<DynamicObject>,
         reconciler: &HelmReconciler,
     ) -> Result<Self, Box<(Status, NamingError)>> {
         let watch = &reconciler.watch;
@@ -51,6 +54,7 @@ impl Facts {
         let cluster = reconciler.cluster_for(&primary, &object).map_err(refused)?;
         Ok(Self {
             primary,
+            resource: Arc::clone(resource),
             cluster,
             generation,
             deleting: resource.metadata.deletion_timestamp.is_some(),

@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one table of all states")]
-    fn every_state_has_its_step() {
+    fn rule_3_4_every_state_has_its_step() {
         use Status::{
             Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded,
             Uninstalled, Uninstalling, Unknown,

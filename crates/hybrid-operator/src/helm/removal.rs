@@ -70,6 +70,8 @@ impl HelmReconciler {
                     return Err(error.into());
                 }
             }
+        } else {
+            self.remove_orphans(facts, release).await?;
         }
         self.event(
             facts,

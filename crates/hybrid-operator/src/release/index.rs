@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
+use tokio::sync::watch;
 
 use super::meta::{Format, RecordMeta, version_number};
 use crate::cluster::CrIdentity;
@@ -55,7 +56,21 @@ pub type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
 
 /// The index. Cheap to clone; all clones are one index.
 #[derive(Clone, Default)]
-pub struct ReleaseIndex(Arc<RwLock<Inner>>);
+pub struct ReleaseIndex(Arc<Shared>);
+
+struct Shared {
+    inner: RwLock<Inner>,
+    state: watch::Sender<IndexState>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            inner: RwLock::default(),
+            state: watch::Sender::new(IndexState::Starting),
+        }
+    }
+}
 
 #[derive(Default)]
 struct Inner {
@@ -138,19 +153,12 @@ impl ReleaseIndex {
 
     /// Whether the index is complete: the worst state of all scopes.
     pub fn state(&self) -> IndexState {
-        self.read(|inner| {
-            let states = inner.scopes.values().map(|scope| &scope.state);
-            let rank = |state: &&IndexState| match state {
-                IndexState::Synced => 0,
-                IndexState::Starting => 1,
-                IndexState::Failing(_) => 2,
-                IndexState::Forbidden(_) => 3,
-            };
-            states
-                .max_by_key(rank)
-                .cloned()
-                .unwrap_or(IndexState::Starting)
-        })
+        self.0.state.borrow().clone()
+    }
+
+    /// Tells when that changes.
+    pub fn states(&self) -> watch::Receiver<IndexState> {
+        self.0.state.subscribe()
     }
 
     /// The records of a release, oldest first.
@@ -259,15 +267,38 @@ impl ReleaseIndex {
     }
 
     fn read<T>(&self, f: impl FnOnce(&Inner) -> T) -> T {
-        f(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        f(&self.0.inner.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn write<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
-        f(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+        let mut inner = self.0.inner.write().unwrap_or_else(PoisonError::into_inner);
+        let answer = f(&mut inner);
+        let state = inner.state();
+        self.0.state.send_if_modified(|known| {
+            let changed = *known != state;
+            *known = state;
+            changed
+        });
+        answer
     }
 }
 
 impl Inner {
+    /// The worst state of all scopes.
+    fn state(&self) -> IndexState {
+        let states = self.scopes.values().map(|scope| &scope.state);
+        let rank = |state: &&IndexState| match state {
+            IndexState::Synced => 0,
+            IndexState::Starting => 1,
+            IndexState::Failing(_) => 2,
+            IndexState::Forbidden(_) => 3,
+        };
+        states
+            .max_by_key(rank)
+            .cloned()
+            .unwrap_or(IndexState::Starting)
+    }
+
     fn apply(
         &mut self,
         scope: Option<&str>,

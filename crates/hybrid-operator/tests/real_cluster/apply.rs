@@ -126,7 +126,7 @@ async fn rule_1_2_keys_that_a_former_operator_created_can_be_dropped() {
 }
 
 #[tokio::test]
-async fn rule_1_3_an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
+async fn rule_1_3_symptom_16_an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
     let Some(stage) = Stage::new("scale").await else {
         return;
     };

@@ -127,7 +127,7 @@ async fn records_live_through_their_whole_life() {
 }
 
 #[tokio::test]
-async fn rule_3_8_a_release_of_four_mebibytes_is_kept() {
+async fn rule_3_8_symptom_8_a_release_of_four_mebibytes_is_kept() {
     let Some(stage) = Stage::new("large").await else {
         return;
     };

@@ -1,0 +1,144 @@
+//! What a project adds in code: values, and hooks before and after, whose errors count.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use hybrid_operator::helm::{ExtensionError, PostHook, PreHook, ReleaseRef, Values};
+use hybrid_operator_test::TestNamespace;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::world::{Mortal, Project, api, apply, condition, control_plane, until};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}, owner: {{ .Values.owner | quote }}}
+";
+
+/// A hook that fails as long as it is told to, and notes what it sees.
+#[derive(Clone, Default)]
+struct Gate {
+    closed: Arc<AtomicBool>,
+    refused: Arc<AtomicUsize>,
+    seen: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Gate {
+    fn closed() -> Self {
+        let gate = Self::default();
+        gate.closed.store(true, Ordering::SeqCst);
+        gate
+    }
+
+    fn pass(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
+        let closed = self.closed.load(Ordering::SeqCst);
+        let answer = if closed {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            Err("the gate is closed".into())
+        } else {
+            self.seen.lock().unwrap().push(what);
+            Ok(())
+        };
+        std::future::ready(answer).boxed()
+    }
+}
+
+impl PreHook for Gate {
+    fn run<'a>(
+        &'a self,
+        _: &'a DynamicObject,
+        values: &'a Values,
+    ) -> BoxFuture<'a, Result<(), ExtensionError>> {
+        self.pass(json!(values))
+    }
+}
+
+impl PostHook for Gate {
+    fn run<'a>(
+        &'a self,
+        _: &'a DynamicObject,
+        release: &'a ReleaseRef,
+    ) -> BoxFuture<'a, Result<(), ExtensionError>> {
+        self.pass(json!([release.name.as_str(), release.revision.0]))
+    }
+}
+
+fn owned(resource: &DynamicObject, mut values: Values) -> Result<Values, ExtensionError> {
+    let name = resource.metadata.name.clone().ok_or("it has no name")?;
+    values.insert("owner".to_owned(), json!(name));
+    Ok(values)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn symptom_21_an_error_of_a_hook_in_code_is_told_and_tried_again() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "extended").await.unwrap();
+    let (before, after) = (Gate::closed(), Gate::closed());
+    let client = plane.client().await.unwrap();
+    let _operator = Mortal::extended(&project, client, namespace.name(), |chart| {
+        chart
+            .value_translator(owned)
+            .pre_hook(before.clone())
+            .post_hook(after.clone())
+    });
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"value": "v"}})).await;
+    let is_failed = |which: &'static str| {
+        move |cr: &Value| {
+            condition(cr, "Irreconcilable").is_some_and(|c| {
+                let message = c["message"].as_str().unwrap_or_default();
+                c["status"] == "True" && message.contains(which) && message.contains("closed")
+            })
+        }
+    };
+    drop(
+        until(
+            &widgets,
+            "one",
+            "the pre hook failed",
+            is_failed("pre hook"),
+        )
+        .await
+        .unwrap(),
+    );
+    let maps = api(&namespace, "ConfigMap");
+    assert!(
+        maps.get_opt("one-map").await.unwrap().is_none(),
+        "nothing was installed"
+    );
+
+    before.closed.store(false, Ordering::SeqCst);
+    drop(
+        until(
+            &widgets,
+            "one",
+            "the post hook failed",
+            is_failed("post hook"),
+        )
+        .await
+        .unwrap(),
+    );
+    let map = maps.get("one-map").await.unwrap();
+    assert_eq!(map.data["data"], json!({"value": "v", "owner": "one"}));
+    assert_eq!(
+        before.seen.lock().unwrap()[0],
+        json!({"value": "v", "owner": "one"})
+    );
+
+    after.closed.store(false, Ordering::SeqCst);
+    let ready = |cr: &Value| {
+        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False")
+            && condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+            && cr["status"]["release"]["revision"] == 1
+    };
+    drop(until(&widgets, "one", "Ready", ready).await.unwrap());
+    assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
+    assert!(before.refused.load(Ordering::SeqCst) > 0 && after.refused.load(Ordering::SeqCst) > 0);
+}

@@ -1,0 +1,392 @@
+//! What users of the Go operators report, gone here. Others of these symptoms have their tests where
+//! their subject is; all are named `symptom_N`.
+
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::Faults;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::world::{
+    LIMIT, Mortal, Project, api, apply, cluster_api, condition, control_plane, define, merge, until,
+};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+";
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+}
+
+#[tokio::test]
+async fn symptom_5_templates_see_what_they_look_up_and_follow_it_where_asked() {
+    let copy = "{{- $source := lookup \"v1\" \"ConfigMap\" .Release.Namespace \"source\" }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ $source.data.key }}}
+";
+    for (options, later) in [("", "first"), ("dryRunOption: server", "second")] {
+        let project = Project::new(options, &[("map.yaml", copy)]);
+        let Some(world) = project.start("lookup").await else {
+            return;
+        };
+        let maps = world.api("ConfigMap");
+        apply(&maps, "source", &json!({"data": {"key": "first"}})).await;
+        world.widget("one", json!({})).await;
+        world.data("one-map", json!({"value": "first"})).await;
+        world.ready("Widget", "one").await;
+        apply(&maps, "source", &json!({"data": {"key": "second"}})).await;
+        // Whatever the change of the source brings about is there before another release is.
+        if later == "first" {
+            world.widget("two", json!({})).await;
+            world.data("two-map", json!({"value": "second"})).await;
+        }
+        world.data("one-map", json!({"value": later})).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn symptom_6_only_objects_of_releases_are_listed_and_watched() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main, image: i}]}}}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: {{ .Release.Name }}-secret}\n";
+    let project = Project::new("", &[("map.yaml", MAP), ("web.yaml", web)]);
+    let namespace = TestNamespace::create(plane, "foreign").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    let mut kinds = Vec::new();
+    for request in faults.requests() {
+        let many = request.verb == "watch" || request.verb == "list";
+        if !many || request.resource == "widgets" {
+            continue;
+        }
+        let selector = request
+            .query
+            .get("labelSelector")
+            .cloned()
+            .unwrap_or_default();
+        assert!(
+            selector == "owner=helm"
+                || selector.contains("helm.sdk.operatorframework.io/operator="),
+            "{request:?}"
+        );
+        kinds.push(request.resource);
+    }
+    for kind in ["configmaps", "secrets", "deployments"] {
+        assert!(
+            kinds.iter().any(|seen| seen == kind),
+            "{kind} is not watched: {kinds:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn symptom_9_and_24_deployed_is_not_ready() {
+    let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
+    let project = Project::new("", &[("web.yaml", web)]);
+    let Some(world) = project.start("unready").await else {
+        return;
+    };
+    world
+        .widget("one", json!({"node": {"no-node": "has-this"}}))
+        .await;
+    let waiting = |cr: &Value| {
+        condition(cr, "Deployed").is_some_and(|c| c["status"] == "True")
+            && condition(cr, "Ready").is_some_and(|c| {
+                c["status"] == "False"
+                    && c["reason"] == "ObjectsNotReady"
+                    && c["message"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .contains("one-web")
+                    && c["observedGeneration"] == cr["metadata"]["generation"]
+            })
+    };
+    world
+        .until("Widget", "one", "deployed and not ready", waiting)
+        .await;
+    world.widget("one", json!({"node": {}})).await;
+    world.ready("Widget", "one").await;
+}
+
+/// A definition whose status has room for conditions alone.
+fn slim(group: &str) -> String {
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: slims.{group}}}
+spec:
+  group: {group}
+  names: {{kind: Slim, plural: slims}}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+          status:
+            type: object
+            properties:
+              conditions: {{type: array, items: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+              observedGeneration: {{type: integer}}
+"
+    )
+}
+
+#[tokio::test]
+async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_more() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
+    // A kind of its own, so that no other test meets it.
+    let group = format!("{}.example.com", namespace.name());
+    define(plane, &slim(&group)).await;
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    project.write(
+        "watches.yaml",
+        &format!(
+            "- {{group: {group}, version: v1, kind: Slim, chart: chart, reconcilePeriod: 100ms}}\n"
+        ),
+    );
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let resource = kube::core::ApiResource::from_gvk_with_plural(
+        &kube::core::GroupVersionKind::gvk(&group, "v1", "Slim"),
+        "slims",
+    );
+    let slims: kube::Api<kube::api::DynamicObject> =
+        kube::Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let custom: kube::api::DynamicObject = serde_json::from_value(json!({
+        "apiVersion": format!("{group}/v1"), "kind": "Slim", "metadata": {"name": "one"}, "spec": {},
+    }))
+    .unwrap();
+    slims
+        .create(&kube::api::PostParams::default(), &custom)
+        .await
+        .unwrap();
+    drop(until(&slims, "one", "Ready", is_ready).await.unwrap());
+    let events = api(&namespace, "Event");
+    let told = async || {
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let about = |e: &&kube::api::DynamicObject| e.data["reason"] == "StatusPruned";
+        list.items.iter().filter(about).count()
+    };
+    let one_told = async || told().await > 0;
+    hybrid_operator_test::wait::until(LIMIT, "an event", one_told)
+        .await
+        .unwrap();
+    let before = told().await;
+    let writes = || {
+        faults
+            .requests()
+            .iter()
+            .filter(|r| r.resource == "slims/status")
+            .count()
+    };
+    let written = writes();
+    // Two more of the kind have come and gone through many periods of the first one meanwhile.
+    for name in ["two", "three"] {
+        let mut other = custom.clone();
+        other.metadata.name = Some(name.to_owned());
+        slims
+            .create(&kube::api::PostParams::default(), &other)
+            .await
+            .unwrap();
+        drop(until(&slims, name, "Ready", is_ready).await.unwrap());
+    }
+    let about_one = |r: &&hybrid_operator_test::request::Recorded| {
+        r.resource == "slims/status" && r.name.as_deref() == Some("one")
+    };
+    assert_eq!(faults.requests().iter().filter(about_one).count(), written);
+    let list = events.list(&ListParams::default()).await.unwrap();
+    let of_one = list.items.iter().filter(|e| {
+        e.data["reason"] == "StatusPruned"
+            && (e.data["regarding"]["name"] == "one" || e.data["involvedObject"]["name"] == "one")
+    });
+    assert_eq!(of_one.count(), before);
+    let gvk =
+        kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions: kube::Api<kube::api::DynamicObject> =
+        kube::Api::all_with(namespace.client(), &kube::core::ApiResource::from_gvk(&gvk));
+    for slim in slims.list(&ListParams::default()).await.unwrap().items {
+        let name = slim.metadata.name.unwrap();
+        slims.delete(&name, &DeleteParams::default()).await.unwrap();
+        hybrid_operator_test::wait::gone(&slims, &name, LIMIT)
+            .await
+            .unwrap();
+    }
+    definitions
+        .delete(&format!("slims.{group}"), &DeleteParams::default())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn symptom_15_objects_without_a_namespace_are_looked_after_and_removed() {
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
+    let project = Project::new("", &[("role.yaml", role)]);
+    let Some(world) = project.start("clusterwide").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let roles = cluster_api(&world.namespace, "ClusterRole");
+    let name = format!("{}-one", world.namespace.name());
+    let uid = roles.get(&name).await.unwrap().metadata.uid;
+    roles.delete(&name, &DeleteParams::default()).await.unwrap();
+    let anew = |role: &Value| !role.is_null() && role["metadata"]["uid"] != json!(uid);
+    drop(until(&roles, &name, "made anew", anew).await.unwrap());
+    let granted = json!({"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]});
+    merge(&roles, &name, &granted).await;
+    let empty = |role: &Value| role["rules"].as_array().is_none_or(Vec::is_empty);
+    drop(until(&roles, &name, "as it was", empty).await.unwrap());
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    assert!(roles.get_opt(&name).await.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn symptom_7_and_23_nothing_is_asked_of_what_is_gone_and_kinds_are_discovered_once() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("reconcilePeriod: 100ms", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "after").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    let install = async |name: &str| {
+        apply(&widgets, name, &json!({"spec": {}})).await;
+        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+    };
+    install("first").await;
+    let discovery = |r: &&hybrid_operator_test::request::Recorded| {
+        r.verb == "get"
+            && (r.path == "/version"
+                || r.path == "/api"
+                || r.path.starts_with("/apis") && r.name.is_none())
+    };
+    let discovered = faults.requests().iter().filter(discovery).count();
+    widgets
+        .delete("first", &DeleteParams::default())
+        .await
+        .unwrap();
+    hybrid_operator_test::wait::gone(&widgets, "first", LIMIT)
+        .await
+        .unwrap();
+    faults.forget();
+    for name in ["second", "third", "fourth"] {
+        install(name).await;
+    }
+    let requests = faults.requests();
+    let about_first = |r: &&hybrid_operator_test::request::Recorded| {
+        r.name.as_deref().is_some_and(|name| name.contains("first"))
+    };
+    // The last words, an event, may come after the custom resource has gone.
+    let asked: Vec<_> = requests.iter().filter(about_first).collect();
+    assert!(asked.is_empty(), "{asked:#?}");
+    assert!(discovered > 0);
+    assert_eq!(
+        requests.iter().filter(discovery).count(),
+        0,
+        "{requests:#?}"
+    );
+}
+
+#[tokio::test]
+async fn symptom_2_and_13_what_does_not_render_begins_nothing_and_is_still_removed() {
+    let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
+    let project = Project::new("", &[("map.yaml", strict.as_str())]);
+    let Some(world) = project.start("broken").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    world.widget("one", json!({"broken": true})).await;
+    world.is("one", "ReleaseFailed").await;
+    // What does not render begins nothing: no revision, no rollback.
+    assert_eq!(world.history("one").await, ["deployed"]);
+    world.data("one-map", json!({"value": "v"})).await;
+    let widgets = world.api("Widget");
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    world.gone("Widget", "one").await;
+    world.gone("ConfigMap", "one-map").await;
+    assert!(world.history("one").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_quota_is_named_and_the_release_goes_on_when_it_is_raised() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("quota").await else {
+        return;
+    };
+    let quotas = world.api("ResourceQuota");
+    // The ConfigMap of every namespace's certificates counts, too.
+    let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
+    apply(&quotas, "few", &hard(1)).await;
+    let counted = |quota: &Value| quota["status"]["used"]["configmaps"] == "1";
+    world
+        .until("ResourceQuota", "few", "counted", counted)
+        .await;
+    world.widget("one", json!({"value": "v"})).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("exceeded quota: few") && message.contains("one-map"),
+        "{message}"
+    );
+    apply(&quotas, "few", &hard(5)).await;
+    world.annotate("one", "reset-at", json!("now")).await;
+    world.ready("Widget", "one").await;
+    world.data("one-map", json!({"value": "v"})).await;
+}
+
+#[tokio::test]
+async fn rule_2_7_a_namespace_that_ends_takes_its_releases_with_it() {
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
+    let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
+    let Some(world) = project.start("ending").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let roles = cluster_api(&world.namespace, "ClusterRole");
+    let role = format!("{}-one", world.namespace.name());
+    assert!(roles.get_opt(&role).await.unwrap().is_some());
+    let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
+        kube::Api::all(world.namespace.client());
+    namespaces
+        .delete(world.namespace.name(), &DeleteParams::default())
+        .await
+        .unwrap();
+    hybrid_operator_test::wait::gone(&namespaces, world.namespace.name(), LIMIT)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    let gone = hybrid_operator_test::wait::gone(&roles, &role, LIMIT).await;
+    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}

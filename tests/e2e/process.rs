@@ -4,7 +4,7 @@ use hybrid_operator_test::TestNamespace;
 use kube::api::ListParams;
 use serde_json::json;
 
-use crate::world::{LIMIT, World, api, apply, condition, control_plane, operator, until};
+use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, operator, until};
 
 #[tokio::test]
 async fn a_second_replica_takes_over_when_the_first_ends() {
@@ -43,6 +43,92 @@ async fn a_second_replica_takes_over_when_the_first_ends() {
     until(&memcacheds, "one", "still Ready", ready)
         .await
         .unwrap();
+}
+
+/// A hook that takes its time, so that an upgrade can be caught in the middle.
+const CHART: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-upgrade}
+spec:
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+#[tokio::test]
+async fn rule_3_5_a_leader_that_was_frozen_in_the_middle_writes_no_more() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let namespace = TestNamespace::create(plane, "frozen").await.unwrap();
+    let replica = |pod: &str| {
+        project
+            .operator(plane, namespace.name())
+            .args(["--leader-elect", "--leader-election-id=frozen-test"])
+            .env("POD_NAMESPACE", namespace.name())
+            .env("POD_NAME", pod)
+            .start()
+    };
+    let widgets = api(&namespace, "Widget");
+    let deployed = async |value: &str, revision: u32| {
+        apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
+        let ready = |cr: &serde_json::Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["release"]["revision"] == revision
+        };
+        until(&widgets, "one", "Ready", ready).await
+    };
+    let first = replica("first").await.unwrap();
+    deployed("1", 1).await.unwrap();
+
+    apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
+    let secrets = api(&namespace, "Secret");
+    let begun = |record: &serde_json::Value| !record.is_null();
+    until(&secrets, "sh.helm.release.v1.one.v2", "a record", begun)
+        .await
+        .unwrap();
+    first.freeze().unwrap();
+    let second = replica("second").await.unwrap();
+    let done = |record: &serde_json::Value| record["metadata"]["labels"]["status"] == "deployed";
+    until(&secrets, "sh.helm.release.v1.one.v2", "deployed", done)
+        .await
+        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    deployed("3", 3)
+        .await
+        .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+
+    first.wake().unwrap();
+    let end = first.exited(LIMIT).await.unwrap();
+    assert!(!end.success(), "a lost lease is an error\n{}", first.log());
+    assert!(
+        first.log().contains("the leader's lease was lost"),
+        "{}",
+        first.log()
+    );
+    let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
+    assert_eq!(map.data["data"]["value"], "3");
+    let list = ListParams::default().labels("owner=helm");
+    let mut history: Vec<(String, String)> = Vec::new();
+    for record in secrets.list(&list).await.unwrap().items {
+        let labels = record.metadata.labels.unwrap();
+        history.push((labels["version"].clone(), labels["status"].clone()));
+    }
+    history.sort();
+    let pairs: Vec<(&str, &str)> = history
+        .iter()
+        .map(|(v, s)| (v.as_str(), s.as_str()))
+        .collect();
+    assert_eq!(
+        pairs,
+        [("1", "superseded"), ("2", "superseded"), ("3", "deployed")]
+    );
 }
 
 #[tokio::test]

@@ -360,6 +360,24 @@ impl RunningOperator {
         })
     }
 
+    /// Stops it where it is, as a node that is too busy does, until [`Self::wake`].
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`].
+    pub fn freeze(&self) -> Result<(), ProcessError> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on after [`Self::freeze`].
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::Signal`].
+    pub fn wake(&self) -> Result<(), ProcessError> {
+        self.signal(Signal::CONT)
+    }
+
     /// Sends a signal; to a process that has ended it is none.
     fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,0 +1,397 @@
+//! Queue, backoff and plan through hours of trouble in virtual time: requests fail, answers are
+//! lost, the process dies, specs and objects change. In the end everything is what it should be,
+//! and on the way nothing ran hot.
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use helm_core::release::{Revision, Status};
+use hybrid_operator::controller::{Backoff, Key, Priority, Queue};
+use hybrid_operator::helm::plan::{
+    ATTEMPTS, Desired, Drift, Observed, Record, Refusal, Step, next_step,
+};
+
+const RESOURCES: usize = 20;
+/// So many of them may be deleted.
+const MORTAL: usize = 6;
+const TROUBLE: Duration = Duration::from_hours(6);
+/// The longest backoff twice, and periods.
+const CALM: Duration = Duration::from_mins(15);
+const PERIOD: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(5);
+/// Writes within a second that one custom resource may take, however often things go wrong: a few
+/// attempts of a few writes.
+const HOT: usize = 24;
+
+/// Numbers that look random and are the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next(n) == 0
+    }
+}
+
+/// A record as the store keeps it.
+#[derive(Debug, Clone)]
+struct Stored {
+    revision: u32,
+    status: Status,
+    /// The spec that it was rendered from.
+    spec: u64,
+    /// What the random values of its render were.
+    render: u64,
+    written: Duration,
+}
+
+/// A custom resource, its records and its objects, as the API server has them.
+#[derive(Debug, Default)]
+struct Resource {
+    spec: u64,
+    deleting: bool,
+    gone: bool,
+    finalizer: bool,
+    history: Vec<Stored>,
+    /// Spec and render of the objects; a person's change makes them `Some((spec, 0))`.
+    objects: Option<(u64, u64)>,
+    /// What this process applied last. Lost when it dies.
+    applied: Option<(u64, u64)>,
+    /// When it was written to.
+    writes: Vec<Duration>,
+}
+
+/// A write did not succeed, as far as the process knows.
+#[derive(Debug)]
+struct Failed;
+
+/// Specs that the API server refuses.
+fn is_refused(spec: u64) -> bool {
+    spec % 5 == 4
+}
+
+struct World {
+    now: Duration,
+    numbers: Numbers,
+    trouble: bool,
+    renders: u64,
+    resources: Vec<Resource>,
+}
+
+impl World {
+    /// One write: it may fail before the server has done it, or after.
+    fn write(&mut self, n: usize, change: impl FnOnce(&mut Resource)) -> Result<(), Failed> {
+        self.resources[n].writes.push(self.now);
+        let fault = self.trouble && self.numbers.one_in(5);
+        if fault && self.numbers.one_in(2) {
+            return Err(Failed);
+        }
+        change(&mut self.resources[n]);
+        if fault { Err(Failed) } else { Ok(()) }
+    }
+
+    fn observe(&self, n: usize) -> (Observed, Desired) {
+        let resource = &self.resources[n];
+        let record = |stored: &Stored| Record {
+            revision: Revision(stored.revision),
+            status: stored.status,
+            digest: Some(stored.spec.to_string()),
+            ours: true,
+            age: self.now.saturating_sub(stored.written),
+        };
+        let drift = match (resource.applied, resource.history.last()) {
+            (Some(applied), Some(latest)) if applied == (latest.spec, latest.render) => {
+                if resource.objects == Some(applied) {
+                    Drift::None
+                } else {
+                    Drift::Some
+                }
+            }
+            _ => Drift::Unknown,
+        };
+        let observed = Observed {
+            deleting: resource.deleting,
+            finalizer: resource.finalizer,
+            paused: false,
+            foreign: false,
+            history: resource.history.iter().map(record).collect(),
+            drift,
+            forgiven: Revision(0),
+            forced: false,
+            tested: false,
+            adoptable: false,
+        };
+        let desired = Desired {
+            digest: resource.spec.to_string(),
+            repair: true,
+            install_retries: ATTEMPTS - 1,
+            clean_up: false,
+            upgrade_retries: 0,
+            rollback: true,
+            timeout: TIMEOUT,
+            test: false,
+        };
+        (observed, desired)
+    }
+
+    /// Takes a step, as the actions do: write by write. Answers when it comes again.
+    fn take(&mut self, n: usize, step: &Step) -> Result<Duration, Failed> {
+        let now = self.now;
+        match step {
+            Step::Nothing | Step::Refuse(_) => {
+                self.supersede(n)?;
+                return Ok(PERIOD);
+            }
+            Step::Wait { delay } => return Ok(*delay),
+            Step::Install | Step::Upgrade | Step::Rollback { .. } => {
+                self.write(n, |resource| resource.finalizer = true)?;
+                let spec = self.resources[n].spec;
+                self.renders += 1;
+                let render = self.renders;
+                let (status, spec, render) = match step {
+                    Step::Rollback { to } => {
+                        let good = self.record(n, to.0).clone();
+                        (Status::PendingRollback, good.spec, good.render)
+                    }
+                    Step::Upgrade => (Status::PendingUpgrade, spec, render),
+                    _ => (Status::PendingInstall, spec, render),
+                };
+                self.give_up(n)?;
+                self.write(n, |resource| {
+                    let revision = resource.history.last().map_or(1, |last| last.revision + 1);
+                    resource.history.push(Stored {
+                        revision,
+                        status,
+                        spec,
+                        render,
+                        written: now,
+                    });
+                })?;
+                self.resume(n)?;
+            }
+            Step::Resume { .. } => self.resume(n)?,
+            Step::Repair { revision } => {
+                let record = self.record(n, revision.0);
+                let content = (record.spec, record.render);
+                self.write(n, |resource| resource.objects = Some(content))?;
+                self.resources[n].applied = Some(content);
+            }
+            Step::Uninstall => {
+                self.write(n, |resource| resource.objects = None)?;
+                self.write(n, |resource| resource.history.clear())?;
+                self.write(n, |resource| {
+                    (resource.finalizer, resource.gone) = (false, true);
+                })?;
+            }
+            Step::Adopt { .. } | Step::Test { .. } | Step::CleanUp { .. } => {
+                unreachable!("nothing here asks for {step:?}")
+            }
+        }
+        Ok(Duration::ZERO)
+    }
+
+    fn record(&mut self, n: usize, revision: u32) -> &mut Stored {
+        let history = &mut self.resources[n].history;
+        history
+            .iter_mut()
+            .find(|record| record.revision == revision)
+            .unwrap()
+    }
+
+    /// What is pending with other inputs is given up before a new revision.
+    fn give_up(&mut self, n: usize) -> Result<(), Failed> {
+        while let Some(at) = self.resources[n]
+            .history
+            .iter()
+            .position(|record| record.status.is_pending())
+        {
+            self.write(n, |resource| resource.history[at].status = Status::Failed)?;
+        }
+        Ok(())
+    }
+
+    /// From a pending record to a deployed one.
+    fn resume(&mut self, n: usize) -> Result<(), Failed> {
+        let last = self.resources[n].history.len() - 1;
+        let (spec, render) = {
+            let record = &self.resources[n].history[last];
+            (record.spec, record.render)
+        };
+        if is_refused(spec) {
+            self.write(n, |resource| resource.history[last].status = Status::Failed)?;
+            return Err(Failed);
+        }
+        self.write(n, |resource| resource.objects = Some((spec, render)))?;
+        self.resources[n].applied = Some((spec, render));
+        self.write(n, |resource| {
+            resource.history[last].status = Status::Deployed;
+        })?;
+        self.supersede(n)
+    }
+
+    /// Only the newest deployed record is the deployed one.
+    fn supersede(&mut self, n: usize) -> Result<(), Failed> {
+        let is_deployed = |record: &Stored| record.status == Status::Deployed;
+        loop {
+            let history = &self.resources[n].history;
+            let newest = history.iter().rposition(is_deployed);
+            match history.iter().position(is_deployed) {
+                Some(earlier) if Some(earlier) != newest => self.write(n, |resource| {
+                    resource.history[earlier].status = Status::Superseded;
+                })?,
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// What holds at any time.
+    fn check(&self, n: usize) {
+        let resource = &self.resources[n];
+        let revisions: Vec<u32> = resource.history.iter().map(|r| r.revision).collect();
+        assert!(revisions.is_sorted_by(|a, b| a < b), "{resource:?}");
+        let mut failures: BTreeMap<u64, usize> = BTreeMap::new();
+        for record in &resource.history {
+            if is_refused(record.spec) && record.status == Status::Failed {
+                *failures.entry(record.spec).or_default() += 1;
+            }
+        }
+        let most = failures.values().copied().max().unwrap_or(0);
+        assert!(
+            most <= ATTEMPTS,
+            "{most} attempts of one spec: {resource:?}"
+        );
+    }
+
+    /// What holds when nothing has gone wrong for long enough.
+    fn check_end(&self, n: usize) {
+        let resource = &self.resources[n];
+        if resource.deleting {
+            assert!(resource.gone && resource.objects.is_none(), "{resource:?}");
+            return;
+        }
+        let latest = resource.history.last().unwrap();
+        if is_refused(resource.spec) {
+            let (observed, desired) = self.observe(n);
+            let step = next_step(&observed, &desired);
+            assert_eq!(step, Step::Refuse(Refusal::Stalled), "{resource:?}");
+        } else {
+            assert_eq!(latest.status, Status::Deployed, "{resource:?}");
+            assert_eq!(latest.spec, resource.spec, "{resource:?}");
+        }
+        if latest.status == Status::Deployed {
+            let content = Some((latest.spec, latest.render));
+            assert_eq!(resource.objects, content, "{resource:?}");
+            let deployed = resource.history.iter();
+            let deployed = deployed.filter(|r| r.status == Status::Deployed).count();
+            assert_eq!(deployed, 1, "{resource:?}");
+        }
+        let hottest = resource.writes.iter().enumerate().map(|(at, from)| {
+            let within = |time: &&Duration| **time < *from + Duration::from_secs(1);
+            resource.writes[at..].iter().take_while(within).count()
+        });
+        assert!(hottest.max().unwrap_or(0) <= HOT, "{resource:?}");
+    }
+}
+
+fn key(n: usize) -> Key {
+    Key::new(Some("ns"), &n.to_string())
+}
+
+/// What happens to the world by itself, every few seconds.
+fn disturb(world: &mut World, queue: &mut Queue, backoff: &mut Backoff) {
+    let n = usize::try_from(world.numbers.next(RESOURCES as u64)).unwrap();
+    match world.numbers.next(40) {
+        0..=9 => world.resources[n].spec += 1,
+        10..=17 => {
+            if let Some((spec, _)) = world.resources[n].objects {
+                world.resources[n].objects = Some((spec, 0));
+            }
+        }
+        18 if n < MORTAL => {
+            let resource = &mut world.resources[n];
+            resource.gone |= !resource.finalizer;
+            resource.deleting = true;
+        }
+        19 => {
+            // The process dies: what it knew is lost, and it lists everything anew.
+            *queue = Queue::default();
+            *backoff = Backoff::default();
+            for n in 0..RESOURCES {
+                world.resources[n].applied = None;
+                queue.add(key(n), Priority::Background);
+            }
+            return;
+        }
+        _ => return,
+    }
+    queue.add(key(n), Priority::Event);
+}
+
+#[test]
+fn hours_of_trouble_leave_everything_as_it_should_be() {
+    for seed in 1..=12 {
+        let start = Instant::now();
+        let (mut queue, mut backoff) = (Queue::default(), Backoff::default());
+        let mut world = World {
+            now: Duration::ZERO,
+            numbers: Numbers(seed),
+            trouble: true,
+            renders: 0,
+            resources: std::iter::repeat_with(Resource::default)
+                .take(RESOURCES)
+                .collect(),
+        };
+        for n in 0..RESOURCES {
+            queue.add(key(n), Priority::Background);
+        }
+        let mut disturbance = Duration::ZERO;
+        while world.now < TROUBLE + CALM {
+            world.trouble = world.now < TROUBLE;
+            while let Some(next) = queue.take(start + world.now) {
+                let n: usize = next.name.parse().unwrap();
+                if !world.resources[n].gone {
+                    let (observed, desired) = world.observe(n);
+                    let step = next_step(&observed, &desired);
+                    let delay = if let Ok(delay) = world.take(n, &step) {
+                        backoff.reset(&next);
+                        delay
+                    } else {
+                        let noise = u8::try_from(world.numbers.next(256)).unwrap();
+                        backoff.failed(&next, noise)
+                    };
+                    queue.add_at(next.clone(), start + world.now + delay);
+                    world.check(n);
+                }
+                queue.done(&next);
+            }
+            // Time goes on to what comes next.
+            let due = queue.next_due().map_or(Duration::MAX, |due| due - start);
+            if world.trouble && disturbance <= due {
+                world.now = disturbance;
+                disturb(&mut world, &mut queue, &mut backoff);
+                let pause = Duration::from_millis(500 + world.numbers.next(8_000));
+                disturbance = world.now + pause;
+            } else {
+                world.now = due;
+            }
+        }
+        for n in 0..RESOURCES {
+            world.check_end(n);
+        }
+        let alive = world.resources.iter().filter(|r| !r.deleting).count();
+        assert!(alive < RESOURCES, "some were deleted");
+        assert!(world.renders > 500, "{} renders", world.renders);
+    }
+}

@@ -24,6 +24,17 @@ kind: ServiceAccount
 metadata: {name: {{ .Release.Name }}}
 ";
 
+/// A hook that is no Job: done as soon as it is there.
+const HOOK: &str = "\
+{{- if .Values.hook }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: post-install}
+{{- end }}
+";
+
 /// What was sent, but for the opening of watches.
 fn sent(faults: &Faults) -> Vec<String> {
     let all = faults.requests();
@@ -36,7 +47,10 @@ async fn rule_7_each_step_keeps_its_budget() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    let project = Project::new("reconcilePeriod: 200ms", &[("all.yaml", CHART)]);
+    let project = Project::new(
+        "reconcilePeriod: 200ms",
+        &[("all.yaml", CHART), ("hook.yaml", HOOK)],
+    );
     let namespace = TestNamespace::create(plane, "budget").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
@@ -73,6 +87,14 @@ async fn rule_7_each_step_keeps_its_budget() {
     settled("one", 1).await;
     let install = sent(&faults);
     assert!(install.len() <= OBJECTS + 6, "{install:#?}");
+
+    // The record says that the hook begins and that it has ended.
+    faults.forget();
+    let hooked = json!({"spec": {"value": "1", "hook": true}});
+    apply(&widgets, "hooked", &hooked).await;
+    settled("hooked", 1).await;
+    let install = sent(&faults);
+    assert!(install.len() <= OBJECTS + 6 + 3, "{install:#?}");
 
     faults.forget();
     apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;

@@ -15,6 +15,7 @@ use crate::cluster::apply::{Apply, Claim, apply};
 use crate::cluster::delete::{Propagation, delete};
 use crate::cluster::ownership::{RUN_LABEL, mark};
 use crate::cluster::read;
+use crate::controller::WatchState;
 use crate::readiness::{HookOutcome, View, hook_outcome};
 
 /// Runs what is left of an event's hooks.
@@ -50,10 +51,11 @@ pub async fn run(
             ended.push(hook);
             continue;
         }
-        if hook.last_run.phase != HookPhase::Running {
+        let begins = hook.last_run.phase != HookPhase::Running;
+        if begins {
             set_phase(context, stored, index, HookPhase::Running).await?;
         }
-        match advance(context, &hook, &run).await? {
+        match advance(context, &hook, &run, begins).await? {
             HookOutcome::Succeeded => {
                 set_phase(context, stored, index, HookPhase::Succeeded).await?;
                 ended.push(hook);
@@ -132,11 +134,13 @@ async fn set_phase(
     Ok(())
 }
 
-/// Creates the hook's objects where they are missing and says how they are.
+/// Creates the hook's objects where they are missing and says how they are; `begins` when nothing
+/// of this run can be there yet.
 async fn advance(
     context: &ActionContext<'_>,
     hook: &Hook,
     run: &str,
+    begins: bool,
 ) -> Result<HookOutcome, ActionError> {
     for object in objects(&hook.manifest, 0)? {
         let place = place(
@@ -149,7 +153,19 @@ async fn advance(
         )
         .await
         .map_err(crate::cluster::apply::ApplyError::from)?;
-        let live = read::get(context.cluster, &place.key).await?;
+        // What every watch shows as absent need not be read: where somebody else has the name, the
+        // request that creates it is refused.
+        let absent = begins
+            && place.guard.state() == WatchState::Synced
+            && place
+                .guard
+                .get(place.key.namespace.as_deref(), &place.key.name)
+                .is_none();
+        let live = if absent {
+            None
+        } else {
+            read::get(context.cluster, &place.key).await?
+        };
         let ours = live
             .as_ref()
             .filter(|live| label(live, RUN_LABEL) == Some(run));

@@ -173,8 +173,18 @@ pub(crate) enum Const {
 }
 
 impl Const {
+    /// Writes the value to `to`.
     #[inline]
-    pub(crate) fn value(&self) -> Value {
+    pub(crate) fn write(&self, to: &mut Value) {
+        match self {
+            Self::Str(text) => to.put(Value::Str(text.clone())),
+            Self::Int(value) => to.put(Value::Int(*value)),
+            Self::Bool(value) => to.put(Value::Bool(*value)),
+            other => to.put(other.value()),
+        }
+    }
+
+    fn value(&self) -> Value {
         match self {
             Self::Str(text) => Value::Str(text.clone()),
             Self::Int(value) => Value::Int(*value),

@@ -9,7 +9,7 @@ use crate::budget::{Budget, Limits};
 use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
 use crate::set::{Template, TemplateSet};
-use crate::value::{Name, Str, Value, break_cycles};
+use crate::value::{Str, Value, break_cycles};
 
 thread_local! {
     static SESSIONS: Cell<usize> = const { Cell::new(0) };
@@ -92,15 +92,15 @@ impl Session {
         data: &Value,
         out: &mut Vec<u8>,
     ) -> Result<(), RenderError> {
-        let name = Name::new(Str::from(name.as_ref()));
-        if let Some(template) = set.find(&name) {
+        let name = name.as_ref();
+        if let Some(template) = set.get(name) {
             return self.execute_template(set, template, data, out);
         }
         let cause = Cause::NotAssociated {
             set: set.name().to_string(),
         };
         Err(RenderError(Box::new(Failure::new(
-            name.key().to_string(),
+            String::from_utf8_lossy(name).into_owned(),
             None,
             cause,
         ))))

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::error::ParseError;
 use crate::func::Funcs;
 use crate::parse::{self, Body};
-use crate::value::table::Table;
+use crate::value::table::{Table, hash};
 use crate::value::{Name, Str};
 
 /// What a field that a map does not have gives (`Option("missingkey=…")`).
@@ -255,7 +255,8 @@ impl TemplateSet {
 
     /// The template `name`.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Arc<Template>> {
-        self.find(&Name::new(Str::from(name.as_ref())))
+        let name = name.as_ref();
+        self.find_hashed(hash(name), name)
     }
 
     /// Whether there is a template `name`.
@@ -265,10 +266,16 @@ impl TemplateSet {
 
     #[inline]
     pub(crate) fn find(&self, name: &Name) -> Option<&Arc<Template>> {
+        self.find_hashed(name.hash(), name.key().as_bytes())
+    }
+
+    /// The template `name`, whose hash the caller has.
+    #[inline]
+    fn find_hashed(&self, hash: u32, name: &[u8]) -> Option<&Arc<Template>> {
         let mut set = self;
         loop {
             let own = &set.0.own;
-            if let Some(position) = own.find(name.hash(), name.key().as_bytes()) {
+            if let Some(position) = own.find(hash, name) {
                 return own.entry(position).map(|entry| &entry.value);
             }
             set = set.0.below.as_ref()?;

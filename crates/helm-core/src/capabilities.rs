@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use go_template::Str;
 use serde::{Deserialize, Serialize};
 
 use crate::{DigestBuilder, version};
@@ -198,6 +199,8 @@ fn plain(number: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct ApiVersions {
     list: Arc<[String]>,
+    /// The same as templates hold them.
+    texts: Arc<[Str]>,
     set: Arc<HashSet<String>>,
 }
 
@@ -223,13 +226,19 @@ impl ApiVersions {
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.list.iter().map(String::as_str)
     }
+
+    /// All of them as templates hold them.
+    pub(crate) fn texts(&self) -> &[Str] {
+        &self.texts
+    }
 }
 
 impl<T: Into<String>> FromIterator<T> for ApiVersions {
     fn from_iter<I: IntoIterator<Item = T>>(versions: I) -> Self {
         let list: Arc<[String]> = versions.into_iter().map(Into::into).collect();
+        let texts = list.iter().map(Str::from).collect();
         let set = Arc::new(list.iter().cloned().collect());
-        Self { list, set }
+        Self { list, texts, set }
     }
 }
 

@@ -100,14 +100,14 @@ impl Eval<'_> {
             }
             Arg::Const { at, value } => {
                 self.at = *at;
-                to.put(value.value());
+                value.write(to);
                 Ok(())
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
                 match literal.typed(ty) {
                     Ok(value) => {
-                        to.put(value.value());
+                        value.write(to);
                         Ok(())
                     }
                     Err(message) => Err(self.fail(message)),

@@ -163,7 +163,7 @@ impl Eval<'_> {
                 for index in 0..list.len() {
                     let item = list.get(index).unwrap_or(Value::Invalid);
                     let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                    match self.round(range, key, &item, out)? {
+                    match self.round(range, &key, &item, out)? {
                         Flow::Break => break,
                         Flow::Next | Flow::Continue => {}
                     }
@@ -175,7 +175,7 @@ impl Eval<'_> {
                 };
                 for (index, byte) in bytes.as_bytes().iter().enumerate() {
                     let key = Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
-                    if self.round(range, key, &Value::byte(*byte), out)? == Flow::Break {
+                    if self.round(range, &key, &Value::byte(*byte), out)? == Flow::Break {
                         break;
                     }
                 }
@@ -183,14 +183,14 @@ impl Eval<'_> {
             Items::Int(value, count) => {
                 for index in 0..count {
                     let item = with_number(&value, index);
-                    if self.round(range, Value::Invalid, &item, out)? == Flow::Break {
+                    if self.round(range, &Value::Invalid, &item, out)? == Flow::Break {
                         break;
                     }
                 }
             }
             Items::Pairs(pairs) => {
                 for (key, item) in pairs {
-                    if self.round(range, key, &item, out)? == Flow::Break {
+                    if self.round(range, &key, &item, out)? == Flow::Break {
                         break;
                     }
                 }
@@ -202,7 +202,7 @@ impl Eval<'_> {
     fn round(
         &mut self,
         range: &Range,
-        key: Value,
+        key: &Value,
         item: &Value,
         out: &mut Vec<u8>,
     ) -> Result<Flow> {
@@ -215,7 +215,7 @@ impl Eval<'_> {
             self.set_slot(slot, key);
         }
         if let Some(slot) = range.item {
-            self.set_slot(slot, item.clone());
+            self.set_slot(slot, item);
         }
         self.body(&range.body, item, out)
     }

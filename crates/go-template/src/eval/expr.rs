@@ -14,7 +14,7 @@ impl Eval<'_> {
         self.at = pipe.at;
         self.commands(&pipe.commands, dot, to)?;
         for slot in &pipe.sets {
-            self.set_slot(*slot, to.clone());
+            self.set_slot(*slot, to);
         }
         Ok(())
     }
@@ -64,15 +64,15 @@ impl Eval<'_> {
             Expr::Call(call) => return self.call(call, dot, piped, to),
             Expr::Slot { at, slot } => {
                 self.at = *at;
-                to.put(self.slot(*slot));
+                to.put_copy(self.slot(*slot));
             }
             Expr::Const { at, value } => {
                 self.at = *at;
-                to.put(value.value());
+                value.write(to);
             }
             Expr::Dot { at } => {
                 self.at = *at;
-                to.put(dot.clone());
+                to.put_copy(dot);
             }
             Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
             Expr::Pipe(pipe) => return self.nested(pipe, dot, to),

@@ -3,7 +3,7 @@
 use super::{Eval, Result};
 use crate::code::{Base, Fields};
 use crate::set::MissingKey;
-use crate::value::{Kind, Name, Type, Value};
+use crate::value::{Followed, Kind, Name, Type, Value};
 
 impl Eval<'_> {
     /// A chain of fields, of which the last may be a method with arguments.
@@ -21,17 +21,32 @@ impl Eval<'_> {
         if piped.is_some() || !fields.args.is_empty() {
             return self.fields_with_args(fields, dot, piped, to);
         }
+        let mut computed = Value::Invalid;
+        let followed = match &fields.base {
+            Base::Dot => follow(dot, &fields.names, to),
+            Base::Slot(slot) => follow(self.slot(*slot), &fields.names, to),
+            Base::Expr(expr) => {
+                self.command(expr, dot, None, &mut computed)?;
+                follow(&computed, &fields.names, to)
+            }
+        };
+        match followed {
+            Followed::Found => return Ok(()),
+            Followed::Missing(ty) => {
+                if let Some(last) = fields.names.last() {
+                    to.put(self.missing(ty, last)?);
+                }
+                return Ok(());
+            }
+            Followed::Unknown => {}
+        }
         match &fields.base {
             Base::Dot => self.entry(dot, first, fields.is_element, to)?,
             Base::Slot(slot) => {
-                let receiver = self.slot(*slot);
+                let receiver = self.slot(*slot).clone();
                 self.entry(&receiver, first, fields.is_element, to)?;
             }
-            Base::Expr(expr) => {
-                let mut receiver = Value::Invalid;
-                self.command(expr, dot, None, &mut receiver)?;
-                self.entry(&receiver, first, false, to)?;
-            }
+            Base::Expr(_) => self.entry(&computed, first, false, to)?,
         }
         for name in rest {
             let receiver = std::mem::take(to);
@@ -44,7 +59,7 @@ impl Eval<'_> {
     #[inline]
     fn entry(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         if let Value::Map(map) = receiver
-            && !has_method(map.go_type(), name)
+            && !map.go_type().has_method(name.key())
             && map.find(name, to)
         {
             return Ok(());
@@ -62,7 +77,7 @@ impl Eval<'_> {
     ) -> Result<()> {
         let mut receiver = match &fields.base {
             Base::Dot => dot.clone(),
-            Base::Slot(slot) => self.slot(*slot),
+            Base::Slot(slot) => self.slot(*slot).clone(),
             Base::Expr(expr) => {
                 self.command(expr, dot, None, to)?;
                 std::mem::take(to)
@@ -177,13 +192,12 @@ impl Eval<'_> {
     }
 }
 
-/// Whether a type that is no pointer has the method `name`.
+/// Follows names from `receiver` as long as there are maps.
 #[inline]
-fn has_method(ty: Type, name: &Name) -> bool {
-    let methods = ty.info().methods;
-    !methods.is_empty() && {
-        let name = name.key().as_bytes();
-        methods.iter().any(|method| method.name.as_bytes() == name)
+fn follow(receiver: &Value, names: &[Name], to: &mut Value) -> Followed {
+    match receiver {
+        Value::Map(map) => map.follow(names, to),
+        _ => Followed::Unknown,
     }
 }
 

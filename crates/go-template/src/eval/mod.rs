@@ -35,18 +35,20 @@ pub(crate) fn execute(
     let base = session.slots.len();
     // A nil interface becomes nothing when it is made a reflect.Value.
     let dot = if let Value::Nil = data {
-        Value::Invalid
+        &Value::Invalid
     } else {
-        data.clone()
+        data
     };
     let code = template.code();
-    session.slots.resize(base + code.slots, Value::Invalid);
+    session
+        .slots
+        .resize_with(base + code.slots, || Value::Invalid);
     if let Some(root) = session.slots.get_mut(base) {
-        root.clone_from(&dot);
+        root.put_copy(dot);
     }
     let start = out.len();
     let mut eval = Eval::new(session, set, template, code, base);
-    let result = crate::stack::grow(|| eval.list(&code.ops, &dot, out));
+    let result = crate::stack::grow(|| eval.list(&code.ops, dot, out));
     let result = match result {
         Ok(_) => eval
             .session
@@ -107,18 +109,15 @@ impl<'r> Eval<'r> {
     }
 
     #[inline]
-    fn slot(&self, slot: usize) -> Value {
-        self.session
-            .slots
-            .get(self.base + slot)
-            .cloned()
-            .unwrap_or(Value::Invalid)
+    fn slot(&self, slot: usize) -> &Value {
+        let value = self.session.slots.get(self.base + slot);
+        value.unwrap_or(&Value::Invalid)
     }
 
     #[inline]
-    fn set_slot(&mut self, slot: usize, value: Value) {
+    fn set_slot(&mut self, slot: usize, value: &Value) {
         if let Some(slot) = self.session.slots.get_mut(self.base + slot) {
-            *slot = value;
+            slot.put_copy(value);
         }
     }
 

@@ -26,9 +26,15 @@ pub struct Str(Repr);
 
 #[derive(Clone)]
 enum Repr {
+    Plain(Plain),
+    Shared(Arc<[u8]>),
+}
+
+/// What needs no count of references. A type of its own, so that a clone copies whole words.
+#[derive(Clone, Copy)]
+enum Plain {
     Inline { len: u8, bytes: [u8; INLINE] },
     Static(&'static [u8]),
-    Shared(Arc<[u8]>),
 }
 
 impl Str {
@@ -37,15 +43,17 @@ impl Str {
 
     /// A string that lives as long as the program, without a copy.
     pub const fn from_static(text: &'static str) -> Self {
-        Self(Repr::Static(text.as_bytes()))
+        Self(Repr::Plain(Plain::Static(text.as_bytes())))
     }
 
     /// The bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Inline { len, bytes } => bytes.get(..usize::from(*len)).unwrap_or_default(),
-            Repr::Static(bytes) => bytes,
+            Repr::Plain(Plain::Inline { len, bytes }) => {
+                bytes.get(..usize::from(*len)).unwrap_or_default()
+            }
+            Repr::Plain(Plain::Static(bytes)) => bytes,
             Repr::Shared(bytes) => bytes,
         }
     }
@@ -79,8 +87,9 @@ impl Str {
         if start == 0 && end == self.len() {
             return self.clone();
         }
-        if let Repr::Static(bytes) = self.0 {
-            return Self(Repr::Static(bytes.get(start..end).unwrap_or_default()));
+        if let Repr::Plain(Plain::Static(bytes)) = self.0 {
+            let part = bytes.get(start..end).unwrap_or_default();
+            return Self(Repr::Plain(Plain::Static(part)));
         }
         Self::from(self.as_bytes().get(start..end).unwrap_or_default())
     }
@@ -99,7 +108,7 @@ impl From<&[u8]> for Str {
         match (bytes.get_mut(..source.len()), u8::try_from(source.len())) {
             (Some(room), Ok(len)) => {
                 room.copy_from_slice(source);
-                Self(Repr::Inline { len, bytes })
+                Self(Repr::Plain(Plain::Inline { len, bytes }))
             }
             _ => Self(Repr::Shared(Arc::from(source))),
         }
@@ -160,14 +169,14 @@ impl PartialEq for Str {
         match (&self.0, &other.0) {
             // The bytes beyond the length are zero in every handle.
             (
-                Repr::Inline {
+                Repr::Plain(Plain::Inline {
                     len: a,
                     bytes: left,
-                },
-                Repr::Inline {
+                }),
+                Repr::Plain(Plain::Inline {
                     len: b,
                     bytes: right,
-                },
+                }),
             ) => a == b && left == right,
             (Repr::Shared(a), Repr::Shared(b)) if Arc::ptr_eq(a, b) => true,
             _ => self.as_bytes() == other.as_bytes(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::bury;
 use super::table::{Table, hash};
-use super::tree::TreeMap;
+use super::tree::{Tree, TreeMap};
 use super::{Name, Str, Type, Value};
 
 /// A map from strings to values with Go's reference semantics: a clone is another handle to the
@@ -40,6 +40,16 @@ enum State {
         nested: Vec<Value>,
     },
     Owned(Table<Value>),
+}
+
+/// What came of following names through maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Followed {
+    Found,
+    /// The last name is missing in a map of this type.
+    Missing(Type),
+    /// It takes more than maps to tell.
+    Unknown,
 }
 
 impl Map {
@@ -148,7 +158,7 @@ impl Map {
                     .find_name(name)
                     .and_then(|position| table.entry(position));
                 if let Some(entry) = entry {
-                    to.put(entry.value.clone());
+                    to.put_copy(&entry.value);
                 }
                 return entry.is_some();
             }
@@ -165,7 +175,7 @@ impl Map {
                 match nested.get(position) {
                     None | Some(Value::Invalid) => position,
                     Some(value) => {
-                        to.put(value.clone());
+                        to.put_copy(value);
                         return true;
                     }
                 }
@@ -176,6 +186,42 @@ impl Map {
             to.put(value);
         }
         true
+    }
+
+    /// Follows names through this map and the maps within it, none of which may have a method so
+    /// named, and writes what is found to `to`. Maps on the way are neither wrapped nor counted.
+    #[inline]
+    pub(crate) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        let Some((name, rest)) = names.split_first() else {
+            return Followed::Unknown;
+        };
+        if self.ty.has_method(name.key()) {
+            return Followed::Unknown;
+        }
+        let missing = if rest.is_empty() {
+            Followed::Missing(self.ty)
+        } else {
+            Followed::Unknown
+        };
+        match &*self.cell.state.borrow() {
+            State::Owned(table) => {
+                let position = table.find_name(name);
+                match position.and_then(|position| table.entry(position)) {
+                    Some(entry) => entry.value.follow(rest, to),
+                    None => missing,
+                }
+            }
+            State::Frozen { tree, nested } => {
+                let Some(position) = tree.table().find_name(name) else {
+                    return missing;
+                };
+                match (nested.get(position), tree.table().entry(position)) {
+                    (Some(value), _) if !matches!(value, Value::Invalid) => value.follow(rest, to),
+                    (_, Some(entry)) => entry.value.follow(rest, to),
+                    _ => Followed::Unknown,
+                }
+            }
+        }
     }
 
     fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {
@@ -214,15 +260,12 @@ impl Map {
     fn change<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
         let mut state = self.cell.state.borrow_mut();
         if let State::Frozen { tree, nested } = &mut *state {
-            let mut nested = std::mem::take(nested).into_iter();
-            let table = tree.table().entries().iter().map(|entry| {
-                let value = match nested.next() {
-                    None | Some(Value::Invalid) => entry.value.wrap(),
-                    Some(value) => value,
-                };
-                (entry.key.clone(), value)
-            });
-            let table = table.collect();
+            let table =
+                tree.table()
+                    .with_values(|position, value| match nested.get_mut(position) {
+                        None | Some(Value::Invalid) => value.wrap(),
+                        Some(value) => std::mem::take(value),
+                    });
             *state = State::Owned(table);
         }
         match &mut *state {
@@ -315,6 +358,31 @@ impl Drop for Cell {
     }
 }
 
+impl Value {
+    /// Follows names from this value; without any it is what is found.
+    fn follow(&self, names: &[Name], to: &mut Self) -> Followed {
+        match self {
+            value if names.is_empty() => {
+                to.put_copy(value);
+                Followed::Found
+            }
+            Self::Map(map) => map.follow(names, to),
+            _ => Followed::Unknown,
+        }
+    }
+}
+
+impl Tree {
+    /// Follows names from this value. What needs memory is not found here.
+    fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        match self {
+            leaf if names.is_empty() && leaf.write_leaf(to) => Followed::Found,
+            Self::Map(map) if !names.is_empty() => map.follow(names, to),
+            _ => Followed::Unknown,
+        }
+    }
+}
+
 /// A map that may be gone.
 pub(crate) struct WeakMap(Weak<Cell>, Type);
 
@@ -370,7 +438,6 @@ impl fmt::Debug for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tree;
 
     fn tree() -> Arc<TreeMap> {
         let inner = TreeMap::new(Type::MAP, [(Str::from("x"), Tree::Int(1))]);

@@ -36,6 +36,7 @@ pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
 
 pub(crate) use access::predeclared;
 pub(crate) use bury::break_cycles;
+pub(crate) use map::Followed;
 pub(crate) use number::is_integer;
 
 use crate::func::Func;
@@ -106,17 +107,45 @@ impl Value {
     /// Assigns `value`. Values that need no drop, which most assigned-to ones are, are not dropped.
     #[inline]
     pub(crate) fn put(&mut self, value: Self) {
-        match self {
+        self.vacate();
+        std::mem::forget(std::mem::replace(self, value));
+    }
+
+    /// Assigns a copy of `source`. Each variant is written to its place at once: a copy that is
+    /// made elsewhere and then moved waits for its own parts to reach memory.
+    #[inline]
+    pub(crate) fn put_copy(&mut self, source: &Self) {
+        self.vacate();
+        let mut write = |value| std::mem::forget(std::mem::replace(self, value));
+        match source {
+            Self::Str(text) => write(Self::Str(text.clone())),
+            Self::Map(map) => write(Self::Map(map.clone())),
+            Self::List(list) => write(Self::List(list.clone())),
+            Self::Bool(value) => write(Self::Bool(*value)),
+            Self::Float(value) => write(Self::Float(*value)),
+            Self::Int(value) => write(Self::Int(*value)),
+            Self::Nil => write(Self::Nil),
+            Self::Invalid => write(Self::Invalid),
+            other => write(other.clone()),
+        }
+    }
+
+    /// Drops what is there, if it needs that.
+    #[inline]
+    fn vacate(&mut self) {
+        if !matches!(
+            self,
             Self::Invalid
-            | Self::Nil
-            | Self::NilOf(_)
-            | Self::Bool(_)
-            | Self::Int(_)
-            | Self::Int64(_)
-            | Self::SmallInt(..)
-            | Self::Uint(..)
-            | Self::Float(_) => std::mem::forget(std::mem::replace(self, value)),
-            _ => *self = value,
+                | Self::Nil
+                | Self::NilOf(_)
+                | Self::Bool(_)
+                | Self::Int(_)
+                | Self::Int64(_)
+                | Self::SmallInt(..)
+                | Self::Uint(..)
+                | Self::Float(_)
+        ) {
+            *self = Self::Nil;
         }
     }
 

@@ -165,6 +165,22 @@ impl<V> Table<V> {
         }
     }
 
+    /// The same keys with other values; `make` gets the position of each.
+    pub(crate) fn with_values<W>(&self, mut make: impl FnMut(usize, &V) -> W) -> Table<W> {
+        let entries = self.entries.iter().enumerate();
+        Table {
+            entries: entries
+                .map(|(position, entry)| Entry {
+                    hash: entry.hash,
+                    key: entry.key.clone(),
+                    value: make(position, &entry.value),
+                })
+                .collect(),
+            slots: self.slots.clone(),
+            sorted: self.sorted,
+        }
+    }
+
     /// Sets `key`; answers what was there.
     pub(crate) fn insert(&mut self, key: Str, value: V) -> Option<V> {
         let hash = hash(key.as_bytes());

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::map::Followed;
 use super::table::Table;
-use super::{List, Map, Str, Type, Value};
+use super::{List, Map, Name, Str, Type, Value};
 
 /// An immutable value, `Send` and `Sync`. Build one from a values file once, then make a
 /// [`Value`] over it for every render: nothing is copied until a template writes to a map.
@@ -48,15 +49,15 @@ impl Tree {
     /// Writes the value to `to`, when it needs no memory; `false` otherwise.
     #[inline]
     pub(crate) fn write_leaf(&self, to: &mut Value) -> bool {
-        to.put(match self {
-            Self::Str(text) => Value::Str(text.clone()),
-            Self::Nil => Value::Nil,
-            Self::Bool(value) => Value::Bool(*value),
-            Self::Int(value) => Value::Int(*value),
-            Self::Int64(value) => Value::Int64(*value),
-            Self::Float(value) => Value::Float(*value),
+        match self {
+            Self::Str(text) => to.put(Value::Str(text.clone())),
+            Self::Nil => to.put(Value::Nil),
+            Self::Bool(value) => to.put(Value::Bool(*value)),
+            Self::Int(value) => to.put(Value::Int(*value)),
+            Self::Int64(value) => to.put(Value::Int64(*value)),
+            Self::Float(value) => to.put(Value::Float(*value)),
             Self::Bytes(_) | Self::List(..) | Self::Map(_) => return false,
-        });
+        }
         true
     }
 
@@ -160,6 +161,29 @@ impl TreeMap {
             .entries()
             .iter()
             .map(|entry| (&entry.key, &entry.value))
+    }
+
+    /// Follows names through this map and those within it, as [`Map::follow`] does. What needs
+    /// memory is not found here.
+    pub(super) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        let mut map = self;
+        let mut names = names.iter();
+        while let Some(name) = names.next() {
+            if map.ty.has_method(name.key()) {
+                break;
+            }
+            let position = map.table.find_name(name);
+            match position.and_then(|position| map.table.entry(position)) {
+                None if names.len() == 0 => return Followed::Missing(map.ty),
+                None => break,
+                Some(entry) => match &entry.value {
+                    Tree::Map(inner) if names.len() > 0 => map = inner,
+                    leaf if names.len() == 0 && leaf.write_leaf(to) => return Followed::Found,
+                    _ => break,
+                },
+            }
+        }
+        Followed::Unknown
     }
 
     pub(crate) fn table(&self) -> &Table<Tree> {

@@ -318,6 +318,16 @@ impl Type {
         })
     }
 
+    /// Whether the type itself has the method `name`.
+    #[inline]
+    pub(crate) fn has_method(self, name: &Str) -> bool {
+        let methods = self.0.methods;
+        !methods.is_empty() && {
+            let name = name.as_bytes();
+            methods.iter().any(|method| method.name.as_bytes() == name)
+        }
+    }
+
     /// The position of the struct field `name`, looking through a pointer.
     pub fn field(self, name: &str) -> Option<usize> {
         self.structure()

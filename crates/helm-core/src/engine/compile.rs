@@ -53,8 +53,9 @@ pub(super) struct Linked {
 
 /// A file that is executed.
 pub(super) struct FileTemplate {
-    pub(super) path: Str,
-    pub(super) base_path: Str,
+    pub(super) path: String,
+    /// What it sees as `.Template`.
+    pub(super) about: Tree,
     /// Its chart, in [`Linked::charts`].
     pub(super) chart: usize,
     pub(super) template: Arc<Template>,
@@ -143,10 +144,9 @@ impl Templates {
         }
         let files = files.into_iter().filter_map(|(path, base_path, chart)| {
             let template = Arc::clone(set.get(&path)?);
-            let (path, base_path) = (Str::from(path), Str::from(base_path));
             Some(FileTemplate {
+                about: context::template(&path, &base_path),
                 path,
-                base_path,
                 chart,
                 template,
             })

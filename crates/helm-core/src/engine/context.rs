@@ -98,7 +98,8 @@ static BUILD_INFO: TypeInfo = TypeInfo::structure(
 
 /// `.Capabilities`.
 pub(crate) fn capabilities(capabilities: &Capabilities) -> Value {
-    let versions = capabilities.api_versions.iter().map(Value::from).collect();
+    let versions = capabilities.api_versions.texts().iter().cloned();
+    let versions = versions.map(Value::Str).collect();
     let fields = vec![
         kube_version(&capabilities.kube_version),
         Value::List(List::new(VERSION_SET_TYPE, versions)),
@@ -201,14 +202,15 @@ pub(crate) fn release(release: &ReleaseInfo) -> Value {
 }
 
 /// `.Template` of the file at `path`.
-pub(crate) fn template(path: &Str, base_path: &Str) -> Value {
-    Value::Map(Map::from_entries(
-        VALUES_TYPE,
-        [
-            ("Name", Value::Str(path.clone())),
-            ("BasePath", Value::Str(base_path.clone())),
-        ],
-    ))
+pub(crate) fn template(path: &str, base_path: &str) -> Tree {
+    let entries = [
+        (Str::from_static("Name"), Tree::Str(Str::from(path))),
+        (
+            Str::from_static("BasePath"),
+            Tree::Str(Str::from(base_path)),
+        ),
+    ];
+    Tree::from(TreeMap::new(VALUES_TYPE, entries))
 }
 
 // === .Chart ===

@@ -36,7 +36,7 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
         let Some(scope) = scopes.get(file.chart) else {
             continue;
         };
-        scope.insert("Template", context::template(&file.path, &file.base_path));
+        scope.insert("Template", Value::from(&file.about));
         let mut text = Vec::new();
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
@@ -48,9 +48,7 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
             });
         }
         strip::no_values(&mut text, 0);
-        output
-            .files
-            .push((file.path.to_string_lossy().into_owned(), text));
+        output.files.push((file.path.clone(), text));
     }
     if let Some(needed) = needed(&mut session) {
         return Err(needed);

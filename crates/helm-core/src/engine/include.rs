@@ -1,9 +1,10 @@
 //! `include`, `tpl`, `required`, `fail`, `lookup`: functions that know the render they run in.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock};
 
 use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
+use memchr::memmem::{Finder, find_iter};
 
 use super::lookup::{Lookup, LookupAnswer, LookupKey};
 use super::strip;
@@ -24,11 +25,12 @@ pub(crate) static FUNCS: &[Func] = &[
 ];
 
 /// How often a template can be included while it is already being included.
-const MAX_RECURSION: u32 = 1000;
+const MAX_RECURSION: usize = 1000;
 
 /// What the functions of one render share.
 pub(crate) struct Host {
-    included: HashMap<Str, u32>,
+    /// The names that are being included, from the outside to the inside.
+    included: Vec<Str>,
     lookup: Arc<dyn Lookup>,
     /// What was looked up.
     pub(crate) lookups: BTreeSet<LookupKey>,
@@ -43,7 +45,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
         Self {
-            included: HashMap::new(),
+            included: Vec::new(),
             lookup,
             lookups: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -55,12 +57,13 @@ impl Host {
 
 /// Whether a template's text may read the version of Kubernetes.
 pub(crate) fn names_version(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text);
-    text.contains("KubeVersion")
-        || text
-            .split(".Capabilities")
-            .skip(1)
-            .any(|after| !(after.starts_with(".APIVersions") || after.starts_with(".HelmVersion")))
+    static KUBE_VERSION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("KubeVersion"));
+    const CAPABILITIES: &[u8] = b".Capabilities";
+    KUBE_VERSION.find(text).is_some()
+        || find_iter(text, CAPABILITIES).any(|at| {
+            let after = text.get(at + CAPABILITIES.len()..).unwrap_or_default();
+            !(after.starts_with(b".APIVersions") || after.starts_with(b".HelmVersion"))
+        })
 }
 
 /// The message of a chart's author, by `required` or `fail`.
@@ -84,20 +87,21 @@ fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
     };
     let data = args.take(1);
     if let Some(host) = call.host_mut::<Host>() {
-        let count = host.included.entry(name.clone()).or_insert(0);
-        if *count > MAX_RECURSION {
-            return Err(FuncError::new(format!(
-                "rendering template has a nested reference name: {name}: unable to execute template"
-            )));
+        // Few templates nest so deep that any name could be there so often.
+        if host.included.len() > MAX_RECURSION {
+            let times = host.included.iter().filter(|included| **included == name);
+            if times.count() > MAX_RECURSION {
+                return Err(FuncError::new(format!(
+                    "rendering template has a nested reference name: {name}: unable to execute \
+                     template"
+                )));
+            }
         }
-        *count += 1;
+        host.included.push(name.clone());
     }
     let result = call.execute(&name, &data, out);
-    if let Some(count) = call
-        .host_mut::<Host>()
-        .and_then(|host| host.included.get_mut(&name))
-    {
-        *count = count.saturating_sub(1);
+    if let Some(host) = call.host_mut::<Host>() {
+        host.included.pop();
     }
     result
 }
@@ -108,7 +112,7 @@ fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<()
     };
     let data = args.take(1);
     let start = out.len();
-    if text.as_bytes().windows(2).any(|pair| pair == b"{{") {
+    if memchr::memmem::find(text.as_bytes(), b"{{").is_some() {
         execute(call, &text, &data, out)?;
     } else {
         out.extend_from_slice(text.as_bytes());

@@ -19,14 +19,11 @@ pub(crate) fn no_values(out: &mut Vec<u8>, start: usize) {
 }
 
 fn find(out: &[u8], from: usize) -> Option<usize> {
-    let mut at = from;
-    loop {
-        at += out.get(at..)?.iter().position(|byte| *byte == b'<')?;
-        if out.get(at..)?.starts_with(NO_VALUE) {
-            return Some(at);
-        }
-        at += 1;
-    }
+    // Manifests hardly hold another angle bracket.
+    let out = out.get(from..)?;
+    memchr::memchr_iter(b'<', out)
+        .find(|at| out.get(*at..).is_some_and(|out| out.starts_with(NO_VALUE)))
+        .map(|at| from + at)
 }
 
 #[cfg(test)]

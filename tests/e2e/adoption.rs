@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use kube::api::ResourceExt;
+use kube::api::{DeleteParams, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
@@ -122,4 +122,72 @@ async fn rule_3_9_a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
         .unwrap();
     world.gone("Widget", "one").await;
     world.gone("Deployment", "one-web").await;
+}
+
+/// Stores a record of Helm as helm-operator-plugins does: an index and chunks.
+async fn chunk(world: &World, secret: &str) {
+    let secrets = world.api("Secret");
+    let record = secrets.get(secret).await.unwrap();
+    // Helm's payload is base64 within the base64 of Secrets; the chunks are without it.
+    let decode = |text: &str| data_encoding::BASE64.decode(text.as_bytes()).unwrap();
+    let payload = decode(record.data["data"]["release"].as_str().unwrap());
+    let packed = decode(std::str::from_utf8(&payload).unwrap());
+    let (first, second) = packed.split_at(packed.len() / 2);
+    let encode = |bytes: &[u8]| json!(data_encoding::BASE64.encode(bytes));
+    let mut labels = json!(record.labels());
+    labels["owner"] = json!("helm-operator");
+    labels["type"] = json!("index");
+    let index = json!({
+        "type": "operatorframework.io/index.v1",
+        "metadata": {"labels": labels},
+        "data": {"chunk": encode(first), "extraChunks": encode(br#"["one-extra"]"#)},
+    });
+    secrets
+        .delete(secret, &DeleteParams::default())
+        .await
+        .unwrap();
+    crate::world::apply(&secrets, secret, &index).await;
+    let extra = json!({"type": "operatorframework.io/chunk.v1", "data": {"chunk": encode(second)}});
+    crate::world::apply(&secrets, "one-extra", &extra).await;
+}
+
+#[tokio::test]
+async fn rule_3_8_a_release_in_chunks_of_a_go_operator_is_taken_over() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("web.yaml", WEB)]);
+    let Some(world) = project.start("chunks").await else {
+        return;
+    };
+    for name in ["upgraded", "removed"] {
+        install(&world, &project, &program, "replicas=1");
+        let before = web(&world).await;
+        chunk(&world, "sh.helm.release.v1.one.v1").await;
+        let custom = json!({
+            "metadata": {"finalizers": ["uninstall-helm-release"],
+                "annotations": {"helm.sdk.operatorframework.io/paused": (name == "removed").to_string()}},
+            "spec": {"replicas": 1},
+        });
+        crate::world::apply(&world.api("Widget"), "one", &custom).await;
+        if name == "upgraded" {
+            world.ready("Widget", "one").await;
+            assert_eq!(web(&world).await, before);
+            assert_eq!(world.history("one").await, ["deployed"]);
+        }
+        let widgets = world.api("Widget");
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap();
+        world.gone("Widget", "one").await;
+        world.gone("Deployment", "one-web").await;
+        assert!(world.history("one").await.is_empty());
+        for left in ["sh.helm.release.v1.one.v1", "one-extra"] {
+            drop(
+                world
+                    .api("Secret")
+                    .delete(left, &DeleteParams::default())
+                    .await,
+            );
+        }
+    }
 }

@@ -60,6 +60,8 @@ async fn everything_converges_when_the_trouble_is_over() {
             return None;
         }
         let faults = [
+            // As with a token that has expired.
+            Fault::Status(401),
             Fault::Status(409),
             Fault::Status(410),
             Fault::Status(429),
@@ -68,7 +70,7 @@ async fn everything_converges_when_the_trouble_is_over() {
             Fault::Unreachable,
             Fault::AnswerLost,
         ];
-        let index = usize::try_from(numbers.next(7)).unwrap();
+        let index = usize::try_from(numbers.next(8)).unwrap();
         // Only a watch can be too old.
         let fault = faults[index];
         (fault != Fault::Status(410) || request.verb == "watch").then_some(fault)

@@ -3,14 +3,14 @@
 //! How far a hook is stands in the record: it is `Running` before its object is created and
 //! `Succeeded` before the next begins, so that no completed hook runs twice.
 
-use helm_core::manifest::hook::{DeletePolicy, at_event};
+use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
 use helm_core::manifest::{Hook, HookEvent, HookPhase, ManifestObject};
 use helm_core::release::Time;
 use kube::core::GroupVersionKind;
 
 use super::deploy::Stored;
 use super::live::place;
-use super::{ActionContext, ActionError, Progress, objects, run_id};
+use super::{ActionContext, ActionError, Progress, hook_logs, objects, run_id};
 use crate::cluster::apply::{Apply, Claim, apply};
 use crate::cluster::delete::{Propagation, delete};
 use crate::cluster::ownership::{RUN_LABEL, mark};
@@ -58,6 +58,7 @@ pub async fn run(
         match advance(context, &hook, &run, begins).await? {
             HookOutcome::Succeeded => {
                 set_phase(context, stored, index, HookPhase::Succeeded).await?;
+                hook_logs::tell(context, &hook, &OutputLogPolicy::HookSucceeded).await;
                 ended.push(hook);
             }
             HookOutcome::Running => {
@@ -99,6 +100,7 @@ async fn fail(
 ) -> Result<Progress, ActionError> {
     set_phase(context, stored, index, HookPhase::Failed).await?;
     let hook = stored.release.hooks.get(index).cloned().unwrap_or_default();
+    hook_logs::tell(context, &hook, &OutputLogPolicy::HookFailed).await;
     if hook.has_delete_policy(&DeletePolicy::HookFailed) {
         remove(context, &hook).await?;
     }

@@ -10,6 +10,7 @@
 //! * `hooks`, `prune`, [`live`]: what these share.
 
 pub mod deploy;
+mod hook_logs;
 mod hooks;
 pub mod live;
 mod prune;

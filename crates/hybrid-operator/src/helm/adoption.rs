@@ -5,7 +5,7 @@
 
 use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{ManifestObject, parse_objects};
-use helm_core::release::Revision;
+use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
 use super::HelmReconciler;
@@ -14,9 +14,32 @@ use super::execute::{Done, Refused};
 use super::observe::Facts;
 use super::status::Status;
 use crate::controller::ReconcileError;
+use crate::release::RecordMeta;
 use std::time::Duration;
 
 impl HelmReconciler {
+    /// Stores as Helm does what helm-operator-plugins has stored in chunks: the newest deployed
+    /// record, as the next revision, since its index has the name of its own. The chunks are left
+    /// to garbage collection, which deletes them with the custom resource.
+    pub(super) async fn bring_over(
+        &self,
+        facts: &Facts,
+    ) -> Result<Option<Revision>, ReconcileError> {
+        if !super::finalizer::is_legacy(&facts.resource) {
+            return Ok(None);
+        }
+        let chunked = self.store.chunked(&facts.namespace, &facts.name).await?;
+        let Some(newest) = chunked.last() else {
+            return Ok(None);
+        };
+        let is_deployed = |meta: &&RecordMeta| meta.status == ReleaseStatus::Deployed;
+        let meta = chunked.iter().rev().find(is_deployed).unwrap_or(newest);
+        let mut record = self.store.load(meta).await?;
+        record.revision = newest.revision.next();
+        self.store.create(&record, &self.tags(facts, None)).await?;
+        Ok(Some(record.revision))
+    }
+
     /// Makes the records of a release ours.
     pub(super) async fn adopt(
         &self,

@@ -39,6 +39,11 @@ impl HelmReconciler {
             return Ok(Done::Again(DEPENDENCY));
         }
         let history = self.store.history(&facts.namespace, &facts.name);
+        if history.is_empty()
+            && let Some(revision) = self.bring_over(facts).await?
+        {
+            return self.adopt(facts, desired, status, revision).await;
+        }
         let mut stored = match &step {
             Step::Resume { revision } => match self.load(&history, *revision).await? {
                 Some(stored) => stored,

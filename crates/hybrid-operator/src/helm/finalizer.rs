@@ -20,6 +20,12 @@ pub(super) fn is_present(resource: &DynamicObject) -> bool {
         .any(|name| name == FINALIZER || LEGACY.contains(&name.as_str()))
 }
 
+/// Whether a Go operator has had it.
+pub(super) fn is_legacy(resource: &DynamicObject) -> bool {
+    let mut names = resource.finalizers().iter();
+    names.any(|name| LEGACY.contains(&name.as_str()))
+}
+
 impl HelmReconciler {
     fn api(&self, facts: &Facts) -> Api<DynamicObject> {
         self.api_in(facts.primary.namespace.as_deref())

@@ -36,7 +36,10 @@ impl HelmReconciler {
         {
             return Ok(Done::Gone);
         }
-        let history = self.store.history(&facts.namespace, &facts.name);
+        let mut history = self.store.history(&facts.namespace, &facts.name);
+        if history.is_empty() && self.bring_over(facts).await?.is_some() {
+            history = self.store.history(&facts.namespace, &facts.name);
+        }
         let identity = facts.primary.identity();
         let own: Vec<RecordMeta> = history
             .into_iter()

@@ -154,6 +154,16 @@ pub trait ReleaseStore: Send + Sync {
     /// The records that carry the label of a custom resource, by release and age.
     fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta>;
 
+    /// Records that helm-operator-plugins has stored in chunks, oldest first. `history` does not
+    /// show them, and every call sends a request.
+    fn chunked<'a>(
+        &'a self,
+        _namespace: &'a str,
+        _name: &'a ReleaseName,
+    ) -> BoxFuture<'a, Result<Vec<RecordMeta>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     /// Reads a record.
     fn load<'a>(&'a self, meta: &'a RecordMeta) -> BoxFuture<'a, Result<Release, StoreError>>;
 

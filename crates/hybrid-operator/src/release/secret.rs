@@ -115,9 +115,8 @@ impl SecretStore {
         &self.index
     }
 
-    /// Finds the records of a release that helm-operator-plugins has stored in chunks, oldest
-    /// first. They are not in the index; one request.
-    pub async fn find_chunked(
+    /// See [`ReleaseStore::chunked`].
+    async fn find_chunked(
         &self,
         namespace: &str,
         name: &ReleaseName,
@@ -512,6 +511,14 @@ impl ReleaseStore for SecretStore {
 
     fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
         self.index.records_of(cr)
+    }
+
+    fn chunked<'a>(
+        &'a self,
+        namespace: &'a str,
+        name: &'a ReleaseName,
+    ) -> BoxFuture<'a, Result<Vec<RecordMeta>, StoreError>> {
+        Box::pin(self.find_chunked(namespace, name))
     }
 
     fn load<'a>(&'a self, meta: &'a RecordMeta) -> BoxFuture<'a, Result<Release, StoreError>> {

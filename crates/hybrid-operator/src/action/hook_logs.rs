@@ -1,0 +1,149 @@
+//! What hooks have printed, where the chart asks for it with `helm.sh/hook-output-log-policy`: it
+//! goes to the operator's own log, as `helm install` prints it.
+//!
+//! RBAC: `list` on `pods` and `get` on `pods/log`, in the release's namespace.
+
+use helm_core::manifest::hook::OutputLogPolicy;
+use helm_core::manifest::{Hook, ObjectKey};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, ListParams, LogParams};
+use kube::{Client, ResourceExt};
+
+use super::{ActionContext, objects};
+
+/// The last lines of a container that are read.
+const TAIL: i64 = 1_000;
+/// Bytes of a container's log that are read.
+const LIMIT: i64 = 256 * 1024;
+
+/// What a container has printed.
+#[derive(Debug, PartialEq, Eq)]
+struct Printed {
+    pod: String,
+    container: String,
+    text: String,
+}
+
+/// Logs what a hook has printed if its policy says so. It never fails a hook: what cannot be read
+/// is logged as that.
+pub(super) async fn tell(context: &ActionContext<'_>, hook: &Hook, policy: &OutputLogPolicy) {
+    if !hook.output_log_policies.contains(policy) {
+        return;
+    }
+    for object in objects(&hook.manifest, 0).into_iter().flatten() {
+        match read(context.cluster.client(), context.namespace, object.key()).await {
+            Ok(all) => {
+                for Printed {
+                    pod,
+                    container,
+                    text,
+                } in all
+                {
+                    for line in text.lines() {
+                        tracing::info!(hook = %hook.name, %pod, %container, "{line}");
+                    }
+                }
+            }
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(hook = %hook.name, error, "the logs of a hook cannot be read");
+            }
+        }
+    }
+}
+
+/// The logs of the containers of a hook: of a Pod itself, or of the Pods of a Job. Other kinds
+/// print nothing.
+async fn read(
+    client: &Client,
+    release_namespace: &str,
+    key: &ObjectKey,
+) -> Result<Vec<Printed>, kube::Error> {
+    let select = match key.kind.as_str() {
+        "Job" => ListParams::default().labels(&format!("job-name={}", key.name)),
+        "Pod" => ListParams::default().fields(&format!("metadata.name={}", key.name)),
+        _ => return Ok(Vec::new()),
+    };
+    let namespace = key.namespace.as_deref().unwrap_or(release_namespace);
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let mut all = Vec::new();
+    for pod in pods.list(&select).await? {
+        let name = pod.name_any();
+        for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
+            let which = LogParams {
+                container: Some(container.name.clone()),
+                limit_bytes: Some(LIMIT),
+                tail_lines: Some(TAIL),
+                ..LogParams::default()
+            };
+            all.push(Printed {
+                text: pods.logs(&name, &which).await?,
+                pod: name.clone(),
+                container: container.name.clone(),
+            });
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::manifest::ObjectKey;
+    use serde_json::json;
+
+    use super::{Printed, read};
+    use crate::cluster::scripted::Script;
+
+    fn key(kind: &str) -> ObjectKey {
+        ObjectKey {
+            group: String::new(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: "migrate".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn rule_5_the_logs_of_every_container_of_a_jobs_pods_are_read() {
+        let container = |name: &str| json!({"name": name, "image": "i"});
+        let pod = json!({
+            "metadata": {"name": "migrate-x"},
+            "spec": {"containers": [container("main"), container("proxy")]},
+        });
+        let script = Script::default()
+            .on(
+                "GET /api/v1/namespaces/ns/pods",
+                200,
+                json!({"items": [pod]}),
+            )
+            .on(
+                "GET /api/v1/namespaces/ns/pods/migrate-x/log",
+                200,
+                json!(1),
+            )
+            .on(
+                "GET /api/v1/namespaces/ns/pods/migrate-x/log",
+                200,
+                json!(2),
+            );
+        let all = read(&script.client(false), "ns", &key("Job"))
+            .await
+            .unwrap();
+        let printed = |container: &str, text: &str| Printed {
+            pod: "migrate-x".to_owned(),
+            container: container.to_owned(),
+            text: text.to_owned(),
+        };
+        assert_eq!(all, [printed("main", "1"), printed("proxy", "2")]);
+        let seen = script.finish();
+        assert!(
+            seen[0].query.contains("labelSelector=job-name%3Dmigrate"),
+            "{seen:?}"
+        );
+        assert!(seen[2].query.contains("container=proxy"), "{seen:?}");
+
+        let nothing = read(&Script::default().client(false), "ns", &key("ConfigMap")).await;
+        assert_eq!(nothing.unwrap(), []);
+    }
+}

@@ -3,7 +3,12 @@
 use kube::api::{DeleteParams, PostParams, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, apply, merge};
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::{Fault, Faults};
+
+use crate::world::{
+    LIMIT, Mortal, Project, api, apply, condition, control_plane, define, merge, until,
+};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -229,4 +234,243 @@ async fn rule_2_2_a_namespace_that_others_use_outlives_its_release() {
         .delete(&name, &DeleteParams::default())
         .await
         .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_2_5_a_lookup_that_is_refused_shrinks_nothing() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let template = format!(
+        "{{{{- if lookup \"v1\" \"Secret\" .Release.Namespace \"switch\" }}}}\n{MAP}{{{{- end }}}}\n"
+    );
+    let project = Project::new("", &[("map.yaml", template.as_str())]);
+    let namespace = TestNamespace::create(plane, "lookup").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    apply(&api(&namespace, "Secret"), "switch", &json!({"data": {}})).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"n": 1}})).await;
+    let is = async |type_: &'static str| {
+        let holds = |cr: &Value| {
+            condition(cr, type_).is_some_and(|c| {
+                c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
+            })
+        };
+        until(&widgets, "one", type_, holds).await.unwrap()
+    };
+    drop(is("Ready").await);
+    for code in [403, 500] {
+        faults.disturb(move |request| {
+            let asked = request.verb == "get" && request.name.as_deref() == Some("switch");
+            asked.then_some(Fault::Status(code))
+        });
+        apply(&widgets, "one", &json!({"spec": {"n": code}})).await;
+        let refused = is("Irreconcilable").await;
+        let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
+        assert!(message.contains("switch"), "{message}");
+        let map = api(&namespace, "ConfigMap").get_opt("map").await.unwrap();
+        assert!(map.is_some(), "it is still there");
+        faults.heal();
+        apply(&widgets, "one", &json!({"spec": {"n": code + 1}})).await;
+        drop(is("Ready").await);
+    }
+}
+
+#[tokio::test]
+async fn rule_1_6_a_stateful_set_that_cannot_change_is_left_even_by_force() {
+    let set = "apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: {{ .Release.Name }}-db}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: main, image: i}]}}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: {{ .Values.size }}}}}
+";
+    let project = Project::new("install: {wait: false}", &[("set.yaml", set)]);
+    let Some(world) = project.start("stateful").await else {
+        return;
+    };
+    let annotations = json!({"helm.sdk.operatorframework.io/upgrade-force": "true"});
+    let custom =
+        |size: &str| json!({"metadata": {"annotations": annotations}, "spec": {"size": size}});
+    apply(&world.api("Widget"), "one", &custom("1Gi")).await;
+    let there = |set: &Value| !set.is_null();
+    let before = world.until("StatefulSet", "one-db", "there", there).await;
+    let deployed = |cr: &Value| cr["status"]["release"]["status"] == "deployed";
+    world.until("Widget", "one", "deployed", deployed).await;
+    apply(&world.api("Widget"), "one", &custom("2Gi")).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("one-db") && message.contains("spec"),
+        "{message}"
+    );
+    let after = world.until("StatefulSet", "one-db", "there", there).await;
+    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn rule_3_9_a_person_and_the_operator_who_race_for_a_name_do_not_share_it() {
+    let Some(program) = crate::helm_cli::helm() else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("race").await else {
+        return;
+    };
+    for n in 0..4 {
+        let name = format!("one{n}");
+        let map = format!("map{n}");
+        let mut helm = std::process::Command::new(&program)
+            .args(["install", &name])
+            .arg(project.watches_file().with_file_name("chart"))
+            .args([
+                "--set",
+                &format!("map={map}"),
+                "--namespace",
+                world.namespace.name(),
+            ])
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        world.widget(&name, json!({"map": map})).await;
+        let decided = |cr: &Value| {
+            let is = |type_| condition(cr, type_).is_some_and(|c| c["status"] == "True");
+            is("Ready") || is("Irreconcilable") || is("Stalled")
+        };
+        world.until("Widget", &name, "decided", decided).await;
+        let theirs = helm.wait().unwrap().success();
+        let cr = world.until("Widget", &name, "decided", decided).await;
+        let ours = condition(&cr, "Ready").is_some_and(|c| c["status"] == "True");
+        assert!(theirs != ours, "{cr:#}");
+        assert_eq!(world.history(&name).await.last().unwrap(), "deployed");
+        world.data(&map, json!({"value": name})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_goes_and_comes_back_is_followed() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "definition").await.unwrap();
+    let group = format!("{}.example.com", namespace.name());
+    let definition = format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: brittles.{group}}}
+spec:
+  group: {group}
+  names: {{kind: Brittle, plural: brittles}}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    );
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
+    project.write("watches.yaml", &watches);
+    // The operator is there first, and waits for the kind.
+    let operator = project
+        .operator(plane, namespace.name())
+        .start()
+        .await
+        .unwrap();
+    let gvk = kube::core::GroupVersionKind::gvk(&group, "v1", "Brittle");
+    let resource = kube::core::ApiResource::from_gvk_with_plural(&gvk, "brittles");
+    let brittles: kube::Api<kube::api::DynamicObject> =
+        kube::Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let definitions = crate::world::cluster_api(&namespace, "CustomResourceDefinition");
+    let maps = api(&namespace, "ConfigMap");
+    for _ in 0..2 {
+        define(plane, &definition).await;
+        let custom = serde_json::from_value(json!({
+            "apiVersion": format!("{group}/v1"), "kind": "Brittle",
+            "metadata": {"name": "one"}, "spec": {},
+        }));
+        brittles
+            .create(&PostParams::default(), &custom.unwrap())
+            .await
+            .unwrap();
+        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+        let waited = until(&brittles, "one", "Ready", ready).await;
+        waited.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        assert!(maps.get_opt("map").await.unwrap().is_some());
+        let name = format!("brittles.{group}");
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+        // Its custom resources are deleted with it, and their releases with them.
+        let gone = hybrid_operator_test::wait::gone(&definitions, &name, LIMIT).await;
+        gone.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+        assert!(maps.get_opt("map").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("denied").await else {
+        return;
+    };
+    let name = format!("{}-no-maps", world.namespace.name());
+    let policies = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicy");
+    let bindings = crate::world::cluster_api(&world.namespace, "ValidatingAdmissionPolicyBinding");
+    let policy = json!({"spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace.name()}},
+            "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+                "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]},
+        "validations": [{"expression": "false", "message": "maps are out of fashion"}],
+    }});
+    apply(&policies, &name, &policy).await;
+    let binding = json!({"spec": {"policyName": name, "validationActions": ["Deny"]}});
+    apply(&bindings, &name, &binding).await;
+    // It takes the API server a moment to heed it.
+    let probe = json!({"data": {}});
+    let maps = world.api("ConfigMap");
+    let heeded = async || {
+        let map = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}, "data": probe["data"],
+        }));
+        let dry = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        maps.create(&dry, &map.unwrap()).await.is_err()
+    };
+    hybrid_operator_test::wait::until(LIMIT, "the policy", heeded)
+        .await
+        .unwrap();
+    world.widget("one", json!({})).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains("maps are out of fashion"), "{message}");
+    bindings
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    policies
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    let forgotten = async || !heeded().await;
+    hybrid_operator_test::wait::until(LIMIT, "no policy", forgotten)
+        .await
+        .unwrap();
+    world.annotate("one", "reset-at", json!("now")).await;
+    world.ready("Widget", "one").await;
 }

@@ -349,6 +349,8 @@ const KINDS: &[&str] = &[
     "RoleBinding",
     "ClusterRole",
     "ResourceQuota",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
 ];
 
 /// How a kind that the tests know is served.
@@ -356,7 +358,11 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "Memcached" | "MemcachedBackup" => ("cache.example.com", "v1alpha1"),
         "GlobalCache" | "Widget" | "Gadget" => ("test.example.com", "v1"),
-        "Deployment" => ("apps", "v1"),
+        "Deployment" | "StatefulSet" => ("apps", "v1"),
+        "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1"),
+        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => {
+            ("admissionregistration.k8s.io", "v1")
+        }
         "Job" => ("batch", "v1"),
         "Role" | "RoleBinding" | "ClusterRole" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),

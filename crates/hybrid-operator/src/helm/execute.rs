@@ -409,7 +409,7 @@ pub(super) fn is_transient(error: &ReconcileError) -> bool {
     if let Some(error) = error.downcast_ref::<kube::Error>() {
         return match error {
             kube::Error::Api(status) => {
-                status.code == 409 || status.code == 429 || status.code >= 500
+                matches!(status.code, 401 | 409 | 429) || status.code >= 500
             }
             _ => true,
         };

@@ -10,6 +10,7 @@ use go_template::TreeMap;
 
 use super::archive::{self, ArchiveError};
 use super::chart_yaml::{self, ChartYamlError};
+use super::content_digest::LazyDigest;
 use super::ignore::{IgnoreError, Rules};
 use super::schema::Schema;
 use super::{Chart, Content, File, Limits, Lock, OwnValues};
@@ -280,7 +281,10 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
         })?;
         dependencies.extend(chart);
     }
-    let digest = super::digest(&parts.all, &dependencies);
+    let below = dependencies
+        .iter()
+        .map(|chart: &Chart| Arc::clone(&chart.0.digest));
+    let digest = LazyDigest::new(parts.all, below.collect());
     Ok(Chart(Arc::new(Content {
         metadata: Arc::new(metadata),
         lock: parts.lock.map(Arc::new),
@@ -290,7 +294,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
         files: parts.files.into(),
         dependencies,
         modified: parts.modified,
-        digest,
+        digest: Arc::new(digest),
     })))
 }
 

@@ -13,6 +13,7 @@
 
 pub mod archive;
 mod chart_yaml;
+mod content_digest;
 pub(crate) mod dependency;
 pub mod ignore;
 mod load;
@@ -32,11 +33,12 @@ pub use chart_yaml::ChartYamlError;
 pub use load::LoadError;
 pub use metadata::{Dependency, Lock, Maintainer, Metadata};
 
+use content_digest::LazyDigest;
 use schema::Schema;
 
+use crate::Digest;
 use crate::release::{ReleaseChart, StoredFile, Time};
 use crate::values::{Values, tree};
-use crate::{Digest, DigestBuilder};
 
 /// A file of a chart. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
@@ -124,7 +126,8 @@ struct Content {
     files: Arc<[File]>,
     dependencies: Vec<Chart>,
     modified: Option<Time>,
-    digest: Digest,
+    /// Of the chart as it was loaded, whatever was switched or renamed since.
+    digest: Arc<LazyDigest>,
 }
 
 /// A chart's own values in the forms in which they are read.
@@ -321,7 +324,7 @@ impl Chart {
     /// The digest of all files that make the chart, whether it came from a directory or an
     /// archive and whatever the times of its files.
     pub fn digest(&self) -> Digest {
-        self.0.digest
+        self.0.digest.get()
     }
 }
 
@@ -329,24 +332,4 @@ impl fmt::Debug for Chart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.0.metadata.name, self.0.metadata.version)
     }
-}
-
-/// The digest of a chart's own files and its dependencies' digests.
-fn digest(files: &[File], dependencies: &[Chart]) -> Digest {
-    let mut files: Vec<&File> = files.iter().collect();
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut digest = DigestBuilder::new();
-    for file in files {
-        digest.add(file.name());
-        digest.add(file.data());
-    }
-    let mut below: Vec<_> = dependencies
-        .iter()
-        .map(|chart| *chart.digest().as_bytes())
-        .collect();
-    below.sort_unstable();
-    for dependency in below {
-        digest.add(dependency);
-    }
-    digest.finish()
 }

@@ -20,6 +20,7 @@ pub mod set_flag;
 pub(crate) mod table;
 pub(crate) mod tree;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -111,7 +112,12 @@ pub fn merge(mut base: Values, over: Values) -> Values {
 
 /// The documents of a stream, cut at lines that begin with `---`, as Kubernetes' YAML reader does;
 /// lines end with a plain line feed.
-fn documents(text: &str) -> Result<Vec<String>, ValuesError> {
+fn documents(text: &str) -> Result<Vec<Cow<'_, str>>, ValuesError> {
+    let is_one = !text.starts_with("---") && !text.contains("\n---") && !text.contains('\r');
+    if is_one && (text.is_empty() || text.ends_with('\n')) {
+        let document = Some(text).filter(|text| !text.is_empty());
+        return Ok(document.map(Cow::Borrowed).into_iter().collect());
+    }
     let mut documents = Vec::new();
     let mut current = String::new();
     for line in text.lines() {
@@ -121,7 +127,7 @@ fn documents(text: &str) -> Result<Vec<String>, ValuesError> {
                 return Err(ValuesError::Separator(after.to_owned()));
             }
             if !current.is_empty() {
-                documents.push(std::mem::take(&mut current));
+                documents.push(Cow::Owned(std::mem::take(&mut current)));
                 continue;
             }
         }
@@ -129,7 +135,7 @@ fn documents(text: &str) -> Result<Vec<String>, ValuesError> {
         current.push('\n');
     }
     if !current.is_empty() {
-        documents.push(current);
+        documents.push(Cow::Owned(current));
     }
     Ok(documents)
 }

@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use go_template::{Tree, TreeMap};
 use serde_json::Value;
 
 use super::{Chart, File};
-use crate::values::Values;
+use crate::values::tree;
 
 const URL: &str = "file:///values.schema.json";
 
@@ -82,33 +83,36 @@ impl Schema {
 
 /// Checks the values of a chart and of its dependencies. The error has a paragraph for each chart
 /// whose values are wrong.
-pub(crate) fn check(chart: &Chart, values: &Values) -> Result<(), String> {
-    if !has_schema(chart) {
-        return Ok(());
-    }
+pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), String> {
     let mut text = String::new();
-    // The map has to be a value to be checked; it is given back at once.
-    let values = Value::Object(values.clone());
-    check_below(chart, &values, &mut text);
+    check_below(chart, values, None, &mut text);
     if text.is_empty() { Ok(()) } else { Err(text) }
 }
 
-fn check_below(chart: &Chart, values: &Value, text: &mut String) {
-    if let Some(schema) = chart.checker()
-        && let Err(mistakes) = schema.check(values)
+/// Checks values, whose JSON is known where a chart above has a schema too.
+fn check_below(chart: &Chart, values: &TreeMap, json: Option<&Value>, text: &mut String) {
+    let made;
+    let json = match (chart.checker(), json) {
+        (Some(_), None) => {
+            made = Value::Object(tree::to_map(values));
+            Some(&made)
+        }
+        (_, json) => json,
+    };
+    if let (Some(schema), Some(json)) = (chart.checker(), json)
+        && let Err(mistakes) = schema.check(json)
     {
         let _ = write!(text, "{}:\n{mistakes}", chart.name());
     }
     for below in chart.dependencies() {
-        match values.get(below.name()) {
-            None | Some(Value::Null) => {}
-            Some(values @ Value::Object(_)) => check_below(below, values, text),
+        let name = below.name();
+        match values.get(name) {
+            None | Some(Tree::Nil) => {}
+            Some(Tree::Map(values)) => {
+                check_below(below, values, json.and_then(|json| json.get(name)), text);
+            }
             Some(_) => {
-                let _ = writeln!(
-                    text,
-                    "{}:\ninvalid type for values: expected a map",
-                    below.name()
-                );
+                let _ = writeln!(text, "{name}:\ninvalid type for values: expected a map");
             }
         }
     }

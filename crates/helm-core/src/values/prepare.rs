@@ -88,7 +88,7 @@ impl Resolver {
             json: OnceLock::new(),
         }));
         if check && schema::has_schema(coalesced.chart()) {
-            schema::check(coalesced.chart(), coalesced.values()).map_err(CoalesceError::Schema)?;
+            schema::check(coalesced.chart(), coalesced.tree()).map_err(CoalesceError::Schema)?;
         }
         Ok(coalesced)
     }

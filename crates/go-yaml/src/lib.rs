@@ -28,8 +28,10 @@ mod scanner;
 mod ser;
 pub mod tree;
 
+use std::marker::PhantomData;
+
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, DeserializeSeed};
 
 pub use mark::{Error, Mark};
 pub use scanner::ScalarStyle;
@@ -40,12 +42,29 @@ pub use ser::text_through_json;
 /// # Errors
 /// When the text is not YAML, or not what `T` needs.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    if let Some(tape) = direct::read(text)
-        && let Ok(value) = T::deserialize(tape.root())
+    from_slice_seed(text, PhantomData)
+}
+
+/// Reads the first document of a text into what the seed makes; the seed may be used twice.
+///
+/// # Errors
+/// As [`from_slice`].
+pub fn from_slice_seed<T, S>(text: &[u8], seed: S) -> Result<T, Error>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
+{
+    if let Some(text) = direct::plain_kind(text)
+        && let Some(tape) = direct::read(&text)
+        && let Ok(value) = seed.deserialize(tape.root())
     {
         return Ok(value);
     }
-    from_node(&tree::parse(text)?)
+    let node = tree::parse(text)?;
+    let budget = de::Budget::default();
+    seed.deserialize(de::Reader {
+        node: &node,
+        budget: &budget,
+    })
 }
 
 /// Reads the first document of a text, as [`from_slice`].

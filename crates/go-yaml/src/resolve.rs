@@ -95,6 +95,9 @@ pub(crate) fn resolve_plain(text: &str) -> Scalar<'_> {
 
 /// Integers of base 2, 8, 10 and 16 with any underscores, and floats.
 fn number<'a>(text: &str) -> Option<Scalar<'a>> {
+    if let Some(value) = short_decimal(text) {
+        return Some(Scalar::Int(value));
+    }
     let plain: Cow<'_, str> = if text.contains('_') {
         text.replace('_', "").into()
     } else {
@@ -136,6 +139,19 @@ fn number<'a>(text: &str) -> Option<Scalar<'a>> {
     } else {
         None
     }
+}
+
+/// What most numbers are: a few decimal digits, the first no zero.
+fn short_decimal(text: &str) -> Option<i64> {
+    const DIGITS: usize = 18;
+    if text.len() > DIGITS || text.starts_with('0') {
+        return None;
+    }
+    text.bytes().try_fold(0, |value: i64, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| value * 10 + i64::from(digit - b'0'))
+    })
 }
 
 /// Go's `strconv.ParseFloat` for what YAML lets through; out of range is no float.

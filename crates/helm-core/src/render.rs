@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::capabilities::CapabilityReads;
 use crate::chart::{Chart, CrdFile};
 use crate::engine::{LookupKey, Output, RenderError};
 use crate::manifest::{
-    self, DeletePolicy, Hook, HookEvent, HookExecution, KindOrder, ManifestError, ManifestObject,
-    OutputLogPolicy, hook,
+    self, DeletePolicy, Head, Hook, HookEvent, HookExecution, KindOrder, ManifestError,
+    ManifestObject, OutputLogPolicy, hook,
 };
 use crate::yaml;
 
@@ -36,7 +36,18 @@ struct Document {
     path: Arc<str>,
     text: String,
     kind: String,
-    object: Value,
+    /// Whether it holds nothing but comments.
+    is_blank: bool,
+    /// The object, where it is no longer what the template gave.
+    changed: Option<Value>,
+}
+
+impl Document {
+    fn object(&self) -> Value {
+        // The head was read, so the rest can be.
+        let read = || yaml::parse(&self.text).unwrap_or_default();
+        self.changed.clone().unwrap_or_else(read)
+    }
 }
 
 impl Rendered {
@@ -50,8 +61,12 @@ impl Rendered {
     pub fn objects(&self) -> Result<Vec<ManifestObject>, ManifestError> {
         let mut objects = Vec::with_capacity(self.documents.len());
         for (index, document) in self.documents.iter().enumerate() {
-            let object = document.object.clone();
-            manifest::push_object(object, index + 1, Some(&document.path), &mut objects)?;
+            manifest::push_object(
+                document.object(),
+                index + 1,
+                Some(&document.path),
+                &mut objects,
+            )?;
         }
         Ok(objects)
     }
@@ -89,21 +104,24 @@ impl Rendered {
     ) -> Result<(), E> {
         let mut any = false;
         for document in &mut self.documents {
-            let is_list = document.kind.ends_with("List")
-                && document.object.get("items").is_some_and(Value::is_array);
+            let mut object = document.object();
+            let is_list =
+                document.kind.ends_with("List") && object.get("items").is_some_and(Value::is_array);
             let changed = if is_list {
-                let items = document.object.get_mut("items");
+                let items = object.get_mut("items");
                 let mut changed = false;
                 for item in items.and_then(Value::as_array_mut).into_iter().flatten() {
                     changed |= change(item)?;
                 }
                 changed
             } else {
-                !document.object.is_null() && change(&mut document.object)?
+                !object.is_null() && change(&mut object)?
             };
             if changed {
                 // What has been read from YAML can be written as YAML.
-                document.text = go_yaml::to_string(&document.object).unwrap_or_default();
+                document.text = go_yaml::to_string(&object).unwrap_or_default();
+                document.is_blank = object.is_null();
+                document.changed = Some(object);
                 any = true;
             }
         }
@@ -115,9 +133,7 @@ impl Rendered {
 
     /// Whether the manifest holds no object.
     pub fn is_empty(&self) -> bool {
-        self.documents
-            .iter()
-            .all(|document| document.object.is_null())
+        self.documents.iter().all(|document| document.is_blank)
     }
 
     /// Sorts rendered files into notes, hooks and manifest.
@@ -211,17 +227,15 @@ fn sort_document(
         template: path.to_string(),
         message,
     };
-    let object = yaml::parse(text).map_err(|error| failed(error.to_string()))?;
-    let head = Head::of(&object).map_err(failed)?;
-    let annotation = |name| head.annotations.get(name).map(|text| &**text);
+    let head = Head::read(text).map_err(failed)?;
+    let annotation = |name| head.annotations.get(name).map(String::as_str);
     let Some(events) = annotation(hook::ANNOTATION) else {
-        let kind = head.kind.into_owned();
-        let path = Arc::clone(path);
         documents.push(Document {
-            path,
+            path: Arc::clone(path),
             text: text.to_owned(),
-            kind,
-            object,
+            kind: head.kind,
+            is_blank: head.is_blank,
+            changed: None,
         });
         return Ok(());
     };
@@ -239,7 +253,7 @@ fn sort_document(
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
     let policies = |name| annotation(name).map(names).unwrap_or_default();
     hooks.push(Hook {
-        name: head.name.into_owned(),
+        name: head.name,
         path: path.to_string(),
         manifest: text.to_owned(),
         events,
@@ -253,90 +267,9 @@ fn sort_document(
             .into_iter()
             .map(OutputLogPolicy::from)
             .collect(),
-        kind: head.kind.into_owned(),
+        kind: head.kind,
     });
     Ok(())
-}
-
-/// The fields of a document that decide where it goes.
-struct Head<'o> {
-    kind: Cow<'o, str>,
-    name: Cow<'o, str>,
-    annotations: BTreeMap<&'o str, Cow<'o, str>>,
-}
-
-impl<'o> Head<'o> {
-    /// Reads the head as Go decodes it: numbers and booleans do as strings, names of fields in
-    /// any case; other types are errors.
-    fn of(object: &'o Value) -> Result<Self, String> {
-        let mut head = Self {
-            kind: Cow::default(),
-            name: Cow::default(),
-            annotations: BTreeMap::new(),
-        };
-        let Some(fields) = map(object, "SimpleHead")? else {
-            return Ok(head);
-        };
-        string(field(fields, "apiVersion"), "apiVersion")?;
-        head.kind = string(field(fields, "kind"), "kind")?;
-        let Some(metadata) = field(fields, "metadata") else {
-            return Ok(head);
-        };
-        let Some(metadata) = map(metadata, "metadata")? else {
-            return Ok(head);
-        };
-        head.name = string(field(metadata, "name"), "metadata.name")?;
-        let Some(annotations) = field(metadata, "annotations") else {
-            return Ok(head);
-        };
-        let Some(annotations) = map(annotations, "metadata.annotations")? else {
-            return Ok(head);
-        };
-        for (key, value) in annotations {
-            head.annotations
-                .insert(key, string(Some(value), "metadata.annotations")?);
-        }
-        Ok(head)
-    }
-}
-
-fn field<'o>(fields: &'o Map<String, Value>, name: &str) -> Option<&'o Value> {
-    fields.get(name).or_else(|| {
-        let mut alike = fields
-            .iter()
-            .filter(|(key, _)| key.eq_ignore_ascii_case(name));
-        alike.next_back().map(|(_, value)| value)
-    })
-}
-
-fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>>, String> {
-    match value {
-        Value::Null => Ok(None),
-        Value::Object(map) => Ok(Some(map)),
-        other => Err(misfit(other, name, "a map")),
-    }
-}
-
-fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, String> {
-    match value {
-        None | Some(Value::Null) => Ok(Cow::default()),
-        Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
-        Some(Value::Bool(value)) => Ok(Cow::Owned(value.to_string())),
-        Some(Value::Number(number)) => Ok(Cow::Owned(number.to_string())),
-        Some(other) => Err(misfit(other, name, "a string")),
-    }
-}
-
-fn misfit(value: &Value, name: &str, wanted: &str) -> String {
-    let found = match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    };
-    format!("{name} is {found}, not {wanted}")
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use std::fmt;
 
 use go_template::{Str, Tree, TreeMap, Type};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Number, Value};
+use serde::de::{
+    Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+use serde_json::{Map, Number, Value};
 
 /// A text that is no YAML, or has more than JSON can say.
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +19,111 @@ pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
     let mut value = go_yaml::from_str(text)?;
     whole_numbers(&mut value);
     Ok(value)
+}
+
+/// What is wanted of a value.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// Of a map the fields of these names, in any case; of a list only that it is one.
+    Fields(&'static [(&'static str, Part)]),
+}
+
+/// Reads the first document of `text` as [`parse`] does, but gives only a part of it. What is
+/// wrong with the rest is an error all the same.
+pub(crate) fn parse_part(text: &str, part: Part) -> Result<Value, YamlError> {
+    let mut value = go_yaml::from_slice_seed(text.as_bytes(), part)?;
+    whole_numbers(&mut value);
+    Ok(value)
+}
+
+impl<'de> DeserializeSeed<'de> for Part {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        match self {
+            Self::Whole => Value::deserialize(deserializer),
+            Self::Fields(fields) => deserializer.deserialize_any(PartVisitor(fields)),
+        }
+    }
+}
+
+struct PartVisitor(&'static [(&'static str, Part)]);
+
+impl<'de> Visitor<'de> for PartVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Value::Array(Vec::new()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut found = Map::new();
+        while let Some(wanted) = fields.next_key_seed(Wanted(self.0))? {
+            match wanted {
+                Some((key, part)) => {
+                    found.insert(key, fields.next_value_seed(part)?);
+                }
+                None => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(Value::Object(found))
+    }
+}
+
+/// A key, and what is wanted of its value, if anything is.
+struct Wanted(&'static [(&'static str, Part)]);
+
+impl<'de> DeserializeSeed<'de> for Wanted {
+    type Value = Option<(String, Part)>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Wanted {
+    type Value = Option<(String, Part)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        let mut fields = self.0.iter();
+        let field = fields.find(|(name, _)| key.eq_ignore_ascii_case(name));
+        Ok(field.map(|(_, part)| (key.to_owned(), *part)))
+    }
 }
 
 /// Floats without a fraction are integers in the JSON that Go writes of them.

@@ -40,27 +40,37 @@ enum Entry<'t> {
     },
 }
 
-/// Reads the first document of a text; `None` when the text is not of the plain kind.
-pub(crate) fn read(text: &[u8]) -> Option<Tape<'_>> {
-    let mut reader = Reader::new(plain_kind(text)?);
+/// Reads the first document of a text that [`plain_kind`] gives; `None` when it has more than this
+/// reader knows.
+pub(crate) fn read(text: &str) -> Option<Tape<'_>> {
+    let mut reader = Reader::new(text);
     reader.document()?;
     Some(Tape(reader.tape))
 }
 
 /// The text, if it has only characters that mean the same everywhere: no line break but the line
-/// feed, no byte-order mark, nothing that YAML forbids.
-fn plain_kind(bytes: &[u8]) -> Option<&str> {
+/// feed, no byte-order mark, nothing that YAML forbids. Carriage returns before line feeds are
+/// taken out, where they never mean anything.
+pub(crate) fn plain_kind(bytes: &[u8]) -> Option<Cow<'_, str>> {
     // Without a branch, so that many bytes are looked at together.
     let odd = bytes.iter().fold(0, |odd, byte| {
         let is_printable = u8::from((b' '..=b'~').contains(byte));
         odd | (1 ^ is_printable) & u8::from(*byte != b'\n') & u8::from(*byte != b'\t')
     });
     let text = std::str::from_utf8(bytes).ok()?;
+    if odd == 0 {
+        return Some(Cow::Borrowed(text));
+    }
+    let text = if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n"))
+    } else {
+        Cow::Borrowed(text)
+    };
     let fits = |c| {
         crate::tree::allowed(c)
             && !matches!(c, '\r' | '\u{85}' | '\u{2028}' | '\u{2029}' | '\u{feff}')
     };
-    (odd == 0 || text.chars().all(fits)).then_some(text)
+    text.chars().all(fits).then_some(text)
 }
 
 /// A text and how far it has been read.
@@ -87,8 +97,8 @@ impl<'t> Reader<'t> {
             line: 0,
             column: -1,
             depth: 0,
-            // A node of a manifest takes some sixteen bytes.
-            tape: Vec::with_capacity(text.len() / 16 + 1),
+            // A node of a manifest takes some sixteen bytes, one of a values file more.
+            tape: Vec::with_capacity(text.len() / 32 + 1),
             prints: Vec::new(),
         }
     }
@@ -302,15 +312,13 @@ impl<'t> Key<'t> {
 /// Equal for equal keys, and nearly always different for others.
 fn fingerprint(key: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let mut print = key.len() as u64;
-    for chunk in key.chunks(8) {
-        let mut word = [0; 8];
-        for (to, from) in word.iter_mut().zip(chunk) {
-            *to = *from;
-        }
-        print = (print.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(SPREAD);
-    }
-    print
+    let mix = |print: u64, word: u64| (print.rotate_left(5) ^ word).wrapping_mul(SPREAD);
+    let (words, rest) = key.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let rest = rest
+        .iter()
+        .fold(0, |word, byte| word << 8 | u64::from(*byte));
+    mix(words.fold(key.len() as u64, mix), rest)
 }
 
 #[cfg(test)]

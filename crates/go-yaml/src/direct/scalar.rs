@@ -34,8 +34,14 @@ impl<'t> Reader<'t> {
     fn rest_of_plain_line(&mut self) -> Option<&'t str> {
         let start = self.at;
         loop {
+            let special = |byte: &u8| matches!(byte, b'\n' | b'\t' | b':' | b'#');
+            let Some(length) = self.here().iter().position(special) else {
+                self.at = self.bytes.len();
+                break;
+            };
+            self.at += length;
             match self.byte(0) {
-                b'\n' | 0 => break,
+                b'\n' => break,
                 b'\t' => return None,
                 b':' if self.ends_word(1) => break,
                 b'#' if self.follows_space(start) => break,

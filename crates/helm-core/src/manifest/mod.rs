@@ -11,6 +11,7 @@
 //! ```
 
 pub mod diff;
+mod head;
 pub mod hook;
 mod kind_order;
 mod object_key;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use diff::{Change, ChangeKind};
+pub(crate) use head::Head;
 pub use hook::{DeletePolicy, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
 pub use object_key::ObjectKey;

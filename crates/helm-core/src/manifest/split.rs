@@ -31,7 +31,7 @@ impl<'a> Iterator for Documents<'a> {
         let cut = if at_start {
             Some(0)
         } else {
-            text.find("\n---").map(|at| at + 1)
+            memchr::memmem::find(text.as_bytes(), b"\n---").map(|at| at + 1)
         };
         let Some((document, after)) = cut.and_then(|at| text.split_at_checked(at)) else {
             return Some(text);

@@ -30,3 +30,8 @@ pub use digest::{Digest, DigestBuilder};
 pub use engine::{CompiledChart, RenderError, RenderInput};
 pub use render::Rendered;
 pub use values::{Coalesced, Values};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

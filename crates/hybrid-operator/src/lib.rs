@@ -19,3 +19,8 @@ pub mod release;
 pub mod telemetry;
 pub mod values;
 pub mod watches;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

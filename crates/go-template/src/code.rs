@@ -143,10 +143,11 @@ pub(crate) enum Arg {
         at: At,
         literal: Literal,
     },
-    /// Anything else.
+    /// Anything else, with the type of its parameter as far as that is known.
     Expr {
         at: At,
         expr: Expr,
+        ty: Option<Type>,
     },
     Fail {
         at: At,

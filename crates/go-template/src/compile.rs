@@ -348,6 +348,7 @@ impl Compiler<'_> {
             _ => Arg::Expr {
                 at,
                 expr: self.operand(operand),
+                ty,
             },
         }
     }

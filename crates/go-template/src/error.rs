@@ -67,37 +67,39 @@ impl fmt::Display for Location {
     }
 }
 
-/// A text that is no template. Its `Display` is what Go prints.
+/// A text that is no template. Its `Display` is what Go prints. It is one word, so that what the
+/// parser answers stays small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("template: {}:{}: {message}", location.file, location.line)]
-pub struct ParseError {
-    location: Box<Location>,
+#[error("template: {}:{}: {}", .0.location.file, .0.location.line, .0.message)]
+pub struct ParseError(Box<Mistake>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mistake {
+    location: Location,
     message: String,
 }
 
 impl ParseError {
     pub(crate) fn new(location: Location, message: impl Into<String>) -> Self {
-        Self {
-            location: Box::new(location),
-            message: message.into(),
-        }
+        let message = message.into();
+        Self(Box::new(Mistake { location, message }))
     }
 
     /// Where the parser stood. The line is Go's; Go has no column.
     pub fn location(&self) -> &Location {
-        &self.location
+        &self.0.location
     }
 
     /// What is wrong, without the place.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Message, place, and the line with a caret.
     pub fn report(&self) -> impl fmt::Display + '_ {
         Report(move |f| {
-            writeln!(f, "{}\n  at {}", self.message, self.location)?;
-            self.location.excerpt(f)
+            writeln!(f, "{}\n  at {}", self.message(), self.location())?;
+            self.location().excerpt(f)
         })
     }
 }

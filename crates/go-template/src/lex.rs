@@ -432,9 +432,9 @@ impl<'t> Lexer<'t> {
 
     fn skip_alphanumeric(&mut self) {
         loop {
-            while (self.text.get(self.pos)).is_some_and(|byte| WORD[usize::from(*byte)]) {
-                self.pos += 1;
-            }
+            let rest = self.rest();
+            let word = rest.iter().position(|byte| !WORD[usize::from(*byte)]);
+            self.pos += word.unwrap_or(rest.len());
             let is_ascii = self.rest().first().is_none_or(u8::is_ascii);
             if is_ascii || !self.peek().is_some_and(is_alphanumeric) {
                 return;

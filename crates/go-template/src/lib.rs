@@ -49,8 +49,8 @@ pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
 pub use session::Session;
 pub use set::{MissingKey, Parsed, Template, TemplateSet};
 pub use value::{
-    Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, SmallInt, Str, Tree, TreeList,
-    TreeMap, Type, TypeInfo, Unsigned, Value, iter,
+    Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, Seen, SmallInt, Str, Tree,
+    TreeList, TreeMap, Type, TypeInfo, Unsigned, Value, iter,
 };
 
 /// The examples of the README.

@@ -80,7 +80,7 @@ impl Eval<'_> {
     ) -> Result<()> {
         let mut values = values.iter_mut();
         for (index, (arg, value)) in call.args.iter().zip(values.by_ref()).enumerate() {
-            self.arg(arg, call.func.param(index), dot, value)?;
+            self.arg(arg, || call.func.param(index), dot, value)?;
         }
         if let (Some(piped), Some(value)) = (piped, values.next()) {
             std::mem::swap(value, piped);
@@ -89,14 +89,24 @@ impl Eval<'_> {
         Ok(())
     }
 
-    /// The value of an argument for a parameter of type `ty`.
+    /// The value of an argument for a parameter whose type `ty` knows, if the argument does not.
     #[inline]
-    pub(super) fn arg(&mut self, arg: &Arg, ty: Type, dot: &Value, to: &mut Value) -> Result<()> {
+    pub(super) fn arg(
+        &mut self,
+        arg: &Arg,
+        ty: impl Fn() -> Type,
+        dot: &Value,
+        to: &mut Value,
+    ) -> Result<()> {
         match arg {
-            Arg::Expr { at, expr } => {
+            Arg::Expr {
+                at,
+                expr,
+                ty: known,
+            } => {
                 self.at = *at;
                 self.command(expr, dot, None, to)?;
-                self.check(to, ty)
+                self.check(to, known.unwrap_or_else(ty))
             }
             Arg::Const { at, value } => {
                 self.at = *at;
@@ -105,7 +115,7 @@ impl Eval<'_> {
             }
             Arg::Literal { at, literal } => {
                 self.at = *at;
-                match literal.typed(ty) {
+                match literal.typed(ty()) {
                     Ok(value) => {
                         value.write(to);
                         Ok(())
@@ -168,7 +178,7 @@ impl Eval<'_> {
         let mut values = Vec::with_capacity(args.len() + 1);
         for (index, arg) in args.iter().enumerate() {
             let mut value = Value::Nil;
-            self.arg(arg, signature.param(index), dot, &mut value)?;
+            self.arg(arg, || signature.param(index), dot, &mut value)?;
             values.push(value);
         }
         if let Some(piped) = piped {

@@ -103,7 +103,7 @@ impl Eval<'_> {
         self.at = logic.ident;
         to.put(Value::Invalid);
         for arg in &logic.args {
-            self.arg(arg, Type::REFLECT, dot, to)?;
+            self.arg(arg, || Type::REFLECT, dot, to)?;
             if to.is_true() == logic.is_or {
                 return Ok(());
             }

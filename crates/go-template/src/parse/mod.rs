@@ -154,11 +154,16 @@ impl<'t> Parser<'t> {
 
     #[inline]
     fn peek(&mut self) -> Token {
-        let token = self.next();
-        self.backup();
-        token
+        let scope = &mut self.scope;
+        if scope.peeked == 0 {
+            scope.tokens[0] = self.lexer.next_token();
+            scope.peeked = 1;
+        }
+        let token = scope.tokens.get(scope.peeked - 1).copied();
+        token.unwrap_or(scope.tokens[0])
     }
 
+    #[inline]
     fn next_non_space(&mut self) -> Token {
         loop {
             let token = self.next();
@@ -168,10 +173,15 @@ impl<'t> Parser<'t> {
         }
     }
 
+    #[inline]
     fn peek_non_space(&mut self) -> Token {
-        let token = self.next_non_space();
-        self.backup();
-        token
+        loop {
+            let token = self.peek();
+            if token.kind != Kind::Space {
+                return token;
+            }
+            self.scope.peeked -= 1;
+        }
     }
 
     fn expect(&mut self, kind: Kind, context: &str) -> Result<Token> {

@@ -17,7 +17,8 @@ thread_local! {
     static WATCHED: RefCell<Vec<WeakMap>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Drops `values` so that however deep they nest, the stack holds one level at a time.
+/// Drops `values` so that however deep they nest, the stack holds one level at a time. Of use
+/// only where some [`Value::has_at_most`] as many handles as there are values.
 pub(super) fn bury(values: impl Iterator<Item = Value>) {
     let mut values = values.filter(Value::is_container);
     let digs = YARD.try_with(|yard| match yard.try_borrow_mut() {
@@ -71,6 +72,15 @@ mod tests {
         let mut value = Value::Nil;
         for _ in 0..1_000_000 {
             value = Value::List(List::new(Type::LIST, vec![value]));
+        }
+        drop(value);
+    }
+
+    #[test]
+    fn a_million_lists_that_hold_one_another_twice_are_dropped() {
+        let mut value = Value::Nil;
+        for _ in 0..1_000_000 {
+            value = Value::List(List::new(Type::LIST, vec![value.clone(), value]));
         }
         drop(value);
     }

@@ -142,6 +142,11 @@ impl List {
         Rc::ptr_eq(&self.cell, &other.cell) && self.start == other.start && self.len == other.len
     }
 
+    /// How many handles there are.
+    pub(super) fn handles(&self) -> usize {
+        Rc::strong_count(&self.cell)
+    }
+
     /// The address, for `%p`.
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.cell).addr()
@@ -151,7 +156,8 @@ impl List {
 impl Drop for Cell {
     fn drop(&mut self) {
         let items = self.items.get_mut();
-        if items.iter().any(Value::is_container) {
+        let count = items.len();
+        if items.iter().any(|item| item.has_at_most(count)) {
             bury::bury(std::mem::take(items).into_iter());
         }
     }

@@ -42,6 +42,15 @@ enum State {
     Owned(Table<Value>),
 }
 
+/// A value where it lies: in a map, or in the tree that a map reads.
+#[derive(Clone, Copy, Debug)]
+pub enum Seen<'a> {
+    /// In a map.
+    Value(&'a Value),
+    /// In a tree.
+    Tree(&'a Tree),
+}
+
 /// What came of following names through maps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Followed {
@@ -304,10 +313,52 @@ impl Map {
     /// The entries in key order, as Go prints and ranges. The map may change meanwhile; what was
     /// not yet yielded is then yielded as it is at that time. [`Map::entries`] takes all at once.
     pub fn iter(&self) -> Iter<'_> {
-        if let State::Owned(table) = &mut *self.cell.state.borrow_mut() {
+        self.sort();
+        Iter { map: self, next: 0 }
+    }
+
+    /// Puts the entries into key order. A map that is being read is in order already, as when it
+    /// holds itself.
+    fn sort(&self) {
+        let is_sorted = match &*self.cell.state.borrow() {
+            State::Owned(table) => table.is_sorted(),
+            State::Frozen { .. } => true,
+        };
+        if !is_sorted && let State::Owned(table) = &mut *self.cell.state.borrow_mut() {
             table.sort();
         }
-        Iter { map: self, next: 0 }
+    }
+
+    /// Gives the entries in key order to `read`, which must not change any map: nothing is copied,
+    /// and what lies in a tree stays there.
+    ///
+    /// ```
+    /// use go_template::{Map, Value};
+    /// let map: Map = [("b", Value::Int(2)), ("a", Value::Int(1))].into_iter().collect();
+    /// let keys = map.with_entries(|entries| entries.map(|(key, _)| key.clone()).collect::<Vec<_>>());
+    /// assert_eq!(keys, ["a", "b"].map(go_template::Str::from));
+    /// ```
+    pub fn with_entries<T>(
+        &self,
+        read: impl FnOnce(&mut dyn Iterator<Item = (&Str, Seen<'_>)>) -> T,
+    ) -> T {
+        self.sort();
+        match &*self.cell.state.borrow() {
+            State::Owned(table) => {
+                let entries = table.entries().iter();
+                read(&mut entries.map(|entry| (&entry.key, Seen::Value(&entry.value))))
+            }
+            State::Frozen { tree, nested } => {
+                let entries = tree.table().entries().iter().enumerate();
+                read(&mut entries.map(|(position, entry)| {
+                    let seen = match nested.get(position) {
+                        None | Some(Value::Invalid) => Seen::Tree(&entry.value),
+                        Some(value) => Seen::Value(value),
+                    };
+                    (&entry.key, seen)
+                }))
+            }
+        }
     }
 
     /// A copy of the entries in key order.
@@ -322,6 +373,11 @@ impl Map {
 
     pub(crate) fn downgrade(&self) -> WeakMap {
         WeakMap(Rc::downgrade(&self.cell), self.ty)
+    }
+
+    /// How many handles there are.
+    pub(super) fn handles(&self) -> usize {
+        Rc::strong_count(&self.cell)
     }
 
     /// The address, for `%p`.
@@ -340,17 +396,16 @@ impl Drop for Cell {
     fn drop(&mut self) {
         match self.state.get_mut() {
             State::Owned(table) => {
-                if table
-                    .entries()
-                    .iter()
-                    .any(|entry| entry.value.is_container())
-                {
+                let count = table.len();
+                let mut entries = table.entries().iter();
+                if entries.any(|entry| entry.value.has_at_most(count)) {
                     let entries = std::mem::take(table).into_entries();
                     bury::bury(entries.into_iter().map(|entry| entry.value));
                 }
             }
             State::Frozen { nested, .. } => {
-                if !nested.is_empty() {
+                let count = nested.len();
+                if nested.iter().any(|value| value.has_at_most(count)) {
                     bury::bury(std::mem::take(nested).into_iter());
                 }
             }

@@ -27,7 +27,7 @@ use std::rc::Rc;
 
 pub use bytes::Str;
 pub use list::List;
-pub use map::Map;
+pub use map::{Map, Seen};
 pub use number::{Number, SmallInt, Unsigned};
 pub use object::Object;
 pub use table::Name;
@@ -146,6 +146,17 @@ impl Value {
                 | Self::Float(_)
         ) {
             *self = Self::Nil;
+        }
+    }
+
+    /// Whether there could be no more than `handles` handles to the value, so that dropping that
+    /// many drops what it holds.
+    pub(crate) fn has_at_most(&self, handles: usize) -> bool {
+        match self {
+            Self::List(list) => list.handles() <= handles,
+            Self::Map(map) => map.handles() <= handles,
+            Self::Object(object) => object.handles() <= handles,
+            _ => false,
         }
     }
 

@@ -121,6 +121,11 @@ impl Object {
         self.addressable = false;
     }
 
+    /// How many handles there are.
+    pub(super) fn handles(&self) -> usize {
+        Rc::strong_count(&self.content)
+    }
+
     /// The address, for `%p`.
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.content).addr()
@@ -129,7 +134,8 @@ impl Object {
 
 impl Drop for Content {
     fn drop(&mut self) {
-        if self.fields.iter().any(Value::is_container) {
+        let count = self.fields.len();
+        if self.fields.iter().any(|field| field.has_at_most(count)) {
             bury::bury(std::mem::take(&mut self.fields).into_iter());
         }
     }

@@ -218,6 +218,11 @@ impl<V> Table<V> {
         Some(entry.value)
     }
 
+    /// Whether the entries lie in key order.
+    pub(crate) fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
     /// Puts the entries into key order.
     pub(crate) fn sort(&mut self) {
         if !self.sorted {

@@ -1,10 +1,13 @@
 //! `toYaml`, `toYamlPretty`, `fromYaml` and `fromYamlArray`.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use data_encoding::BASE64;
 use go_template::sprig::{DURATION, TIME};
-use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Object, Str, Tree, Type, Value};
+use go_template::{
+    Args, Call, Func, FuncError, Kind, List, Map, Object, Seen, Str, Tree, TreeMap, Type, Value,
+};
 use go_yaml::emit::{Emitter, Version, key_sort};
 
 use crate::yaml;
@@ -186,8 +189,40 @@ impl Writer<'_> {
         if let Some(encode) = map.go_type().info().encode {
             return self.value(&encode(&Value::Map(map.clone())));
         }
-        let entries = map.entries();
-        self.entries(&entries, true)
+        map.with_entries(|entries| self.entries(entries, true))
+    }
+
+    /// What still lies in a tree is written from there.
+    fn tree(&mut self, tree: &Tree) -> Result<(), FuncError> {
+        match tree {
+            Tree::Nil => self.emitter.plain("null"),
+            Tree::Bool(value) => self.emitter.plain(if *value { "true" } else { "false" }),
+            Tree::Int(value) | Tree::Int64(value) => self.emitter.plain(&value.to_string()),
+            Tree::Float(value) => self.float(*value)?,
+            Tree::Str(text) => self.text(text)?,
+            Tree::Bytes(bytes) => self.bytes(bytes.as_bytes()),
+            Tree::List(list) => self.nested(|writer| writer.tree_list(list.items()))?,
+            Tree::Map(map) => self.nested(|writer| writer.tree_map(map))?,
+        }
+        Ok(())
+    }
+
+    fn tree_list(&mut self, items: &[Tree]) -> Result<(), FuncError> {
+        self.emitter.begin_list(items.len());
+        for item in items {
+            self.emitter.item();
+            self.tree(item)?;
+        }
+        self.emitter.end_list(items.len());
+        Ok(())
+    }
+
+    fn tree_map(&mut self, map: &Arc<TreeMap>) -> Result<(), FuncError> {
+        if let Some(encode) = map.go_type().info().encode {
+            return self.value(&encode(&Value::Map(Map::from_tree(Arc::clone(map)))));
+        }
+        let mut entries = map.iter().map(|(key, value)| (key, Seen::Tree(value)));
+        self.entries(&mut entries, true)
     }
 
     fn object(&mut self, value: &Value, object: &Object) -> Result<(), FuncError> {
@@ -223,15 +258,20 @@ impl Writer<'_> {
                 Dialect::ThroughJson => Str::from(field.json_key(value)?),
                 Dialect::Direct => Str::from(field.name.to_lowercase()),
             };
-            Some((key, value.clone()))
+            Some((key, value))
         });
         let entries: Vec<_> = entries.collect();
+        let mut entries = entries.iter().map(|(key, value)| (key, Seen::Value(value)));
         // yaml.v3 keeps the order of a struct's fields.
-        self.entries(&entries, self.dialect == Dialect::ThroughJson)
+        self.entries(&mut entries, self.dialect == Dialect::ThroughJson)
     }
 
-    fn entries(&mut self, entries: &[(Str, Value)], sorted: bool) -> Result<(), FuncError> {
-        let mut keyed = Vec::with_capacity(entries.len());
+    fn entries(
+        &mut self,
+        entries: &mut dyn Iterator<Item = (&Str, Seen<'_>)>,
+        sorted: bool,
+    ) -> Result<(), FuncError> {
+        let mut keyed = Vec::with_capacity(entries.size_hint().0);
         for (key, value) in entries {
             keyed.push((self.key(key)?, value));
         }
@@ -242,7 +282,10 @@ impl Writer<'_> {
         self.emitter.begin_map(keyed.len());
         for (key, value) in &keyed {
             self.emitter.key(key);
-            self.value(value)?;
+            match value {
+                Seen::Value(value) => self.value(value)?,
+                Seen::Tree(tree) => self.tree(tree)?,
+            }
         }
         self.emitter.end_map(keyed.len());
         Ok(())

@@ -126,6 +126,32 @@ impl<'t> Lexer<'t> {
         narrow(self.pos)
     }
 
+    /// Skips white space inside an action, if that is the next token.
+    #[inline]
+    pub(crate) fn skip_space(&mut self) -> bool {
+        if !self.inside_action || self.error.is_some() {
+            return false;
+        }
+        let spaces = self.rest().iter().take_while(|byte| is_space(**byte));
+        let end = self.pos + spaces.count();
+        if end == self.pos {
+            return false;
+        }
+        // The last one may belong to a right delimiter.
+        if self.text.get(end) == Some(&b'-') {
+            return false;
+        }
+        self.pos = end;
+        self.ignore();
+        true
+    }
+
+    /// Whether a field can be the next token inside an action.
+    #[inline]
+    pub(crate) fn at_field(&self) -> bool {
+        self.text.get(self.pos) == Some(&b'.')
+    }
+
     /// The next token. After an error there are only errors.
     pub(crate) fn next_token(&mut self) -> Token {
         if self.error.is_some() {
@@ -430,6 +456,7 @@ impl<'t> Lexer<'t> {
         self.token(kind)
     }
 
+    #[inline]
     fn skip_alphanumeric(&mut self) {
         loop {
             let rest = self.rest();
@@ -449,6 +476,7 @@ impl<'t> Lexer<'t> {
     }
 
     /// Whether an identifier may end here.
+    #[inline]
     fn at_terminator(&self) -> bool {
         match self.rest().first() {
             None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => {

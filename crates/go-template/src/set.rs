@@ -68,6 +68,11 @@ impl Template {
             .unwrap_or_default()
     }
 
+    /// The text that it was parsed from, with whatever else stands there.
+    pub fn text(&self) -> &Str {
+        &self.source.text
+    }
+
     /// The name of the text that it was parsed from, usually a file's path.
     pub fn file(&self) -> &Str {
         &self.source.name

@@ -108,7 +108,8 @@ impl Build for Check {
         };
         let text = text.get(range.start as usize..range.end as usize);
         let text = text.unwrap_or_default();
-        Content(!unicode::trim_start_matches(text, unicode::is_space).is_empty())
+        let is_plain = matches!(text.first(), Some(b'!'..=b'~'));
+        Content(is_plain || !unicode::trim_start_matches(text, unicode::is_space).is_empty())
     }
 
     fn push(list: &mut Content, node: Content) {

@@ -123,6 +123,9 @@ impl Parser<'_> {
                 B::argument(&mut command, operand);
                 first = first.or(Some(is_plain));
             }
+            if self.skip_space() {
+                continue;
+            }
             let token = self.next();
             match token.kind {
                 Kind::Space => {}
@@ -145,17 +148,21 @@ impl Parser<'_> {
         let Some((mut operand, term)) = self.term::<B>()? else {
             return Ok(None);
         };
+        if !self.may_be_field() {
+            return Ok(Some((operand, term.is_plain)));
+        }
         let first = self.peek();
         if first.kind != Kind::Field {
             return Ok(Some((operand, term.is_plain)));
         }
-        while self.peek().kind == Kind::Field {
+        while self.may_be_field() && self.peek().kind == Kind::Field {
             let token = self.next();
             if !term.is_plain {
                 operand = B::field(operand, first.start, self.field_name(token));
             }
         }
         if term.is_plain {
+            self.peek();
             let text = quote(self.bytes(term.token));
             let text = String::from_utf8_lossy(&text);
             return Err(self.error(format!("unexpected . after term {text}")));

@@ -165,6 +165,7 @@ impl<'t> Parser<'t> {
 
     #[inline]
     fn next_non_space(&mut self) -> Token {
+        self.skip_space();
         loop {
             let token = self.next();
             if token.kind != Kind::Space {
@@ -175,6 +176,7 @@ impl<'t> Parser<'t> {
 
     #[inline]
     fn peek_non_space(&mut self) -> Token {
+        self.skip_space();
         loop {
             let token = self.peek();
             if token.kind != Kind::Space {
@@ -182,6 +184,18 @@ impl<'t> Parser<'t> {
             }
             self.scope.peeked -= 1;
         }
+    }
+
+    /// Reads white space, if that comes next and can be told without a token.
+    #[inline]
+    fn skip_space(&mut self) -> bool {
+        self.scope.peeked == 0 && self.lexer.skip_space()
+    }
+
+    /// Whether a field may come next.
+    #[inline]
+    fn may_be_field(&self) -> bool {
+        self.scope.peeked > 0 || self.lexer.at_field()
     }
 
     fn expect(&mut self, kind: Kind, context: &str) -> Result<Token> {

@@ -25,16 +25,16 @@ use super::{Name, Str, Type, Value};
 /// ```
 #[derive(Clone)]
 pub struct Map {
-    cell: Rc<Cell>,
+    pub(super) cell: Rc<Cell>,
     /// Handles to one map can have different types, as after a conversion in Go.
     ty: Type,
 }
 
-struct Cell {
-    state: RefCell<State>,
+pub(super) struct Cell {
+    pub(super) state: RefCell<State>,
 }
 
-enum State {
+pub(super) enum State {
     Frozen {
         tree: Arc<TreeMap>,
         nested: Vec<Value>,
@@ -49,16 +49,6 @@ pub enum Seen<'a> {
     Value(&'a Value),
     /// In a tree.
     Tree(&'a Tree),
-}
-
-/// What came of following names through maps.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Followed {
-    Found,
-    /// The last name is missing in a map of this type.
-    Missing(Type),
-    /// It takes more than maps to tell.
-    Unknown,
 }
 
 impl Map {
@@ -195,42 +185,6 @@ impl Map {
             to.put(value);
         }
         true
-    }
-
-    /// Follows names through this map and the maps within it, none of which may have a method so
-    /// named, and writes what is found to `to`. Maps on the way are neither wrapped nor counted.
-    #[inline]
-    pub(crate) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
-        let Some((name, rest)) = names.split_first() else {
-            return Followed::Unknown;
-        };
-        if self.ty.has_method(name.key()) {
-            return Followed::Unknown;
-        }
-        let missing = if rest.is_empty() {
-            Followed::Missing(self.ty)
-        } else {
-            Followed::Unknown
-        };
-        match &*self.cell.state.borrow() {
-            State::Owned(table) => {
-                let position = table.find_name(name);
-                match position.and_then(|position| table.entry(position)) {
-                    Some(entry) => entry.value.follow(rest, to),
-                    None => missing,
-                }
-            }
-            State::Frozen { tree, nested } => {
-                let Some(position) = tree.table().find_name(name) else {
-                    return missing;
-                };
-                match (nested.get(position), tree.table().entry(position)) {
-                    (Some(value), _) if !matches!(value, Value::Invalid) => value.follow(rest, to),
-                    (_, Some(entry)) => entry.value.follow(rest, to),
-                    _ => Followed::Unknown,
-                }
-            }
-        }
     }
 
     fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {
@@ -409,31 +363,6 @@ impl Drop for Cell {
                     bury::bury(std::mem::take(nested).into_iter());
                 }
             }
-        }
-    }
-}
-
-impl Value {
-    /// Follows names from this value; without any it is what is found.
-    fn follow(&self, names: &[Name], to: &mut Self) -> Followed {
-        match self {
-            value if names.is_empty() => {
-                to.put_copy(value);
-                Followed::Found
-            }
-            Self::Map(map) => map.follow(names, to),
-            _ => Followed::Unknown,
-        }
-    }
-}
-
-impl Tree {
-    /// Follows names from this value. What needs memory is not found here.
-    fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
-        match self {
-            leaf if names.is_empty() && leaf.write_leaf(to) => Followed::Found,
-            Self::Map(map) if !names.is_empty() => map.follow(names, to),
-            _ => Followed::Unknown,
         }
     }
 }

@@ -14,6 +14,7 @@
 mod access;
 mod bury;
 mod bytes;
+mod follow;
 mod list;
 mod map;
 mod number;
@@ -36,7 +37,7 @@ pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
 
 pub(crate) use access::predeclared;
 pub(crate) use bury::break_cycles;
-pub(crate) use map::Followed;
+pub(crate) use follow::Followed;
 pub(crate) use number::is_integer;
 
 use crate::func::Func;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::map::Followed;
 use super::table::Table;
-use super::{List, Map, Name, Str, Type, Value};
+use super::{List, Map, Str, Type, Value};
 
 /// An immutable value, `Send` and `Sync`. Build one from a values file once, then make a
 /// [`Value`] over it for every render: nothing is copied until a template writes to a map.
@@ -161,29 +160,6 @@ impl TreeMap {
             .entries()
             .iter()
             .map(|entry| (&entry.key, &entry.value))
-    }
-
-    /// Follows names through this map and those within it, as [`Map::follow`] does. What needs
-    /// memory is not found here.
-    pub(super) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
-        let mut map = self;
-        let mut names = names.iter();
-        while let Some(name) = names.next() {
-            if map.ty.has_method(name.key()) {
-                break;
-            }
-            let position = map.table.find_name(name);
-            match position.and_then(|position| map.table.entry(position)) {
-                None if names.len() == 0 => return Followed::Missing(map.ty),
-                None => break,
-                Some(entry) => match &entry.value {
-                    Tree::Map(inner) if names.len() > 0 => map = inner,
-                    leaf if names.len() == 0 && leaf.write_leaf(to) => return Followed::Found,
-                    _ => break,
-                },
-            }
-        }
-        Followed::Unknown
     }
 
     pub(crate) fn table(&self) -> &Table<Tree> {

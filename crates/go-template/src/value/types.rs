@@ -322,10 +322,16 @@ impl Type {
     #[inline]
     pub(crate) fn has_method(self, name: &Str) -> bool {
         let methods = self.0.methods;
-        !methods.is_empty() && {
-            let name = name.as_bytes();
-            methods.iter().any(|method| method.name.as_bytes() == name)
-        }
+        let [first, ..] = name.as_bytes() else {
+            return false;
+        };
+        // Only exported methods can be called, and most names begin otherwise.
+        !methods.is_empty()
+            && !first.is_ascii_lowercase()
+            && methods.iter().any(|method| {
+                let method = method.name.as_bytes();
+                method.first() == Some(first) && method == name.as_bytes()
+            })
     }
 
     /// The position of the struct field `name`, looking through a pointer.

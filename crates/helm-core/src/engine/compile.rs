@@ -54,6 +54,8 @@ pub(super) struct Linked {
 /// A file that is executed.
 pub(super) struct FileTemplate {
     pub(super) path: String,
+    /// The length of its text, which says how long the output may be.
+    pub(super) length: usize,
     /// What it sees as `.Template`.
     pub(super) about: Tree,
     /// Its chart, in [`Linked::charts`].
@@ -146,6 +148,7 @@ impl Templates {
             let template = Arc::clone(set.get(&path)?);
             Some(FileTemplate {
                 about: context::template(&path, &base_path),
+                length: template.text().len(),
                 path,
                 chart,
                 template,

@@ -37,7 +37,7 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
             continue;
         };
         scope.insert("Template", Value::from(&file.about));
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(file.length);
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
         if let Err(error) = result {

@@ -1,0 +1,141 @@
+//! Follows a chain of names, such as `.Values.image.tag`, through maps and the trees under them.
+//!
+//! Maps on the way are neither wrapped nor counted: only what is found is copied. What is no entry
+//! of a map, or needs memory, is left to the evaluator, which goes step by step.
+
+use super::map::{Map, State};
+use super::tree::{Tree, TreeMap};
+use super::{Name, Type, Value};
+
+/// What came of following names through maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Followed {
+    /// A value, which was written to its place.
+    Found,
+    /// The last name is missing in a map of this type.
+    Missing(Type),
+    /// It takes more than maps to tell.
+    Unknown,
+}
+
+impl Map {
+    /// Follows names through this map and the maps within it, none of which may have a method so
+    /// named, and writes what is found to `to`.
+    #[inline]
+    pub(crate) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        let Some((name, rest)) = names.split_first() else {
+            return Followed::Unknown;
+        };
+        if self.go_type().has_method(name.key()) {
+            return Followed::Unknown;
+        }
+        let missing = if rest.is_empty() {
+            Followed::Missing(self.go_type())
+        } else {
+            Followed::Unknown
+        };
+        match &*self.cell.state.borrow() {
+            State::Owned(table) => {
+                let position = table.find_name(name);
+                match position.and_then(|position| table.entry(position)) {
+                    Some(entry) => entry.value.follow(rest, to),
+                    None => missing,
+                }
+            }
+            State::Frozen { tree, nested } => {
+                let Some(position) = tree.table().find_name(name) else {
+                    return missing;
+                };
+                match (nested.get(position), tree.table().entry(position)) {
+                    (Some(value), _) if !matches!(value, Value::Invalid) => value.follow(rest, to),
+                    (_, Some(entry)) => entry.value.follow(rest, to),
+                    _ => Followed::Unknown,
+                }
+            }
+        }
+    }
+}
+
+impl Value {
+    /// Follows names from this value; without any it is what is found.
+    fn follow(&self, names: &[Name], to: &mut Self) -> Followed {
+        match self {
+            value if names.is_empty() => {
+                to.put_copy(value);
+                Followed::Found
+            }
+            Self::Map(map) => map.follow(names, to),
+            _ => Followed::Unknown,
+        }
+    }
+}
+
+impl Tree {
+    /// Follows names from this value.
+    fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        match self {
+            leaf if names.is_empty() && leaf.write_leaf(to) => Followed::Found,
+            Self::Map(map) if !names.is_empty() => map.follow(names, to),
+            _ => Followed::Unknown,
+        }
+    }
+}
+
+impl TreeMap {
+    /// Follows names through this map and those within it, as [`Map::follow`] does.
+    fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
+        let mut map = self;
+        let mut names = names.iter();
+        while let Some(name) = names.next() {
+            if map.go_type().has_method(name.key()) {
+                break;
+            }
+            let position = map.table().find_name(name);
+            match position.and_then(|position| map.table().entry(position)) {
+                None if names.len() == 0 => return Followed::Missing(map.go_type()),
+                None => break,
+                Some(entry) => match &entry.value {
+                    Tree::Map(inner) if names.len() > 0 => map = inner,
+                    leaf if names.len() == 0 && leaf.write_leaf(to) => return Followed::Found,
+                    _ => break,
+                },
+            }
+        }
+        Followed::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::value::Str;
+
+    #[test]
+    fn names_are_followed_without_wrapping_what_lies_between() {
+        let inner = TreeMap::new(Type::MAP, [(Str::from("x"), Tree::Int(1))]);
+        let inner = Tree::Map(Arc::new(inner));
+        let tree = TreeMap::new(Type::MAP, [(Str::from("a"), inner)]);
+        let map = Map::from_tree(Arc::new(tree));
+        let follow = |names: &[&str], to: &mut Value| {
+            let names: Vec<_> = names.iter().map(|name| Name::from(*name)).collect();
+            map.follow(&names, to)
+        };
+        let mut to = Value::Nil;
+        assert!(matches!(follow(&["a", "x"], &mut to), Followed::Found));
+        assert!(matches!(to, Value::Int(1)));
+        assert!(matches!(
+            follow(&["a", "y"], &mut to),
+            Followed::Missing(ty) if ty == Type::MAP
+        ));
+        assert!(matches!(follow(&["b", "y"], &mut to), Followed::Unknown));
+        assert!(matches!(follow(&["a"], &mut to), Followed::Unknown));
+        let Some(Value::Map(inner)) = map.get("a") else {
+            panic!("no map at a")
+        };
+        inner.insert("x", Value::Int(2));
+        assert!(matches!(follow(&["a", "x"], &mut to), Followed::Found));
+        assert!(matches!(to, Value::Int(2)));
+    }
+}

@@ -59,7 +59,7 @@ impl Eval<'_> {
     #[inline]
     fn entry(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         if let Value::Map(map) = receiver
-            && !map.go_type().has_method(name.key())
+            && !map.go_type().has_method(name)
             && map.find(name, to)
         {
             return Ok(());

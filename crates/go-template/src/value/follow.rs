@@ -26,7 +26,7 @@ impl Map {
         let Some((name, rest)) = names.split_first() else {
             return Followed::Unknown;
         };
-        if self.go_type().has_method(name.key()) {
+        if self.go_type().has_method(name) {
             return Followed::Unknown;
         }
         let missing = if rest.is_empty() {
@@ -87,7 +87,7 @@ impl TreeMap {
         let mut map = self;
         let mut names = names.iter();
         while let Some(name) = names.next() {
-            if map.go_type().has_method(name.key()) {
+            if map.go_type().has_method(name) {
                 break;
             }
             let position = map.table().find_name(name);

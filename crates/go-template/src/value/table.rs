@@ -18,14 +18,18 @@ const EMPTY: u32 = u32::MAX;
 pub struct Name {
     key: Str,
     hash: u32,
+    /// Whether a method of a Go type could have the name.
+    is_exported: bool,
 }
 
 impl Name {
     /// Hashes `key`.
     pub fn new(key: impl Into<Str>) -> Self {
         let key = key.into();
+        let first = key.as_bytes().first();
         Self {
             hash: hash(key.as_bytes()),
+            is_exported: first.is_some_and(|first| !first.is_ascii_lowercase()),
             key,
         }
     }
@@ -37,6 +41,12 @@ impl Name {
 
     pub(crate) fn hash(&self) -> u32 {
         self.hash
+    }
+
+    /// Whether a method of a Go type could have the name: only exported ones can be called.
+    #[inline]
+    pub(crate) fn is_exported(&self) -> bool {
+        self.is_exported
     }
 }
 

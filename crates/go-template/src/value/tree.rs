@@ -20,6 +20,8 @@ pub enum Tree {
     /// A nil interface.
     #[default]
     Nil,
+    /// A nil map or slice of a type.
+    NilOf(Type),
     /// A `bool`.
     Bool(bool),
     /// An `int`.
@@ -51,6 +53,7 @@ impl Tree {
         match self {
             Self::Str(text) => to.put(Value::Str(text.clone())),
             Self::Nil => to.put(Value::Nil),
+            Self::NilOf(ty) => to.put(Value::NilOf(*ty)),
             Self::Bool(value) => to.put(Value::Bool(*value)),
             Self::Int(value) => to.put(Value::Int(*value)),
             Self::Int64(value) => to.put(Value::Int64(*value)),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Str, Value};
+use super::{Name, Str, Value};
 use crate::FuncError;
 use crate::func::{Args, Call};
 
@@ -320,18 +320,9 @@ impl Type {
 
     /// Whether the type itself has the method `name`.
     #[inline]
-    pub(crate) fn has_method(self, name: &Str) -> bool {
+    pub(crate) fn has_method(self, name: &Name) -> bool {
         let methods = self.0.methods;
-        let [first, ..] = name.as_bytes() else {
-            return false;
-        };
-        // Only exported methods can be called, and most names begin otherwise.
-        !methods.is_empty()
-            && !first.is_ascii_lowercase()
-            && methods.iter().any(|method| {
-                let method = method.name.as_bytes();
-                method.first() == Some(first) && method == name.as_bytes()
-            })
+        name.is_exported() && !methods.is_empty() && is_among(methods, name.key().as_bytes())
     }
 
     /// The position of the struct field `name`, looking through a pointer.
@@ -365,6 +356,13 @@ impl Type {
             && !(self.0.named && target.0.named)
             && self.elem() == target.elem()
     }
+}
+
+fn is_among(methods: &[Method], name: &[u8]) -> bool {
+    methods.iter().any(|method| {
+        let method = method.name.as_bytes();
+        method.first() == name.first() && method == name
+    })
 }
 
 impl PartialEq for Type {

@@ -69,7 +69,6 @@ pub(super) struct LinkedChart {
     /// The chart that it belongs to, in [`Linked::charts`].
     pub(super) parent: Option<usize>,
     pub(super) metadata: Tree,
-    pub(super) has_annotations: bool,
     pub(super) files: Tree,
 }
 
@@ -121,7 +120,6 @@ impl Templates {
                 name: Str::from(chart.name()),
                 parent,
                 metadata: context::chart(chart, parent.is_none()),
-                has_annotations: !chart.metadata().annotations.is_empty(),
                 files: files_object::tree(chart.files()),
             });
         });

@@ -249,7 +249,11 @@ pub(crate) fn chart(chart: &Chart, is_root: bool) -> Tree {
         ("Deprecated", Tree::Bool(metadata.deprecated)),
         (
             "Annotations",
-            Tree::from(TreeMap::new(Type::STRING_MAP, annotations)),
+            if metadata.annotations.is_empty() {
+                Tree::NilOf(Type::STRING_MAP)
+            } else {
+                Tree::from(TreeMap::new(Type::STRING_MAP, annotations))
+            },
         ),
         ("KubeVersion", text(&metadata.kube_version)),
         (

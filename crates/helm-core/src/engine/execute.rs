@@ -85,16 +85,10 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
             }
             Some(parent) => values_below(parent, &chart.name),
         };
-        let metadata = Value::from(&chart.metadata);
-        if let Value::Map(metadata) = &metadata
-            && !chart.has_annotations
-        {
-            metadata.insert("Annotations", Value::NilOf(Type::STRING_MAP));
-        }
         let scope = Map::from_entries(
             Type::MAP,
             [
-                ("Chart", metadata),
+                ("Chart", Value::from(&chart.metadata)),
                 ("Files", Value::from(&chart.files)),
                 ("Release", release.clone()),
                 ("Capabilities", capabilities.clone()),

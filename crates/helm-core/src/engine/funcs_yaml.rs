@@ -196,6 +196,7 @@ impl Writer<'_> {
     fn tree(&mut self, tree: &Tree) -> Result<(), FuncError> {
         match tree {
             Tree::Nil => self.emitter.plain("null"),
+            Tree::NilOf(ty) => self.nil(*ty),
             Tree::Bool(value) => self.emitter.plain(if *value { "true" } else { "false" }),
             Tree::Int(value) | Tree::Int64(value) => self.emitter.plain(&value.to_string()),
             Tree::Float(value) => self.float(*value)?,
@@ -357,7 +358,7 @@ fn misfit(tree: &Tree, target: Type) -> String {
         Tree::Str(_) | Tree::Bytes(_) => "string",
         Tree::List(_) => "array",
         Tree::Map(_) => "object",
-        Tree::Nil | Tree::Int(_) | Tree::Int64(_) | Tree::Float(_) => "number",
+        Tree::Nil | Tree::NilOf(_) | Tree::Int(_) | Tree::Int64(_) | Tree::Float(_) => "number",
     };
     format!(
         "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go \

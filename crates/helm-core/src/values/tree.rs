@@ -32,7 +32,7 @@ pub(crate) fn from_map(map: &Values) -> TreeMap {
 /// The JSON of a tree.
 pub(crate) fn to_json(tree: &Tree) -> Value {
     match tree {
-        Tree::Nil => Value::Null,
+        Tree::Nil | Tree::NilOf(_) => Value::Null,
         Tree::Bool(value) => Value::Bool(*value),
         Tree::Int(value) | Tree::Int64(value) => Value::from(*value),
         Tree::Float(value) => Number::from_f64(*value).map_or(Value::Null, Value::Number),
@@ -91,7 +91,7 @@ fn has_nulls(tree: &Tree) -> bool {
 /// values which went through a release record have the digest that they had before.
 pub(crate) fn digest_into(tree: &Tree, digest: &mut DigestBuilder) {
     match tree {
-        Tree::Nil => digest.add("n"),
+        Tree::Nil | Tree::NilOf(_) => digest.add("n"),
         Tree::Bool(value) => digest.add(if *value { "t" } else { "f" }),
         #[allow(clippy::cast_precision_loss, reason = "records hold numbers as floats")]
         Tree::Int(value) | Tree::Int64(value) => digest.add(float_bytes(*value as f64)),

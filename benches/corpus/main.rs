@@ -17,6 +17,11 @@ mod report;
 use std::path::PathBuf;
 
 use measure::Timings;
+use mimalloc::MiMalloc;
+
+/// The allocator of the `hybrid-operator` command.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Where everything is, from the environment that `benches/run` sets.
 struct Setting {

@@ -120,7 +120,7 @@ impl Comparison {
              Times are per case. A render starts at the user's values and ends at the sorted manifests: \
              dependencies, coalescing, schemas, templates, parsing the YAML. \
              Helm's engine parses the templates in every render; here the chart stays compiled, which is what \
-             an operator does. *Load, compile and render* starts at the bytes of the archive. Of a case the \
+             an operator does, and memory comes from mimalloc, as in the `hybrid-operator` command. *Load, compile and render* starts at the bytes of the archive. Of a case the \
              fastest of several rounds counts, of a chart the sum over its cases, of a process the fastest \
              of five starts, with the chart's own values and output thrown away. Peak memory is that of the \
              process after all rounds.\n\n\

@@ -40,9 +40,11 @@ async fn a_second_replica_takes_over_when_the_first_ends() {
     until(&memcacheds, "two", "Ready", ready)
         .await
         .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
-    until(&memcacheds, "one", "still Ready", ready)
-        .await
-        .unwrap();
+    if let Err(error) = until(&memcacheds, "one", "still Ready", ready).await {
+        let web = api(&namespace, "Deployment").get("one-memcached").await;
+        let status = web.map(|web| web.data["status"].clone());
+        panic!("{error}\n{status:#?}\n{}\n{}", first.log(), second.log());
+    }
 }
 
 /// A hook that takes its time, so that an upgrade can be caught in the middle.

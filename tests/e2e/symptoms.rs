@@ -23,7 +23,7 @@ fn is_ready(cr: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn symptom_5_templates_see_what_they_look_up_and_follow_it_where_asked() {
+async fn rule_6_symptom_5_templates_see_what_they_look_up_and_follow_it_where_asked() {
     let copy = "{{- $source := lookup \"v1\" \"ConfigMap\" .Release.Namespace \"source\" }}
 apiVersion: v1
 kind: ConfigMap

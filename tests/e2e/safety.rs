@@ -474,3 +474,26 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
     world.annotate("one", "reset-at", json!("now")).await;
     world.ready("Widget", "one").await;
 }
+
+#[tokio::test]
+async fn rule_3_6_a_fight_over_a_field_ends_and_names_the_other() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("fight").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    for _ in 0..5 {
+        merge(&maps, "map", &json!({"data": {"value": "theirs"}})).await;
+        world.data("map", json!({"value": "one"})).await;
+    }
+    merge(&maps, "map", &json!({"data": {"value": "theirs"}})).await;
+    let drifted = world.is("one", "Drifted").await;
+    let message = drifted["message"].as_str().unwrap();
+    assert!(
+        message.contains("an-editor keeps changing") && message.contains("/map"),
+        "{message}"
+    );
+    world.data("map", json!({"value": "theirs"})).await;
+}

@@ -392,7 +392,7 @@ pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value)
 /// A merge patch by somebody else.
 pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
     let params = PatchParams {
-        field_manager: Some("somebody".to_owned()),
+        field_manager: Some("an-editor".to_owned()),
         ..PatchParams::default()
     };
     api.patch(name, &params, &Patch::Merge(patch))

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use helm_core::manifest::ObjectKey;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 use kube::api::DynamicObject;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::deployment::redacted;
 use super::desired::{Desired, DesiredError, timeout};
@@ -17,8 +18,8 @@ use super::{HelmReconciler, Release};
 use crate::action::deploy::Stored;
 use crate::action::repair::repair;
 use crate::action::{ActionContext, ActionError};
-use crate::cluster::ApiError;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
+use crate::cluster::{ApiError, FIELD_MANAGER, read};
 use crate::controller::{Outcome, ReconcileError};
 use crate::release::{InputsDigest, StoreError};
 use crate::watches::DriftMode;
@@ -132,7 +133,8 @@ impl HelmReconciler {
             |at: &jiff::Timestamp| facts.now.duration_since(*at).unsigned_abs() < REPAIR_WINDOW;
         release.repairs.retain(window);
         if release.repairs.len() >= REPAIRS {
-            status.drifted(&format!("somebody keeps changing {}", names(&drifted)));
+            let who = self.who_changed(facts, &drifted).await;
+            status.drifted(&format!("{who} keeps changing {}", names(&drifted)));
             return Ok(Done::Again(Duration::from_mins(1)));
         }
         if !drifted.is_empty() {
@@ -169,6 +171,25 @@ impl HelmReconciler {
         status.reconciled();
         Self::report(release, status);
         Ok(Done::Settled)
+    }
+
+    /// The manager that wrote last to the first of these objects, besides us.
+    async fn who_changed(&self, facts: &Facts, drifted: &[ObjectKey]) -> String {
+        let mut live = None;
+        if let Some(key) = drifted.first() {
+            live = read::get(&facts.cluster, key).await.ok().flatten();
+        }
+        let entries = live
+            .as_ref()
+            .and_then(|live| live.pointer("/metadata/managedFields")?.as_array());
+        let text = |entry: &Value, name: &str| entry.get(name)?.as_str().map(ToOwned::to_owned);
+        entries
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| Some((text(entry, "time")?, text(entry, "manager")?)))
+            .filter(|(_, manager)| manager != FIELD_MANAGER)
+            .max()
+            .map_or_else(|| "somebody".to_owned(), |(_, manager)| manager)
     }
 
     pub(super) fn context<'a>(
@@ -254,7 +275,7 @@ impl HelmReconciler {
     }
 
     /// What the status says of a release.
-    pub(super) fn describe(&self, stored: &Stored, release: &Release) -> serde_json::Value {
+    pub(super) fn describe(&self, stored: &Stored, release: &Release) -> Value {
         let metadata = self.chart.chart().metadata();
         json!({
             "name": stored.release.name.as_str(),
@@ -270,11 +291,7 @@ impl HelmReconciler {
     /// Says whether the objects are ready.
     pub(super) fn report(release: &Release, status: &mut Status) {
         status.ready(&release.live.unready(true));
-        if let Some(described) = status
-            .release
-            .as_mut()
-            .and_then(serde_json::Value::as_object_mut)
-        {
+        if let Some(described) = status.release.as_mut().and_then(Value::as_object_mut) {
             described.insert("baseline".to_owned(), json!(release.live.aggregate()));
         }
     }
@@ -381,7 +398,7 @@ impl HelmReconciler {
     }
 
     /// The newest revisions, as the status tells them.
-    fn recent(&self, facts: &Facts) -> serde_json::Value {
+    fn recent(&self, facts: &Facts) -> Value {
         let history = self.store.history(&facts.namespace, &facts.name);
         history
             .iter()
@@ -424,7 +441,7 @@ pub(super) fn is_transient(error: &ReconcileError) -> bool {
 #[error("{0}")]
 pub(super) struct Refused(pub(super) String);
 
-fn names(keys: &[helm_core::manifest::ObjectKey]) -> String {
+fn names(keys: &[ObjectKey]) -> String {
     keys.iter()
         .map(ToString::to_string)
         .collect::<Vec<_>>()

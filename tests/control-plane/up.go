@@ -231,5 +231,8 @@ func (p *plane) controllerFlags() []string {
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10",
 		"--kube-api-qps=500", "--kube-api-burst=500",
 		"--horizontal-pod-autoscaler-sync-period=2s",
+		// Nobody sends this node's heartbeats: without them it would count as unreachable after
+		// 50 s, time and again, and every Pod on it as not ready for good.
+		"--node-monitor-grace-period=24h", "--node-startup-grace-period=24h",
 	}
 }

@@ -162,7 +162,7 @@ pub fn unmark(object: &mut Value, primary: &Primary) {
 }
 
 /// Who an object says it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerHint {
     /// API group of the owner.
     pub group: String,

@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 pub use backoff::Backoff;
 pub use queue::{Priority, Queue};
 pub(crate) use registry::map_event;
-pub use registry::{Registry, Route, Seen, WatchGuard, WatchKey, WatchState};
+pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey, WatchState};
 pub use source::{Source, SourceError};
 pub use worker::{QueueHandle, WorkerOptions, Workers};
 

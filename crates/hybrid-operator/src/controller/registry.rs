@@ -4,7 +4,7 @@
 //! reduced at once to a [`Seen`] and the object dropped, and only objects with the operator's label
 //! are asked for, so that memory grows with the operator's own objects alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{CrIdentity, cr_of, is_kept};
+use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, is_kept, owner_of};
 use crate::readiness::{Readiness, depends_on_status, readiness_of};
 
 /// What is kept of a dependent.
@@ -92,10 +92,28 @@ pub enum WatchState {
     Failing(String),
 }
 
+/// What an object says of whose it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Owners {
+    /// Its label.
+    pub label: Option<CrIdentity>,
+    /// Its controller reference or annotations.
+    pub hint: Option<OwnerHint>,
+}
+
+impl Owners {
+    fn of(metadata: &ObjectMeta) -> Self {
+        Self {
+            label: cr_of(metadata),
+            hint: owner_of(metadata),
+        }
+    }
+}
+
 /// Where changes of dependents go.
 pub trait Route: Send + Sync {
-    /// Tells of a change of an object.
-    fn changed(&self, gvk: &GroupVersionKind, metadata: &ObjectMeta);
+    /// Tells of a change of an object of these owners, after its watch knows it.
+    fn changed(&self, owners: &Owners);
 }
 
 type ObjectName = (Option<Arc<str>>, Arc<str>);
@@ -241,16 +259,24 @@ impl Registry {
 }
 
 impl Inner {
-    fn changed(&self, gvk: &GroupVersionKind, metadata: &ObjectMeta) {
+    fn changed(&self, owners: &Owners) {
         for route in self
             .routes
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
         {
-            route.changed(gvk, metadata);
+            route.changed(owners);
         }
     }
+}
+
+/// A list that is under way. Nothing of it counts before its end: whoever looked meanwhile would
+/// find that nothing is known yet, and would not be told again.
+#[derive(Default)]
+struct Listing {
+    objects: HashMap<ObjectName, Seen>,
+    changed: HashSet<Owners>,
 }
 
 /// An event with what was kept of its object.
@@ -265,7 +291,7 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
     // One request instead of two, and no list that is held whole, where the server knows how.
     let mut streaming = true;
     let mut events = open(&client, &key, streaming);
-    let mut listing: HashMap<ObjectName, Seen> = HashMap::new();
+    let mut listing = Listing::default();
     let mut delay = Duration::from_millis(500);
     while let Some(event) = events.next().await {
         let (Some(inner), Some(watch)) = (inner.upgrade(), watch.upgrade()) else {
@@ -276,7 +302,7 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
                 if !matches!(event, watcher::Event::Init) {
                     delay = Duration::from_millis(500);
                 }
-                watch.apply(event, &mut listing, &gvk, &inner);
+                watch.apply(event, &mut listing, &inner);
             }
             Err(error) if streaming && is_refused(&error) => {
                 streaming = false;
@@ -399,13 +425,7 @@ fn state_of(error: &watcher::Error, key: &WatchKey) -> WatchState {
 
 impl Watch {
     /// Takes an event in and tells of what it changed.
-    fn apply(
-        &self,
-        event: Reduced,
-        listing: &mut HashMap<ObjectName, Seen>,
-        gvk: &GroupVersionKind,
-        inner: &Inner,
-    ) {
+    fn apply(&self, event: Reduced, listing: &mut Listing, inner: &Inner) {
         if let watcher::Event::Apply((metadata, _))
         | watcher::Event::Delete((metadata, _))
         | watcher::Event::InitApply((metadata, _)) = &event
@@ -414,35 +434,40 @@ impl Watch {
                 .fetch_max(version_of(metadata), Ordering::SeqCst);
         }
         match event {
-            watcher::Event::Init => listing.clear(),
+            watcher::Event::Init => *listing = Listing::default(),
             watcher::Event::InitApply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
-                let changed = !self.get(&name).is_some_and(|known| known.same(&seen));
-                listing.insert(name, seen);
-                if changed {
-                    inner.changed(gvk, &metadata);
+                if !self.get(&name).is_some_and(|known| known.same(&seen)) {
+                    listing.changed.insert(Owners::of(&metadata));
                 }
+                listing.objects.insert(name, seen);
             }
             watcher::Event::InitDone => {
-                let old = std::mem::replace(&mut *self.write(), std::mem::take(listing));
-                for (name, seen) in old {
-                    if self.get(&name).is_none() {
-                        inner.changed(gvk, &gone(&name, &seen));
-                    }
-                }
+                let Listing { objects, changed } = std::mem::take(listing);
+                let before = std::mem::replace(&mut *self.write(), objects);
+                let gone = before
+                    .into_iter()
+                    .filter(|(name, _)| self.get(name).is_none())
+                    .map(|(_, seen)| Owners {
+                        label: seen.owner,
+                        hint: None,
+                    });
                 self.state.send_replace(WatchState::Synced);
+                for owners in gone.chain(changed) {
+                    inner.changed(&owners);
+                }
             }
             watcher::Event::Apply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
                 let before = self.write().insert(name, seen.clone());
                 if !before.is_some_and(|known| known.same(&seen)) {
-                    inner.changed(gvk, &metadata);
+                    inner.changed(&Owners::of(&metadata));
                 }
             }
             watcher::Event::Delete((metadata, readiness)) => {
                 let (name, _) = reduce(&metadata, readiness);
                 self.write().remove(&name);
-                inner.changed(gvk, &metadata);
+                inner.changed(&Owners::of(&metadata));
             }
         }
     }
@@ -486,17 +511,92 @@ fn version_of(metadata: &ObjectMeta) -> u64 {
         .unwrap_or(0)
 }
 
-/// Metadata of an object that vanished between two lists: enough to find its owner by label.
-fn gone((namespace, name): &ObjectName, seen: &Seen) -> ObjectMeta {
-    let label = crate::cluster::ownership::CR_LABEL.to_owned();
-    ObjectMeta {
-        namespace: namespace.as_deref().map(ToOwned::to_owned),
-        name: Some(name.to_string()),
-        uid: Some(seen.uid.to_string()),
-        labels: seen
-            .owner
-            .as_ref()
-            .map(|owner| [(label, owner.as_str().to_owned())].into()),
-        ..ObjectMeta::default()
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::scripted::Script;
+
+    /// What a route was told, and how far the watch was then.
+    struct Told {
+        watch: Arc<Watch>,
+        calls: Mutex<Vec<(Option<CrIdentity>, WatchState, usize)>>,
+    }
+
+    impl Route for Told {
+        fn changed(&self, owners: &Owners) {
+            let state = self.watch.state.borrow().clone();
+            let known = self.watch.objects.read().unwrap().len();
+            let call = (owners.label.clone(), state, known);
+            self.calls.lock().unwrap().push(call);
+        }
+    }
+
+    fn object(name: &str, label: &str, version: u64) -> (ObjectMeta, Readiness) {
+        let metadata = json!({
+            "name": name, "namespace": "a", "uid": name, "resourceVersion": version.to_string(),
+            "labels": {crate::cluster::ownership::CR_LABEL: label},
+        });
+        (serde_json::from_value(metadata).unwrap(), Readiness::Ready)
+    }
+
+    #[tokio::test]
+    async fn a_list_is_told_of_when_it_is_known_and_only_as_far_as_it_differs() {
+        use watcher::Event::{Delete, Init, InitApply, InitDone};
+
+        let watch = Arc::new(Watch {
+            state: watch::Sender::new(WatchState::Starting),
+            objects: RwLock::default(),
+            version: AtomicU64::new(0),
+            task: Mutex::default(),
+        });
+        let route = Arc::new(Told {
+            watch: Arc::clone(&watch),
+            calls: Mutex::default(),
+        });
+        let registry = Registry::new(Script::default().client(false));
+        registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
+        let mut listing = Listing::default();
+        let mut told = |events: Vec<Reduced>| {
+            for event in events {
+                watch.apply(event, &mut listing, &registry.0);
+            }
+            let mut calls = std::mem::take(&mut *route.calls.lock().unwrap());
+            calls.sort_by_key(|(label, ..)| label.clone());
+            calls
+        };
+        let call = |label: &str, known| {
+            let label = CrIdentity::from_label(label);
+            (Some(label), WatchState::Synced, known)
+        };
+        // Two objects of one custom resource are one call.
+        let first = vec![
+            Init,
+            InitApply(object("one", "x", 1)),
+            InitApply(object("two", "x", 2)),
+            InitApply(object("three", "y", 3)),
+        ];
+        assert_eq!(told(first), []);
+        assert_eq!(told(vec![InitDone]), [call("x", 3), call("y", 3)]);
+        // Nothing has changed but a version; one is gone.
+        let second = vec![
+            Init,
+            InitApply(object("one", "x", 1)),
+            InitApply(object("two", "x", 4)),
+            InitDone,
+        ];
+        assert_eq!(told(second), [call("y", 2)]);
+        // A list that breaks off leaves nothing behind.
+        let third = vec![
+            Init,
+            InitApply(object("four", "z", 5)),
+            Init,
+            InitApply(object("one", "x", 1)),
+            InitApply(object("two", "x", 4)),
+            InitDone,
+        ];
+        assert_eq!(told(third), []);
+        assert_eq!(told(vec![Delete(object("two", "x", 6))]), [call("x", 1)]);
     }
 }

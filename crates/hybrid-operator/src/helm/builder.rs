@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use futures::future::BoxFuture;
 use helm_core::chart::LoadError;
 use helm_core::{Chart, CompiledChart, RenderError};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 
 use super::HelmReconciler;
 use super::extend::{Extensions, PostHook, PreHook, ValueTranslator};
 use super::interest::Interests;
-use crate::cluster::ownership::{CrIdentity, cr_of, owner_of};
-use crate::controller::{Key, Priority, QueueHandle, Route, Source, WorkerOptions, Workers};
+use crate::cluster::ownership::CrIdentity;
+use crate::controller::{
+    Key, Owners, Priority, QueueHandle, Route, Source, WorkerOptions, Workers,
+};
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::release::{IndexState, ReleaseIndex, SecretStore};
 use crate::watches::{self, Watch, WatchesError};
@@ -248,10 +249,13 @@ impl Dependents {
 }
 
 impl Route for Dependents {
-    fn changed(&self, _gvk: &GroupVersionKind, metadata: &ObjectMeta) {
-        let by_label = cr_of(metadata).and_then(|identity| self.key_of(&identity));
+    fn changed(&self, owners: &Owners) {
+        let by_label = owners
+            .label
+            .as_ref()
+            .and_then(|identity| self.key_of(identity));
         let by_owner = || {
-            let owner = owner_of(metadata)?;
+            let owner = owners.hint.as_ref()?;
             let ours = owner.kind == self.gvk.kind && owner.group == self.gvk.group;
             ours.then(|| Key::new(owner.namespace.as_deref(), &owner.name))
         };

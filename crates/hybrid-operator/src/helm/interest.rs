@@ -51,7 +51,30 @@ struct Known {
     /// The resource version that was read, and the newest that was told of.
     read: Option<String>,
     told: Option<String>,
-    ready: bool,
+    /// Whether it is there, and `Ready` where that is watched.
+    here: bool,
+}
+
+/// The named objects, each as a watch of a depth shows it.
+type Names = HashMap<(Depth, Named), Known>;
+
+impl Known {
+    /// Takes in what a watch shows; whether that is news decides about the custom resources.
+    fn see(&mut self, here: bool, version: Option<String>, queue: &QueueHandle) {
+        let news = self.here != here || (self.read.is_some() && self.read != version);
+        self.here = here;
+        self.told = version;
+        if news {
+            self.changed(queue);
+        }
+    }
+
+    fn changed(&mut self, queue: &QueueHandle) {
+        self.changes += 1;
+        for key in &self.keys {
+            queue.add(key.clone(), Priority::Event);
+        }
+    }
 }
 
 /// The objects that the custom resources of one controller are interested in.
@@ -59,7 +82,7 @@ pub(super) struct Interests {
     client: Client,
     queue: QueueHandle,
     stop: CancellationToken,
-    known: Arc<Mutex<HashMap<Named, Known>>>,
+    known: Arc<Mutex<Names>>,
     scopes: Mutex<HashMap<Scope, watch::Receiver<bool>>>,
 }
 
@@ -79,18 +102,18 @@ impl Interests {
     /// Leads changes of an object to a custom resource from now on.
     pub(super) fn add(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<bool> {
         lock(&self.known)
-            .entry(named.clone())
+            .entry((depth, named.clone()))
             .or_default()
             .keys
             .insert(key.clone());
         let scope = (named.resource.clone(), named.namespace.clone(), depth);
         let mut scopes = lock(&self.scopes);
-        let synced = scopes.entry(scope).or_insert_with(|| {
+        let synced = scopes.entry(scope.clone()).or_insert_with(|| {
             let (sender, receiver) = watch::channel(false);
             let events = self.events(named, depth);
             let follow = follow(
                 events,
-                named.resource.clone(),
+                scope,
                 Arc::clone(&self.known),
                 self.queue.clone(),
                 sender,
@@ -108,14 +131,15 @@ impl Interests {
         // The sender lives as long as the watch; without one nothing is ready.
         let _ = synced.wait_for(|synced| *synced).await;
         lock(&self.known)
-            .get(named)
-            .is_some_and(|known| known.ready)
+            .get(&(Depth::Readiness, named.clone()))
+            .is_some_and(|known| known.here)
     }
 
     /// Takes note of the resource version that was read; `None` if the object was not there.
     pub(super) fn read(&self, named: &Named, version: Option<&str>) {
-        if let Some(known) = lock(&self.known).get_mut(named) {
+        if let Some(known) = lock(&self.known).get_mut(&(Depth::Metadata, named.clone())) {
             known.read = version.map(ToOwned::to_owned);
+            known.here = version.is_some();
             if number(known.told.as_deref()) > number(version) {
                 known.changes += 1;
             }
@@ -125,7 +149,7 @@ impl Interests {
     /// How often an object has changed since it was first named.
     pub(super) fn changes(&self, named: &Named) -> u64 {
         lock(&self.known)
-            .get(named)
+            .get(&(Depth::Metadata, named.clone()))
             .map_or(0, |known| known.changes)
     }
 
@@ -164,11 +188,17 @@ impl Interests {
 /// Takes events in without end.
 async fn follow(
     mut events: Events,
-    resource: ApiResource,
-    known: Arc<Mutex<HashMap<Named, Known>>>,
+    (resource, namespace, depth): Scope,
+    known: Arc<Mutex<Names>>,
     queue: QueueHandle,
     synced: watch::Sender<bool>,
 ) {
+    let named = |metadata: &ObjectMeta| Named {
+        resource: resource.clone(),
+        namespace: metadata.namespace.clone(),
+        name: metadata.name.clone().unwrap_or_default(),
+    };
+    let mut listed: HashSet<Named> = HashSet::new();
     let mut delay = Duration::from_millis(500);
     while let Some(event) = events.next().await {
         let event = match event {
@@ -180,35 +210,40 @@ async fn follow(
                 continue;
             }
         };
-        let (metadata, ready, gone) = match event {
-            watcher::Event::Init => continue,
+        let mut known = lock(&known);
+        match event {
+            watcher::Event::Init => listed.clear(),
+            watcher::Event::InitApply((metadata, here)) => {
+                let named = named(&metadata);
+                if let Some(known) = known.get_mut(&(depth, named.clone())) {
+                    known.see(here, metadata.resource_version, &queue);
+                    listed.insert(named);
+                }
+            }
             watcher::Event::InitDone => {
                 delay = Duration::from_millis(500);
+                // What vanished while nothing was watched is told of by no event.
+                for (_, known) in known.iter_mut().filter(|((of, named), known)| {
+                    let in_scope =
+                        *of == depth && named.resource == resource && named.namespace == namespace;
+                    in_scope && known.here && !listed.contains(named)
+                }) {
+                    known.here = false;
+                    known.changed(&queue);
+                }
                 synced.send_replace(true);
-                continue;
             }
-            watcher::Event::Apply((metadata, ready))
-            | watcher::Event::InitApply((metadata, ready)) => (metadata, ready, false),
-            watcher::Event::Delete((metadata, _)) => (metadata, false, true),
-        };
-        let named = Named {
-            resource: resource.clone(),
-            namespace: metadata.namespace,
-            name: metadata.name.unwrap_or_default(),
-        };
-        let mut known = lock(&known);
-        let Some(known) = known.get_mut(&named) else {
-            continue;
-        };
-        let news = gone
-            || known.ready != ready
-            || (known.read.is_some() && known.read != metadata.resource_version);
-        known.ready = ready;
-        known.told = metadata.resource_version;
-        if news {
-            known.changes += 1;
-            for key in &known.keys {
-                queue.add(key.clone(), Priority::Event);
+            watcher::Event::Apply((metadata, here)) => {
+                if let Some(known) = known.get_mut(&(depth, named(&metadata))) {
+                    known.see(here, metadata.resource_version, &queue);
+                }
+            }
+            watcher::Event::Delete((metadata, _)) => {
+                if let Some(known) = known.get_mut(&(depth, named(&metadata))) {
+                    known.here = false;
+                    known.told = metadata.resource_version;
+                    known.changed(&queue);
+                }
             }
         }
     }
@@ -237,4 +272,71 @@ fn number(version: Option<&str>) -> u64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::scripted::Script;
+    use crate::telemetry::metrics::ControllerMetrics;
+
+    fn secret(name: &str, version: &str) -> (ObjectMeta, bool) {
+        let metadata = json!({"name": name, "namespace": "a", "resourceVersion": version});
+        (serde_json::from_value(metadata).unwrap(), true)
+    }
+
+    #[tokio::test]
+    async fn only_what_differs_from_what_was_read_is_a_change() {
+        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+
+        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
+        let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
+        let interests = Interests::new(
+            Script::default().client(false),
+            queue.clone(),
+            CancellationToken::new(),
+        );
+        let named = |name: &str| Named {
+            resource: resource.clone(),
+            namespace: Some("a".to_owned()),
+            name: name.to_owned(),
+        };
+        let key = Key::new(Some("a"), "one");
+        for name in ["read", "absent"] {
+            let known = Known {
+                keys: [key.clone()].into(),
+                ..Known::default()
+            };
+            lock(&interests.known).insert((Depth::Metadata, named(name)), known);
+        }
+        interests.read(&named("read"), Some("5"));
+        interests.read(&named("absent"), None);
+
+        let mut changes = Vec::new();
+        for events in [
+            // What was read is listed, beside what nobody named.
+            vec![
+                Init,
+                InitApply(secret("read", "5")),
+                InitApply(secret("other", "6")),
+                InitDone,
+            ],
+            vec![Apply(secret("read", "7"))],
+            vec![Apply(secret("absent", "8"))],
+            // It vanished while nothing was watched.
+            vec![Init, InitApply(secret("read", "7")), InitDone],
+            vec![Delete(secret("read", "9"))],
+        ] {
+            let scope = (resource.clone(), Some("a".to_owned()), Depth::Metadata);
+            let events = stream::iter(events.into_iter().map(Ok)).boxed();
+            let known = Arc::clone(&interests.known);
+            let synced = watch::Sender::new(false);
+            follow(events, scope, known, queue.clone(), synced).await;
+            changes.push(["read", "absent"].map(|name| interests.changes(&named(name))));
+        }
+        assert_eq!(changes, [[0, 0], [1, 0], [1, 1], [2, 2], [3, 2]]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Objects that a native controller reads from a cache: whole, but only those with a label.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::Api;
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{Store, store};
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
@@ -63,7 +64,7 @@ where
                 let follow = follow(
                     api,
                     config.clone(),
-                    writer,
+                    (reader.clone(), writer),
                     Arc::clone(&concerns),
                     queue.clone(),
                 );
@@ -112,7 +113,7 @@ where
 async fn follow<O>(
     api: Api<O>,
     config: watcher::Config,
-    mut writer: kube::runtime::reflector::store::Writer<O>,
+    (reader, mut writer): (Store<O>, Writer<O>),
     concerns: Concerns<O>,
     queue: QueueHandle,
 ) where
@@ -131,12 +132,22 @@ async fn follow<O>(
                 {
                     object.managed_fields_mut().clear();
                 }
+                // A list is seen when it is whole: only then is it told of, and with it what has
+                // vanished since the last one.
+                let mut concerned: HashSet<Key> = HashSet::new();
+                let is_list = matches!(event, watcher::Event::InitDone);
+                if is_list {
+                    concerned.extend(reader.state().iter().filter_map(|object| concerns(object)));
+                }
                 writer.apply_watcher_event(&event);
-                if let watcher::Event::Apply(object)
-                | watcher::Event::InitApply(object)
-                | watcher::Event::Delete(object) = &event
-                    && let Some(key) = concerns(object)
+                if is_list {
+                    concerned.extend(reader.state().iter().filter_map(|object| concerns(object)));
+                } else if let watcher::Event::Apply(object) | watcher::Event::Delete(object) =
+                    &event
                 {
+                    concerned.extend(concerns(object));
+                }
+                for key in concerned {
                     queue.add(key, Priority::Event);
                 }
             }

@@ -26,19 +26,6 @@ const MANY: usize = 8;
 /// Requests a second that even trouble does not excuse.
 const HOT: usize = 150;
 
-/// Numbers that look random and are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_converges_when_the_trouble_is_over() {
     let Some(plane) = control_plane().await else {
@@ -53,10 +40,11 @@ async fn everything_converges_when_the_trouble_is_over() {
     let _operator = Mortal::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
 
-    let mut numbers = Numbers(1);
+    // The same numbers in every run.
+    let mut numbers = fastrand::Rng::with_seed(1);
     faults.disturb(move |request| {
         let one_in = if request.verb == "watch" { 3 } else { 5 };
-        if numbers.next(one_in) > 0 {
+        if numbers.u32(..one_in) > 0 {
             return None;
         }
         let faults = [
@@ -70,17 +58,16 @@ async fn everything_converges_when_the_trouble_is_over() {
             Fault::Unreachable,
             Fault::AnswerLost,
         ];
-        let index = usize::try_from(numbers.next(8)).unwrap();
         // Only a watch can be too old.
-        let fault = faults[index];
+        let fault = faults[numbers.usize(..faults.len())];
         (fault != Fault::Status(410) || request.verb == "watch").then_some(fault)
     });
     let began = Instant::now();
-    let mut numbers = Numbers(2);
+    let mut numbers = fastrand::Rng::with_seed(2);
     let mut wanted = BTreeMap::new();
     let mut round = 0;
     while began.elapsed() < trouble {
-        let name = format!("w{}", numbers.next(MANY as u64));
+        let name = format!("w{}", numbers.usize(..MANY));
         apply(
             &widgets,
             &name,

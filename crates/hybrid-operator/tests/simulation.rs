@@ -28,23 +28,6 @@ const TIMEOUT: Duration = Duration::from_mins(5);
 /// attempts of a few writes.
 const HOT: usize = 24;
 
-/// Numbers that look random and are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % below
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.next(n) == 0
-    }
-}
-
 /// A record as the store keeps it.
 #[derive(Debug, Clone)]
 struct Stored {
@@ -84,7 +67,8 @@ fn is_refused(spec: u64) -> bool {
 
 struct World {
     now: Duration,
-    numbers: Numbers,
+    /// The same in every run of a seed.
+    numbers: fastrand::Rng,
     trouble: bool,
     renders: u64,
     resources: Vec<Resource>,
@@ -94,8 +78,8 @@ impl World {
     /// One write: it may fail before the server has done it, or after.
     fn write(&mut self, n: usize, change: impl FnOnce(&mut Resource)) -> Result<(), Failed> {
         self.resources[n].writes.push(self.now);
-        let fault = self.trouble && self.numbers.one_in(5);
-        if fault && self.numbers.one_in(2) {
+        let fault = self.trouble && self.numbers.u8(..5) == 0;
+        if fault && self.numbers.bool() {
             return Err(Failed);
         }
         change(&mut self.resources[n]);
@@ -311,8 +295,8 @@ fn key(n: usize) -> Key {
 
 /// What happens to the world by itself, every few seconds.
 fn disturb(world: &mut World, queue: &mut Queue, backoff: &mut Backoff) {
-    let n = usize::try_from(world.numbers.next(RESOURCES as u64)).unwrap();
-    match world.numbers.next(40) {
+    let n = world.numbers.usize(..RESOURCES);
+    match world.numbers.u8(..40) {
         0..=9 => world.resources[n].spec += 1,
         10..=17 => {
             if let Some((spec, _)) = world.resources[n].objects {
@@ -346,7 +330,7 @@ fn hours_of_trouble_leave_everything_as_it_should_be() {
         let (mut queue, mut backoff) = (Queue::default(), Backoff::default());
         let mut world = World {
             now: Duration::ZERO,
-            numbers: Numbers(seed),
+            numbers: fastrand::Rng::with_seed(seed),
             trouble: true,
             renders: 0,
             resources: std::iter::repeat_with(Resource::default)
@@ -368,8 +352,7 @@ fn hours_of_trouble_leave_everything_as_it_should_be() {
                         backoff.reset(&next);
                         delay
                     } else {
-                        let noise = u8::try_from(world.numbers.next(256)).unwrap();
-                        backoff.failed(&next, noise)
+                        backoff.failed(&next, world.numbers.u8(..))
                     };
                     queue.add_at(next.clone(), start + world.now + delay);
                     world.check(n);
@@ -381,7 +364,7 @@ fn hours_of_trouble_leave_everything_as_it_should_be() {
             if world.trouble && disturbance <= due {
                 world.now = disturbance;
                 disturb(&mut world, &mut queue, &mut backoff);
-                let pause = Duration::from_millis(500 + world.numbers.next(8_000));
+                let pause = Duration::from_millis(500 + world.numbers.u64(..8_000));
                 disturbance = world.now + pause;
             } else {
                 world.now = due;

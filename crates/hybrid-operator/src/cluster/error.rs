@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use http::StatusCode;
-use kube::core::Status;
+use kube::core::{ApiResource, Status};
 
 /// What a request was about; named in conditions, events and logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,27 @@ pub struct Target {
     pub namespace: Option<String>,
     /// The name; `None` for lists and collections.
     pub name: Option<String>,
+}
+
+impl Target {
+    /// A request about a resource.
+    pub fn of(
+        verb: &'static str,
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        name: Option<&str>,
+    ) -> Self {
+        Self {
+            verb,
+            resource: if resource.group.is_empty() {
+                resource.plural.clone()
+            } else {
+                format!("{}.{}", resource.plural, resource.group)
+            },
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+        }
+    }
 }
 
 /// `patch deployments.apps prod/web`.
@@ -99,6 +120,17 @@ pub enum ApiError {
 }
 
 impl ApiError {
+    /// Sorts a failure of kube's client.
+    pub fn of(target: Target, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::of_status(target, *status),
+            source => Self::Transport {
+                target: Box::new(target),
+                source: Box::new(source),
+            },
+        }
+    }
+
     /// Sorts a failure answer of the server.
     pub fn of_status(target: Target, status: Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

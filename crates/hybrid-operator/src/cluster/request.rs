@@ -72,17 +72,7 @@ pub(crate) fn target(
     namespace: Option<&str>,
     name: Option<&str>,
 ) -> Target {
-    let resource = &kind.resource;
-    Target {
-        verb,
-        resource: if resource.group.is_empty() {
-            resource.plural.clone()
-        } else {
-            format!("{}.{}", resource.plural, resource.group)
-        },
-        namespace: namespace.map(str::to_owned),
-        name: name.map(str::to_owned),
-    }
+    Target::of(verb, &kind.resource, namespace, name)
 }
 
 /// Percent-encodes the value of a query parameter.
@@ -178,13 +168,12 @@ pub async fn send(
 ) -> Result<Answer, ApiError> {
     let response = match client.send(request.map(Body::from)).await {
         Ok(response) => response,
-        Err(kube::Error::Api(status)) => return Err(ApiError::of_status(target, *status)),
-        Err(source) => return Err(transport(target, source)),
+        Err(error) => return Err(ApiError::of(target, error)),
     };
     let status = response.status();
     let body = match response.into_body().collect().await {
         Ok(body) => body.to_bytes(),
-        Err(source) => return Err(transport(target, source)),
+        Err(error) => return Err(ApiError::of(target, error)),
     };
     if status.is_success() {
         let target = Box::new(target);
@@ -220,15 +209,8 @@ pub(crate) async fn call(client: &Client, target: Target, call: Call) -> Result<
     }
     let request = builder
         .body(call.body)
-        .map_err(|error| transport(target.clone(), kube::Error::HttpError(error)))?;
+        .map_err(|error| ApiError::of(target.clone(), kube::Error::HttpError(error)))?;
     send(client, target, request).await
-}
-
-fn transport(target: Target, source: kube::Error) -> ApiError {
-    ApiError::Transport {
-        target: Box::new(target),
-        source: Box::new(source),
-    }
 }
 
 /// Accepts a text as one segment of a path.

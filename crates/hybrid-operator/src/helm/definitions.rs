@@ -11,7 +11,7 @@ use kube::runtime::wait::{await_condition, conditions};
 
 use super::HelmReconciler;
 use super::observe::Facts;
-use crate::cluster::FIELD_MANAGER;
+use crate::cluster::{ApiError, FIELD_MANAGER, Target};
 use crate::controller::ReconcileError;
 use crate::watches::CrdPolicy;
 
@@ -23,12 +23,8 @@ const ESTABLISHED: Duration = Duration::from_secs(30);
 enum DefinitionError {
     #[error("{path} holds no CustomResourceDefinition that can be read")]
     Unreadable { path: String },
-    #[error("{path}: {name}: {source}")]
-    Api {
-        path: String,
-        name: String,
-        source: Box<kube::Error>,
-    },
+    #[error("{path} cannot be installed")]
+    Api { path: String, source: ApiError },
     #[error("{path}: {name} is not served after {ESTABLISHED:?}")]
     Late { path: String, name: String },
 }
@@ -75,7 +71,8 @@ impl HelmReconciler {
         let name = object.metadata.name.clone().unwrap_or_default();
         let client = facts.cluster.client().clone();
         let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk));
+        let definition = ApiResource::from_gvk(&gvk);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &definition);
         let answer = if replace {
             let params = PatchParams::apply(FIELD_MANAGER).force();
             api.patch(&name, &params, &Patch::Apply(&object))
@@ -88,10 +85,12 @@ impl HelmReconciler {
                 answer => answer.map(drop),
             }
         };
-        answer.map_err(|source| DefinitionError::Api {
-            path: path.to_owned(),
-            name: name.clone(),
-            source: Box::new(source),
+        answer.map_err(|error| {
+            let verb = if replace { "patch" } else { "create" };
+            DefinitionError::Api {
+                path: path.to_owned(),
+                source: ApiError::of(Target::of(verb, &definition, None, Some(&name)), error),
+            }
         })?;
         let definitions: Api<CustomResourceDefinition> = Api::all(client);
         let served = await_condition(definitions, &name, conditions::is_crd_established());

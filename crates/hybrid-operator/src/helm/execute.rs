@@ -326,7 +326,7 @@ impl HelmReconciler {
     ) -> Result<Outcome, ReconcileError> {
         status.irreconcilable("ErrorGettingReleaseState", &error);
         if let Some(patch) = status.patch(&release.told) {
-            let answer = self.patch_status_of(resource, &patch).await?;
+            let answer = self.patch_status(&self.primary(resource), &patch).await?;
             release.told = Told::new(&patch, answer.as_ref());
         }
         // Only another spec or another watches.yaml helps.
@@ -372,7 +372,7 @@ impl HelmReconciler {
         }
         status.history = Some(self.recent(facts));
         if let Some(patch) = status.patch(&release.told) {
-            let answer = self.patch_status(facts, &patch).await?;
+            let answer = self.patch_status(&facts.primary, &patch).await?;
             release.told = Told::new(&patch, answer.as_ref());
             for field in Told::pruned(&patch, answer.as_ref()) {
                 let note = format!(
@@ -417,23 +417,19 @@ impl HelmReconciler {
 
 /// Whether the same may succeed in a moment, so that it is not worth a condition.
 pub(super) fn is_transient(error: &ReconcileError) -> bool {
-    if let Some(error) = error.downcast_ref::<ApiError>() {
-        return error.is_transient();
+    let mut next: Option<&dyn std::error::Error> = Some(error.as_ref());
+    while let Some(error) = next {
+        let verdict = error
+            .downcast_ref::<ApiError>()
+            .map(ApiError::is_transient)
+            .or_else(|| error.downcast_ref().map(StoreError::is_transient))
+            .or_else(|| error.downcast_ref().map(ActionError::is_transient));
+        if let Some(verdict) = verdict {
+            return verdict;
+        }
+        next = error.source();
     }
-    if let Some(error) = error.downcast_ref::<StoreError>() {
-        return error.is_transient();
-    }
-    if let Some(error) = error.downcast_ref::<kube::Error>() {
-        return match error {
-            kube::Error::Api(status) => {
-                matches!(status.code, 401 | 409 | 429) || status.code >= 500
-            }
-            _ => true,
-        };
-    }
-    error
-        .downcast_ref::<ActionError>()
-        .is_some_and(ActionError::is_transient)
+    false
 }
 
 /// A decision that is not an error of anything.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::HelmReconciler;
 use super::observe::Facts;
+use crate::cluster::{ApiError, Primary, Target};
 
 /// Ours.
 pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
@@ -40,12 +41,13 @@ impl HelmReconciler {
     }
 
     /// The custom resource as the API server has it now.
-    pub(super) async fn fresh(&self, facts: &Facts) -> Result<Option<DynamicObject>, kube::Error> {
-        self.api(facts).get_opt(&facts.primary.name).await
+    pub(super) async fn fresh(&self, facts: &Facts) -> Result<Option<DynamicObject>, ApiError> {
+        let answer = self.api(facts).get_opt(&facts.primary.name).await;
+        answer.map_err(|error| self.failed("get", &facts.primary, error))
     }
 
     /// Adds our finalizer.
-    pub(super) async fn add_finalizer(&self, facts: &Facts) -> Result<(), kube::Error> {
+    pub(super) async fn add_finalizer(&self, facts: &Facts) -> Result<(), ApiError> {
         let present = facts
             .object
             .pointer("/metadata/finalizers")
@@ -61,7 +63,7 @@ impl HelmReconciler {
         &self,
         facts: &Facts,
         fresh: &DynamicObject,
-    ) -> Result<(), kube::Error> {
+    ) -> Result<(), ApiError> {
         let keep: Vec<serde_json::Value> = fresh
             .finalizers()
             .iter()
@@ -77,7 +79,7 @@ impl HelmReconciler {
         &self,
         facts: &Facts,
         names: &[serde_json::Value],
-    ) -> Result<(), kube::Error> {
+    ) -> Result<(), ApiError> {
         let version = facts.object.pointer("/metadata/resourceVersion");
         let metadata = match version.filter(|_| !facts.deleting) {
             Some(version) => {
@@ -95,57 +97,42 @@ impl HelmReconciler {
                 self.source.put(object);
                 Ok(())
             }
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => match self.failed("patch", &facts.primary, error) {
+                error if error.is_not_found() => Ok(()),
+                error => Err(error),
+            },
         }
     }
 
     /// Writes the status; answers the one that was kept, `None` if the object is gone.
     pub(super) async fn patch_status(
         &self,
-        facts: &Facts,
+        primary: &Primary,
         status: &serde_json::Value,
-    ) -> Result<Option<serde_json::Value>, kube::Error> {
-        self.put_status(
-            &self.api(facts),
-            &facts.primary.name,
-            &facts.primary.uid,
-            status,
-        )
-        .await
-    }
-
-    /// As [`patch_status`](Self::patch_status), for a custom resource of which nothing else is known.
-    pub(super) async fn patch_status_of(
-        &self,
-        resource: &DynamicObject,
-        status: &serde_json::Value,
-    ) -> Result<Option<serde_json::Value>, kube::Error> {
-        let api = self.api_in(resource.namespace().as_deref());
-        let uid = resource.uid().unwrap_or_default();
-        self.put_status(&api, &resource.name_any(), &uid, status)
-            .await
-    }
-
-    async fn put_status(
-        &self,
-        api: &Api<DynamicObject>,
-        name: &str,
-        uid: &str,
-        status: &serde_json::Value,
-    ) -> Result<Option<serde_json::Value>, kube::Error> {
-        let patch = Patch::Merge(json!({"metadata": {"uid": uid}, "status": status}));
-        let answer = api.patch_status(name, &params(), &patch).await;
-        match answer {
+    ) -> Result<Option<serde_json::Value>, ApiError> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": primary.uid}, "status": status}));
+        let api = self.api_in(primary.namespace.as_deref());
+        match api.patch_status(&primary.name, &params(), &patch).await {
             Ok(object) => {
                 let kept = object.data.get("status").cloned();
                 self.source.put(object);
                 Ok(Some(kept.unwrap_or_default()))
             }
-            // It is gone, or another one of its name.
-            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => match self.failed("patch", primary, error) {
+                error if error.is_not_found() => Ok(None),
+                // Another one of its name is another reconcile's affair; the source tells of it in
+                // its time.
+                error => Err(error),
+            },
         }
+    }
+
+    /// Why a request about the custom resource failed.
+    fn failed(&self, verb: &'static str, primary: &Primary, error: kube::Error) -> ApiError {
+        let namespace = primary.namespace.as_deref();
+        let resource = self.source.resource();
+        let target = Target::of(verb, resource, namespace, Some(&primary.name));
+        ApiError::of(target, error)
     }
 }
 

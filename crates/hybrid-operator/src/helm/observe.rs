@@ -40,12 +40,7 @@ impl Facts {
     ) -> Result<Self, Box<(Status, NamingError)>> {
         let watch = &reconciler.watch;
         let now = Timestamp::now();
-        let primary = Primary {
-            gvk: watch.gvk.clone(),
-            namespace: resource.namespace(),
-            name: resource.name_any(),
-            uid: resource.uid().unwrap_or_default(),
-        };
+        let primary = reconciler.primary(resource);
         let object = serde_json::to_value(resource).unwrap_or_default();
         let generation = resource.metadata.generation;
         let refused =
@@ -105,6 +100,16 @@ impl Facts {
 }
 
 impl HelmReconciler {
+    /// Which custom resource it is.
+    pub(super) fn primary(&self, resource: &DynamicObject) -> Primary {
+        Primary {
+            gvk: self.watch.gvk.clone(),
+            namespace: resource.namespace(),
+            name: resource.name_any(),
+            uid: resource.uid().unwrap_or_default(),
+        }
+    }
+
     /// Looks at records and objects. Sends no request unless nothing is known of the objects yet.
     pub(super) async fn observe(
         &self,

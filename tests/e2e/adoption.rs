@@ -115,12 +115,7 @@ async fn rule_3_9_a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
         record.owner_references().is_empty(),
         "garbage collection must not delete it"
     );
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &kube::api::DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world.gone("Deployment", "one-web").await;
 }
 
@@ -173,12 +168,7 @@ async fn rule_3_8_a_release_in_chunks_of_a_go_operator_is_taken_over() {
             assert_eq!(web(&world).await, before);
             assert_eq!(world.history("one").await, ["deployed"]);
         }
-        let widgets = world.api("Widget");
-        widgets
-            .delete("one", &DeleteParams::default())
-            .await
-            .unwrap();
-        world.gone("Widget", "one").await;
+        world.remove("Widget", "one").await;
         world.gone("Deployment", "one-web").await;
         assert!(world.history("one").await.is_empty());
         for left in ["sh.helm.release.v1.one.v1", "one-extra"] {

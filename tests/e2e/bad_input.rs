@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::world::{World, apply, condition, program};
@@ -100,11 +99,6 @@ async fn an_object_that_the_api_server_rejects_is_told_and_mended_by_the_next_go
     )
     .await;
     world.ready("Memcached", "cache").await;
-    world
-        .api("Memcached")
-        .delete("cache", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Memcached", "cache").await;
+    world.remove("Memcached", "cache").await;
     world.gone("Deployment", "cache-memcached").await;
 }

@@ -155,12 +155,7 @@ async fn symptom_13_deletion_leaves_nothing_behind() {
         return;
     };
     world.memcached("cache", json!({})).await;
-    world
-        .api("Memcached")
-        .delete("cache", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Memcached", "cache").await;
+    world.remove("Memcached", "cache").await;
     for kind in ["Deployment", "Service", "ServiceAccount", "ConfigMap"] {
         world.gone(kind, "cache-memcached").await;
     }

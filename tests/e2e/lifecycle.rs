@@ -87,12 +87,7 @@ async fn rule_5_symptom_17_hooks_run_by_weight_are_awaited_and_do_not_run_again(
     let again = jobs.get("one-first").await.unwrap();
     assert_eq!(again.metadata.uid, first.metadata.uid);
 
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world.gone("Job", "one-first").await;
 }
 
@@ -191,12 +186,7 @@ async fn rule_3_6_a_bad_install_is_tried_three_times_and_then_left() {
     world.widget("one", json!({"bad": true})).await;
     world.is("one", "Stalled").await;
     assert_eq!(world.history("one").await, ["failed", "failed", "failed"]);
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
 }
 
 #[tokio::test]
@@ -324,11 +314,6 @@ async fn rule_1_5_objects_that_the_server_names_are_made_once_a_revision() {
         })
         .await;
     assert_eq!(count().await, 1);
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     assert_eq!(count().await, 0);
 }

@@ -3,7 +3,9 @@
 use kube::api::DeleteParams;
 use serde_json::json;
 
-use crate::world::{LIMIT, Project, World, apply, condition, merge, until};
+use crate::world::{
+    LIMIT, Project, World, apply, cluster_api, condition, definition_of, merge, until,
+};
 
 /// A `ConfigMap` with one value.
 const MAP: &str = "\
@@ -106,12 +108,7 @@ async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
         "{refused}"
     );
     assert!(world.history("app-y").await.is_empty());
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world.gone("ConfigMap", "app-x-map").await;
 }
 
@@ -158,18 +155,7 @@ async fn rule_1_7_symptom_25_definitions_come_before_their_objects_and_are_upgra
         .await
         .unwrap();
     let group = format!("{}.example.com", namespace.name());
-    let definition = format!(
-        "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {{name: things.{group}}}
-spec:
-  group: {group}
-  names: {{kind: Thing, plural: things}}
-  scope: Namespaced
-  versions:
-  - {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}
-"
-    );
+    let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
     project.write("chart/crds/things.yaml", &definition);
     let operator = project
         .operator(plane, namespace.name())
@@ -185,19 +171,14 @@ spec:
     world.ready("Widget", "one").await;
 
     let newer = definition.replace(
-        "schema: {openAPIV3Schema: {type: object}}",
-        "schema: {openAPIV3Schema: {type: object, description: newer}}",
+        "openAPIV3Schema: {type: object}",
+        "openAPIV3Schema: {type: object, description: newer}",
     );
     assert_ne!(newer, definition);
     project.write("chart/crds/things.yaml", &newer);
     world.operator.stop(LIMIT).await.unwrap();
     world.operator.restart().await.unwrap();
-    let gvk =
-        kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let definitions: kube::Api<kube::api::DynamicObject> = kube::Api::all_with(
-        world.namespace.client(),
-        &kube::core::ApiResource::from_gvk(&gvk),
-    );
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
     let name = format!("things.{group}");
     world.widget("one", json!({"news": true})).await;
     let described = |definition: &serde_json::Value| {
@@ -207,12 +188,7 @@ spec:
     let upgraded = until(&definitions, &name, "upgraded", described).await;
     upgraded.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
     world.ready("Widget", "one").await;
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     assert!(
         definitions.get_opt(&name).await.unwrap().is_some(),
         "a definition outlives the release"

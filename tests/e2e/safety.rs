@@ -7,7 +7,8 @@ use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
 
 use crate::world::{
-    LIMIT, Mortal, Project, api, apply, condition, control_plane, define, merge, until,
+    ANYTHING, LIMIT, Mortal, Project, api, api_of, apply, condition, control_plane, create, define,
+    definition_of, merge, until,
 };
 
 const MAP: &str = "\
@@ -49,12 +50,7 @@ async fn rule_1_1_a_foreign_object_of_the_same_name_stays_as_it_is() {
         .data("map", json!({"value": "theirs", "more": "x"}))
         .await;
     // Nor does it go with the custom resource.
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world
         .data("map", json!({"value": "theirs", "more": "x"}))
         .await;
@@ -71,12 +67,7 @@ async fn rule_1_1_two_custom_resources_that_want_one_object_do_not_fight() {
     world.widget("two", json!({})).await;
     world.is("two", "ReleaseFailed").await;
     world.data("map", json!({"value": "one"})).await;
-    let widgets = world.api("Widget");
-    widgets
-        .delete("two", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "two").await;
+    world.remove("Widget", "two").await;
     world.data("map", json!({"value": "one"})).await;
 }
 
@@ -119,12 +110,7 @@ async fn rule_2_3_a_claim_that_somebody_has_asked_to_keep_survives_the_release()
     let keep = json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}});
     merge(&claims, "one-data", &keep).await;
     let uid = claims.get("one-data").await.unwrap().uid();
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     let claim = claims.get("one-data").await.unwrap();
     assert_eq!(claim.uid(), uid);
     assert!(claim.metadata.deletion_timestamp.is_none());
@@ -171,12 +157,7 @@ async fn a_corrupt_record_is_told_and_its_release_is_still_uninstalled_from_an_e
     let secrets = world.api("Secret");
     let broken = json!({"data": {"release": "AAAA"}});
     merge(&secrets, "sh.helm.release.v1.one.v2", &broken).await;
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world.gone("ConfigMap", "map").await;
 }
 
@@ -220,12 +201,7 @@ async fn rule_2_2_a_namespace_that_others_use_outlives_its_release() {
         kube::Api::namespaced(client.clone(), &name);
     let body = serde_json::from_value(json!({"metadata": {"name": "theirs"}})).unwrap();
     theirs.create(&PostParams::default(), &body).await.unwrap();
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     assert!(theirs.get_opt("theirs").await.unwrap().is_some());
     let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> = kube::Api::all(client);
     let namespace = namespaces.get(&name).await.unwrap();
@@ -362,22 +338,7 @@ async fn a_definition_that_goes_and_comes_back_is_followed() {
     };
     let namespace = TestNamespace::create(plane, "definition").await.unwrap();
     let group = format!("{}.example.com", namespace.name());
-    let definition = format!(
-        "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {{name: brittles.{group}}}
-spec:
-  group: {group}
-  names: {{kind: Brittle, plural: brittles}}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {{status: {{}}}}
-    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-"
-    );
+    let definition = definition_of(&group, "Brittle", "Namespaced", ANYTHING);
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
     project.write("watches.yaml", &watches);
@@ -387,22 +348,12 @@ spec:
         .start()
         .await
         .unwrap();
-    let gvk = kube::core::GroupVersionKind::gvk(&group, "v1", "Brittle");
-    let resource = kube::core::ApiResource::from_gvk_with_plural(&gvk, "brittles");
-    let brittles: kube::Api<kube::api::DynamicObject> =
-        kube::Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let brittles = api_of(&namespace, &group, "Brittle");
     let definitions = crate::world::cluster_api(&namespace, "CustomResourceDefinition");
     let maps = api(&namespace, "ConfigMap");
     for _ in 0..2 {
         define(plane, &definition).await;
-        let custom = serde_json::from_value(json!({
-            "apiVersion": format!("{group}/v1"), "kind": "Brittle",
-            "metadata": {"name": "one"}, "spec": {},
-        }));
-        brittles
-            .create(&PostParams::default(), &custom.unwrap())
-            .await
-            .unwrap();
+        create(&brittles, &group, "Brittle", "one").await;
         let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
         let waited = until(&brittles, "one", "Ready", ready).await;
         waited.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));

@@ -3,11 +3,13 @@
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
+use hybrid_operator_test::request::Recorded;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Mortal, Project, api, apply, cluster_api, condition, control_plane, define, merge, until,
+    LIMIT, Mortal, Project, api, api_of, apply, cluster_api, condition, control_plane, create,
+    define, definition_of, merge, until,
 };
 
 const MAP: &str = "\
@@ -119,34 +121,12 @@ async fn symptom_9_and_24_deployed_is_not_ready() {
     world.ready("Widget", "one").await;
 }
 
-/// A definition whose status has room for conditions alone.
-fn slim(group: &str) -> String {
-    format!(
-        "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {{name: slims.{group}}}
-spec:
-  group: {group}
-  names: {{kind: Slim, plural: slims}}
-  scope: Namespaced
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    subresources: {{status: {{}}}}
-    schema:
-      openAPIV3Schema:
-        type: object
-        properties:
-          spec: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
-          status:
-            type: object
-            properties:
-              conditions: {{type: array, items: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
-              observedGeneration: {{type: integer}}
-"
-    )
-}
+/// A schema whose status has room for conditions alone.
+const SLIM: &str = "{type: object, properties: {
+  spec: {type: object, x-kubernetes-preserve-unknown-fields: true},
+  status: {type: object, properties: {
+    conditions: {type: array, items: {type: object, x-kubernetes-preserve-unknown-fields: true}},
+    observedGeneration: {type: integer}}}}}";
 
 #[tokio::test]
 async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_more() {
@@ -156,7 +136,7 @@ async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_mor
     let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
     // A kind of its own, so that no other test meets it.
     let group = format!("{}.example.com", namespace.name());
-    define(plane, &slim(&group)).await;
+    define(plane, &definition_of(&group, "Slim", "Namespaced", SLIM)).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
     project.write(
         "watches.yaml",
@@ -167,20 +147,8 @@ async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_mor
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     let _operator = Mortal::start(&project, client, namespace.name());
-    let resource = kube::core::ApiResource::from_gvk_with_plural(
-        &kube::core::GroupVersionKind::gvk(&group, "v1", "Slim"),
-        "slims",
-    );
-    let slims: kube::Api<kube::api::DynamicObject> =
-        kube::Api::namespaced_with(namespace.client(), namespace.name(), &resource);
-    let custom: kube::api::DynamicObject = serde_json::from_value(json!({
-        "apiVersion": format!("{group}/v1"), "kind": "Slim", "metadata": {"name": "one"}, "spec": {},
-    }))
-    .unwrap();
-    slims
-        .create(&kube::api::PostParams::default(), &custom)
-        .await
-        .unwrap();
+    let slims = api_of(&namespace, &group, "Slim");
+    create(&slims, &group, "Slim", "one").await;
     drop(until(&slims, "one", "Ready", is_ready).await.unwrap());
     let events = api(&namespace, "Event");
     let told = async || {
@@ -193,27 +161,14 @@ async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_mor
         .await
         .unwrap();
     let before = told().await;
-    let writes = || {
-        faults
-            .requests()
-            .iter()
-            .filter(|r| r.resource == "slims/status")
-            .count()
-    };
-    let written = writes();
+    let about_one =
+        |r: &&Recorded| r.resource == "slims/status" && r.name.as_deref() == Some("one");
+    let written = faults.requests().iter().filter(about_one).count();
     // Two more of the kind have come and gone through many periods of the first one meanwhile.
     for name in ["two", "three"] {
-        let mut other = custom.clone();
-        other.metadata.name = Some(name.to_owned());
-        slims
-            .create(&kube::api::PostParams::default(), &other)
-            .await
-            .unwrap();
+        create(&slims, &group, "Slim", name).await;
         drop(until(&slims, name, "Ready", is_ready).await.unwrap());
     }
-    let about_one = |r: &&hybrid_operator_test::request::Recorded| {
-        r.resource == "slims/status" && r.name.as_deref() == Some("one")
-    };
     assert_eq!(faults.requests().iter().filter(about_one).count(), written);
     let list = events.list(&ListParams::default()).await.unwrap();
     let of_one = list.items.iter().filter(|e| {
@@ -221,10 +176,6 @@ async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_mor
             && (e.data["regarding"]["name"] == "one" || e.data["involvedObject"]["name"] == "one")
     });
     assert_eq!(of_one.count(), before);
-    let gvk =
-        kube::core::GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-    let definitions: kube::Api<kube::api::DynamicObject> =
-        kube::Api::all_with(namespace.client(), &kube::core::ApiResource::from_gvk(&gvk));
     for slim in slims.list(&ListParams::default()).await.unwrap().items {
         let name = slim.metadata.name.unwrap();
         slims.delete(&name, &DeleteParams::default()).await.unwrap();
@@ -232,10 +183,14 @@ async fn rule_4_6_a_status_that_the_schema_drops_is_told_once_and_written_no_mor
             .await
             .unwrap();
     }
-    definitions
-        .delete(&format!("slims.{group}"), &DeleteParams::default())
-        .await
-        .unwrap();
+    let definitions = cluster_api(&namespace, "CustomResourceDefinition");
+    let name = format!("slims.{group}");
+    drop(
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
 }
 
 #[tokio::test]
@@ -257,12 +212,7 @@ async fn symptom_15_objects_without_a_namespace_are_looked_after_and_removed() {
     merge(&roles, &name, &granted).await;
     let empty = |role: &Value| role["rules"].as_array().is_none_or(Vec::is_empty);
     drop(until(&roles, &name, "as it was", empty).await.unwrap());
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     assert!(roles.get_opt(&name).await.unwrap().is_none());
 }
 
@@ -282,7 +232,7 @@ async fn symptom_7_and_23_nothing_is_asked_of_what_is_gone_and_kinds_are_discove
         drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
     };
     install("first").await;
-    let discovery = |r: &&hybrid_operator_test::request::Recorded| {
+    let discovery = |r: &&Recorded| {
         r.verb == "get"
             && (r.path == "/version"
                 || r.path == "/api"
@@ -301,9 +251,7 @@ async fn symptom_7_and_23_nothing_is_asked_of_what_is_gone_and_kinds_are_discove
         install(name).await;
     }
     let requests = faults.requests();
-    let about_first = |r: &&hybrid_operator_test::request::Recorded| {
-        r.name.as_deref().is_some_and(|name| name.contains("first"))
-    };
+    let about_first = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("first"));
     // The last words, an event, may come after the custom resource has gone.
     let asked: Vec<_> = requests.iter().filter(about_first).collect();
     assert!(asked.is_empty(), "{asked:#?}");
@@ -329,12 +277,7 @@ async fn symptom_2_and_13_what_does_not_render_begins_nothing_and_is_still_remov
     // What does not render begins nothing: no revision, no rollback.
     assert_eq!(world.history("one").await, ["deployed"]);
     world.data("one-map", json!({"value": "v"})).await;
-    let widgets = world.api("Widget");
-    widgets
-        .delete("one", &DeleteParams::default())
-        .await
-        .unwrap();
-    world.gone("Widget", "one").await;
+    world.remove("Widget", "one").await;
     world.gone("ConfigMap", "one-map").await;
     assert!(world.history("one").await.is_empty());
 }

@@ -10,7 +10,7 @@ use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Look};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
 use kube::Client;
-use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -120,6 +120,13 @@ impl World {
         until(&self.api(kind), name, what, wanted)
             .await
             .unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+    }
+
+    /// Deletes an object and waits until it is gone.
+    pub(crate) async fn remove(&self, kind: &str, name: &str) {
+        let deleted = self.api(kind).delete(name, &DeleteParams::default()).await;
+        drop(deleted.unwrap());
+        self.gone(kind, name).await;
     }
 
     /// Waits until an object is gone.
@@ -240,15 +247,18 @@ impl Drop for Mortal {
 
 const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
 
-/// A definition of a kind of the group `test.example.com` that takes everything.
-fn definition_of(kind: &str, scope: &str) -> String {
+/// The schema of a kind that takes everything.
+pub(crate) const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";
+
+/// A definition of a kind.
+pub(crate) fn definition_of(group: &str, kind: &str, scope: &str, schema: &str) -> String {
     let one = kind.to_lowercase();
     format!(
         "apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {{name: {one}s.test.example.com}}
+metadata: {{name: {one}s.{group}}}
 spec:
-  group: test.example.com
+  group: {group}
   names: {{kind: {kind}, listKind: {kind}List, plural: {one}s, singular: {one}}}
   scope: {scope}
   versions:
@@ -256,8 +266,7 @@ spec:
     served: true
     storage: true
     subresources: {{status: {{}}}}
-    schema:
-      openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}
+    schema: {{openAPIV3Schema: {schema}}}
 "
     )
 }
@@ -276,7 +285,11 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
             ("Gadget", "Namespaced"),
             ("GlobalCache", "Cluster"),
         ] {
-            define(plane, &definition_of(kind, scope)).await;
+            define(
+                plane,
+                &definition_of("test.example.com", kind, scope, ANYTHING),
+            )
+            .await;
         }
     };
     DEFINED.get_or_init(define).await;
@@ -327,6 +340,22 @@ pub(crate) fn program() -> PathBuf {
 /// The API of a kind in a namespace.
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
+}
+
+/// The API of a kind of a group that is not among those of [`KINDS`].
+pub(crate) fn api_of(namespace: &TestNamespace, group: &str, kind: &str) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+    Api::namespaced_with(namespace.client(), namespace.name(), &resource)
+}
+
+/// Creates an object of such a kind with an empty spec.
+pub(crate) async fn create(api: &Api<DynamicObject>, group: &str, kind: &str, name: &str) {
+    let object = json!({
+        "apiVersion": format!("{group}/v1"), "kind": kind, "metadata": {"name": name}, "spec": {},
+    });
+    let object = serde_json::from_value(object).unwrap();
+    let created = api.create(&PostParams::default(), &object).await;
+    drop(created.unwrap());
 }
 
 /// The API of a kind that has no namespaces.

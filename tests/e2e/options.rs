@@ -199,6 +199,74 @@ async fn rule_1_7_symptom_25_definitions_come_before_their_objects_and_are_upgra
         .unwrap();
 }
 
+/// A definition that is there, and a second one of the same kind in the chart, which the API server
+/// does not serve while the first one is there.
+#[tokio::test]
+async fn rule_1_7_a_definition_that_is_not_served_is_named_and_followed() {
+    let Some(plane) = crate::world::control_plane().await else {
+        return;
+    };
+    let namespace = hybrid_operator_test::TestNamespace::create(plane, "taken")
+        .await
+        .unwrap();
+    let group = format!("{}.example.com", namespace.name());
+    let definition = definition_of(&group, "Thing", "Namespaced", "{type: object}");
+    let first = definition.replace("things", "otherthings");
+    assert_ne!(first, definition);
+    crate::world::define(plane, &first).await;
+    // One worker, which one custom resource that waits must not keep from another.
+    let project = Project::new(
+        "crds: create, maxConcurrentReconciles: 1, install: {timeout: 2s}",
+        &[("map.yaml", MAP)],
+    );
+    project.write("chart/crds/things.yaml", &definition);
+    let operator = project
+        .operator(plane, namespace.name())
+        .start()
+        .await
+        .unwrap();
+    let mut world = World {
+        plane,
+        namespace,
+        operator,
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    let says = |reason: &'static str| {
+        let name = format!("things.{group}");
+        move |cr: &serde_json::Value| {
+            condition(cr, "Ready").is_some_and(|c| {
+                let message = c["message"].as_str().unwrap_or_default();
+                c["reason"] == reason && message.contains(&name) && message.contains("in use")
+            })
+        }
+    };
+    world
+        .until("Widget", "one", "waiting", says("Progressing"))
+        .await;
+    world
+        .until("Widget", "one", "given up", says("ReconcileError"))
+        .await;
+    world.widget("two", json!({"value": "v"})).await;
+    world
+        .until("Widget", "two", "waiting", says("Progressing"))
+        .await;
+    // Nothing is recorded before it is served, and a death in between changes nothing.
+    assert!(world.history("one").await.is_empty());
+    world.operator.restart().await.unwrap();
+    let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
+    let delete = async |plural: &str| {
+        let name = format!("{plural}.{group}");
+        let deleted = definitions.delete(&name, &DeleteParams::default()).await;
+        drop(deleted.unwrap());
+    };
+    delete("otherthings").await;
+    for name in ["one", "two"] {
+        world.ready("Widget", name).await;
+        assert_eq!(world.history(name).await, ["deployed"]);
+    }
+    delete("things").await;
+}
+
 #[tokio::test]
 async fn rule_1_3_drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";

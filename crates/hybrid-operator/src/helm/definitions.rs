@@ -1,22 +1,30 @@
 //! The definitions of a chart's `crds/`: installed before anything else of the release, and
 //! awaited. They are never deleted: with a definition go all custom resources of its kind.
+//!
+//! Nothing is recorded before they are served: whoever comes after a crash finds them, looks at
+//! them once more, and goes on.
+//!
+//! RBAC: `get` and, by the policy, `create` or `patch` on `customresourcedefinitions`.
 
+use std::fmt;
 use std::time::Duration;
 
 use helm_core::chart::CrdFile;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::runtime::wait::{await_condition, conditions};
+use serde_json::Value;
 
 use super::HelmReconciler;
+use super::desired::timeout;
+use super::kind::Kind;
 use super::observe::Facts;
-use crate::cluster::{ApiError, FIELD_MANAGER, Target};
+use crate::cluster::{ApiError, Cluster, FIELD_MANAGER, Target};
 use crate::controller::ReconcileError;
 use crate::watches::CrdPolicy;
 
-/// How long a definition may take to be served.
-const ESTABLISHED: Duration = Duration::from_secs(30);
+/// The shortest and the longest time between two looks at a definition.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
 /// Why a definition is not there.
 #[derive(Debug, thiserror::Error)]
@@ -25,86 +33,408 @@ enum DefinitionError {
     Unreadable { path: String },
     #[error("{path} cannot be installed")]
     Api { path: String, source: ApiError },
-    #[error("{path}: {name} is not served after {ESTABLISHED:?}")]
-    Late { path: String, name: String },
+    #[error("{what} is not served after {timeout:?}")]
+    Late { what: String, timeout: Duration },
+}
+
+/// Definitions that were installed and are not served yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Definitions {
+    since: Timestamp,
+    awaited: Vec<Awaited>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Awaited {
+    path: String,
+    name: String,
+    /// What the API server objects to.
+    objection: Option<String>,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the definition {} of {}", self.name, self.path)?;
+        match &self.objection {
+            Some(objection) => write!(f, " ({objection})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What is waited for, and when to look again.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotServed {
+    pub(super) why: String,
+    pub(super) delay: Duration,
+}
+
+impl Definitions {
+    /// What is still waited for: the longer it takes the rarer are the looks, and in the end it
+    /// is an error.
+    fn not_served(
+        &self,
+        now: Timestamp,
+        timeout: Duration,
+    ) -> Result<Option<NotServed>, DefinitionError> {
+        let Some(first) = self.awaited.first() else {
+            return Ok(None);
+        };
+        let waited = now.duration_since(self.since).unsigned_abs();
+        if waited > timeout {
+            let what = first.to_string();
+            return Err(DefinitionError::Late { what, timeout });
+        }
+        let (soonest, latest) = LOOKS;
+        Ok(Some(NotServed {
+            why: format!("{first} to be served"),
+            delay: waited.clamp(soonest, latest),
+        }))
+    }
 }
 
 impl HelmReconciler {
-    /// Installs what is missing, or, with `createReplace`, makes all of them the chart's. As in
-    /// Helm, an upgrade does not create definitions unless it replaces them.
+    /// Installs what is missing, or, with `createReplace`, makes all of them the chart's; `None`
+    /// when all are served. As in Helm, an upgrade does not create definitions unless it replaces
+    /// them.
+    ///
+    /// What is not served yet is remembered in `definitions`, and the next call only looks.
     pub(super) async fn install_definitions(
         &self,
         facts: &Facts,
         files: &[CrdFile],
         upgrade: bool,
-    ) -> Result<(), ReconcileError> {
+        definitions: &mut Option<Definitions>,
+    ) -> Result<Option<NotServed>, ReconcileError> {
         let replace = match self.watch.crds {
-            CrdPolicy::Skip => return Ok(()),
-            CrdPolicy::Create if upgrade => return Ok(()),
+            CrdPolicy::Skip => return Ok(None),
+            CrdPolicy::Create if upgrade => return Ok(None),
             CrdPolicy::Create => false,
             CrdPolicy::CreateReplace => true,
         };
-        for file in files {
-            let path = file.path();
-            let unreadable = || DefinitionError::Unreadable {
-                path: path.to_owned(),
-            };
-            let objects: Vec<serde_json::Value> =
-                go_yaml::documents(file.file().data()).map_err(|_| unreadable())?;
-            for object in objects.into_iter().filter(|object| !object.is_null()) {
-                let object: DynamicObject =
-                    serde_json::from_value(object).map_err(|_| unreadable())?;
-                self.install_definition(facts, path, object, replace)
-                    .await?;
-            }
+        let installer = Installer::of(&facts.cluster);
+        let present = match definitions {
+            Some(known) => installer.look(known).await?,
+            None => Some(Definitions {
+                since: facts.now,
+                awaited: installer.install(files, replace).await?,
+            }),
+        };
+        *definitions = present;
+        let Some(known) = definitions else {
+            // Somebody has deleted one of them: all are installed again.
+            return Ok(Some(NotServed {
+                why: "its definitions".to_owned(),
+                delay: LOOKS.0,
+            }));
+        };
+        let kind = if upgrade {
+            Kind::Upgrade
+        } else {
+            Kind::Install
+        };
+        let limit = timeout(self.policy(kind).timeout);
+        let not_served = known.not_served(facts.now, limit)?;
+        if not_served.is_none() {
+            *definitions = None;
         }
-        Ok(())
+        Ok(not_served)
+    }
+}
+
+/// Installs definitions and looks at them.
+struct Installer<'a> {
+    cluster: &'a Cluster,
+    resource: ApiResource,
+    api: Api<DynamicObject>,
+}
+
+impl<'a> Installer<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+        let resource = ApiResource::from_gvk(&gvk);
+        Self {
+            cluster,
+            api: Api::all_with(cluster.client().clone(), &resource),
+            resource,
+        }
     }
 
-    async fn install_definition(
+    /// Installs the definitions of these files; answers those that are not served yet.
+    async fn install(
         &self,
-        facts: &Facts,
-        path: &str,
-        object: DynamicObject,
+        files: &[CrdFile],
         replace: bool,
-    ) -> Result<(), DefinitionError> {
-        let name = object.metadata.name.clone().unwrap_or_default();
-        let client = facts.cluster.client().clone();
-        let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
-        let definition = ApiResource::from_gvk(&gvk);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &definition);
-        let answer = if replace {
-            let params = PatchParams::apply(FIELD_MANAGER).force();
-            api.patch(&name, &params, &Patch::Apply(&object))
-                .await
-                .map(drop)
-        } else {
-            match api.create(&PostParams::default(), &object).await {
-                // As in Helm, one that exists stays as it is.
-                Err(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
-                answer => answer.map(drop),
+    ) -> Result<Vec<Awaited>, DefinitionError> {
+        let mut awaited = Vec::new();
+        for file in files {
+            let path = file.path();
+            for object in parse(file)? {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                let live = if replace {
+                    self.replace(path, &name, &object).await?
+                } else {
+                    self.create(path, &name, &object).await?
+                };
+                if replace && is_served(&live) {
+                    self.changed(&name);
+                }
+                awaited.extend(unless_served(path, name, &live));
             }
-        };
-        answer.map_err(|error| {
-            let verb = if replace { "patch" } else { "create" };
-            DefinitionError::Api {
-                path: path.to_owned(),
-                source: ApiError::of(Target::of(verb, &definition, None, Some(&name)), error),
+        }
+        Ok(awaited)
+    }
+
+    async fn replace(
+        &self,
+        path: &str,
+        name: &str,
+        object: &DynamicObject,
+    ) -> Result<DynamicObject, DefinitionError> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let answer = self.api.patch(name, &params, &Patch::Apply(object)).await;
+        answer.map_err(|error| self.error("patch", path, name, error))
+    }
+
+    /// As in Helm, one that exists stays as it is.
+    async fn create(
+        &self,
+        path: &str,
+        name: &str,
+        object: &DynamicObject,
+    ) -> Result<DynamicObject, DefinitionError> {
+        if let Some(live) = self.get(path, name).await? {
+            return Ok(live);
+        }
+        match self.api.create(&PostParams::default(), object).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let live = self.get(path, name).await?;
+                Ok(live.unwrap_or_else(|| object.clone()))
             }
-        })?;
-        let definitions: Api<CustomResourceDefinition> = Api::all(client);
-        let served = await_condition(definitions, &name, conditions::is_crd_established());
-        let late = || DefinitionError::Late {
+            answer => answer.map_err(|error| self.error("create", path, name, error)),
+        }
+    }
+
+    /// Looks at what is waited for; `None` if one of them is gone.
+    async fn look(&self, known: &Definitions) -> Result<Option<Definitions>, DefinitionError> {
+        let mut awaited = Vec::new();
+        for Awaited { path, name, .. } in &known.awaited {
+            let Some(live) = self.get(path, name).await? else {
+                return Ok(None);
+            };
+            if is_served(&live) {
+                self.changed(name);
+            }
+            awaited.extend(unless_served(path, name.clone(), &live));
+        }
+        let since = known.since;
+        Ok(Some(Definitions { since, awaited }))
+    }
+
+    async fn get(&self, path: &str, name: &str) -> Result<Option<DynamicObject>, DefinitionError> {
+        let answer = self.api.get_opt(name).await;
+        answer.map_err(|error| self.error("get", path, name, error))
+    }
+
+    /// Has the kinds of a definition's group asked for anew.
+    fn changed(&self, name: &str) {
+        if let Some((_, group)) = name.split_once('.') {
+            self.cluster.group_changed(group);
+        }
+    }
+
+    fn error(
+        &self,
+        verb: &'static str,
+        path: &str,
+        name: &str,
+        error: kube::Error,
+    ) -> DefinitionError {
+        DefinitionError::Api {
             path: path.to_owned(),
-            name: name.clone(),
+            source: ApiError::of(Target::of(verb, &self.resource, None, Some(name)), error),
+        }
+    }
+}
+
+/// The definitions of a file.
+fn parse(file: &CrdFile) -> Result<Vec<DynamicObject>, DefinitionError> {
+    let unreadable = || DefinitionError::Unreadable {
+        path: file.path().to_owned(),
+    };
+    let objects: Vec<Value> = go_yaml::documents(file.file().data()).map_err(|_| unreadable())?;
+    objects
+        .into_iter()
+        .filter(|object| !object.is_null())
+        .map(|object| serde_json::from_value(object).map_err(|_| unreadable()))
+        .collect()
+}
+
+fn conditions(live: &DynamicObject) -> impl Iterator<Item = &Value> {
+    let conditions = live.data.pointer("/status/conditions");
+    conditions.and_then(Value::as_array).into_iter().flatten()
+}
+
+fn unless_served(path: &str, name: String, live: &DynamicObject) -> Option<Awaited> {
+    (!is_served(live)).then(|| Awaited {
+        path: path.to_owned(),
+        name,
+        objection: objection(live),
+    })
+}
+
+fn is_served(live: &DynamicObject) -> bool {
+    conditions(live).any(|c| c["type"] == "Established" && c["status"] == "True")
+}
+
+/// Why a definition is not accepted: its names may be those of another one.
+fn objection(live: &DynamicObject) -> Option<String> {
+    conditions(live)
+        .find(|c| c["type"] == "NamesAccepted" && c["status"] == "False")
+        .and_then(|c| Some(c["message"].as_str()?.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use helm_core::chart::{Chart, CrdFile, File};
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+
+    use super::{Awaited, Definitions, Installer};
+    use crate::cluster::scripted::{Script, failure};
+
+    const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    const NAME: &str = "things.example.com";
+
+    fn files() -> Vec<CrdFile> {
+        let definition = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: things.example.com}\n";
+        let chart = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
+        let files = [("Chart.yaml", chart), ("crds/things.yaml", definition)];
+        let files = files.map(|(name, text)| File::new(name, text));
+        Chart::from_files(files).unwrap().crds()
+    }
+
+    fn live(conditions: &Value) -> Value {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": NAME}, "status": {"conditions": conditions}})
+    }
+
+    fn served() -> Value {
+        live(&json!([{"type": "Established", "status": "True"}]))
+    }
+
+    fn one(verb: &str) -> String {
+        format!("{verb} {ALL}/{NAME}")
+    }
+
+    fn awaited(objection: Option<&str>) -> Awaited {
+        Awaited {
+            path: "chart/crds/things.yaml".to_owned(),
+            name: NAME.to_owned(),
+            objection: objection.map(ToOwned::to_owned),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_definition_is_installed_without_waiting_for_it() {
+        let (get, post, patch) = (one("GET"), format!("POST {ALL}"), one("PATCH"));
+        let absent = || failure(404, "NotFound", "", &json!({}));
+        let exists = || failure(409, "AlreadyExists", "", &json!({}));
+        let fresh = || live(&json!([]));
+        for (what, replace, answers, expected) in [
+            ("there", false, vec![(&get, 200, served())], vec![]),
+            (
+                "missing",
+                false,
+                vec![(&get, 404, absent()), (&post, 201, fresh())],
+                vec![awaited(None)],
+            ),
+            (
+                "made by somebody else meanwhile",
+                false,
+                vec![
+                    (&get, 404, absent()),
+                    (&post, 409, exists()),
+                    (&get, 200, served()),
+                ],
+                vec![],
+            ),
+            // As after a crash between its creation and the record.
+            (
+                "there, not served",
+                false,
+                vec![(&get, 200, fresh())],
+                vec![awaited(None)],
+            ),
+            ("replaced", true, vec![(&patch, 200, served())], vec![]),
+            (
+                "applied",
+                true,
+                vec![(&patch, 201, fresh())],
+                vec![awaited(None)],
+            ),
+        ] {
+            let script = answers
+                .into_iter()
+                .fold(Script::default(), |script, (request, status, answer)| {
+                    script.on(request, status, answer)
+                });
+            let cluster = script.cluster();
+            let awaited = Installer::of(&cluster).install(&files(), replace).await;
+            assert_eq!(awaited.unwrap(), expected, "{what}");
+            script.finish();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_later_look_sends_nothing_but_reads() {
+        let taken =
+            json!([{"type": "NamesAccepted", "status": "False", "message": "Thing is in use"}]);
+        let gone = failure(404, "NotFound", "", &json!({}));
+        for (status, answer, left) in [
+            (200, served(), Some(vec![])),
+            (
+                200,
+                live(&taken),
+                Some(vec![awaited(Some("Thing is in use"))]),
+            ),
+            (404, gone, None),
+        ] {
+            let script = Script::default().on(&one("GET"), status, answer);
+            let cluster = script.cluster();
+            let since = Timestamp::UNIX_EPOCH;
+            let known = Definitions {
+                since,
+                awaited: vec![awaited(None)],
+            };
+            let seen = Installer::of(&cluster).look(&known).await.unwrap();
+            assert_eq!(seen.map(|seen| seen.awaited), left);
+            script.finish();
+        }
+    }
+
+    #[test]
+    fn looks_become_rarer_and_in_the_end_the_definition_is_named() {
+        let timeout = Duration::from_mins(1);
+        let known = Definitions {
+            since: Timestamp::UNIX_EPOCH,
+            awaited: vec![awaited(Some("Thing is in use"))],
         };
-        match tokio::time::timeout(ESTABLISHED, served).await {
-            Ok(Ok(_)) => {}
-            _ => return Err(late()),
+        let after = |seconds| {
+            let now = Timestamp::from_second(seconds).unwrap();
+            known.not_served(now, timeout)
+        };
+        for (seconds, delay) in [(0, 250), (1, 1_000), (5, 5_000), (60, 10_000)] {
+            let not_served = after(seconds).unwrap().unwrap();
+            assert_eq!(not_served.delay, Duration::from_millis(delay));
+            assert!(not_served.why.contains(NAME), "{}", not_served.why);
         }
-        if let Some(group) = object.data.pointer("/spec/group").and_then(|g| g.as_str()) {
-            facts.cluster.group_changed(group);
-        }
-        Ok(())
+        assert_eq!(
+            after(61).unwrap_err().to_string(),
+            "the definition things.example.com of chart/crds/things.yaml (Thing is in use) is not served after 60s"
+        );
     }
 }

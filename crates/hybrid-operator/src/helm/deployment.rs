@@ -7,6 +7,7 @@ use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{HookExecution, parse_objects};
 use helm_core::release::{ApplyMethod, Release as Record, Revision, Status as ReleaseStatus, Time};
 
+use super::definitions::{Definitions, NotServed};
 use super::desired::{Desired, DesiredError, config};
 use super::execute::{Done, LOOK_AGAIN};
 use super::kind::Kind;
@@ -56,10 +57,20 @@ impl HelmReconciler {
                 self.begin_rollback(facts, &history, good).await?
             }
             _ => match self
-                .begin(facts, desired, &history, step == Step::Upgrade)
+                .begin(
+                    facts,
+                    desired,
+                    &history,
+                    step == Step::Upgrade,
+                    &mut release.definitions,
+                )
                 .await
             {
                 Ok(Begun::Record(stored)) => *stored,
+                Ok(Begun::NotServed(NotServed { why, delay })) => {
+                    status.progressing(&why);
+                    return Ok(Done::Again(delay));
+                }
                 Ok(Begun::Unchanged) => return Ok(Done::Again(Duration::ZERO)),
                 Err(BeginError::Desired(error)) => {
                     return self.cannot_tell(facts, &error, status);
@@ -220,6 +231,7 @@ impl HelmReconciler {
         desired: &Desired,
         history: &[RecordMeta],
         upgrade: bool,
+        definitions: &mut Option<Definitions>,
     ) -> Result<Begun, BeginError> {
         let revision = history
             .last()
@@ -253,9 +265,13 @@ impl HelmReconciler {
                 return Ok(Begun::Unchanged);
             }
         }
-        self.install_definitions(facts, rendered.crds(), upgrade)
+        let not_served = self
+            .install_definitions(facts, rendered.crds(), upgrade, definitions)
             .await
             .map_err(BeginError::Other)?;
+        if let Some(not_served) = not_served {
+            return Ok(Begun::NotServed(not_served));
+        }
         if !history.is_empty() {
             self.give_up_pending(facts, history)
                 .await
@@ -381,6 +397,8 @@ enum Begun {
     Record(Box<Stored>),
     /// Not at all: nothing would change.
     Unchanged,
+    /// Later: a definition of the chart is not served yet.
+    NotServed(NotServed),
 }
 
 enum BeginError {

@@ -53,6 +53,7 @@ pub use builder::{BuildError, HelmController, load};
 pub use extend::{ExtensionError, PostHook, PreHook, ReleaseRef, ValueTranslator};
 pub use helm_core::Values;
 
+use definitions::Definitions;
 use desired::{Desired, Desires};
 use execute::Done;
 use extend::Extensions;
@@ -83,6 +84,7 @@ struct Release {
     repairs: Vec<jiff::Timestamp>,
     told: Told,
     problems: Vec<String>,
+    definitions: Option<Definitions>,
 }
 
 impl Reconcile for HelmReconciler {

@@ -1,13 +1,16 @@
-//! An API server in trouble: refusals, overload, lost answers and cut watches while custom resources
-//! change. Everything converges, nothing is lost or doubled, and nobody runs hot.
+//! An API server in trouble: refusals, overload, lost answers, cut watches, and connections that are
+//! open at one end alone, while custom resources change. Everything converges, nothing is lost or
+//! doubled, and nobody runs hot.
 //!
 //! `SOAK=600` lets it go on for that many seconds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use hybrid_operator::client::Deadlines;
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
+use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
@@ -26,6 +29,27 @@ const MANY: usize = 8;
 /// Requests a second that even trouble does not excuse.
 const HOT: usize = 150;
 
+/// An operator with these deadlines.
+fn impatient(
+    project: &Project,
+    client: Client,
+    namespace: &TestNamespace,
+    deadlines: Deadlines,
+) -> Mortal {
+    Mortal::with(
+        project,
+        client,
+        namespace.name(),
+        |chart| chart,
+        |options| options.deadlines = deadlines,
+    )
+}
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+        && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_converges_when_the_trouble_is_over() {
     let Some(plane) = control_plane().await else {
@@ -37,15 +61,22 @@ async fn everything_converges_when_the_trouble_is_over() {
     let namespace = TestNamespace::create(plane, "trouble").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    // What never ends is noticed soon enough for many times within this test.
+    let deadlines = Deadlines {
+        answer: Duration::from_secs(1),
+        silence: Duration::from_secs(3),
+    };
+    let _operator = impatient(&project, client, &namespace, deadlines);
     let widgets = api(&namespace, "Widget");
 
     // The same numbers in every run.
     let mut numbers = fastrand::Rng::with_seed(1);
     faults.disturb(move |request| {
-        let one_in = if request.verb == "watch" { 3 } else { 5 };
+        let is_watch = request.verb == "watch";
+        let one_in = if is_watch { 3 } else { 5 };
         if numbers.u32(..one_in) > 0 {
-            return None;
+            // There are few watches, and each lasts.
+            return (is_watch && numbers.bool()).then_some(Fault::Silence);
         }
         let faults = [
             // As with a token that has expired.
@@ -57,10 +88,12 @@ async fn everything_converges_when_the_trouble_is_over() {
             Fault::Status(503),
             Fault::Unreachable,
             Fault::AnswerLost,
+            Fault::Hang,
+            Fault::Silence,
         ];
         // Only a watch can be too old.
         let fault = faults[numbers.usize(..faults.len())];
-        (fault != Fault::Status(410) || request.verb == "watch").then_some(fault)
+        (fault != Fault::Status(410) || is_watch).then_some(fault)
     });
     let began = Instant::now();
     let mut numbers = fastrand::Rng::with_seed(2);
@@ -89,11 +122,7 @@ async fn everything_converges_when_the_trouble_is_over() {
     let maps = api(&namespace, "ConfigMap");
     let secrets = api(&namespace, "Secret");
     for (name, value) in &wanted {
-        let ready = |cr: &Value| {
-            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
-                && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
-        };
-        drop(until(&widgets, name, "Ready", ready).await.unwrap());
+        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
         let map = maps.get(&format!("{name}-map")).await.unwrap();
         assert_eq!(map.data["data"]["value"], json!(value), "{name}");
         let labels = format!("owner=helm,name={name},status=deployed");
@@ -104,5 +133,30 @@ async fn everything_converges_when_the_trouble_is_over() {
         hybrid_operator_test::wait::until(LIMIT, "one deployed record", one)
             .await
             .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_falls_silent_is_noticed() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "silent").await.unwrap();
+    let faults = Faults::new();
+    faults.disturb(|request| (request.verb == "watch").then_some(Fault::Silence));
+    let client = plane.client_with(&faults).await.unwrap();
+    let deadlines = Deadlines {
+        silence: Duration::from_secs(1),
+        ..Deadlines::default()
+    };
+    let _operator = impatient(&project, client, &namespace, deadlines);
+    let widgets = api(&namespace, "Widget");
+    // A watch tells of one change before it falls silent; there are more.
+    for value in ["1", "2", "3"] {
+        apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
+        drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+        let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
+        assert_eq!(map.data["data"]["value"], json!(value));
     }
 }

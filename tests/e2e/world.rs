@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hybrid_operator::helm::{self, HelmController};
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
+use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Look};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
@@ -211,6 +211,17 @@ impl Mortal {
         namespace: &str,
         extend: impl Fn(HelmController) -> HelmController,
     ) -> Self {
+        Self::with(project, client, namespace, extend, |_| {})
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(
+        project: &Project,
+        client: Client,
+        namespace: &str,
+        extend: impl Fn(HelmController) -> HelmController,
+        change: impl FnOnce(&mut Options),
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -227,6 +238,7 @@ impl Mortal {
             _ => None,
         });
         options.watches_file = project.watches_file();
+        change(&mut options);
         let charts = helm::load(&options.watches_file).unwrap();
         let manager = charts
             .into_iter()

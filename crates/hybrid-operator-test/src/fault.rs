@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, BodyStream, Full, StreamBody};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service};
 
@@ -30,6 +30,9 @@ pub enum Fault {
     Status(u16),
     /// Nobody ever answers, and the server does nothing.
     Hang,
+    /// The server does what it says; after the first piece of its answer nothing more comes, nor
+    /// does the answer end: so a watch looks on a connection that is open at one end alone.
+    Silence,
 }
 
 /// The error of a client whose request did not get through.
@@ -258,6 +261,10 @@ where
                 }
                 .boxed()
             }
+            Some(Fault::Silence) => {
+                let answer = self.inner.call(request);
+                async move { Ok(answer.await.map_err(Into::into)?.map(silenced)) }.boxed()
+            }
             Some(Fault::AnswerLost) => {
                 let answer = self.inner.call(request);
                 async move {
@@ -273,6 +280,16 @@ where
             Some(Fault::Hang) => std::future::pending().boxed(),
         }
     }
+}
+
+/// The first piece of a body, without an end.
+fn silenced<B>(body: B) -> AnswerBody
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let first = BodyStream::new(body).take(1).map_err(Into::into);
+    StreamBody::new(first.chain(stream::pending())).boxed_unsync()
 }
 
 /// Answers as the API server does when it refuses.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::client::Deadlines;
 use crate::leader::LeaseOptions;
 use crate::manager::ManagerError;
 use crate::telemetry::logs::{Encoder, LogOptions};
@@ -39,6 +40,8 @@ pub struct Options {
     pub operator_name: String,
     /// Name of this process among its replicas.
     pub instance: String,
+    /// How long the API server may take to answer.
+    pub deadlines: Deadlines,
     /// How logs look.
     pub logs: LogOptions,
 }
@@ -164,6 +167,7 @@ impl RunArgs {
             operator_namespace,
             operator_name,
             instance,
+            deadlines: Deadlines::default(),
             logs: LogOptions {
                 level: if self.zap_devel {
                     "debug".to_owned()

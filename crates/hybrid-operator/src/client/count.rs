@@ -9,6 +9,8 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use tower::{Layer, Service};
 
+use super::is_watch;
+
 /// What a request is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestKind {
@@ -23,11 +25,8 @@ pub struct RequestKind {
 impl RequestKind {
     fn new<B>(request: &Request<B>) -> Self {
         let path = request.uri().path();
-        let query = request.uri().query().unwrap_or("");
         let (resource, named) = resource_of(path);
-        let watch = query
-            .split('&')
-            .any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"));
+        let watch = is_watch(request.uri());
         let verb = match (request.method(), named) {
             (&Method::GET, _) if watch => "watch",
             (&Method::GET, true) => "get",

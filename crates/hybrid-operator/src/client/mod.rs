@@ -1,10 +1,11 @@
 //! The connection to the API server that everything in a process shares.
 //!
 //! One HTTP/2 connection carries all requests and watches. The layers, outermost first: counting →
-//! leader gate → authentication → retry → base address.
+//! leader gate → authentication → retry → deadlines → base address.
 
 mod connector;
 mod count;
+mod deadline;
 mod impersonate;
 mod leader_gate;
 mod retry;
@@ -12,13 +13,14 @@ mod retry;
 use std::path::Path;
 use std::time::Duration;
 
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use kube::client::{Body, ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
 
 pub use count::{CountLayer, Counts, RequestKind};
+pub use deadline::{Bounded, DeadlineLayer, DeadlineService, Deadlines, TimedOut};
 pub use impersonate::{ImpersonateError, impersonate};
 pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer};
 pub use retry::RetryLayer;
@@ -71,7 +73,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
         }
         None => Config::infer().await.map_err(ConnectError::Nowhere)?,
     };
-    // A watch has no end; other requests get their deadline from the retry layer.
+    // A watch and a list have different deadlines, which are those of a layer of their own.
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
@@ -90,6 +92,7 @@ pub fn connect(
     config: &Config,
     counts: &Counts,
     gate: &LeaderGate,
+    deadlines: Deadlines,
 ) -> Result<Client, ConnectError> {
     let setup = |source| ConnectError::Setup {
         server: config.cluster_url.to_string(),
@@ -103,8 +106,17 @@ pub fn connect(
         .layer(LeaderGateLayer::new(gate.clone()))
         .option_layer(auth)
         .layer(RetryLayer::default())
+        .layer(DeadlineLayer(deadlines))
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer().map_err(setup)?)
         .service(http);
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
+}
+
+/// Whether a request asks for a watch.
+fn is_watch(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query
+        .split('&')
+        .any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
 }

@@ -1,7 +1,7 @@
 //! Tries again what the API server was too busy for, when it says so.
 //!
 //! 429 and 503 carry no side effect, so any request may be sent again; the server's `Retry-After`
-//! is kept. A request that is no watch has a deadline of its own.
+//! is kept.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,8 +21,6 @@ pub struct RetryLayer {
     pub first_wait: Duration,
     /// The longest wait.
     pub longest_wait: Duration,
-    /// How long a request that is no watch may take, each time.
-    pub deadline: Duration,
 }
 
 impl Default for RetryLayer {
@@ -31,7 +29,6 @@ impl Default for RetryLayer {
             attempts: 5,
             first_wait: Duration::from_millis(200),
             longest_wait: Duration::from_secs(10),
-            deadline: Duration::from_secs(30),
         }
     }
 }
@@ -53,11 +50,6 @@ pub struct RetryService<S> {
     inner: S,
     bounds: RetryLayer,
 }
-
-/// The API server did not answer in time.
-#[derive(Debug, thiserror::Error)]
-#[error("the API server did not answer within {0:?}")]
-pub(super) struct TimedOut(Duration);
 
 /// The wait before the next attempt.
 fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> Duration {
@@ -97,26 +89,18 @@ where
         // The clone that was polled ready is the one to call.
         let mut service = std::mem::replace(&mut self.inner, clone);
         Box::pin(async move {
-            let is_watch = request
-                .uri()
-                .query()
-                .is_some_and(|query| query.contains("watch="));
             let (parts, body) = request.into_parts();
             let mut bodies = body.try_clone();
             let mut body = Some(body);
-            for attempt in 0.. {
+            let mut attempt = 0;
+            loop {
                 let next = body.take().unwrap_or_else(Body::empty);
                 let mut again = Request::new(next);
                 *again.method_mut() = parts.method.clone();
                 *again.uri_mut() = parts.uri.clone();
                 *again.headers_mut() = parts.headers.clone();
                 *again.extensions_mut() = parts.extensions.clone();
-                let answer = tokio::time::timeout(bounds.deadline, service.call(again));
-                let response = match answer.await {
-                    Ok(answer) => answer.map_err(Into::into)?,
-                    Err(_) if is_watch => return Err(TimedOut(bounds.deadline).into()),
-                    Err(_) => return Err(TimedOut(bounds.deadline).into()),
-                };
+                let response = service.call(again).await.map_err(Into::into)?;
                 let busy = matches!(
                     response.status(),
                     StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
@@ -125,13 +109,13 @@ where
                     return Ok(response);
                 };
                 tokio::time::sleep(wait_after(&response, &bounds, attempt)).await;
+                attempt += 1;
                 bodies = next.try_clone();
                 body = Some(next);
                 futures::future::poll_fn(|cx| service.poll_ready(cx))
                     .await
                     .map_err(Into::into)?;
             }
-            Err(TimedOut(bounds.deadline).into())
         })
     }
 }

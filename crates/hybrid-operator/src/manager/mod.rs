@@ -126,7 +126,8 @@ impl Manager {
     }
 
     /// Talks to the API server through this client, not through one of the options: tests give
-    /// one that counts or fails requests. A lost lease does not stop its writes.
+    /// one that counts or fails requests. Its requests have the deadlines of the options; a lost
+    /// lease does not stop its writes.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
@@ -159,10 +160,11 @@ impl Manager {
         let counts = Counts::default();
         let gate = LeaderGate::default();
         let (client, server) = if let Some(client) = self.client {
+            let client = options.deadlines.keep(client);
             (client, "the given client".to_owned())
         } else {
             let config = client::config(options.kubeconfig.as_deref()).await?;
-            let client = client::connect(&config, &counts, &gate)?;
+            let client = client::connect(&config, &counts, &gate, options.deadlines)?;
             (client, config.cluster_url.to_string())
         };
         let metrics = Metrics::new(counts);

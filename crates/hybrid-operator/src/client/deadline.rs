@@ -1,0 +1,238 @@
+//! Ends requests that nobody answers: a connection that is open at this end alone looks like a
+//! server that is slow, and like a watch of which nothing is new.
+//!
+//! The server ends every watch after the time that the request names (kube's watcher asks for 290
+//! seconds), so that one which is silent for longer goes nowhere.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use http_body::{Frame, SizeHint};
+use kube::Client;
+use kube::client::{Body, ClientBuilder};
+use tokio::time::{Sleep, sleep, timeout};
+use tower::{BoxError, Layer, Service, service_fn};
+
+use super::is_watch;
+
+/// How long the API server may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// For the head of an answer, and then for each further piece of it.
+    pub answer: Duration,
+    /// For the next event of a watch: longer than watches last, for there may be none.
+    pub silence: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            answer: Duration::from_secs(30),
+            silence: Duration::from_mins(5),
+        }
+    }
+}
+
+impl Deadlines {
+    /// Puts these deadlines on the requests of a client.
+    pub fn keep(self, client: Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let service = service_fn(move |request: Request<Body>| {
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        ClientBuilder::new(DeadlineLayer(self).layer(service), namespace).build()
+    }
+}
+
+/// The API server did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server said nothing for {0:?}")]
+pub struct TimedOut(Duration);
+
+/// Puts [`Deadlines`] on a service.
+#[derive(Debug, Clone, Copy)]
+pub struct DeadlineLayer(pub Deadlines);
+
+impl<S> Layer<S> for DeadlineLayer {
+    type Service = DeadlineService<S>;
+
+    fn layer(&self, inner: S) -> DeadlineService<S> {
+        DeadlineService {
+            inner,
+            deadlines: self.0,
+        }
+    }
+}
+
+/// See [`DeadlineLayer`].
+#[derive(Debug, Clone)]
+pub struct DeadlineService<S> {
+    inner: S,
+    deadlines: Deadlines,
+}
+
+impl<S, B> Service<Request<Body>> for DeadlineService<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Bounded<B>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let Deadlines { answer, silence } = self.deadlines;
+        let bound = if is_watch(request.uri()) {
+            silence
+        } else {
+            answer
+        };
+        let response = timeout(answer, self.inner.call(request));
+        Box::pin(async move {
+            let response = response.await.map_err(|_| TimedOut(answer))?;
+            Ok(response
+                .map_err(Into::into)?
+                .map(|body| Bounded::new(body, bound)))
+        })
+    }
+}
+
+/// A body whose pieces come in time, or an error does.
+#[derive(Debug)]
+pub struct Bounded<B> {
+    inner: Pin<Box<B>>,
+    bound: Duration,
+    /// Runs while a piece is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Bounded<B> {
+    fn new(inner: B, bound: Duration) -> Self {
+        Self {
+            inner: Box::pin(inner),
+            bound,
+            timer: None,
+        }
+    }
+}
+
+impl<B> http_body::Body for Bounded<B>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        if let Poll::Ready(frame) = self.inner.as_mut().poll_frame(cx) {
+            self.timer = None;
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let bound = self.bound;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(bound)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Some(Err(TimedOut(bound).into())))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures::StreamExt;
+    use futures::stream;
+    use http::{Request, Response};
+    use http_body::Frame;
+    use http_body_util::{BodyExt, StreamBody};
+    use kube::client::Body;
+    use tokio::time::{Instant, sleep};
+    use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
+
+    use super::{DeadlineLayer, Deadlines, TimedOut};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// Asks a server that says its head after the first of these times, each piece of the body after
+    /// the next, and then nothing; answers how many pieces came, and after what time it ended.
+    async fn ask(uri: &str, pauses: &'static [u64]) -> (usize, Duration) {
+        let deadlines = Deadlines {
+            answer: 10 * SECOND,
+            silence: 100 * SECOND,
+        };
+        let (head, pieces) = pauses.split_first().unwrap();
+        let service = ServiceBuilder::new()
+            .layer(DeadlineLayer(deadlines))
+            .service(service_fn(move |_: Request<Body>| async move {
+                sleep(SECOND * u32::try_from(*head).unwrap()).await;
+                let pieces = stream::iter(pieces).then(|pause| async move {
+                    sleep(Duration::from_secs(*pause)).await;
+                    Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"x")))
+                });
+                let body = StreamBody::new(Box::pin(pieces.chain(stream::pending())));
+                Ok::<_, BoxError>(Response::new(body))
+            }));
+        let began = Instant::now();
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        let mut came = 0;
+        let error = match service.oneshot(request).await {
+            Err(error) => error,
+            Ok(response) => {
+                let mut body = response.into_body();
+                loop {
+                    match body.frame().await.unwrap() {
+                        Ok(_) => came += 1,
+                        Err(error) => break error,
+                    }
+                }
+            }
+        };
+        assert!(error.is::<TimedOut>(), "{error}");
+        (came, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_piece_of_an_answer_has_its_time() {
+        let (get, watch) = ("/api/v1/pods?limit=5", "/api/v1/pods?watch=true");
+        for (uri, pauses, pieces, ended) in [
+            (get, &[11][..], 0, 10),
+            (get, &[9], 0, 19),
+            (get, &[9, 9, 9], 2, 37),
+            (get, &[0, 11], 0, 10),
+            (watch, &[11], 0, 10),
+            (watch, &[9, 99, 99], 2, 9 + 99 + 99 + 100),
+            (watch, &[0, 101], 0, 100),
+        ] {
+            let expected = (pieces, Duration::from_secs(ended));
+            let (came, after) = ask(uri, pauses).await;
+            // Timers tick in milliseconds.
+            assert_eq!(
+                (came, Duration::from_secs(after.as_secs())),
+                expected,
+                "{uri} {pauses:?}"
+            );
+        }
+    }
+}

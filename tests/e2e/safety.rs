@@ -1,10 +1,12 @@
 //! RELEASES 1 and 2, attacked: nothing of others is taken or deleted, and nothing that holds data.
 
-use kube::api::{DeleteParams, PostParams, ResourceExt};
+use hybrid_operator::options::Options;
+use kube::api::{DeleteParams, ListParams, PostParams, ResourceExt};
 use serde_json::{Value, json};
 
-use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
     ANYTHING, LIMIT, Mortal, Project, api, api_of, apply, condition, control_plane, create, define,
@@ -449,4 +451,268 @@ async fn rule_3_6_a_fight_over_a_field_ends_and_names_the_other() {
         "{message}"
     );
     world.data("map", json!({"value": "theirs"})).await;
+}
+
+/// An operator of its own name, whose objects say it; and what it has sent.
+struct Named {
+    id: String,
+    faults: Faults,
+    _operator: Mortal,
+    _project: Project,
+}
+
+impl Named {
+    async fn start(
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
+        kind: &str,
+        name: &str,
+    ) -> Self {
+        Self::with_chart_of(plane, namespace, kind, name, name).await
+    }
+
+    /// The same with the chart that an operator of another name has.
+    async fn with_chart_of(
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
+        kind: &str,
+        name: &str,
+        maker: &str,
+    ) -> Self {
+        let map = format!(
+            "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {{{{ .Values.map }}}}}}
+data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
+"
+        );
+        let project = Project::new("", &[("map.yaml", map.as_str())]);
+        project.write(
+            "watches.yaml",
+            &format!(
+                "- {{group: test.example.com, version: v1, kind: {kind}, chart: chart, reconcilePeriod: 100ms}}\n"
+            ),
+        );
+        let id = format!("{}-{name}", namespace.name());
+        let faults = Faults::new();
+        let client = plane.client_with(&faults).await.unwrap();
+        let change = |options: &mut Options| {
+            options.operator_name.clone_from(&id);
+            options.instance.clone_from(&id);
+        };
+        let operator = Mortal::with(&project, client, namespace.name(), |chart| chart, change);
+        Self {
+            id,
+            faults,
+            _operator: operator,
+            _project: project,
+        }
+    }
+
+    /// What it has written of the objects of this name, and to the records of such a release.
+    fn writes(&self, name: &str) -> Vec<String> {
+        let requests = self.faults.requests();
+        let about = |r: &&Recorded| r.name.as_deref().is_some_and(|n| n.contains(name));
+        let writes = requests.iter().filter(|r| r.is_write()).filter(about);
+        writes.map(Recorded::kind).collect()
+    }
+}
+
+/// Whether a write does not go beyond words.
+fn is_said(kind: &String) -> bool {
+    kind == "patch widgets/status" || kind.ends_with(" events")
+}
+
+/// Whether a custom resource is ready, and says that this operator looks after it and another one
+/// would, too.
+fn is_contested(cr: &Value, owner: &str) -> bool {
+    let is = |type_, holds: fn(&str, &str) -> bool| {
+        condition(cr, type_).is_some_and(|c| {
+            c["status"] == "True"
+                && c["observedGeneration"] == cr["metadata"]["generation"]
+                && holds(c["message"].as_str().unwrap_or_default(), owner)
+        })
+    };
+    is("Ready", |_, _| true)
+        && is("Contested", |message, owner| {
+            message.contains(&format!("the operator {owner} looks after"))
+        })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_3_9_two_operators_of_one_custom_resource_do_not_fight() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "twice").await.unwrap();
+    let widgets = api(&namespace, "Widget");
+    let maps = api(&namespace, "ConfigMap");
+    let first = Named::start(plane, &namespace, "Widget", "first").await;
+    apply(&widgets, "one", &json!({"spec": {"map": "one"}})).await;
+    let by_first = |map: &Value| map["data"]["by"] == "first";
+    drop(until(&maps, "one", "there", by_first).await.unwrap());
+    let second = Named::start(plane, &namespace, "Widget", "second").await;
+    let contested = |cr: &Value| is_contested(cr, &first.id);
+    for n in 2..5 {
+        drop(
+            until(&widgets, "one", "contested", contested)
+                .await
+                .unwrap(),
+        );
+        apply(
+            &widgets,
+            "one",
+            &json!({"spec": {"map": "one", "count": n}}),
+        )
+        .await;
+        let anew = |map: &Value| map["data"] == json!({"by": "first", "count": n.to_string()});
+        drop(until(&maps, "one", "anew", anew).await.unwrap());
+    }
+    drop(
+        until(&widgets, "one", "contested", contested)
+            .await
+            .unwrap(),
+    );
+    // It has said so of each generation, and tried again where the first one spoke meanwhile.
+    let writes = second.writes("one");
+    assert!(
+        writes.iter().all(is_said) && writes.len() <= 4 * 5,
+        "{writes:#?}"
+    );
+    let labels = ListParams::default().labels("owner=helm,name=one");
+    let records = api(&namespace, "Secret").list(&labels).await.unwrap();
+    assert_eq!(records.items.len(), 4, "one for each generation");
+
+    // Both look ten times a second, and meet on others that neither has had before.
+    first.faults.forget();
+    second.faults.forget();
+    for name in ["new1", "new2", "new3"] {
+        apply(&widgets, name, &json!({"spec": {"map": name}})).await;
+        let decided = |cr: &Value| is_contested(cr, &first.id) || is_contested(cr, &second.id);
+        drop(until(&widgets, name, "contested", decided).await.unwrap());
+        let labels = ListParams::default().labels(&format!("owner=helm,name={name}"));
+        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
+        assert_eq!(records.items.len(), 1, "{name}");
+    }
+    for operator in [&first, &second] {
+        let writes = operator.writes("one");
+        assert!(writes.is_empty(), "{}: {writes:#?}", operator.id);
+    }
+    widgets
+        .delete("one", &DeleteParams::default())
+        .await
+        .unwrap();
+    let gone = hybrid_operator_test::wait::gone(&widgets, "one", LIMIT);
+    gone.await.unwrap();
+    assert!(maps.get_opt("one").await.unwrap().is_none());
+    let writes = second.writes("one");
+    assert!(writes.iter().all(is_said), "{writes:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_3_9_an_operator_takes_over_from_another_one_when_it_is_named() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    // Beside the other one with another chart, and in its place: as an operator that was renamed.
+    for (renamed, maker) in [(false, "second"), (true, "first")] {
+        let namespace = TestNamespace::create(plane, "renamed").await.unwrap();
+        let widgets = api(&namespace, "Widget");
+        let maps = api(&namespace, "ConfigMap");
+        let first = Named::start(plane, &namespace, "Widget", "first").await;
+        apply(&widgets, "one", &json!({"spec": {"map": "one"}})).await;
+        let by = |name: &'static str| move |map: &Value| map["data"]["by"] == name;
+        let before = until(&maps, "one", "there", by("first")).await.unwrap();
+        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+        drop(until(&widgets, "one", "Ready", ready).await.unwrap());
+        let first_id = first.id.clone();
+        let remaining = (!renamed).then_some(first);
+        let second = Named::with_chart_of(plane, &namespace, "Widget", "second", maker).await;
+        let contested = |cr: &Value| is_contested(cr, &first_id);
+        drop(
+            until(&widgets, "one", "contested", contested)
+                .await
+                .unwrap(),
+        );
+
+        // That somebody may take it over is not enough to take it from an operator.
+        let annotate = async |value: &str| {
+            let annotation = "helm.sdk.operatorframework.io/adopt-release";
+            let patch = json!({"metadata": {"annotations": {annotation: value}}});
+            merge(&widgets, "one", &patch).await;
+        };
+        annotate("true").await;
+        apply(&widgets, "probe", &json!({"spec": {"map": "probe"}})).await;
+        drop(until(&widgets, "probe", "Ready", ready).await.unwrap());
+        assert!(second.writes("one").iter().all(is_said));
+        annotate(&second.id).await;
+        let by_maker = by(maker);
+        let operator = "helm.sdk.operatorframework.io/operator";
+        let taken = |map: &Value| {
+            by_maker(map) && map["metadata"]["labels"][operator] == second.id.as_str()
+        };
+        let after = until(&maps, "one", "taken over", taken).await.unwrap();
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+        let settled = |cr: &Value| {
+            if renamed {
+                ready(cr) && condition(cr, "Contested").is_none()
+            } else {
+                is_contested(cr, &second.id)
+            }
+        };
+        drop(until(&widgets, "one", "settled", settled).await.unwrap());
+        let labels = ListParams::default().labels("owner=helm,name=one");
+        let records = api(&namespace, "Secret").list(&labels).await.unwrap();
+        // The same chart and values are no new revision.
+        assert_eq!(records.items.len(), if renamed { 1 } else { 2 });
+        drop(remaining);
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap();
+        let gone = hybrid_operator_test::wait::gone(&widgets, "one", LIMIT);
+        gone.await.unwrap();
+        assert!(maps.get_opt("one").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rule_3_9_releases_of_two_operators_that_have_one_name_are_kept_apart() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "namesake").await.unwrap();
+    let _first = Named::start(plane, &namespace, "Widget", "first").await;
+    let _second = Named::start(plane, &namespace, "Gadget", "second").await;
+    let maps = api(&namespace, "ConfigMap");
+    let names = ["one0", "one1", "one2", "one3"];
+    for name in names {
+        for kind in ["Widget", "Gadget"] {
+            let map = format!("{name}-{}", kind.to_lowercase());
+            apply(&api(&namespace, kind), name, &json!({"spec": {"map": map}})).await;
+        }
+    }
+    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+    for name in names {
+        for kind in ["Widget", "Gadget"] {
+            drop(
+                until(&api(&namespace, kind), name, "Ready", ready)
+                    .await
+                    .unwrap(),
+            );
+        }
+    }
+    let gadgets = api(&namespace, "Gadget");
+    for name in names {
+        gadgets
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        let gone = hybrid_operator_test::wait::gone(&gadgets, name, LIMIT);
+        gone.await.unwrap();
+        let map = async |kind: &str| maps.get_opt(&format!("{name}-{kind}")).await.unwrap();
+        assert!(map("gadget").await.is_none());
+        let kept = map("widget").await.unwrap();
+        assert_eq!(kept.data["data"]["by"], "first");
+    }
 }

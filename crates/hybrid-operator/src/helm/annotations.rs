@@ -3,10 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cluster::OperatorId;
 use crate::duration;
 
 /// The prefix of all our annotations.
 pub const PREFIX: &str = "helm.sdk.operatorframework.io/";
+
+/// Who may take over a release that somebody else made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Adoption {
+    /// Nobody.
+    Refused,
+    /// Whichever operator sees it, unless another operator looks after it.
+    Granted,
+    /// This operator, even from another one.
+    To(OperatorId),
+}
 
 /// What the annotations of a custom resource ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +44,8 @@ pub struct Annotations {
     pub uninstall_wait: bool,
     /// `reconcile-period`; zero means never.
     pub reconcile_period: Option<Duration>,
-    /// `adopt-release`: a plain Helm release of the name may be taken over.
-    pub adopt_release: bool,
+    /// `adopt-release`: true, false, or the name of an operator.
+    pub adopt_release: Adoption,
     /// `paused`, or the annotation that stands for it.
     pub paused: bool,
     /// `reset-at`: another value clears the attempts.
@@ -42,6 +54,18 @@ pub struct Annotations {
     pub force_at: Option<String>,
     /// Annotations whose value was not understood, with the reason.
     pub problems: Vec<String>,
+}
+
+impl Annotations {
+    /// Whether this operator may take over a release that somebody else made.
+    pub fn adopts(&self, operator: &OperatorId) -> bool {
+        self.adopt_release == Adoption::Granted || self.adopts_from_operators(operator)
+    }
+
+    /// Whether this operator may take over a release from another operator.
+    pub fn adopts_from_operators(&self, operator: &OperatorId) -> bool {
+        matches!(&self.adopt_release, Adoption::To(chosen) if chosen == operator)
+    }
 }
 
 /// Reads annotations. Values are as Go's `strconv.ParseBool` and `time.ParseDuration` have them;
@@ -65,7 +89,7 @@ pub fn read(annotations: &BTreeMap<String, String>, pause_annotation: Option<&st
         upgrade_force: flag("upgrade-force", false),
         rollback_force: flag("rollback-force", true),
         uninstall_wait: flag("uninstall-wait", false),
-        adopt_release: flag("adopt-release", false),
+        adopt_release: adoption(text("adopt-release")),
         install_description: text("install-description"),
         upgrade_description: text("upgrade-description"),
         uninstall_description: text("uninstall-description"),
@@ -88,6 +112,17 @@ pub fn read(annotations: &BTreeMap<String, String>, pause_annotation: Option<&st
     read
 }
 
+fn adoption(value: Option<String>) -> Adoption {
+    let Some(value) = value else {
+        return Adoption::Refused;
+    };
+    match parse_bool(&value) {
+        Some(true) => Adoption::Granted,
+        Some(false) => Adoption::Refused,
+        None => Adoption::To(OperatorId::new(&value)),
+    }
+}
+
 /// Go's `strconv.ParseBool`.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
@@ -102,7 +137,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::{PREFIX, read};
+    use super::{OperatorId, PREFIX, read};
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -130,6 +165,23 @@ mod tests {
             found.problems,
             ["helm.sdk.operatorframework.io/upgrade-force: \"yes\" is neither true nor false"]
         );
+    }
+
+    #[test]
+    fn a_release_of_another_operator_is_given_to_a_named_one_alone() {
+        let own = OperatorId::new("own");
+        for (value, release, operators_release) in [
+            (None, false, false),
+            (Some("false"), false, false),
+            (Some("true"), true, false),
+            (Some("own"), true, true),
+            (Some("other"), false, false),
+        ] {
+            let all = value.map(|value| ("adopt-release", value));
+            let found = read(&annotations(all.as_slice()), None);
+            assert_eq!(found.adopts(&own), release, "{value:?}");
+            assert_eq!(found.adopts_from_operators(&own), operators_release);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable`, `Paused` as the Go operators have
-/// them; `Ready`, `Stalled` and `Drifted` are ours.
+/// them; `Ready`, `Stalled`, `Drifted` and `Contested` are ours.
 pub mod types {
     /// The custom resource has been seen.
     pub const INITIALIZED: &str = "Initialized";
@@ -21,6 +21,8 @@ pub mod types {
     pub const STALLED: &str = "Stalled";
     /// The chart's tests succeeded on the deployed revision.
     pub const TEST_SUCCESS: &str = "TestSuccess";
+    /// Another operator watches the custom resource, too, and leaves the release alone.
+    pub const CONTESTED: &str = "Contested";
     /// Objects differ from what was applied and are left so.
     pub const DRIFTED: &str = "Drifted";
 }

@@ -5,6 +5,8 @@ use kube::runtime::events::{Event, EventType};
 
 use super::HelmReconciler;
 use super::observe::Facts;
+use super::status::Status;
+use crate::cluster::Primary;
 
 impl HelmReconciler {
     /// Tells people what happened.
@@ -17,6 +19,26 @@ impl HelmReconciler {
         note: String,
     ) {
         let primary = &facts.primary;
+        self.event_about(primary, warning, reason, action, note)
+            .await;
+    }
+
+    /// Tells what has come to be true of a custom resource.
+    pub(super) async fn tell_transitions(&self, primary: &Primary, status: &Status) {
+        for (warning, reason, message) in &status.transitions {
+            self.event_about(primary, *warning, reason, "Reconcile", message.clone())
+                .await;
+        }
+    }
+
+    async fn event_about(
+        &self,
+        primary: &Primary,
+        warning: bool,
+        reason: &str,
+        action: &str,
+        note: String,
+    ) {
         let reference = ObjectReference {
             api_version: Some(primary.gvk.api_version()),
             kind: Some(primary.gvk.kind.clone()),

@@ -217,7 +217,7 @@ impl HelmReconciler {
             name: &facts.name,
             namespace: &facts.namespace,
             policy: ApplyPolicy {
-                take_over: facts.annotations.adopt_release,
+                take_over: facts.annotations.adopts(&self.manager.operator),
                 replace: kind == Kind::Upgrade && facts.annotations.upgrade_force,
                 leave_out: self.left_to_others(),
             },
@@ -326,7 +326,9 @@ impl HelmReconciler {
     ) -> Result<Outcome, ReconcileError> {
         status.irreconcilable("ErrorGettingReleaseState", &error);
         if let Some(patch) = status.patch(&release.told) {
-            let answer = self.patch_status(&self.primary(resource), &patch).await?;
+            let answer = self
+                .patch_status(&self.primary(resource), None, &patch)
+                .await?;
             release.told = Told::new(&patch, answer.as_ref());
         }
         // Only another spec or another watches.yaml helps.
@@ -372,7 +374,7 @@ impl HelmReconciler {
         }
         status.history = Some(self.recent(facts));
         if let Some(patch) = status.patch(&release.told) {
-            let answer = self.patch_status(&facts.primary, &patch).await?;
+            let answer = self.patch_status(&facts.primary, None, &patch).await?;
             release.told = Told::new(&patch, answer.as_ref());
             for field in Told::pruned(&patch, answer.as_ref()) {
                 let note = format!(
@@ -383,10 +385,7 @@ impl HelmReconciler {
                     .await;
             }
         }
-        for (warning, reason, message) in &status.transitions {
-            self.event(facts, *warning, reason, "Reconcile", message.clone())
-                .await;
-        }
+        self.tell_transitions(&facts.primary, &status).await;
         if release.problems != facts.annotations.problems {
             for problem in &facts.annotations.problems {
                 self.event(facts, true, "InvalidAnnotation", "Read", problem.clone())

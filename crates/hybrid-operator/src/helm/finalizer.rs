@@ -104,13 +104,19 @@ impl HelmReconciler {
         }
     }
 
-    /// Writes the status; answers the one that was kept, `None` if the object is gone.
+    /// Writes the status, over this resource version alone where one is given; answers the one that
+    /// was kept, `None` if the object is gone.
     pub(super) async fn patch_status(
         &self,
         primary: &Primary,
+        version: Option<&str>,
         status: &serde_json::Value,
     ) -> Result<Option<serde_json::Value>, ApiError> {
-        let patch = Patch::Merge(json!({"metadata": {"uid": primary.uid}, "status": status}));
+        let mut metadata = json!({"uid": primary.uid});
+        if let (Some(metadata), Some(version)) = (metadata.as_object_mut(), version) {
+            metadata.insert("resourceVersion".to_owned(), json!(version));
+        }
+        let patch = Patch::Merge(json!({"metadata": metadata, "status": status}));
         let api = self.api_in(primary.namespace.as_deref());
         match api.patch_status(&primary.name, &params(), &patch).await {
             Ok(object) => {

@@ -15,6 +15,7 @@ mod adoption;
 pub mod annotations;
 mod builder;
 pub mod conditions;
+mod contest;
 mod definitions;
 mod deployment;
 mod desired;
@@ -43,7 +44,7 @@ use helm_core::CompiledChart;
 use kube::api::DynamicObject;
 
 use crate::action::live::Live;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, OperatorId};
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request, Source};
 use crate::manager::ControllerContext;
 use crate::release::ReleaseStore;
@@ -82,6 +83,8 @@ struct Release {
     live: Live,
     desires: Option<Desires>,
     repairs: Vec<jiff::Timestamp>,
+    /// The operator that looked after it when it was last looked at.
+    keeper: Option<OperatorId>,
     told: Told,
     problems: Vec<String>,
     definitions: Option<Definitions>,
@@ -99,7 +102,10 @@ impl Reconcile for HelmReconciler {
                 .get(&request.key)
                 .cloned()
                 .unwrap_or_default();
-            let outcome = self.reconcile_one(&resource, &mut release).await;
+            let outcome = match self.other_operator(&resource, &release) {
+                Some(other) => self.leave_to(&other, &resource, &mut release).await,
+                None => self.reconcile_one(&resource, &mut release).await,
+            };
             self.releases().insert(request.key, release);
             outcome
         })
@@ -121,6 +127,9 @@ impl HelmReconciler {
             }
         };
         let mut status = facts.status();
+        let own = Some(self.manager.operator.clone());
+        status.uncontested(release.keeper != own);
+        release.keeper = own;
         let result = match self.desire(&facts, release).await {
             Ok(desired) => {
                 let observed = self.observe(&facts, release, &desired).await;
@@ -141,7 +150,7 @@ impl HelmReconciler {
         }
         self.write_status(&facts, status, release, &result).await?;
         match result? {
-            Done::Settled => Ok(self.next_look(&facts)),
+            Done::Settled => Ok(self.next_look(facts.annotations.reconcile_period)),
             Done::Again(delay) => Ok(Outcome::After(delay)),
             Done::Gone => Ok(Outcome::Done),
         }
@@ -165,8 +174,8 @@ impl HelmReconciler {
     }
 
     /// When an unchanged custom resource is looked at next.
-    fn next_look(&self, facts: &Facts) -> Outcome {
-        let period = facts.annotations.reconcile_period.unwrap_or(self.period);
+    fn next_look(&self, asked: Option<Duration>) -> Outcome {
+        let period = asked.unwrap_or(self.period);
         if period.is_zero() {
             Outcome::Done
         } else {

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::annotations::{self, Annotations};
+use super::annotations::Annotations;
 use super::desired::Desired;
 use super::naming::{NamingError, Place};
 use super::plan::{Drift, Observed, Record};
@@ -38,7 +38,6 @@ impl Facts {
         resource: &Arc<DynamicObject>,
         reconciler: &HelmReconciler,
     ) -> Result<Self, Box<(Status, NamingError)>> {
-        let watch = &reconciler.watch;
         let now = Timestamp::now();
         let primary = reconciler.primary(resource);
         let object = serde_json::to_value(resource).unwrap_or_default();
@@ -54,10 +53,7 @@ impl Facts {
             generation,
             deleting: resource.metadata.deletion_timestamp.is_some(),
             finalizer: finalizer::is_present(resource),
-            annotations: annotations::read(
-                resource.annotations(),
-                watch.pause_annotation.as_deref(),
-            ),
+            annotations: reconciler.annotations(resource),
             object,
             name,
             namespace,
@@ -124,12 +120,17 @@ impl HelmReconciler {
         let ours = |meta: &RecordMeta| {
             meta.cr.as_ref() == Some(&identity) || meta.owners.contains(&facts.primary.uid)
         };
-        let mine = history.iter().any(ours) || facts.annotations.adopt_release;
+        let mine = history.iter().any(ours) || facts.annotations.adopts(&self.manager.operator);
         let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
+        let theirs = |meta: &&RecordMeta| {
+            let other = meta.operator.as_ref();
+            meta.cr.is_none() || other.is_some_and(|other| *other != self.manager.operator)
+        };
         let adoptable = !foreign
             && history
                 .last()
-                .is_some_and(|meta| meta.cr.is_none() && meta.status == ReleaseStatus::Deployed);
+                .filter(theirs)
+                .is_some_and(|meta| meta.status == ReleaseStatus::Deployed);
         let deployed = history.last().map(|meta| meta.revision.0);
         if release.live.revision != deployed || !release.live.complete {
             self.recognise(facts, release, desired, deployed).await;

@@ -68,6 +68,7 @@ impl Status {
                     | types::IRRECONCILABLE
                     | types::PAUSED
                     | types::STALLED
+                    | types::CONTESTED
             );
         if changed && worth_telling {
             let bad = !matches!(type_, types::DEPLOYED | types::PAUSED);
@@ -220,6 +221,33 @@ impl Status {
             message,
         );
         self.set(types::READY, ConditionStatus::False, "Stalled", message);
+    }
+
+    /// Another operator looks after the release. What was said of this generation stays, whichever
+    /// operator said it.
+    pub fn contested(&mut self, message: &str) {
+        if !self.is_contested() {
+            self.set(
+                types::CONTESTED,
+                ConditionStatus::True,
+                "OtherOperator",
+                message,
+            );
+        }
+    }
+
+    /// Forgets that the release is contested: when it came to be ours, or with a generation of
+    /// which nobody has said so. An operator that still contests it will say so again.
+    pub fn uncontested(&mut self, came_to_be_ours: bool) {
+        if came_to_be_ours || !self.is_contested() {
+            conditions::remove(&mut self.conditions, types::CONTESTED);
+        }
+    }
+
+    fn is_contested(&self) -> bool {
+        self.conditions.iter().any(|condition| {
+            condition.type_ == types::CONTESTED && condition.observed_generation == self.generation
+        })
     }
 
     /// The custom resource is paused.
@@ -449,5 +477,24 @@ mod tests {
                 .iter()
                 .all(|condition| !condition.reason.is_empty())
         );
+    }
+
+    #[test]
+    fn what_another_operator_says_of_this_generation_stays_until_the_release_is_ours() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let mut status = Status::read(None, now, Some(1));
+        status.contested("the first has it, says the second");
+        assert_eq!(status.transitions.len(), 1);
+        let patch = status.patch(&Told::default()).unwrap();
+        for (generation, came_to_be_ours, stays) in
+            [(1, false, true), (1, true, false), (2, false, false)]
+        {
+            let mut owner = Status::read(Some(&patch), now, Some(generation));
+            owner.uncontested(came_to_be_ours);
+            assert_eq!(owner.conditions.len(), usize::from(stays));
+        }
+        let mut third = Status::read(Some(&patch), now, Some(1));
+        third.contested("the first has it, says the third");
+        assert_eq!(third.patch(&Told::default()), None);
     }
 }

@@ -204,3 +204,6 @@ fn generated_run(uid: &str, revision: u32) -> String {
 fn run_id(uid: &str, revision: u32, event: &str) -> String {
     format!("{}-{revision}-{event}", uid.get(..8).unwrap_or(uid))
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,7 @@ use super::Cluster;
 /// A request that arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
+    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) body: Value,
@@ -75,6 +76,7 @@ impl Script {
         let mut state = self.0.lock().unwrap();
         let body = serde_json::from_slice(&body).unwrap_or_default();
         state.seen.push(Seen {
+            method: method.clone(),
             path: path.clone(),
             query,
             body,

@@ -1,0 +1,661 @@
+//! Actions against a scripted API server: which requests are sent, in which order, and what becomes
+//! of failures.
+//!
+//! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object),
+//! `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in
+//! a colon and a code is answered with that failure, any other with success.
+
+use std::time::Duration;
+
+use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent};
+use helm_core::release::{Release, ReleaseName, Revision, Status};
+use jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+use super::deploy::{Deployment, Stored, deploy};
+use super::live::Live;
+use super::uninstall::uninstall;
+use super::{ActionContext, ActionError, Progress, run_hooks};
+use crate::cluster::apply::ApplyPolicy;
+use crate::cluster::ownership::CR_LABEL;
+use crate::cluster::scripted::{Script, Seen, failure};
+use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
+use crate::controller::Registry;
+use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
+
+/// Everything that an action needs, with a script in the place of the API server.
+struct Stage {
+    script: Script,
+    cluster: Cluster,
+    store: SecretStore,
+    registry: Registry,
+    primary: Primary,
+    operator: OperatorId,
+    instance: InstanceId,
+    name: ReleaseName,
+    recreate: Vec<String>,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let script = Script::default();
+        // Watches are not what is looked at here: none of them is ever answered.
+        let silent = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+        });
+        Self {
+            cluster: script.cluster(),
+            store: SecretStore::new(script.client(false), ReleaseIndex::new()),
+            registry: Registry::new(Client::new(silent, "default")),
+            script,
+            primary: Primary {
+                gvk: GroupVersionKind::gvk("test.example.com", "v1", "Widget"),
+                namespace: Some("prod".to_owned()),
+                name: "one".to_owned(),
+                uid: "cr-uid-of-the-widget".to_owned(),
+            },
+            operator: OperatorId::new("op"),
+            instance: InstanceId::new("pod"),
+            name: "one".parse().unwrap(),
+            recreate: Vec::new(),
+        }
+    }
+
+    fn context(&self) -> ActionContext<'_> {
+        ActionContext {
+            cluster: &self.cluster,
+            store: &self.store,
+            registry: &self.registry,
+            namespaces: &[],
+            primary: &self.primary,
+            operator: &self.operator,
+            instance: &self.instance,
+            chart: "chart",
+            name: &self.name,
+            namespace: "prod",
+            policy: ApplyPolicy::default(),
+            timeout: Duration::from_mins(5),
+            recreate: &self.recreate,
+            disable_hooks: false,
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    /// Expects these requests from now on.
+    fn expect(&self, lines: &[&str]) {
+        for line in lines {
+            let (request, status, answer) = self.exchange(line);
+            drop(self.script.clone().on(&request, status, answer));
+        }
+    }
+
+    /// Asserts that these requests, and no others, were sent last.
+    fn sent(&self, lines: &[&str]) {
+        let seen = self.script.finish();
+        let last = seen.get(seen.len() - lines.len()..).unwrap();
+        let told: Vec<String> = last.iter().map(told).collect();
+        let wanted: Vec<&str> = lines.iter().map(|line| split(line).0).collect();
+        assert_eq!(told, wanted);
+    }
+
+    /// A request and its answer.
+    fn exchange(&self, line: &str) -> (String, u16, Value) {
+        let (words, code) = split(line);
+        let (verb, rest) = words.split_once(' ').unwrap();
+        let number = rest.split(' ').next().unwrap();
+        let (method, path) = match verb {
+            "create" | "apply" | "force" => ("PATCH", path(rest)),
+            "read" => ("GET", path(rest)),
+            "delete" => ("DELETE", path(rest)),
+            "record" => ("PUT", path(&format!("secrets/{}", secret(number)))),
+            "forget" => ("DELETE", path(&format!("secrets/{}", secret(number)))),
+            other => panic!("{other} is no request"),
+        };
+        let answer = match (code, verb) {
+            (Some(code), _) => refusal(code),
+            (None, "record") => record(number.parse().unwrap()),
+            (None, _) => self.live(rest.rsplit('/').next().unwrap()),
+        };
+        let status = code.unwrap_or(if verb == "create" { 201 } else { 200 });
+        (format!("{method} {path}"), status, answer)
+    }
+
+    /// An object that is ours.
+    fn live(&self, name: &str) -> Value {
+        json!({"metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "7",
+            "labels": {CR_LABEL: self.primary.identity().as_str()}}})
+    }
+
+    /// Deploys the first revision: what the other actions begin with.
+    async fn install(&self, live: &mut Live, objects: &[&str]) -> Stored {
+        let mut stored = stored(1, Status::PendingInstall, objects, Vec::new());
+        let mut lines: Vec<String> = objects.iter().map(|o| format!("create {o}")).collect();
+        lines.push("record 1 deployed".to_owned());
+        self.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        let done = deploy(&self.context(), live, deployment(&mut stored)).await;
+        assert_eq!(done.unwrap(), Progress::Done);
+        stored
+    }
+}
+
+/// A line without the code that it is answered with.
+fn split(line: &str) -> (&str, Option<u16>) {
+    match line.split_once(": ") {
+        Some((words, code)) => (words, Some(code.parse().unwrap())),
+        None => (line, None),
+    }
+}
+
+fn path(resource: &str) -> String {
+    let (plural, name) = resource.split_once('/').unwrap();
+    match plural {
+        "deployments" => format!("/apis/apps/v1/namespaces/prod/deployments/{name}"),
+        "namespaces" => format!("/api/v1/namespaces/{name}"),
+        _ => format!("/api/v1/namespaces/prod/{plural}/{name}"),
+    }
+}
+
+fn secret(revision: &str) -> String {
+    format!("sh.helm.release.v1.one.v{revision}")
+}
+
+/// The metadata of a record.
+fn record(revision: u32) -> Value {
+    json!({"metadata": {"name": secret(&revision.to_string()), "namespace": "prod",
+        "uid": format!("record-{revision}"), "resourceVersion": "5", "labels": {"owner": "helm"}}})
+}
+
+fn refusal(code: u16) -> Value {
+    let cause = json!({"reason": "FieldValueInvalid", "message": "field is immutable",
+        "field": "spec.selector"});
+    let (reason, details) = match code {
+        403 => ("Forbidden", json!({"kind": "things"})),
+        404 => ("NotFound", json!({"kind": "things"})),
+        409 => ("Conflict", json!({"kind": "things"})),
+        422 => ("Invalid", json!({"causes": [cause]})),
+        _ => ("InternalError", json!({})),
+    };
+    failure(code, reason, "no", &details)
+}
+
+/// The line of a request.
+fn told(seen: &Seen) -> String {
+    let parts: Vec<&str> = seen.path.rsplit('/').take(2).collect();
+    let [name, plural] = parts[..] else {
+        panic!("{seen:?}")
+    };
+    let metadata = &seen.body["metadata"];
+    let record = name.strip_prefix("sh.helm.release.v1.one.v");
+    match (seen.method.as_str(), record) {
+        ("PUT", Some(revision)) => {
+            let status = metadata["labels"]["status"].as_str().unwrap();
+            format!("record {revision} {status}")
+        }
+        ("DELETE", Some(revision)) => format!("forget {revision}"),
+        ("PATCH", None) if metadata["resourceVersion"] == "1" => format!("create {plural}/{name}"),
+        ("PATCH", None) if seen.query.contains("force=true") => format!("force {plural}/{name}"),
+        ("PATCH", None) => format!("apply {plural}/{name}"),
+        ("GET", None) => format!("read {plural}/{name}"),
+        ("DELETE", None) => format!("delete {plural}/{name}"),
+        _ => panic!("{seen:?}"),
+    }
+}
+
+/// The document of an object `plural/name`, with something that tells revisions apart.
+fn document(object: &str, mark: &str) -> String {
+    let (plural, name) = object.split_once('/').unwrap();
+    let (version, kind) = match plural {
+        "deployments" => ("apps/v1", "Deployment"),
+        "services" => ("v1", "Service"),
+        "namespaces" => ("v1", "Namespace"),
+        "configmaps" => ("v1", "ConfigMap"),
+        other => panic!("{other} is no kind"),
+    };
+    let keep = if name == "kept" { "keep" } else { "" };
+    format!(
+        "---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations: {{mark: {mark:?}, helm.sh/resource-policy: {keep:?}}}\n"
+    )
+}
+
+fn stored(revision: u32, status: Status, objects: &[&str], hooks: Vec<Hook>) -> Stored {
+    let mut release = Release::new("one".parse().unwrap(), "prod", Revision(revision));
+    let mark = revision.to_string();
+    release.manifest = objects
+        .iter()
+        .map(|object| document(object, &mark))
+        .collect();
+    release.hooks = hooks;
+    release.set_status(status, "");
+    let metadata = serde_json::from_value(record(revision)["metadata"].clone()).unwrap();
+    let meta = RecordMeta::of(&metadata, crate::release::Format::Helm).unwrap();
+    Stored { meta, release }
+}
+
+fn deployment(stored: &mut Stored) -> Deployment<'_> {
+    let (pre, post) = match stored.release.info.status {
+        Status::PendingUpgrade => (HookEvent::PreUpgrade, HookEvent::PostUpgrade),
+        Status::PendingRollback => (HookEvent::PreRollback, HookEvent::PostRollback),
+        _ => (HookEvent::PreInstall, HookEvent::PostInstall),
+    };
+    Deployment {
+        stored,
+        previous: None,
+        leftovers: Vec::new(),
+        pre,
+        post,
+        wait: false,
+        wait_for_jobs: false,
+        description: String::new(),
+    }
+}
+
+/// A hook that is done as soon as it is there.
+fn hook(name: &str, event: HookEvent, weight: i64, policy: DeletePolicy) -> Hook {
+    Hook {
+        name: name.to_owned(),
+        kind: "ConfigMap".to_owned(),
+        manifest: document(&format!("configmaps/{name}"), ""),
+        events: vec![event],
+        weight,
+        delete_policies: vec![policy],
+        ..Hook::default()
+    }
+}
+
+/// One hook before and one after, and a third that comes before both of them by its weight.
+fn hooks(before: &HookEvent, after: &HookEvent) -> Vec<Hook> {
+    let once = DeletePolicy::BeforeHookCreation;
+    vec![
+        hook("late", before.clone(), 5, once.clone()),
+        hook("early", before.clone(), -5, once),
+        hook("after", after.clone(), 0, DeletePolicy::HookSucceeded),
+    ]
+}
+
+#[tokio::test]
+async fn rule_3_1_an_install_runs_hooks_by_weight_and_objects_in_their_order() {
+    let stage = Stage::new();
+    let lines = [
+        "record 1 pending-install",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 pending-install",
+        "record 1 pending-install",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 pending-install",
+        "create configmaps/c",
+        "create services/s",
+        "create deployments/d",
+        "record 1 pending-install",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 1 pending-install",
+        "read configmaps/after",
+        "delete configmaps/after",
+        "record 1 deployed",
+    ];
+    stage.expect(&lines);
+    let objects = ["configmaps/c", "services/s", "deployments/d"];
+    let hooks = hooks(&HookEvent::PreInstall, &HookEvent::PostInstall);
+    let mut stored = stored(1, Status::PendingInstall, &objects, hooks);
+    let mut live = Live::default();
+    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+#[tokio::test]
+async fn rule_3_1_an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes() {
+    let stage = Stage::new();
+    let mut live = Live::default();
+    let before = [
+        "configmaps/c",
+        "configmaps/gone",
+        "configmaps/kept",
+        "deployments/d",
+    ];
+    let previous = stage.install(&mut live, &before).await;
+    let lines = [
+        "apply configmaps/c",
+        "create services/s",
+        "apply deployments/d",
+        "read configmaps/gone",
+        "delete configmaps/gone",
+        // To be kept: whether it has an owner that would take it along.
+        "read configmaps/kept",
+        "read configmaps/kept",
+        "record 2 deployed",
+        "record 1 superseded",
+    ];
+    stage.expect(&lines);
+    let after = ["configmaps/c", "services/s", "deployments/d"];
+    let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
+    let upgrade = Deployment {
+        previous: Some(previous),
+        ..deployment(&mut stored)
+    };
+    let done = deploy(&stage.context(), &mut live, upgrade).await;
+    assert_eq!(done.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+#[tokio::test]
+async fn rule_2_4_a_rollback_removes_what_the_failed_revision_has_made() {
+    let stage = Stage::new();
+    let mut live = Live::default();
+    let good = ["configmaps/c", "deployments/d"];
+    let previous = stage.install(&mut live, &good).await;
+    let lines = [
+        "record 3 pending-rollback",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 3 pending-rollback",
+        "record 3 pending-rollback",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 3 pending-rollback",
+        "apply configmaps/c",
+        "apply deployments/d",
+        "read services/s",
+        "delete services/s",
+        "record 3 pending-rollback",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 3 pending-rollback",
+        "read configmaps/after",
+        "delete configmaps/after",
+        "record 3 deployed",
+        "record 1 superseded",
+    ];
+    stage.expect(&lines);
+    let failed = stored(2, Status::Failed, &["services/s"], Vec::new());
+    let hooks = hooks(&HookEvent::PreRollback, &HookEvent::PostRollback);
+    let mut stored = stored(3, Status::PendingRollback, &good, hooks);
+    let rollback = Deployment {
+        previous: Some(previous),
+        leftovers: vec![failed],
+        ..deployment(&mut stored)
+    };
+    let done = deploy(&stage.context(), &mut live, rollback).await;
+    assert_eq!(done.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+#[tokio::test]
+async fn rule_2_an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
+    let stage = Stage::new();
+    let mut live = Live::default();
+    let objects = [
+        "configmaps/c",
+        "configmaps/kept",
+        "services/s",
+        "deployments/d",
+    ];
+    let mut stored = stage.install(&mut live, &objects).await;
+    stored.release.hooks = hooks(&HookEvent::PreDelete, &HookEvent::PostDelete);
+    let lines = [
+        "record 1 deployed",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 deployed",
+        "record 1 deployed",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 deployed",
+        "record 1 uninstalling",
+        "read services/s",
+        "delete services/s",
+        "read deployments/d",
+        "delete deployments/d",
+        "read configmaps/c",
+        "delete configmaps/c",
+        "read configmaps/kept",
+        "read configmaps/kept",
+        "record 1 uninstalling",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 1 uninstalling",
+        "read configmaps/after",
+        "delete configmaps/after",
+        // What the policies have left of the hooks.
+        "read configmaps/late",
+        "delete configmaps/late",
+        "read configmaps/early",
+        "delete configmaps/early",
+        "read configmaps/after: 404",
+        "forget 1",
+    ];
+    stage.expect(&lines);
+    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+#[tokio::test]
+async fn rule_5_tests_run_by_weight_and_touch_nothing_else() {
+    let stage = Stage::new();
+    let mut live = Live::default();
+    let mut stored = stage.install(&mut live, &["configmaps/c"]).await;
+    stored.release.hooks = hooks(&HookEvent::Test, &HookEvent::PostInstall);
+    let lines = [
+        "record 1 deployed",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 deployed",
+        "record 1 deployed",
+        // Left of an earlier run: deleted, and looked at again later.
+        "read configmaps/late",
+        "delete configmaps/late",
+    ];
+    stage.expect(&lines);
+    let waiting = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+    let why = "test hook late".to_owned();
+    assert_eq!(waiting.unwrap(), Progress::Waiting { why });
+    stage.sent(&lines);
+
+    let lines = [
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 deployed",
+    ];
+    stage.expect(&lines);
+    let done = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+    assert_eq!(done.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+/// What an upgrade comes to: its reason, and whether it counts as unfinished.
+type End = Result<(), (&'static str, bool)>;
+
+fn end(progress: Result<Progress, ActionError>) -> End {
+    progress
+        .map(|progress| assert_eq!(progress, Progress::Done))
+        .map_err(|error| (error.reason(), error.is_transient()))
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one table of all failures")]
+async fn a_failure_ends_an_upgrade_where_it_happens() {
+    let rest = &[
+        "read configmaps/gone",
+        "delete configmaps/gone",
+        "record 2 deployed",
+    ][..];
+    for (lines, rest, recreate, expected) in [
+        // Nobody's permission: what comes later is not begun, and nothing is pruned.
+        (
+            &["apply configmaps/c: 403"][..],
+            &[][..],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        // Another kind waits for the first one.
+        (
+            &["apply configmaps/c", "create services/s: 403"],
+            &[],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        (
+            &["apply configmaps/c: 500"],
+            &[],
+            "",
+            Err(("Unavailable", true)),
+        ),
+        // A field that cannot change; never by way of a deletion unless that is asked for.
+        (
+            &["apply configmaps/c: 422"],
+            &[],
+            "Service",
+            Err(("ImmutableField", false)),
+        ),
+        (
+            &[
+                "apply configmaps/c: 422",
+                "read configmaps/c",
+                "delete configmaps/c",
+                "create configmaps/c",
+                "create services/s",
+            ],
+            rest,
+            "ConfigMap",
+            Ok(()),
+        ),
+        // Somebody else changes it: it is read, and that is all.
+        (
+            &["apply configmaps/c: 409", "read configmaps/c"],
+            &[],
+            "",
+            Err(("Contended", true)),
+        ),
+        // It is gone: made anew.
+        (
+            &[
+                "apply configmaps/c: 409",
+                "read configmaps/c: 404",
+                "create configmaps/c",
+                "create services/s",
+            ],
+            rest,
+            "",
+            Ok(()),
+        ),
+        // One that is ours already, as after a crash, is taken.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s: 409",
+                "read services/s",
+                "force services/s",
+            ],
+            rest,
+            "",
+            Ok(()),
+        ),
+        // What may not be pruned is not left behind in silence.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s",
+                "read configmaps/gone",
+                "delete configmaps/gone: 403",
+            ],
+            &[],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        // The record is somebody else's by now.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s",
+                "read configmaps/gone",
+                "delete configmaps/gone",
+                "record 2 deployed: 409",
+            ],
+            &[],
+            "",
+            Err(("RecordChanged", true)),
+        ),
+    ] {
+        let mut stage = Stage::new();
+        stage.recreate = vec![recreate.to_owned()];
+        let mut live = Live::default();
+        let before = ["configmaps/c", "configmaps/gone"];
+        drop(stage.install(&mut live, &before).await);
+        let superseded = stored(1, Status::Superseded, &before, Vec::new());
+        let lines = [lines, rest].concat();
+        stage.expect(&lines);
+        let after = ["configmaps/c", "services/s"];
+        let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
+        let upgrade = Deployment {
+            previous: Some(superseded),
+            ..deployment(&mut stored)
+        };
+        let ended = deploy(&stage.context(), &mut live, upgrade).await;
+        assert_eq!(end(ended), expected, "{lines:?}");
+        stage.sent(&lines);
+    }
+}
+
+#[tokio::test]
+async fn rule_1_6_a_kind_that_holds_others_is_never_made_anew() {
+    let mut stage = Stage::new();
+    stage.recreate = vec!["Namespace".to_owned()];
+    let mut live = Live::default();
+    let objects = ["namespaces/made"];
+    let previous = stage.install(&mut live, &objects).await;
+    let lines = ["apply namespaces/made: 422"];
+    stage.expect(&lines);
+    let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
+    let upgrade = Deployment {
+        previous: Some(previous),
+        ..deployment(&mut stored)
+    };
+    let ended = deploy(&stage.context(), &mut live, upgrade).await;
+    assert_eq!(end(ended), Err(("ImmutableField", false)));
+    stage.sent(&lines);
+}
+
+#[tokio::test]
+async fn a_failure_ends_an_uninstall_before_anything_is_forgotten() {
+    for (lines, expected) in [
+        (&["record 1 uninstalling: 409"][..], ("RecordChanged", true)),
+        (
+            &[
+                "record 1 uninstalling",
+                "read deployments/d",
+                "delete deployments/d: 403",
+            ],
+            ("Forbidden", false),
+        ),
+        (
+            &["record 1 uninstalling", "read deployments/d: 500"],
+            ("Unavailable", true),
+        ),
+        // One that is gone meanwhile is as good as deleted; the next one is looked at.
+        (
+            &[
+                "record 1 uninstalling",
+                "read deployments/d",
+                "delete deployments/d: 409",
+                "read deployments/d: 404",
+                "read configmaps/c: 403",
+            ],
+            ("Forbidden", false),
+        ),
+    ] {
+        let stage = Stage::new();
+        let mut live = Live::default();
+        let objects = ["configmaps/c", "deployments/d"];
+        let mut stored = stage.install(&mut live, &objects).await;
+        stage.expect(lines);
+        let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
+        assert_eq!(end(ended), Err(expected), "{lines:?}");
+        stage.sent(lines);
+    }
+}

@@ -6,14 +6,15 @@
 use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
 use helm_core::manifest::{Hook, HookEvent, HookPhase, ManifestObject};
 use helm_core::release::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 
 use super::deploy::Stored;
 use super::live::place;
 use super::{ActionContext, ActionError, Progress, hook_logs, objects, run_id};
 use crate::cluster::apply::{Apply, Claim, apply};
-use crate::cluster::delete::{Propagation, delete};
-use crate::cluster::ownership::{RUN_LABEL, mark};
+use crate::cluster::delete::{Propagation, Verdict, delete, verify};
+use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, mark, ownership};
 use crate::cluster::read;
 use crate::controller::WatchState;
 use crate::readiness::{HookOutcome, View, hook_outcome};
@@ -179,6 +180,12 @@ async fn advance(
             }
         }
         if let Some(old) = &live {
+            if let Some(owner) = another_owner(context, old) {
+                return Ok(HookOutcome::Failed(format!(
+                    "{} exists already: {owner}",
+                    place.key
+                )));
+            }
             if hook.has_delete_policy(&DeletePolicy::BeforeHookCreation) {
                 let uid = old
                     .pointer("/metadata/uid")
@@ -206,6 +213,7 @@ async fn advance(
     Ok(HookOutcome::Succeeded)
 }
 
+/// Deletes the objects of a hook, as far as they are ours and not to be kept.
 async fn remove(context: &ActionContext<'_>, hook: &Hook) -> Result<(), ActionError> {
     for object in objects(&hook.manifest, 0)? {
         if object.key().kind == "CustomResourceDefinition" {
@@ -214,15 +222,25 @@ async fn remove(context: &ActionContext<'_>, hook: &Hook) -> Result<(), ActionEr
         let mut key = object.key().clone();
         key.namespace
             .get_or_insert_with(|| context.namespace.to_owned());
-        if let Some(live) = read::get(context.cluster, &key).await? {
-            let uid = live
-                .pointer("/metadata/uid")
-                .and_then(|uid| uid.as_str())
-                .unwrap_or_default();
-            delete(context.cluster, &key, uid, Propagation::Background).await?;
+        let marks = context.marks(None, true);
+        let kept = object.is_kept();
+        let verdict = verify(context.cluster, &key, &marks.claimant(), None, kept).await?;
+        if let Verdict::Delete { uid } = verdict {
+            delete(context.cluster, &key, &uid, Propagation::Background).await?;
         }
     }
     Ok(())
+}
+
+/// To whom an object of a hook's name belongs, where that is somebody else. One that belongs to
+/// nobody may be left of a run of Helm's command line, which marks no hooks.
+fn another_owner(context: &ActionContext<'_>, live: &serde_json::Value) -> Option<ForeignOwner> {
+    let metadata = live.get("metadata").cloned().unwrap_or_default();
+    let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap_or_default();
+    match ownership(&metadata, &context.marks(None, true).claimant()) {
+        Ownership::Foreign(ForeignOwner::Nobody) | Ownership::Ours | Ownership::Release => None,
+        Ownership::Foreign(owner) => Some(owner),
+    }
 }
 
 /// Deletes what is left of all hooks of a release.

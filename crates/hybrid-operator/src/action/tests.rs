@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent};
+use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent, HookPhase};
 use helm_core::release::{Release, ReleaseName, Revision, Status};
 use jiff::Timestamp;
 use kube::Client;
@@ -465,6 +465,72 @@ async fn rule_5_tests_run_by_weight_and_touch_nothing_else() {
     stage.expect(&lines);
     let done = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
     assert_eq!(done.unwrap(), Progress::Done);
+    stage.sent(&lines);
+}
+
+/// A live object with these labels.
+fn labelled(name: &str, labels: &Value) -> Value {
+    json!({"metadata": {"name": name, "uid": "uid", "resourceVersion": "7", "labels": labels}})
+}
+
+#[tokio::test]
+async fn rule_2_2_a_hook_deletes_nothing_that_belongs_to_others() {
+    let others = json!({CR_LABEL: "another custom resource's"});
+    // What has no owner may be left of Helm's command line.
+    for (labels, deleted) in [(&others, false), (&json!({}), true)] {
+        let stage = Stage::new();
+        let once = DeletePolicy::BeforeHookCreation;
+        let hooks = vec![hook("h", HookEvent::Test, 0, once)];
+        let mut stored = stored(1, Status::Deployed, &[], hooks);
+        stage.expect(&["record 1 deployed"]);
+        let path = path("configmaps/h");
+        let answer = labelled("h", labels);
+        drop(stage.script.clone().on(&format!("GET {path}"), 200, answer));
+        stage.expect(&[if deleted {
+            "delete configmaps/h"
+        } else {
+            "record 1 deployed"
+        }]);
+        let ended = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+        match ended {
+            Ok(progress) => assert!(deleted && progress != Progress::Done),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(
+                    !deleted && message.contains("another custom resource"),
+                    "{message}"
+                );
+            }
+        }
+        stage.script.finish();
+    }
+}
+
+#[tokio::test]
+async fn rule_2_2_an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
+    let stage = Stage::new();
+    let mut live = Live::default();
+    let mut stored = stage.install(&mut live, &[]).await;
+    let once = DeletePolicy::BeforeHookCreation;
+    let ran = |name| {
+        let mut hook = hook(name, HookEvent::PreInstall, 0, once.clone());
+        hook.last_run.phase = HookPhase::Succeeded;
+        hook
+    };
+    stored.release.hooks = vec![ran("theirs"), ran("kept"), ran("ours")];
+    stage.expect(&["record 1 uninstalling"]);
+    let get = format!("GET {}", path("configmaps/theirs"));
+    let theirs = labelled("theirs", &json!({}));
+    drop(stage.script.clone().on(&get, 200, theirs));
+    let lines = [
+        "read configmaps/kept",
+        "read configmaps/ours",
+        "delete configmaps/ours",
+        "forget 1",
+    ];
+    stage.expect(&lines);
+    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), Progress::Done);
     stage.sent(&lines);
 }
 

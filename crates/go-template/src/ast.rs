@@ -1,4 +1,5 @@
-//! The syntax tree, and how Go writes its nodes in error messages.
+//! The syntax tree, and how Go writes its nodes in error messages. It is made for these alone,
+//! and so has no texts.
 
 use std::ops::Range;
 
@@ -41,21 +42,16 @@ pub(crate) struct List {
 /// What stands in a template.
 #[derive(Debug)]
 pub(crate) enum Node {
-    Text(Range<Pos>),
     Action {
         pos: Pos,
         pipe: Pipe,
     },
-    If(Box<Branch>),
-    With(Box<Branch>),
-    Range(Box<Branch>),
+    Control(Box<Branch>),
     Template {
         pos: Pos,
         name: Str,
         pipe: Option<Pipe>,
     },
-    Break,
-    Continue,
 }
 
 /// `if`, `with` or `range`.
@@ -101,12 +97,10 @@ pub(crate) enum Term {
     Field(Vec<Str>),
     Identifier(Str),
     Nil,
-    Number(Box<Number>),
+    Number(Str),
     Pipe(Box<Pipe>),
-    String {
-        quoted: Range<Pos>,
-        text: Str,
-    },
+    /// With its quotes.
+    String(Range<Pos>),
     Variable {
         name: Str,
         fields: Vec<Str>,
@@ -140,7 +134,7 @@ impl Operand {
             Term::Nil => NodeKind::Nil,
             Term::Number(_) => NodeKind::Number,
             Term::Pipe(_) => NodeKind::Pipe,
-            Term::String { .. } => NodeKind::String,
+            Term::String(_) => NodeKind::String,
             Term::Variable { .. } => NodeKind::Variable,
         };
         At {
@@ -164,11 +158,9 @@ impl Operand {
             Term::Nil => out.extend_from_slice(b"nil"),
             Term::Field(fields) => dotted(fields),
             Term::Identifier(name) => out.extend_from_slice(name.as_bytes()),
-            Term::Number(number) => out.extend_from_slice(number.text.as_bytes()),
+            Term::Number(number) => out.extend_from_slice(number.as_bytes()),
             Term::Pipe(pipe) => pipe.write(text, out),
-            Term::String { quoted, .. } => {
-                out.extend_from_slice(part(text, quoted));
-            }
+            Term::String(quoted) => out.extend_from_slice(part(text, quoted)),
             Term::Variable { name, fields } => {
                 out.extend_from_slice(name.as_bytes());
                 for field in fields {
@@ -237,7 +229,6 @@ impl Pipe {
 /// How Go writes the node `at` of a tree.
 pub(crate) fn describe(list: &List, text: &[u8], at: At) -> Option<Vec<u8>> {
     list.nodes.iter().find_map(|node| match node {
-        Node::Text(_) | Node::Break | Node::Continue => None,
         Node::Action { pos, pipe } => {
             if at
                 == (At {
@@ -270,11 +261,9 @@ pub(crate) fn describe(list: &List, text: &[u8], at: At) -> Option<Vec<u8>> {
             }
             describe_pipe(pipe.as_ref()?, text, at)
         }
-        Node::If(branch) | Node::With(branch) | Node::Range(branch) => {
-            describe_pipe(&branch.pipe, text, at)
-                .or_else(|| describe(&branch.list, text, at))
-                .or_else(|| describe(branch.otherwise.as_ref()?, text, at))
-        }
+        Node::Control(branch) => describe_pipe(&branch.pipe, text, at)
+            .or_else(|| describe(&branch.list, text, at))
+            .or_else(|| describe(branch.otherwise.as_ref()?, text, at)),
     })
 }
 

@@ -85,6 +85,10 @@ pub(crate) enum Expr {
     Call(Box<CallCode>),
     Logic(Box<Logic>),
     Pipe(Box<PipeCode>),
+    /// An operand with arguments that is no function.
+    NotCallable {
+        operand: At,
+    },
     /// What is known to fail when it is reached; without a node, at the last one before it.
     Fail {
         at: Option<At>,
@@ -119,8 +123,6 @@ pub(crate) struct CallCode {
     pub(crate) node: At,
     pub(crate) func: Func,
     pub(crate) args: Box<[Arg]>,
-    /// The first argument as it was written, for `call`.
-    pub(crate) callee: Option<Str>,
 }
 
 /// `and` or `or`.
@@ -153,6 +155,17 @@ pub(crate) enum Arg {
         at: At,
         message: Box<str>,
     },
+}
+
+impl Arg {
+    pub(crate) fn at(&self) -> At {
+        match self {
+            Self::Const { at, .. }
+            | Self::Literal { at, .. }
+            | Self::Expr { at, .. }
+            | Self::Fail { at, .. } => *at,
+        }
+    }
 }
 
 /// A value that threads can share.

@@ -1,394 +1,559 @@
-//! Compiles syntax trees into what the evaluator runs: variables become slots, field names are
+//! Makes what the evaluator runs, as the parser reads: variables become slots, field names are
 //! hashed, functions are looked up, literals get the types of the parameters they are for.
 
-use crate::ast::{self, At, Node, NodeKind, Operand, Pipe, Term};
-use crate::code::{Arg, Base, Branch, CallCode, Code, Expr, Fields, Literal, Op, PipeCode, Range};
-use crate::code::{Invoke, Logic};
-use crate::func::{Func, Funcs, Run};
-use crate::value::{Name, Str, Type};
+use std::ops::Range;
 
-/// Compiles the syntax tree of a template of `text`.
-pub(crate) fn compile(tree: &ast::List, text: &[u8], funcs: &Funcs) -> Code {
-    let mut compiler = Compiler {
-        funcs,
-        text,
-        variables: vec![Variable {
-            name: Str::from_static("$"),
-            is_element: false,
-        }],
-        dot_is_element: false,
-        slots: 1,
-    };
-    Code {
-        ops: compiler.list(tree),
-        slots: compiler.slots,
-        is_deep: depth(tree) > SHALLOW,
-    }
-}
+use crate::ast::{At, NodeKind, Number, Pos, part};
+use crate::code::{self, Arg, Base, Branch, CallCode, Code, Const, Expr, Fields, Literal, Op};
+use crate::code::{Invoke, Logic, PipeCode};
+use crate::func::{Func, Run};
+use crate::parse::{Build, Control, Part, Word};
+use crate::value::{Name, Str, Type};
 
 /// Up to this nesting a template needs no growing stack.
 const SHALLOW: usize = 24;
 
-struct Compiler<'c> {
-    funcs: &'c Funcs,
-    text: &'c [u8],
-    /// The variables in scope; the position of each is its slot.
-    variables: Vec<Variable>,
+/// Makes the code of the templates of a text.
+///
+/// What belongs to something that is not complete yet waits on a stack, above what belongs to the
+/// things around it.
+pub(crate) struct Compiler<'t> {
+    text: &'t [u8],
+    /// The variables in scope. The position of each, counted from the first of its template, is
+    /// its slot.
+    variables: Vec<Variable<'t>>,
+    /// The first variable of the template.
+    first: usize,
+    /// How many slots the template needs.
+    slots: usize,
     /// Whether dot is an element of what a range goes over.
     dot_is_element: bool,
-    slots: usize,
+    controls: Vec<Scope>,
+    ops: Vec<Op>,
+    commands: Vec<Expr>,
+    args: Vec<Arg>,
+    names: Vec<Name>,
 }
 
-#[derive(Clone, Copy)]
-enum Control {
-    If,
-    With,
-    Range,
-}
-
-#[derive(Debug)]
-struct Variable {
-    name: Str,
+struct Variable<'t> {
+    name: &'t [u8],
     /// Whether a range sets it to its elements.
     is_element: bool,
 }
 
-impl Compiler<'_> {
-    fn list(&mut self, list: &ast::List) -> Box<[Op]> {
-        list.nodes.iter().map(|node| self.node(node)).collect()
-    }
+/// What a control structure restores.
+struct Scope {
+    /// How many variables there were before its pipe, and after it.
+    outer: usize,
+    inner: usize,
+    dot_is_element: bool,
+}
 
-    fn node(&mut self, node: &Node) -> Op {
-        match node {
-            Node::Text(range) => Op::Text {
-                start: range.start as usize,
-                end: range.end as usize,
-            },
-            Node::Action { pos, pipe } => {
-                let at = At {
-                    pos: *pos,
-                    kind: NodeKind::Action,
-                };
-                let prints = pipe.variables.is_empty();
-                let pipe = self.pipe(pipe);
-                if prints {
-                    Op::Print { at, pipe }
-                } else {
-                    Op::Run(pipe)
-                }
-            }
-            Node::If(branch) => Op::If(Box::new(self.branch(branch, Control::If))),
-            Node::With(branch) => Op::With(Box::new(self.branch(branch, Control::With))),
-            Node::Range(branch) => Op::Range(Box::new(self.range(branch))),
-            Node::Template { pos, name, pipe } => Op::Template(Box::new(Invoke {
-                at: At {
-                    pos: *pos,
-                    kind: NodeKind::Template,
-                },
-                name: Name::new(name.clone()),
-                data: pipe.as_ref().map(|pipe| self.pipe(pipe)),
-            })),
-            Node::Break => Op::Break,
-            Node::Continue => Op::Continue,
+/// The template around another.
+pub(crate) struct Outer {
+    first: usize,
+    slots: usize,
+    dot_is_element: bool,
+}
+
+pub(crate) struct Operand<'t> {
+    pos: Pos,
+    term: Term<'t>,
+    /// Where the names of its fields begin on the stack.
+    names: usize,
+}
+
+enum Term<'t> {
+    Bool(bool),
+    Dot,
+    Nil,
+    Function(&'t Func),
+    Field,
+    Variable {
+        name: &'t [u8],
+        slot: Option<usize>,
+    },
+    Number(Number),
+    Text {
+        quoted: Range<Pos>,
+        text: Str,
+    },
+    Pipe(PipeCode),
+    /// Fields of something else.
+    Chain(Expr),
+}
+
+pub(crate) struct Command<'t> {
+    pos: Pos,
+    /// What is called, if it can be.
+    first: Option<Operand<'t>>,
+    /// Where its arguments begin on the stack.
+    args: usize,
+}
+
+pub(crate) struct Pipe<'t> {
+    pos: Pos,
+    is_assign: bool,
+    variables: Vec<&'t [u8]>,
+    /// Where its commands begin on the stack.
+    commands: usize,
+}
+
+impl<'t> Compiler<'t> {
+    pub(crate) fn new(text: &'t [u8]) -> Self {
+        Self {
+            text,
+            variables: Vec::new(),
+            first: 0,
+            slots: 0,
+            dot_is_element: false,
+            controls: Vec::new(),
+            ops: Vec::new(),
+            commands: Vec::new(),
+            args: Vec::new(),
+            names: Vec::new(),
         }
     }
 
-    /// Compiles a body whose variables end with it.
-    fn scoped(&mut self, list: &ast::List) -> Box<[Op]> {
-        let outer = self.variables.len();
-        let ops = crate::stack::grow(|| self.list(list));
-        self.variables.truncate(outer);
-        ops
-    }
-
-    fn branch(&mut self, branch: &ast::Branch, control: Control) -> Branch {
-        let outer = self.variables.len();
-        let pipe = self.pipe(&branch.pipe);
-        let outer_dot = self.dot_is_element;
-        match control {
-            Control::If => {}
-            Control::With => self.dot_is_element = false,
-            Control::Range => {
-                self.dot_is_element = true;
-                if let Some(variable) = self.variables.get_mut(outer..).and_then(<[_]>::last_mut) {
-                    variable.is_element = true;
-                }
-            }
-        }
-        let then = self.scoped(&branch.list);
-        self.dot_is_element = outer_dot;
-        let otherwise = branch.otherwise.as_ref().map(|list| self.scoped(list));
-        self.variables.truncate(outer);
-        Branch {
-            pipe,
-            then,
-            otherwise: otherwise.unwrap_or_default(),
-        }
-    }
-
-    fn range(&mut self, branch: &ast::Branch) -> Range {
-        let Branch {
-            pipe,
-            then,
-            otherwise,
-        } = self.branch(branch, Control::Range);
-        let slots = &pipe.sets;
-        let (key, item) = match (slots.first(), slots.get(1)) {
-            (Some(key), Some(item)) => (Some(*key), Some(*item)),
-            (first, _) => (None, first.copied()),
-        };
-        Range {
-            key,
-            item,
-            pipe,
-            body: then,
-            otherwise,
-        }
-    }
-
-    fn declare(&mut self, name: &Str) -> usize {
-        let slot = self.variables.len();
+    fn declare(&mut self, name: &'t [u8]) -> usize {
+        let slot = self.variables.len() - self.first;
         self.variables.push(Variable {
-            name: name.clone(),
+            name,
             is_element: false,
         });
         self.slots = self.slots.max(slot + 1);
         slot
     }
 
-    fn slot(&self, name: &Str) -> Option<usize> {
-        self.variables
-            .iter()
-            .rposition(|variable| variable.name == *name)
-    }
-
-    fn pipe(&mut self, pipe: &Pipe) -> PipeCode {
-        let at = At {
-            pos: pipe.pos,
-            kind: NodeKind::Pipe,
-        };
-        let mut commands = pipe.commands.iter().enumerate();
-        let mut commands: Vec<Expr> = commands
-            .by_ref()
-            .map(|(index, command)| self.command(command, index > 0))
-            .collect();
-        let mut sets = Vec::new();
-        for name in &pipe.variables {
-            if !pipe.is_assign {
-                sets.push(self.declare(name));
-            } else if let Some(slot) = self.slot(name) {
-                sets.push(slot);
-            } else {
-                let message = format!("undefined variable: {name}");
-                commands.push(fail(None, message));
-            }
-        }
-        PipeCode {
-            at,
-            commands: commands.into(),
-            sets: sets.into(),
-        }
+    fn slot(&self, name: &[u8]) -> Option<usize> {
+        let own = self.variables.get(self.first..)?;
+        own.iter().rposition(|variable| variable.name == name)
     }
 
     /// A command; `piped` is whether it gets the result of another.
-    fn command(&mut self, command: &ast::Command, piped: bool) -> Expr {
-        let Some((first, args)) = command.args.split_first() else {
+    fn call(&mut self, command: Command<'t>, piped: bool) -> Expr {
+        let Some(first) = command.first else {
+            let kind = NodeKind::Command;
+            let pos = command.pos;
             return Expr::Dot {
-                at: At {
-                    pos: command.pos,
-                    kind: NodeKind::Command,
-                },
+                at: At { pos, kind },
             };
         };
         let at = first.at();
-        let takes_args = match &first.term {
-            Term::Field(_) | Term::Chain { .. } | Term::Identifier(_) => true,
-            Term::Variable { fields, .. } => !fields.is_empty(),
-            _ => false,
-        };
-        if !takes_args && (piped || !args.is_empty()) {
-            let mut shown = Vec::new();
-            first.write(self.text, &mut shown);
-            let shown = String::from_utf8_lossy(&shown);
-            let message = format!("can't give argument to non-function {shown}");
-            let at = if let Term::Pipe(_) = first.term {
-                None
-            } else {
-                Some(at)
-            };
-            return fail(at, message);
+        let has_args = piped || self.args.len() > command.args;
+        if has_args && !first.takes_args(self.names.len()) {
+            self.args.truncate(command.args);
+            return Expr::NotCallable { operand: at };
         }
-        match &first.term {
-            Term::Identifier(name) => {
-                let node = At {
-                    pos: command.pos,
-                    kind: NodeKind::Command,
-                };
-                self.call(name, at, node, args, piped)
+        let args = take(&mut self.args, command.args);
+        match first.term {
+            Term::Function(func) => {
+                let kind = NodeKind::Command;
+                let pos = command.pos;
+                function(func, at, At { pos, kind }, args, piped)
             }
-            Term::Field(fields) => self.fields(at, Base::Dot, fields, args),
-            Term::Variable { name, fields } => self.variable(at, name, fields, args),
-            Term::Chain { inner, fields } => self.chain(at, inner, fields, args),
-            Term::Pipe(pipe) => self.nested(pipe),
-            Term::Dot => Expr::Dot { at },
+            // A value of any type may be printed, but nil is none.
             Term::Nil => fail(at, "nil is not a command"),
-            Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
-                match self.literal(first).typed(Type::ANY) {
-                    Ok(value) => Expr::Const { at, value },
-                    Err(message) => fail(at, message),
+            _ => self.value(first, args),
+        }
+    }
+
+    /// What an operand gives, which is a method or no function.
+    fn value(&mut self, operand: Operand<'t>, args: Box<[Arg]>) -> Expr {
+        let at = operand.at();
+        let base = match operand.term {
+            Term::Field => Base::Dot,
+            Term::Chain(base) => Base::Expr(base),
+            Term::Variable { slot, name } => {
+                let has_fields = self.names.len() > operand.names;
+                match slot {
+                    None => {
+                        self.names.truncate(operand.names);
+                        let name = String::from_utf8_lossy(name);
+                        return fail(at, format!("undefined variable: {name}"));
+                    }
+                    Some(slot) if !has_fields => return Expr::Slot { at, slot },
+                    Some(slot) => Base::Slot(slot),
                 }
             }
-        }
-    }
-
-    fn nested(&mut self, pipe: &Pipe) -> Expr {
-        crate::stack::grow(|| Expr::Pipe(Box::new(self.pipe(pipe))))
-    }
-
-    fn fields(&mut self, at: At, base: Base, fields: &[Str], args: &[Operand]) -> Expr {
-        let names = fields
-            .iter()
-            .map(|field| Name::new(field.clone()))
-            .collect();
+            Term::Dot => return Expr::Dot { at },
+            Term::Pipe(pipe) => return Expr::Pipe(Box::new(pipe)),
+            Term::Function(func) => return function(func, at, at, args, false),
+            literal => {
+                return match self.constant(literal, Type::ANY) {
+                    Ok(value) => Expr::Const { at, value },
+                    Err(message) => fail(at, message),
+                };
+            }
+        };
         let is_element = match base {
             Base::Dot => self.dot_is_element,
-            Base::Slot(slot) => self.variables.get(slot).is_some_and(|var| var.is_element),
+            Base::Slot(slot) => self
+                .variables
+                .get(self.first + slot)
+                .is_some_and(|variable| variable.is_element),
             Base::Expr(_) => false,
         };
-        // The receiver's type is not known, so neither are those of the parameters.
-        let args = args.iter().map(|arg| self.arg(arg, None)).collect();
         Expr::Fields(Box::new(Fields {
             at,
             base,
-            names,
+            names: take(&mut self.names, operand.names),
             args,
             is_element,
         }))
     }
 
-    fn variable(&mut self, at: At, name: &Str, fields: &[Str], args: &[Operand]) -> Expr {
-        let Some(slot) = self.slot(name) else {
-            return fail(at, format!("undefined variable: {name}"));
-        };
-        if fields.is_empty() {
-            return Expr::Slot { at, slot };
-        }
-        self.fields(at, Base::Slot(slot), fields, args)
-    }
-
-    fn chain(&mut self, at: At, inner: &Operand, fields: &[Str], args: &[Operand]) -> Expr {
-        if matches!(inner.term, Term::Nil) {
-            let mut shown = Vec::new();
-            let chain = Term::Chain {
-                inner: Box::new(Operand {
-                    pos: inner.pos,
-                    term: Term::Nil,
-                }),
-                fields: fields.to_vec(),
-            };
-            Operand {
-                pos: at.pos,
-                term: chain,
-            }
-            .write(self.text, &mut shown);
-            let shown = String::from_utf8_lossy(&shown);
-            let message = format!("indirection through explicit nil in {shown}");
-            return fail(at, message);
-        }
-        let base = self.operand(inner);
-        self.fields(at, Base::Expr(base), fields, args)
-    }
-
-    /// An operand that is not a command of its own.
-    fn operand(&mut self, operand: &Operand) -> Expr {
-        let at = operand.at();
-        match &operand.term {
-            Term::Dot => Expr::Dot { at },
-            Term::Field(fields) => self.fields(at, Base::Dot, fields, &[]),
-            Term::Variable { name, fields } => self.variable(at, name, fields, &[]),
-            Term::Chain { inner, fields } => self.chain(at, inner, fields, &[]),
-            Term::Identifier(name) => self.call(name, at, at, &[], false),
-            Term::Pipe(pipe) => self.nested(pipe),
-            Term::Nil | Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
-                match self.literal(operand).typed(Type::ANY) {
-                    Ok(value) => Expr::Const { at, value },
-                    Err(message) => fail(at, message),
-                }
-            }
-        }
-    }
-
-    fn literal(&self, operand: &Operand) -> Literal {
-        match &operand.term {
-            Term::Bool(value) => Literal::Bool(*value),
-            Term::Number(number) => Literal::Number(number.clone()),
-            Term::String { quoted, text } => Literal::String {
-                quoted: ast::part(self.text, quoted).into(),
-                text: text.clone(),
-            },
-            _ => Literal::Nil,
-        }
-    }
-
     /// An argument for a parameter of type `ty`, if that is known already.
-    fn arg(&mut self, operand: &Operand, ty: Option<Type>) -> Arg {
+    fn arg(&mut self, operand: Operand<'t>, ty: Option<Type>) -> Arg {
         let at = operand.at();
-        match &operand.term {
-            Term::Nil | Term::Bool(_) | Term::Number(_) | Term::String { .. } => {
-                let literal = self.literal(operand);
-                match ty.map(|ty| literal.typed(ty)) {
-                    None => Arg::Literal { at, literal },
-                    Some(Ok(value)) => Arg::Const { at, value },
-                    Some(Err(message)) => Arg::Fail {
+        match operand.term {
+            Term::Nil | Term::Bool(_) | Term::Number(_) | Term::Text { .. } => {
+                let Some(ty) = ty else {
+                    let literal = self.literal(operand.term);
+                    return Arg::Literal { at, literal };
+                };
+                match self.constant(operand.term, ty) {
+                    Ok(value) => Arg::Const { at, value },
+                    Err(message) => Arg::Fail {
                         at,
                         message: message.into(),
                     },
                 }
             }
+            // The receiver's type is not known, so neither are those of the parameters.
             _ => Arg::Expr {
                 at,
-                expr: self.operand(operand),
+                expr: self.value(operand, Box::default()),
                 ty,
             },
         }
     }
 
-    fn call(&mut self, name: &Str, ident: At, node: At, args: &[Operand], piped: bool) -> Expr {
-        let func = name.to_str().and_then(|name| self.funcs.get(name));
-        let Some(func) = func.cloned() else {
-            let name = crate::go::strconv::quote(name.as_bytes());
-            let name = String::from_utf8_lossy(&name);
-            let message = format!("{name} is not a defined function");
-            return fail(ident, message);
-        };
-        if let Some(message) = arity_error(&func, args.len(), piped) {
-            return fail(ident, message);
-        }
-        let callee = args.first().filter(|_| matches!(func.run, Run::Call));
-        let callee = callee.map(|callee| {
-            let mut shown = Vec::new();
-            callee.write(self.text, &mut shown);
-            Str::from(shown)
-        });
-        let args: Box<[Arg]> = args
-            .iter()
-            .enumerate()
-            .map(|(index, arg)| self.arg(arg, Some(func.param(index))))
-            .collect();
-        match func.run {
-            Run::And | Run::Or => {
-                let is_or = matches!(func.run, Run::Or);
-                Expr::Logic(Box::new(Logic { ident, is_or, args }))
+    /// A literal as a parameter of type `ty` takes it, or Go's complaint.
+    fn constant(&self, literal: Term<'t>, ty: Type) -> Result<Const, String> {
+        match literal {
+            Term::Text { text, .. }
+                if ty == Type::STRING || ty == Type::ANY || ty == Type::REFLECT =>
+            {
+                Ok(Const::Str(text))
             }
-            _ => Expr::Call(Box::new(CallCode {
-                ident,
-                node,
-                func,
-                args,
-                callee,
-            })),
+            literal => self.literal(literal).typed(ty),
         }
     }
+
+    fn literal(&self, literal: Term<'t>) -> Literal {
+        match literal {
+            Term::Bool(value) => Literal::Bool(value),
+            Term::Number(number) => Literal::Number(Box::new(number)),
+            Term::Text { quoted, text } => Literal::String {
+                quoted: part(self.text, &quoted).into(),
+                text,
+            },
+            _ => Literal::Nil,
+        }
+    }
+
+    /// Leaves a list of a control structure.
+    fn leave(&mut self, variables: usize, dot_is_element: bool) {
+        self.variables.truncate(variables);
+        self.dot_is_element = dot_is_element;
+    }
+}
+
+impl Operand<'_> {
+    fn at(&self) -> At {
+        let kind = match &self.term {
+            Term::Bool(_) => NodeKind::Bool,
+            Term::Dot => NodeKind::Dot,
+            Term::Nil => NodeKind::Nil,
+            Term::Function(_) => NodeKind::Identifier,
+            Term::Field => NodeKind::Field,
+            Term::Variable { .. } => NodeKind::Variable,
+            Term::Number(_) => NodeKind::Number,
+            Term::Text { .. } => NodeKind::String,
+            Term::Pipe(_) => NodeKind::Pipe,
+            Term::Chain(_) => NodeKind::Chain,
+        };
+        let pos = self.pos;
+        At { pos, kind }
+    }
+
+    /// Whether it may have arguments, while so many names are on the stack.
+    fn takes_args(&self, names: usize) -> bool {
+        match self.term {
+            Term::Function(_) | Term::Field | Term::Chain(_) => true,
+            Term::Variable { .. } => names > self.names,
+            _ => false,
+        }
+    }
+}
+
+impl<'t> Build<'t> for Compiler<'t> {
+    type Operand = Operand<'t>;
+    type Command = Command<'t>;
+    type OpenPipe = Pipe<'t>;
+    type Pipe = PipeCode;
+    /// Where its nodes begin on the stack.
+    type OpenList = usize;
+    type List = Box<[Op]>;
+    type Outer = Outer;
+    type Template = Code;
+
+    fn begin(&mut self) -> Outer {
+        let outer = Outer {
+            first: self.first,
+            slots: self.slots,
+            dot_is_element: self.dot_is_element,
+        };
+        self.first = self.variables.len();
+        self.slots = 0;
+        self.dot_is_element = false;
+        self.declare(b"$");
+        outer
+    }
+
+    fn end(&mut self, outer: Outer, ops: Box<[Op]>, depth: usize) -> Code {
+        let slots = self.slots;
+        self.leave(self.first, outer.dot_is_element);
+        self.first = outer.first;
+        self.slots = outer.slots;
+        Code {
+            ops,
+            slots,
+            is_deep: depth > SHALLOW,
+        }
+    }
+
+    fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) -> Operand<'t> {
+        let names = self.names.len();
+        let term = match word {
+            Word::Bool(value) => Term::Bool(value),
+            Word::Dot => Term::Dot,
+            Word::Nil => Term::Nil,
+            Word::Function { func, .. } => Term::Function(func),
+            Word::Field(name) => {
+                self.names.push(Name::new(name));
+                Term::Field
+            }
+            Word::Variable(name) => {
+                let slot = self.slot(name);
+                Term::Variable { name, slot }
+            }
+            Word::Number(number) => Term::Number(number),
+            Word::Text { quoted, text } => Term::Text { quoted, text },
+            Word::Pipe(pipe) => Term::Pipe(pipe),
+        };
+        Operand { pos, term, names }
+    }
+
+    fn field(&mut self, mut operand: Operand<'t>, pos: Pos, name: &'t [u8]) -> Operand<'t> {
+        if let Term::Field | Term::Variable { .. } | Term::Chain(_) = operand.term {
+            operand.pos = pos;
+        } else {
+            let base = self.value(operand, Box::default());
+            operand = Operand {
+                pos,
+                term: Term::Chain(base),
+                names: self.names.len(),
+            };
+        }
+        self.names.push(Name::new(name));
+        operand
+    }
+
+    fn command(&mut self, pos: Pos) -> Command<'t> {
+        Command {
+            pos,
+            first: None,
+            args: self.args.len(),
+        }
+    }
+
+    fn argument(&mut self, command: &mut Command<'t>, operand: Operand<'t>) {
+        let Some(first) = &command.first else {
+            command.first = Some(operand);
+            return;
+        };
+        let index = self.args.len() - command.args;
+        let ty = match first.term {
+            Term::Function(func) => Some(func.param(index)),
+            _ => None,
+        };
+        let arg = self.arg(operand, ty);
+        self.args.push(arg);
+    }
+
+    fn pipe(&mut self, pos: Pos) -> Pipe<'t> {
+        Pipe {
+            pos,
+            is_assign: false,
+            variables: Vec::new(),
+            commands: self.commands.len(),
+        }
+    }
+
+    fn variable(&mut self, pipe: &mut Pipe<'t>, name: &'t [u8], is_assign: bool) {
+        pipe.variables.push(name);
+        pipe.is_assign = is_assign;
+    }
+
+    fn stage(&mut self, pipe: &mut Pipe<'t>, command: Command<'t>) {
+        let piped = self.commands.len() > pipe.commands;
+        let call = self.call(command, piped);
+        self.commands.push(call);
+    }
+
+    fn close_pipe(&mut self, pipe: Pipe<'t>) -> PipeCode {
+        let mut sets = Vec::new();
+        for name in pipe.variables {
+            if !pipe.is_assign {
+                sets.push(self.declare(name));
+            } else if let Some(slot) = self.slot(name) {
+                sets.push(slot);
+            } else {
+                let name = String::from_utf8_lossy(name);
+                let message = format!("undefined variable: {name}");
+                self.commands.push(fail(None, message));
+            }
+        }
+        let kind = NodeKind::Pipe;
+        let pos = pipe.pos;
+        PipeCode {
+            at: At { pos, kind },
+            commands: take(&mut self.commands, pipe.commands),
+            sets: sets.into(),
+        }
+    }
+
+    fn list(&mut self) -> usize {
+        self.ops.len()
+    }
+
+    fn push(&mut self, _: &mut usize, part: Part<PipeCode, Box<[Op]>>) {
+        let op = match part {
+            Part::Text(range) => Op::Text {
+                start: range.start as usize,
+                end: range.end as usize,
+            },
+            Part::Action { pos, pipe } if pipe.sets.is_empty() => {
+                let kind = NodeKind::Action;
+                let at = At { pos, kind };
+                Op::Print { at, pipe }
+            }
+            Part::Action { pipe, .. } => Op::Run(pipe),
+            Part::Control {
+                control,
+                pipe,
+                list,
+                otherwise,
+            } => {
+                if let Some(scope) = self.controls.pop() {
+                    self.leave(scope.outer, scope.dot_is_element);
+                }
+                controlled(control, pipe, list, otherwise.unwrap_or_default())
+            }
+            Part::Template { pos, name, pipe } => {
+                let kind = NodeKind::Template;
+                Op::Template(Box::new(Invoke {
+                    at: At { pos, kind },
+                    name: Name::new(name),
+                    data: pipe,
+                }))
+            }
+            Part::Break => Op::Break,
+            Part::Continue => Op::Continue,
+        };
+        self.ops.push(op);
+    }
+
+    fn close_list(&mut self, list: usize) -> Box<[Op]> {
+        take(&mut self.ops, list)
+    }
+
+    fn enter(&mut self) {
+        self.controls.push(Scope {
+            outer: self.variables.len(),
+            inner: 0,
+            dot_is_element: self.dot_is_element,
+        });
+    }
+
+    fn body(&mut self, control: Control) {
+        let inner = self.variables.len();
+        let Some(scope) = self.controls.last_mut() else {
+            return;
+        };
+        scope.inner = inner;
+        match control {
+            Control::If => {}
+            Control::With => self.dot_is_element = false,
+            Control::Range => {
+                self.dot_is_element = true;
+                let declared = self.variables.get_mut(scope.outer..);
+                if let Some(variable) = declared.and_then(<[_]>::last_mut) {
+                    variable.is_element = true;
+                }
+            }
+        }
+    }
+
+    fn otherwise(&mut self) {
+        if let Some(scope) = self.controls.last() {
+            self.leave(scope.inner, scope.dot_is_element);
+        }
+    }
+}
+
+fn controlled(control: Control, pipe: PipeCode, then: Box<[Op]>, otherwise: Box<[Op]>) -> Op {
+    let branch = |pipe, then, otherwise| {
+        Box::new(Branch {
+            pipe,
+            then,
+            otherwise,
+        })
+    };
+    match control {
+        Control::If => Op::If(branch(pipe, then, otherwise)),
+        Control::With => Op::With(branch(pipe, then, otherwise)),
+        Control::Range => {
+            let (key, item) = match &*pipe.sets {
+                [key, item, ..] => (Some(*key), Some(*item)),
+                [item] => (None, Some(*item)),
+                [] => (None, None),
+            };
+            Op::Range(Box::new(code::Range {
+                pipe,
+                key,
+                item,
+                body: then,
+                otherwise,
+            }))
+        }
+    }
+}
+
+/// A call of a function.
+fn function(func: &Func, ident: At, node: At, args: Box<[Arg]>, piped: bool) -> Expr {
+    if let Some(message) = arity_error(func, args.len(), piped) {
+        return fail(ident, message);
+    }
+    match func.run {
+        Run::And | Run::Or => {
+            let is_or = matches!(func.run, Run::Or);
+            Expr::Logic(Box::new(Logic { ident, is_or, args }))
+        }
+        _ => Expr::Call(Box::new(CallCode {
+            ident,
+            node,
+            func: func.clone(),
+            args,
+        })),
+    }
+}
+
+/// What is on the stack from `start` on.
+fn take<T>(stack: &mut Vec<T>, start: usize) -> Box<[T]> {
+    stack.drain(start.min(stack.len())..).collect()
 }
 
 /// What fails with `message` when it is reached.
@@ -411,32 +576,5 @@ pub(crate) fn arity_error(func: &Func, args: usize, piped: bool) -> Option<Strin
             "wrong number of args for {name}: want {wanted} got {given}"
         )),
         _ => None,
-    }
-}
-
-/// How deep control structures and parentheses nest.
-fn depth(list: &ast::List) -> usize {
-    let depth_of = |node: &Node| match node {
-        Node::Text(_) | Node::Break | Node::Continue => 0,
-        Node::Action { pipe, .. } => pipe_depth(pipe),
-        Node::Template { pipe, .. } => pipe.as_ref().map_or(0, pipe_depth),
-        Node::If(branch) | Node::With(branch) | Node::Range(branch) => crate::stack::grow(|| {
-            let body = depth(&branch.list).max(branch.otherwise.as_ref().map_or(0, depth));
-            1 + body.max(pipe_depth(&branch.pipe))
-        }),
-    };
-    list.nodes.iter().map(depth_of).max().unwrap_or(0)
-}
-
-fn pipe_depth(pipe: &Pipe) -> usize {
-    let operands = pipe.commands.iter().flat_map(|command| &command.args);
-    operands.map(operand_depth).max().unwrap_or(0)
-}
-
-fn operand_depth(operand: &Operand) -> usize {
-    match &operand.term {
-        Term::Pipe(pipe) => crate::stack::grow(|| 1 + pipe_depth(pipe)),
-        Term::Chain { inner, .. } => operand_depth(inner),
-        _ => 0,
     }
 }

@@ -176,16 +176,13 @@ impl Funcs {
 
     /// The function `name`.
     pub fn get(&self, name: &str) -> Option<&Func> {
-        let position = self
-            .table
-            .find(crate::value::table::hash(name.as_bytes()), name.as_bytes())?;
-        self.table.entry(position).map(|entry| &entry.value)
+        self.find(name.as_bytes())
     }
 
-    /// Whether there is a function `name`.
-    pub(crate) fn has(&self, name: &[u8]) -> bool {
-        let hash = crate::value::table::hash(name);
-        self.table.find(hash, name).is_some()
+    /// The function `name`.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Func> {
+        let position = self.table.find(crate::value::table::hash(name), name)?;
+        self.table.entry(position).map(|entry| &entry.value)
     }
 
     /// All names, in no particular order.

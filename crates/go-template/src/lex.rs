@@ -96,14 +96,13 @@ const TRIM: usize = 2;
 
 impl<'t> Lexer<'t> {
     /// A lexer of `text`, of which no more than [`LONGEST`] bytes are read, that begins outside of
-    /// actions at `start`.
-    pub(crate) fn new(text: &'t [u8], start: Pos) -> Self {
+    /// actions.
+    pub(crate) fn new(text: &'t [u8]) -> Self {
         let text = text.get(..LONGEST).unwrap_or(text);
-        let start = text.len().min(start as usize);
         Self {
             text,
-            start,
-            pos: start,
+            start: 0,
+            pos: 0,
             paren_depth: 0,
             inside_action: false,
             error: None,
@@ -618,7 +617,7 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<(Kind, String)> {
-        let mut lexer = Lexer::new(text.as_bytes(), 0);
+        let mut lexer = Lexer::new(text.as_bytes());
         let mut tokens = Vec::new();
         loop {
             let token = lexer.next_token();

@@ -1,12 +1,13 @@
 //! `TemplateSet`: templates by name with their functions, as Go's associated templates.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use crate::ast;
+use crate::ast::{self, At, Pos};
 use crate::code::Code;
+use crate::compile::Compiler;
 use crate::error::ParseError;
 use crate::func::Funcs;
-use crate::parse::{self, Body};
+use crate::parse;
 use crate::value::table::{Table, hash};
 use crate::value::{Name, Str};
 
@@ -29,15 +30,15 @@ pub(crate) struct Source {
     pub(crate) text: Str,
 }
 
-/// A template whose text was checked. It is compiled when it is first executed, and then once:
-/// of the definitions that charts bring along, most are never called.
+/// A compiled template.
 #[derive(Debug)]
 pub struct Template {
     pub(crate) name: Str,
     pub(crate) source: Arc<Source>,
+    pub(crate) code: Code,
     funcs: Arc<Funcs>,
-    body: Body,
-    code: OnceLock<Code>,
+    /// Where it begins in the text.
+    start: Pos,
 }
 
 impl Template {
@@ -51,21 +52,13 @@ impl Template {
         Arc::ptr_eq(&self.funcs, funcs)
     }
 
-    /// The compiled form.
-    #[inline]
-    pub(crate) fn code(&self) -> &Code {
-        self.code.get_or_init(|| {
-            let text = self.source.text.as_bytes();
-            crate::compile::compile(&self.tree(), text, &self.funcs)
-        })
-    }
-
-    /// The syntax tree, made anew from the text.
-    pub(crate) fn tree(&self) -> ast::List {
-        let source = &self.source;
-        // What was checked parses again.
-        parse::tree(&source.name, source.text.as_bytes(), &self.funcs, self.body)
-            .unwrap_or_default()
+    /// The node `at` as Go writes it. No tree was kept, but the text gives it again.
+    #[cold]
+    pub(crate) fn describe(&self, at: At) -> String {
+        let text = self.source.text.as_bytes();
+        let tree = parse::tree(&self.source.name, text, &self.funcs, self.start);
+        let node = ast::describe(&tree, text, at).unwrap_or_default();
+        String::from_utf8_lossy(&node).into_owned()
     }
 
     /// The text that it was parsed from, with whatever else stands there.
@@ -200,14 +193,15 @@ impl TemplateSet {
             text: text.into(),
         });
         let funcs = &self.0.funcs;
-        let definitions = parse::check(&source.name, source.text.as_bytes(), funcs)?;
+        let text = source.text.as_bytes();
+        let definitions = parse::parse(&source.name, text, funcs, Compiler::new(text))?;
         let templates = definitions.into_iter().map(|definition| {
             let template = Template {
                 name: definition.name,
                 source: Arc::clone(&source),
                 funcs: Arc::clone(funcs),
-                body: definition.body,
-                code: OnceLock::new(),
+                start: definition.start,
+                code: definition.template,
             };
             (Arc::new(template), definition.is_empty)
         });

@@ -16,10 +16,13 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.with_args(call, dot, piped, |eval, args| {
+            let template = eval.template;
             let mut context = eval.call_context();
             let result = match &call.func.run {
                 Run::Value(run) => run(&mut context, &mut Args::new(args)),
-                Run::Call => call_value(&mut context, call.callee.as_ref(), args),
+                Run::Call => call_value(&mut context, args, || {
+                    Some(template.describe(call.args.first()?.at()))
+                }),
                 _ => run_checked(&mut context, &call.func, args),
             };
             match result {
@@ -234,7 +237,7 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
             call.session.give_back(out);
             result
         }
-        Run::Call => call_value(call, None, args),
+        Run::Call => call_value(call, args, || None),
         Run::And | Run::Or => {
             // Without short circuit all arguments are there.
             let is_or = matches!(func.run, Run::Or);
@@ -245,29 +248,32 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
     }
 }
 
-/// The builtin `call`: its first argument is the function.
+/// The builtin `call`: its first argument is the function, which `written` gives as it stands in
+/// the template.
 fn call_value(
     call: &mut Call<'_>,
-    callee: Option<&crate::Str>,
     args: &mut [Value],
+    written: impl Fn() -> Option<String>,
 ) -> Result<Value, FuncError> {
     let Some((func, args)) = args.split_first_mut() else {
         return Err(FuncError::new("call of nil"));
     };
-    let name = match (callee, func.as_str()) {
-        (Some(callee), _) => callee.to_string(),
-        // What reflect prints of a value that was piped in.
-        (None, Some(text)) => text.to_string(),
-        (None, None) => format!("<{} Value>", func.type_name()),
-    };
     match func {
         Value::Func(func) => {
             let func = std::rc::Rc::clone(func);
-            invoke_as(call, &func, &name, args)
+            let ty = Value::Func(std::rc::Rc::clone(&func)).type_name();
+            // What reflect prints of a value that was piped in.
+            let name = || written().unwrap_or_else(|| format!("<{ty} Value>"));
+            invoke_as(call, &func, name, args)
         }
         Value::Invalid | Value::Nil => Err(FuncError::new("call of nil")),
         _ => {
             let ty = func.type_name();
+            let piped = || match func.as_str() {
+                Some(text) => text.to_string(),
+                None => format!("<{ty} Value>"),
+            };
+            let name = written().unwrap_or_else(piped);
             Err(FuncError::new(format!("non-function {name} of type {ty}")))
         }
     }
@@ -279,13 +285,13 @@ pub(crate) fn invoke(
     func: &Func,
     args: &mut [Value],
 ) -> Result<Value, FuncError> {
-    invoke_as(call, func, func.name, args)
+    invoke_as(call, func, || func.name.to_owned(), args)
 }
 
 fn invoke_as(
     call: &mut Call<'_>,
     func: &Func,
-    name: &str,
+    name: impl Fn() -> String,
     args: &mut [Value],
 ) -> Result<Value, FuncError> {
     let (given, wanted) = (args.len(), func.params.len());
@@ -295,6 +301,7 @@ fn invoke_as(
         _ => None,
     };
     if let Some(message) = message {
+        let name = name();
         return Err(FuncError::new(format!(
             "wrong number of args for {name}: {message}"
         )));

@@ -116,7 +116,7 @@ impl Eval<'_> {
         match value {
             Value::Invalid | Value::Nil => out.extend_from_slice(b"<no value>"),
             Value::Func(_) => {
-                let node = self.node();
+                let node = self.template.describe(self.at);
                 return Err(self.fail(format!("can't print {node} of type {}", value.type_name())));
             }
             _ => {

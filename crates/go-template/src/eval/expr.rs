@@ -4,6 +4,7 @@
 //! what is done with it.
 
 use super::{Eval, Result};
+use crate::ast::NodeKind;
 use crate::code::{Expr, Logic, PipeCode};
 use crate::value::{Type, Value};
 
@@ -76,6 +77,13 @@ impl Eval<'_> {
             }
             Expr::Logic(logic) => return self.logic(logic, dot, piped, to),
             Expr::Pipe(pipe) => return self.nested(pipe, dot, to),
+            Expr::NotCallable { operand } => {
+                if operand.kind != NodeKind::Pipe {
+                    self.at = *operand;
+                }
+                let shown = self.template.describe(*operand);
+                return Err(self.fail(format!("can't give argument to non-function {shown}")));
+            }
             Expr::Fail { at, message } => {
                 self.at = at.unwrap_or(self.at);
                 return Err(self.fail(&**message));

@@ -39,7 +39,7 @@ pub(crate) fn execute(
     } else {
         data
     };
-    let code = template.code();
+    let code = &template.code;
     session
         .slots
         .resize_with(base + code.slots, || Value::Invalid);
@@ -171,16 +171,8 @@ impl<'r> Eval<'r> {
         let template = self.template.name.to_string();
         RenderError(Box::new(Failure::new(
             template,
-            Some((location, self.node())),
+            Some((location, self.template.describe(self.at))),
             cause,
         )))
-    }
-
-    /// The current node as Go writes it. The tree was not kept, but the text gives it again.
-    #[cold]
-    fn node(&self) -> String {
-        let text = self.template.source.text.as_bytes();
-        let node = crate::ast::describe(&self.template.tree(), text, self.at);
-        String::from_utf8_lossy(&node.unwrap_or_default()).into_owned()
     }
 }

@@ -1,165 +1,127 @@
-//! What the parser makes of what it reads: syntax trees, or nothing where a text is only checked.
+//! What the parser makes of what it reads: code, or a syntax tree for error messages.
 
 use std::ops::Range;
 
 use super::control::Control;
 use crate::ast::{self, Number, Pos, Term};
-use crate::go::{strconv, unicode};
+use crate::func::Func;
 use crate::value::Str;
 
-/// Makes something of the parts of a template, from the inside to the outside.
-pub(super) trait Build {
-    type Text;
+/// Makes something of the parts of templates, in the order in which they stand in the text `'t`
+/// and from the inside to the outside.
+pub(crate) trait Build<'t> {
     type Operand;
     type Command;
+    type OpenPipe;
     type Pipe;
-    type Node;
-    type List: Default;
+    type OpenList;
+    type List;
+    /// What is kept of a template while one inside of it is built.
+    type Outer;
+    type Template;
 
-    /// The text of a literal in quotes; none when it is malformed.
-    fn text(literal: &[u8]) -> Option<Self::Text>;
+    /// Begins a template.
+    fn begin(&mut self) -> Self::Outer;
+    /// Ends it; `depth` is how deep control structures and parentheses nest at most.
+    fn end(&mut self, outer: Self::Outer, list: Self::List, depth: usize) -> Self::Template;
 
-    fn operand(pos: Pos, word: Word<'_, Self>) -> Self::Operand;
+    fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>) -> Self::Operand;
     /// Adds a field to an operand that can have one; the first that was added stands at `pos`.
-    fn field(operand: Self::Operand, pos: Pos, name: &[u8]) -> Self::Operand;
+    fn field(&mut self, operand: Self::Operand, pos: Pos, name: &'t [u8]) -> Self::Operand;
 
-    fn command(pos: Pos) -> Self::Command;
-    fn argument(command: &mut Self::Command, operand: Self::Operand);
+    fn command(&mut self, pos: Pos) -> Self::Command;
+    fn argument(&mut self, command: &mut Self::Command, operand: Self::Operand);
 
-    fn pipe(pos: Pos) -> Self::Pipe;
-    fn variable(pipe: &mut Self::Pipe, name: &[u8], is_assign: bool);
-    fn stage(pipe: &mut Self::Pipe, command: Self::Command);
+    fn pipe(&mut self, pos: Pos) -> Self::OpenPipe;
+    fn variable(&mut self, pipe: &mut Self::OpenPipe, name: &'t [u8], is_assign: bool);
+    fn stage(&mut self, pipe: &mut Self::OpenPipe, command: Self::Command);
+    fn close_pipe(&mut self, pipe: Self::OpenPipe) -> Self::Pipe;
 
-    fn node(part: Part<Self>, text: &[u8]) -> Self::Node;
-    fn push(list: &mut Self::List, node: Self::Node);
+    fn list(&mut self) -> Self::OpenList;
+    fn push(&mut self, list: &mut Self::OpenList, part: Part<Self::Pipe, Self::List>);
+    fn close_list(&mut self, list: Self::OpenList) -> Self::List;
+
+    /// Begins a control structure, which ends when it is pushed as a part.
+    fn enter(&mut self) {}
+    /// Begins its first list, after its pipe.
+    fn body(&mut self, _: Control) {}
+    /// Begins its second list.
+    fn otherwise(&mut self) {}
 }
 
 /// A term of a command.
-pub(super) enum Word<'t, B: Build + ?Sized> {
+pub(crate) enum Word<'t, Pipe> {
     Bool(bool),
     Dot,
     Nil,
-    Identifier(&'t [u8]),
+    Function { name: &'t [u8], func: &'t Func },
     Field(&'t [u8]),
     Variable(&'t [u8]),
     Number(Number),
-    Text { quoted: Range<Pos>, text: B::Text },
-    Pipe(B::Pipe),
+    Text { quoted: Range<Pos>, text: Str },
+    Pipe(Pipe),
 }
 
 /// What stands in a template.
-pub(super) enum Part<B: Build + ?Sized> {
+pub(crate) enum Part<Pipe, List> {
     Text(Range<Pos>),
     Action {
         pos: Pos,
-        pipe: B::Pipe,
+        pipe: Pipe,
     },
     Control {
         control: Control,
-        pipe: B::Pipe,
-        list: B::List,
-        otherwise: Option<B::List>,
+        pipe: Pipe,
+        list: List,
+        otherwise: Option<List>,
     },
     Template {
         pos: Pos,
-        name: B::Text,
-        pipe: Option<B::Pipe>,
+        name: Str,
+        pipe: Option<Pipe>,
     },
     Break,
     Continue,
 }
 
-/// Makes nothing, but knows whether a list has content.
-pub(super) struct Check;
-
-/// Whether there is something beside white space: a template without does not replace another.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Content(pub(super) bool);
-
-impl Build for Check {
-    type Text = ();
-    type Operand = ();
-    type Command = ();
-    type Pipe = ();
-    type Node = Content;
-    type List = Content;
-
-    fn text(literal: &[u8]) -> Option<()> {
-        // A token holds no quote or line break that would end it.
-        let is_plain = match literal {
-            [b'`', ..] => true,
-            [b'"', plain @ .., b'"'] => !plain.contains(&b'\\'),
-            _ => false,
-        };
-        (is_plain || strconv::unquote(literal).is_ok()).then_some(())
-    }
-
-    fn operand(_: Pos, _: Word<'_, Self>) {}
-    fn field((): (), _: Pos, _: &[u8]) {}
-    fn command(_: Pos) {}
-    fn argument((): &mut (), (): ()) {}
-    fn pipe(_: Pos) {}
-    fn variable((): &mut (), _: &[u8], _: bool) {}
-    fn stage((): &mut (), (): ()) {}
-
-    fn node(part: Part<Self>, text: &[u8]) -> Content {
-        let Part::Text(range) = part else {
-            return Content(true);
-        };
-        let text = text.get(range.start as usize..range.end as usize);
-        let text = text.unwrap_or_default();
-        let is_plain = matches!(text.first(), Some(b'!'..=b'~'));
-        Content(is_plain || !unicode::trim_start_matches(text, unicode::is_space).is_empty())
-    }
-
-    fn push(list: &mut Content, node: Content) {
-        list.0 |= node.0;
-    }
-}
-
 /// Makes syntax trees.
 pub(super) struct Trees;
 
-impl Build for Trees {
-    type Text = Str;
+impl<'t> Build<'t> for Trees {
     type Operand = ast::Operand;
     type Command = ast::Command;
+    type OpenPipe = ast::Pipe;
     type Pipe = ast::Pipe;
-    type Node = ast::Node;
+    type OpenList = ast::List;
     type List = ast::List;
+    type Outer = ();
+    type Template = ast::List;
 
-    fn text(literal: &[u8]) -> Option<Str> {
-        match literal {
-            [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => {
-                // What is not UTF-8 is read rune by rune.
-                match std::str::from_utf8(plain) {
-                    Ok(plain) => Some(Str::from(plain)),
-                    Err(_) => strconv::unquote(literal).ok().map(Str::from),
-                }
-            }
-            _ => strconv::unquote(literal).ok().map(Str::from),
-        }
+    fn begin(&mut self) {}
+
+    fn end(&mut self, (): (), list: ast::List, _: usize) -> ast::List {
+        list
     }
 
-    fn operand(pos: Pos, word: Word<'_, Self>) -> ast::Operand {
+    fn operand(&mut self, pos: Pos, word: Word<'t, ast::Pipe>) -> ast::Operand {
         let term = match word {
             Word::Bool(value) => Term::Bool(value),
             Word::Dot => Term::Dot,
             Word::Nil => Term::Nil,
-            Word::Identifier(name) => Term::Identifier(Str::from(name)),
+            Word::Function { name, .. } => Term::Identifier(Str::from(name)),
             Word::Field(name) => Term::Field(vec![Str::from(name)]),
             Word::Variable(name) => Term::Variable {
                 name: Str::from(name),
                 fields: Vec::new(),
             },
-            Word::Number(number) => Term::Number(Box::new(number)),
-            Word::Text { quoted, text } => Term::String { quoted, text },
+            Word::Number(number) => Term::Number(number.text),
+            Word::Text { quoted, .. } => Term::String(quoted),
             Word::Pipe(pipe) => Term::Pipe(Box::new(pipe)),
         };
         ast::Operand { pos, term }
     }
 
-    fn field(mut operand: ast::Operand, pos: Pos, name: &[u8]) -> ast::Operand {
+    fn field(&mut self, mut operand: ast::Operand, pos: Pos, name: &'t [u8]) -> ast::Operand {
         let name = Str::from(name);
         match &mut operand.term {
             Term::Field(fields) | Term::Variable { fields, .. } | Term::Chain { fields, .. } => {
@@ -177,16 +139,16 @@ impl Build for Trees {
         }
     }
 
-    fn command(pos: Pos) -> ast::Command {
+    fn command(&mut self, pos: Pos) -> ast::Command {
         let args = Vec::new();
         ast::Command { pos, args }
     }
 
-    fn argument(command: &mut ast::Command, operand: ast::Operand) {
+    fn argument(&mut self, command: &mut ast::Command, operand: ast::Operand) {
         command.args.push(operand);
     }
 
-    fn pipe(pos: Pos) -> ast::Pipe {
+    fn pipe(&mut self, pos: Pos) -> ast::Pipe {
         ast::Pipe {
             pos,
             is_assign: false,
@@ -195,43 +157,42 @@ impl Build for Trees {
         }
     }
 
-    fn variable(pipe: &mut ast::Pipe, name: &[u8], is_assign: bool) {
+    fn variable(&mut self, pipe: &mut ast::Pipe, name: &'t [u8], is_assign: bool) {
         pipe.variables.push(Str::from(name));
         pipe.is_assign = is_assign;
     }
 
-    fn stage(pipe: &mut ast::Pipe, command: ast::Command) {
+    fn stage(&mut self, pipe: &mut ast::Pipe, command: ast::Command) {
         pipe.commands.push(command);
     }
 
-    fn node(part: Part<Self>, _: &[u8]) -> ast::Node {
-        match part {
-            Part::Text(range) => ast::Node::Text(range),
+    fn close_pipe(&mut self, pipe: ast::Pipe) -> ast::Pipe {
+        pipe
+    }
+
+    fn list(&mut self) -> ast::List {
+        ast::List::default()
+    }
+
+    fn push(&mut self, list: &mut ast::List, part: Part<ast::Pipe, ast::List>) {
+        list.nodes.push(match part {
+            Part::Text(_) | Part::Break | Part::Continue => return,
             Part::Action { pos, pipe } => ast::Node::Action { pos, pipe },
             Part::Control {
-                control,
                 pipe,
                 list,
                 otherwise,
-            } => {
-                let branch = Box::new(ast::Branch {
-                    pipe,
-                    list,
-                    otherwise,
-                });
-                match control {
-                    Control::If => ast::Node::If(branch),
-                    Control::With => ast::Node::With(branch),
-                    Control::Range => ast::Node::Range(branch),
-                }
-            }
+                ..
+            } => ast::Node::Control(Box::new(ast::Branch {
+                pipe,
+                list,
+                otherwise,
+            })),
             Part::Template { pos, name, pipe } => ast::Node::Template { pos, name, pipe },
-            Part::Break => ast::Node::Break,
-            Part::Continue => ast::Node::Continue,
-        }
+        });
     }
 
-    fn push(list: &mut ast::List, node: ast::Node) {
-        list.nodes.push(node);
+    fn close_list(&mut self, list: ast::List) -> ast::List {
+        list
     }
 }

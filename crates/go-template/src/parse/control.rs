@@ -1,13 +1,14 @@
 //! Actions: text, control structures, definitions.
 
-use super::build::{Build, Check, Part};
-use super::{Body, Definition, Parser, Result, Scope};
+use super::build::{Build, Part};
+use super::{Definition, Parser, Result, Scope};
+use crate::go::{strconv, unicode};
 use crate::lex::{Kind, Token};
 use crate::value::Str;
 
 /// A control structure that has a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(crate) enum Control {
     If,
     With,
     Range,
@@ -47,18 +48,21 @@ impl Stop {
     }
 }
 
-enum Item<B: Build> {
-    Node(B::Node),
+enum Item<Part> {
+    Part(Part),
     Stop(Stop),
 }
 
-impl Parser<'_> {
-    /// The whole text: nodes and definitions, which are only checked.
-    pub(super) fn top_level<B: Build>(&mut self) -> Result<B::List> {
-        let mut list = B::List::default();
+type PartOf<'t, B> = Part<<B as Build<'t>>::Pipe, <B as Build<'t>>::List>;
+
+impl<'t, B: Build<'t>> Parser<'t, B> {
+    /// The whole text: nodes and definitions.
+    pub(super) fn top_level(&mut self) -> Result<()> {
+        let outer = self.builder.begin();
+        let mut list = self.builder.list();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(list),
+                Kind::Eof => break,
                 Kind::LeftDelim => {
                     let delimiter = self.next();
                     if self.next_non_space().kind == Kind::Define {
@@ -69,13 +73,21 @@ impl Parser<'_> {
                 }
                 _ => {}
             }
-            match self.text_or_action::<B>()? {
-                Item::Node(node) => B::push(&mut list, node),
+            match self.text_or_action()? {
+                Item::Part(part) => self.builder.push(&mut list, part),
                 Item::Stop(stop) => {
                     return Err(self.error(format!("unexpected {}", stop.name())));
                 }
             }
         }
+        let list = self.builder.close_list(list);
+        let template = self.builder.end(outer, list, self.scope.depth);
+        self.add(Definition {
+            name: self.file.clone(),
+            start: 0,
+            template,
+            is_empty: !self.scope.has_content,
+        })
     }
 
     /// `{{define "name"}} … {{end}}`; the keyword was read.
@@ -92,41 +104,39 @@ impl Parser<'_> {
 
     /// The nodes of a definition up to its end.
     fn definition(&mut self, name: Str, context: &str) -> Result<()> {
-        let body = Body::At(self.lexer.position());
-        let (found, stop) = self.list::<Check>()?;
+        let start = self.lexer.position();
+        let outer = self.builder.begin();
+        let (list, stop) = self.list()?;
         if stop != Stop::End {
             return Err(self.error(format!("unexpected {} in {context}", stop.name())));
         }
+        let template = self.builder.end(outer, list, self.scope.depth);
         self.add(Definition {
             name,
-            body,
-            is_empty: !found.0,
+            start,
+            template,
+            is_empty: !self.scope.has_content,
         })
     }
 
-    /// The nodes of a definition that was checked before.
-    pub(super) fn body<B: Build>(&mut self) -> Result<B::List> {
-        Ok(self.list::<B>()?.0)
-    }
-
     /// Nodes up to `{{end}}` or `{{else}}`.
-    fn list<B: Build>(&mut self) -> Result<(B::List, Stop)> {
-        let mut list = B::List::default();
+    fn list(&mut self) -> Result<(B::List, Stop)> {
+        let mut list = self.builder.list();
         while self.peek_non_space().kind != Kind::Eof {
-            match self.text_or_action::<B>()? {
-                Item::Node(node) => B::push(&mut list, node),
-                Item::Stop(stop) => return Ok((list, stop)),
+            match self.text_or_action()? {
+                Item::Part(part) => self.builder.push(&mut list, part),
+                Item::Stop(stop) => return Ok((self.builder.close_list(list), stop)),
             }
         }
         Err(self.error("unexpected EOF"))
     }
 
-    fn text_or_action<B: Build>(&mut self) -> Result<Item<B>> {
+    fn text_or_action(&mut self) -> Result<Item<PartOf<'t, B>>> {
         let token = self.next_non_space();
         match token.kind {
             Kind::Text => {
-                let part = Part::<B>::Text(token.start..token.end);
-                Ok(Item::Node(self.node(part)))
+                self.scope.has_content = self.scope.has_content || !is_blank(self.bytes(token));
+                Ok(Item::Part(Part::Text(token.start..token.end)))
             }
             Kind::LeftDelim => {
                 self.scope.action = Some(token.start);
@@ -138,14 +148,10 @@ impl Parser<'_> {
         }
     }
 
-    fn node<B: Build>(&self, part: Part<B>) -> B::Node {
-        B::node(part, self.lexer.text())
-    }
-
     /// What stands between delimiters; the left one was read.
-    fn action<B: Build>(&mut self) -> Result<Item<B>> {
+    fn action(&mut self) -> Result<Item<PartOf<'t, B>>> {
         let token = self.next_non_space();
-        let part: Part<B> = match token.kind {
+        let part = match token.kind {
             Kind::Block => self.block()?,
             Kind::Break => self.jump(Part::Break, "{{break}}")?,
             Kind::Continue => self.jump(Part::Continue, "{{continue}}")?,
@@ -168,14 +174,15 @@ impl Parser<'_> {
                 self.backup();
                 Part::Action {
                     pos: self.peek().start,
-                    pipe: self.pipeline::<B>("command", Kind::RightDelim)?,
+                    pipe: self.pipeline("command", Kind::RightDelim)?,
                 }
             }
         };
-        Ok(Item::Node(self.node(part)))
+        self.scope.has_content = true;
+        Ok(Item::Part(part))
     }
 
-    fn jump<B: Build>(&mut self, part: Part<B>, name: &str) -> Result<Part<B>> {
+    fn jump(&mut self, part: PartOf<'t, B>, name: &str) -> Result<PartOf<'t, B>> {
         let token = self.next_non_space();
         if token.kind != Kind::RightDelim {
             return Err(self.unexpected(token, name));
@@ -186,7 +193,7 @@ impl Parser<'_> {
         Ok(part)
     }
 
-    fn control<B: Build>(&mut self, control: Control) -> Result<Part<B>> {
+    fn control(&mut self, control: Control) -> Result<PartOf<'t, B>> {
         self.nest(|parser| {
             let variables = parser.scope.variables.len();
             let part = parser.branch(control)?;
@@ -195,12 +202,14 @@ impl Parser<'_> {
         })
     }
 
-    fn branch<B: Build>(&mut self, control: Control) -> Result<Part<B>> {
-        let pipe = self.pipeline::<B>(control.name(), Kind::RightDelim)?;
+    fn branch(&mut self, control: Control) -> Result<PartOf<'t, B>> {
+        self.builder.enter();
+        let pipe = self.pipeline(control.name(), Kind::RightDelim)?;
+        self.builder.body(control);
         if control == Control::Range {
             self.scope.range_depth += 1;
         }
-        let (list, stop) = self.list::<B>()?;
+        let (list, stop) = self.list()?;
         if control == Control::Range {
             self.scope.range_depth -= 1;
         }
@@ -209,13 +218,15 @@ impl Parser<'_> {
             // `{{else if}}` is `{{else}}{{if}}` that shares the end; `{{else with}}` likewise.
             Stop::Else if control != Control::Range && self.peek().kind == control.keyword() => {
                 self.next();
-                let nested = self.control::<B>(control)?;
-                let mut list = B::List::default();
-                B::push(&mut list, self.node(nested));
-                Some(list)
+                self.builder.otherwise();
+                let mut list = self.builder.list();
+                let nested = self.control(control)?;
+                self.builder.push(&mut list, nested);
+                Some(self.builder.close_list(list))
             }
             Stop::Else => {
-                let (otherwise, stop) = self.list::<B>()?;
+                self.builder.otherwise();
+                let (otherwise, stop) = self.list()?;
                 if stop != Stop::End {
                     return Err(self.error(format!("expected end; found {}", stop.name())));
                 }
@@ -231,33 +242,33 @@ impl Parser<'_> {
     }
 
     /// `{{block "name" pipeline}} … {{end}}`: a definition and its execution.
-    fn block<B: Build>(&mut self) -> Result<Part<B>> {
+    fn block(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = self.pipeline::<B>(CONTEXT, Kind::RightDelim)?;
+        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
         let outer = std::mem::replace(&mut self.scope, Scope::new());
-        self.nest(|parser| parser.definition(name, CONTEXT))?;
+        self.nest(|parser| parser.definition(name.clone(), CONTEXT))?;
         self.scope = outer;
         Ok(Part::Template {
             pos: token.start,
-            name: self.text::<B>(token)?,
+            name,
             pipe: Some(pipe),
         })
     }
 
     /// `{{template "name" pipeline}}`, the pipeline being optional.
-    fn template<B: Build>(&mut self) -> Result<Part<B>> {
+    fn template(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "template clause";
         let token = self.next_non_space();
         if !matches!(token.kind, Kind::String | Kind::RawString) {
             return Err(self.unexpected(token, CONTEXT));
         }
-        let name = self.text::<B>(token)?;
+        let name = self.text(token)?;
         let mut pipe = None;
         if self.next_non_space().kind != Kind::RightDelim {
             self.backup();
-            pipe = Some(self.pipeline::<B>(CONTEXT, Kind::RightDelim)?);
+            pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
         }
         Ok(Part::Template {
             pos: token.start,
@@ -268,12 +279,27 @@ impl Parser<'_> {
 
     fn template_name(&mut self, token: Token, context: &str) -> Result<Str> {
         match token.kind {
-            Kind::String | Kind::RawString => self.text::<super::build::Trees>(token),
+            Kind::String | Kind::RawString => self.text(token),
             _ => Err(self.unexpected(token, context)),
         }
     }
 
-    pub(super) fn text<B: Build>(&self, token: Token) -> Result<B::Text> {
-        B::text(self.bytes(token)).ok_or_else(|| self.error("invalid syntax"))
+    /// The text of a literal in quotes.
+    pub(super) fn text(&self, token: Token) -> Result<Str> {
+        let literal = self.bytes(token);
+        let text = match literal {
+            // What is not UTF-8 is read rune by rune.
+            [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => {
+                std::str::from_utf8(plain).ok().map(Str::from)
+            }
+            _ => None,
+        };
+        text.or_else(|| strconv::unquote(literal).ok().map(Str::from))
+            .ok_or_else(|| self.error("invalid syntax"))
     }
+}
+
+fn is_blank(text: &[u8]) -> bool {
+    let is_plain = matches!(text.first(), Some(b'!'..=b'~'));
+    !is_plain && unicode::trim_start_matches(text, unicode::is_space).is_empty()
 }

@@ -14,12 +14,13 @@ struct Operand {
     is_plain: bool,
 }
 
-impl Parser<'_> {
+impl<'t, B: Build<'t>> Parser<'t, B> {
     /// A pipeline up to `end`.
-    pub(super) fn pipeline<B: Build>(&mut self, context: &str, end: Kind) -> Result<B::Pipe> {
-        let mut pipe = B::pipe(self.peek_non_space().start);
+    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<B::Pipe> {
+        let start = self.peek_non_space().start;
+        let mut pipe = self.builder.pipe(start);
         let mut variables = 0;
-        while self.declaration::<B>(context, &mut pipe, &mut variables)? {}
+        while self.declaration(context, &mut pipe, &mut variables)? {}
         let mut stages = 0;
         // The first command after the first one that is something which takes no argument.
         let mut misplaced = None;
@@ -34,7 +35,7 @@ impl Parser<'_> {
                         let message = format!("non executable command in pipeline stage {stage}");
                         return Err(self.error(message));
                     }
-                    return Ok(pipe);
+                    return Ok(self.builder.close_pipe(pipe));
                 }
                 Kind::Bool
                 | Kind::CharConstant
@@ -49,8 +50,8 @@ impl Parser<'_> {
                 | Kind::Variable
                 | Kind::LeftParen => {
                     self.backup();
-                    let (command, is_plain) = self.command::<B>()?;
-                    B::stage(&mut pipe, command);
+                    let (command, is_plain) = self.command()?;
+                    self.builder.stage(&mut pipe, command);
                     stages += 1;
                     if is_plain && stages > 1 {
                         misplaced = misplaced.or(Some(stages));
@@ -63,10 +64,10 @@ impl Parser<'_> {
 
     /// A variable that the pipeline declares or assigns, if there is one; whether another may
     /// follow it.
-    fn declaration<B: Build>(
+    fn declaration(
         &mut self,
         context: &str,
-        pipe: &mut B::Pipe,
+        pipe: &mut B::OpenPipe,
         variables: &mut usize,
     ) -> Result<bool> {
         let variable = self.peek_non_space();
@@ -80,12 +81,12 @@ impl Parser<'_> {
         match next.kind {
             Kind::Assign | Kind::Declare => {
                 self.next_non_space();
-                self.declare::<B>(variable, pipe, next.kind == Kind::Assign);
+                self.declare(variable, pipe, next.kind == Kind::Assign);
                 Ok(false)
             }
             Kind::Char if self.bytes(next) == b"," => {
                 self.next_non_space();
-                self.declare::<B>(variable, pipe, false);
+                self.declare(variable, pipe, false);
                 *variables += 1;
                 if context != "range" || *variables >= 2 {
                     return Err(self.error(format!("too many declarations in {context}")));
@@ -106,21 +107,22 @@ impl Parser<'_> {
         }
     }
 
-    fn declare<B: Build>(&mut self, variable: Token, pipe: &mut B::Pipe, is_assign: bool) {
+    fn declare(&mut self, variable: Token, pipe: &mut B::OpenPipe, is_assign: bool) {
         let name = self.bytes(variable);
-        B::variable(pipe, name, is_assign);
+        self.builder.variable(pipe, name, is_assign);
         self.scope.variables.push(name);
     }
 
     /// Operands up to a pipe, which is read, or the end of the pipeline, which is not; and whether
     /// the first of them takes no argument.
-    fn command<B: Build>(&mut self) -> Result<(B::Command, bool)> {
-        let mut command = B::command(self.peek_non_space().start);
+    fn command(&mut self) -> Result<(B::Command, bool)> {
+        let start = self.peek_non_space().start;
+        let mut command = self.builder.command(start);
         let mut first = None;
         loop {
             self.peek_non_space();
-            if let Some((operand, is_plain)) = self.operand::<B>()? {
-                B::argument(&mut command, operand);
+            if let Some((operand, is_plain)) = self.operand()? {
+                self.builder.argument(&mut command, operand);
                 first = first.or(Some(is_plain));
             }
             if self.skip_space() {
@@ -144,8 +146,8 @@ impl Parser<'_> {
     }
 
     /// A term with fields after it, if a term follows; and whether it takes no argument.
-    fn operand<B: Build>(&mut self) -> Result<Option<(B::Operand, bool)>> {
-        let Some((mut operand, term)) = self.term::<B>()? else {
+    fn operand(&mut self) -> Result<Option<(B::Operand, bool)>> {
+        let Some((mut operand, term)) = self.term()? else {
             return Ok(None);
         };
         if !self.may_be_field() {
@@ -158,7 +160,8 @@ impl Parser<'_> {
         while self.may_be_field() && self.peek().kind == Kind::Field {
             let token = self.next();
             if !term.is_plain {
-                operand = B::field(operand, first.start, self.field_name(token));
+                let name = self.field_name(token);
+                operand = self.builder.field(operand, first.start, name);
             }
         }
         if term.is_plain {
@@ -171,22 +174,22 @@ impl Parser<'_> {
     }
 
     /// A literal, function, variable, field or pipeline in parentheses, if one follows.
-    fn term<B: Build>(&mut self) -> Result<Option<(B::Operand, Operand)>> {
+    fn term(&mut self) -> Result<Option<(B::Operand, Operand)>> {
         let token = self.next_non_space();
         let is_plain = !matches!(
             token.kind,
             Kind::Identifier | Kind::Variable | Kind::Field | Kind::LeftParen
         );
         let mut pos = token.start;
-        let word: Word<'_, B> = match token.kind {
+        let word = match token.kind {
             Kind::Identifier => {
                 let name = self.bytes(token);
-                if !self.funcs.has(name) {
+                let Some(func) = self.funcs.find(name) else {
                     let name = quote(name);
                     let name = String::from_utf8_lossy(&name);
                     return Err(self.error(format!("function {name} not defined")));
-                }
-                Word::Identifier(name)
+                };
+                Word::Function { name, func }
             }
             Kind::Dot => Word::Dot,
             Kind::Nil => Word::Nil,
@@ -208,7 +211,7 @@ impl Parser<'_> {
             Kind::LeftParen => {
                 let (start, pipe) = self.nest(|parser| {
                     let start = parser.peek_non_space().start;
-                    let pipe = parser.pipeline::<B>("parenthesized pipeline", Kind::RightParen)?;
+                    let pipe = parser.pipeline("parenthesized pipeline", Kind::RightParen)?;
                     Ok((start, pipe))
                 })?;
                 pos = start;
@@ -216,7 +219,7 @@ impl Parser<'_> {
             }
             Kind::String | Kind::RawString => Word::Text {
                 quoted: token.start..token.end,
-                text: self.text::<B>(token)?,
+                text: self.text(token)?,
             },
             _ => {
                 self.backup();
@@ -224,6 +227,6 @@ impl Parser<'_> {
             }
         };
         let term = Operand { token, is_plain };
-        Ok(Some((B::operand(pos, word), term)))
+        Ok(Some((self.builder.operand(pos, word), term)))
     }
 }

@@ -1,8 +1,6 @@
-//! Parses a text: all of it at once to check it and to find its definitions, and later the syntax
-//! tree of each template that is needed.
+//! Parses a text into the code of its templates, without a tree in between.
 //!
-//! Most definitions of a chart are never executed, so a tree is made only for those that are. The
-//! check makes none, and so needs hardly any memory. The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
+//! The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
 //! messages. Two limits are its own: control structures and parentheses may nest 500 deep.
 
 mod build;
@@ -12,7 +10,9 @@ mod number;
 
 use std::collections::HashMap;
 
-use build::{Check, Trees};
+use build::Trees;
+pub(crate) use build::{Build, Part, Word};
+pub(crate) use control::Control;
 
 use crate::ast::{List, Pos};
 use crate::error::{Location, ParseError};
@@ -25,53 +25,47 @@ const MAX_NESTING: usize = 500;
 
 /// A template that a text gives.
 #[derive(Debug)]
-pub(crate) struct Definition {
+pub(crate) struct Definition<T> {
     pub(crate) name: Str,
-    pub(crate) body: Body,
+    /// Where its nodes begin: no two of a text do at the same place.
+    pub(crate) start: Pos,
+    pub(crate) template: T,
     /// Whether there is nothing but white space: such a template does not replace another.
     pub(crate) is_empty: bool,
 }
 
-/// Where the nodes of a template stand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
-    /// All over the text.
-    Whole,
-    /// From an offset to an `{{end}}`.
-    At(Pos),
-}
-
-/// Checks `text`, which gets the name `file`, and finds its templates. That of the text itself
-/// comes last, unless it is empty and the text defines a template of that name.
-pub(crate) fn check(file: &Str, text: &[u8], funcs: &Funcs) -> Result<Vec<Definition>, ParseError> {
-    let mut parser = Parser::new(file, text, funcs, 0);
+/// Parses `text`, which gets the name `file`. The template of the text itself comes last, unless
+/// it is empty and the text defines a template of that name.
+pub(crate) fn parse<'t, B: Build<'t>>(
+    file: &'t Str,
+    text: &'t [u8],
+    funcs: &'t Funcs,
+    builder: B,
+) -> Result<Vec<Definition<B::Template>>> {
+    let mut parser = Parser::new(file, text, funcs, builder);
     if text.len() > lex::LONGEST {
         return Err(parser.error("the text is too long"));
     }
-    let content = parser.top_level::<Check>()?;
-    parser.add(Definition {
-        name: file.clone(),
-        body: Body::Whole,
-        is_empty: !content.0,
-    })?;
+    parser.top_level()?;
     Ok(parser.definitions)
 }
 
-/// The syntax tree of one template of a text that was checked.
-pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, body: Body) -> Result<List, ParseError> {
-    match body {
-        Body::Whole => Parser::new(file, text, funcs, 0).top_level::<Trees>(),
-        Body::At(start) => Parser::new(file, text, funcs, start).body::<Trees>(),
-    }
+/// The syntax tree of the template that begins at `start` of a text that was parsed before.
+pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> List {
+    let definitions = parse(file, text, funcs, Trees).unwrap_or_default();
+    let mut definitions = definitions.into_iter();
+    let found = definitions.find(|definition| definition.start == start);
+    found.map_or_else(List::default, |definition| definition.template)
 }
 
-struct Parser<'t> {
+struct Parser<'t, B: Build<'t>> {
     file: &'t Str,
     funcs: &'t Funcs,
     lexer: Lexer<'t>,
+    builder: B,
     scope: Scope<'t>,
     nesting: usize,
-    definitions: Vec<Definition>,
+    definitions: Vec<Definition<B::Template>>,
     by_name: HashMap<Str, usize>,
 }
 
@@ -83,6 +77,10 @@ struct Scope<'t> {
     /// The variables in scope, but for `$`.
     variables: Vec<&'t [u8]>,
     range_depth: usize,
+    /// Whether there is something beside white space.
+    has_content: bool,
+    /// How deep it has nested at most, counted as `nesting`.
+    depth: usize,
     /// Where the current action begins.
     action: Option<Pos>,
 }
@@ -99,6 +97,8 @@ impl Scope<'_> {
             peeked: 0,
             variables: Vec::new(),
             range_depth: 0,
+            has_content: false,
+            depth: 0,
             action: None,
         }
     }
@@ -106,15 +106,16 @@ impl Scope<'_> {
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
-impl<'t> Parser<'t> {
-    fn new(file: &'t Str, text: &'t [u8], funcs: &'t Funcs, start: Pos) -> Self {
-        let mut lexer = Lexer::new(text, start);
-        lexer.break_is_keyword = !funcs.has(b"break");
-        lexer.continue_is_keyword = !funcs.has(b"continue");
+impl<'t, B: Build<'t>> Parser<'t, B> {
+    fn new(file: &'t Str, text: &'t [u8], funcs: &'t Funcs, builder: B) -> Self {
+        let mut lexer = Lexer::new(text);
+        lexer.break_is_keyword = funcs.find(b"break").is_none();
+        lexer.continue_is_keyword = funcs.find(b"continue").is_none();
         Self {
             file,
             funcs,
             lexer,
+            builder,
             scope: Scope::new(),
             nesting: 0,
             definitions: Vec::new(),
@@ -273,13 +274,14 @@ impl<'t> Parser<'t> {
             return Err(self.error("max expression depth exceeded"));
         }
         self.nesting += 1;
+        self.scope.depth = self.scope.depth.max(self.nesting);
         let result = crate::stack::grow(|| parse(self));
         self.nesting -= 1;
         result
     }
 
     /// Adds a definition that was read; of two with a name one must be empty.
-    fn add(&mut self, definition: Definition) -> Result<()> {
+    fn add(&mut self, definition: Definition<B::Template>) -> Result<()> {
         let name = &definition.name;
         let earlier = self.by_name.get(name);
         match earlier.and_then(|at| self.definitions.get_mut(*at)) {
@@ -304,9 +306,8 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        check(&Str::from("t"), text.as_bytes(), &Funcs::new())
-            .unwrap_err()
-            .to_string()
+        let parsed = parse(&Str::from("t"), text.as_bytes(), &Funcs::new(), Trees);
+        parsed.unwrap_err().to_string()
     }
 
     #[test]
@@ -378,11 +379,10 @@ mod tests {
             Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
         );
-        let definitions = check(&file, text, &Funcs::new()).unwrap();
+        let definitions = parse(&file, text, &Funcs::new(), Trees).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
-        let tree = tree(&file, text, &Funcs::new(), definitions[0].body).unwrap();
-        assert_eq!(tree.nodes.len(), 1);
+        assert!(!definitions[0].is_empty && definitions[1].is_empty);
     }
 
     #[test]

@@ -73,7 +73,7 @@ enum Term<'t> {
         name: &'t [u8],
         slot: Option<usize>,
     },
-    Number(Number),
+    Number(Box<Number>),
     Text {
         quoted: Range<Pos>,
         text: Str,
@@ -244,7 +244,7 @@ impl<'t> Compiler<'t> {
     fn literal(&self, literal: Term<'t>) -> Literal {
         match literal {
             Term::Bool(value) => Literal::Bool(value),
-            Term::Number(number) => Literal::Number(Box::new(number)),
+            Term::Number(number) => Literal::Number(number),
             Term::Text { quoted, text } => Literal::String {
                 quoted: part(self.text, &quoted).into(),
                 text,

@@ -57,7 +57,7 @@ pub(crate) enum Word<'t, Pipe> {
     Function { name: &'t [u8], func: &'t Func },
     Field(&'t [u8]),
     Variable(&'t [u8]),
-    Number(Number),
+    Number(Box<Number>),
     Text { quoted: Range<Pos>, text: Str },
     Pipe(Pipe),
 }

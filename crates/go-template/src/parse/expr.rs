@@ -206,7 +206,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             Kind::Bool => Word::Bool(self.bytes(token) == b"true"),
             Kind::CharConstant | Kind::Complex | Kind::Number => {
                 let number = super::number::parse(self.bytes(token), token.kind);
-                Word::Number(number.map_err(|message| self.error(message))?)
+                Word::Number(Box::new(number.map_err(|message| self.error(message))?))
             }
             Kind::LeftParen => {
                 let (start, pipe) = self.nest(|parser| {

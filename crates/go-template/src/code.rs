@@ -1,26 +1,103 @@
 //! The compiled form of a template: `Send + Sync`, with nothing left to look up by name but
 //! fields, methods and other templates.
+//!
+//! What belongs to one thing lies side by side in one of a few lists, and the thing has the span.
+//! So a template takes a handful of allocations, and is read mostly from front to back.
 
 use crate::ast::{At, Number};
-use crate::func::Func;
+use crate::func::FuncId;
 use crate::value::{Kind, Name, Object, SmallInt, Str, Type, Unsigned, Value, predeclared};
 
 /// A compiled template.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Code {
-    pub(crate) ops: Box<[Op]>,
+    pub(crate) body: Span,
     /// How many variables it needs room for, with `$` as the first.
     pub(crate) slots: usize,
     /// Whether it nests so deep that the stack must grow.
     pub(crate) is_deep: bool,
+    pub(crate) lists: Lists,
+}
+
+/// Where the parts of a template lie.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) exprs: Vec<Expr>,
+    pub(crate) args: Vec<Arg>,
+    pub(crate) names: Vec<Name>,
+    pub(crate) slots: Vec<u32>,
+}
+
+/// Where things of one kind lie side by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    pub(crate) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    /// How many things there are.
+    pub(crate) fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    #[inline]
+    fn of<T>(self, list: &[T]) -> &[T] {
+        list.get(self.start as usize..self.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// Moves what is on a stack from `start` on to the end of a list. A text is no longer than
+    /// 4 GiB, and so are the lists.
+    pub(crate) fn take<T>(stack: &mut Vec<T>, start: usize, list: &mut Vec<T>) -> Self {
+        let position = |list: &Vec<T>| u32::try_from(list.len()).unwrap_or(u32::MAX);
+        let from = position(list);
+        list.extend(stack.drain(start.min(stack.len())..));
+        Self {
+            start: from,
+            end: position(list),
+        }
+    }
+}
+
+impl Code {
+    #[inline]
+    pub(crate) fn ops(&self, span: Span) -> &[Op] {
+        span.of(&self.lists.ops)
+    }
+
+    #[inline]
+    pub(crate) fn exprs(&self, span: Span) -> &[Expr] {
+        span.of(&self.lists.exprs)
+    }
+
+    #[inline]
+    pub(crate) fn args(&self, span: Span) -> &[Arg] {
+        span.of(&self.lists.args)
+    }
+
+    #[inline]
+    pub(crate) fn names(&self, span: Span) -> &[Name] {
+        span.of(&self.lists.names)
+    }
+
+    #[inline]
+    pub(crate) fn slots(&self, span: Span) -> &[u32] {
+        span.of(&self.lists.slots)
+    }
 }
 
 #[derive(Debug)]
 pub(crate) enum Op {
     /// A part of the source text.
     Text {
-        start: usize,
-        end: usize,
+        start: u32,
+        end: u32,
     },
     /// An action whose result is printed.
     Print {
@@ -29,9 +106,10 @@ pub(crate) enum Op {
     },
     /// An action that declares or assigns.
     Run(PipeCode),
-    If(Box<Branch>),
-    With(Box<Branch>),
-    Range(Box<Range>),
+    If(Branch),
+    With(Branch),
+    /// Its pipe sets the key and the item, or the item alone, anew for each.
+    Range(Branch),
     Template(Box<Invoke>),
     Break,
     Continue,
@@ -40,17 +118,8 @@ pub(crate) enum Op {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) pipe: PipeCode,
-    pub(crate) then: Box<[Op]>,
-    pub(crate) otherwise: Box<[Op]>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Range {
-    pub(crate) pipe: PipeCode,
-    pub(crate) key: Option<usize>,
-    pub(crate) item: Option<usize>,
-    pub(crate) body: Box<[Op]>,
-    pub(crate) otherwise: Box<[Op]>,
+    pub(crate) then: Span,
+    pub(crate) otherwise: Span,
 }
 
 #[derive(Debug)]
@@ -64,8 +133,8 @@ pub(crate) struct Invoke {
 #[derive(Debug)]
 pub(crate) struct PipeCode {
     pub(crate) at: At,
-    pub(crate) commands: Box<[Expr]>,
-    pub(crate) sets: Box<[usize]>,
+    pub(crate) commands: Span,
+    pub(crate) sets: Span,
 }
 
 #[derive(Debug)]
@@ -79,12 +148,12 @@ pub(crate) enum Expr {
     },
     Slot {
         at: At,
-        slot: usize,
+        slot: u32,
     },
-    Fields(Box<Fields>),
-    Call(Box<CallCode>),
-    Logic(Box<Logic>),
-    Pipe(Box<PipeCode>),
+    Fields(Fields),
+    Call(CallCode),
+    Logic(Logic),
+    Pipe(PipeCode),
     /// An operand with arguments that is no function.
     NotCallable {
         operand: At,
@@ -97,11 +166,12 @@ pub(crate) enum Expr {
 }
 
 /// Where a chain of fields begins.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Base {
     Dot,
-    Slot(usize),
-    Expr(Expr),
+    Slot(u32),
+    /// The one expression there.
+    Expr(Span),
 }
 
 /// A chain of fields; the last may be a method with arguments.
@@ -109,8 +179,8 @@ pub(crate) enum Base {
 pub(crate) struct Fields {
     pub(crate) at: At,
     pub(crate) base: Base,
-    pub(crate) names: Box<[Name]>,
-    pub(crate) args: Box<[Arg]>,
+    pub(crate) names: Span,
+    pub(crate) args: Span,
     /// Whether the base is an element of what a range goes over, which Go's messages take for an
     /// interface.
     pub(crate) is_element: bool,
@@ -121,8 +191,8 @@ pub(crate) struct CallCode {
     pub(crate) ident: At,
     /// The node that an error of the function is reported at.
     pub(crate) node: At,
-    pub(crate) func: Func,
-    pub(crate) args: Box<[Arg]>,
+    pub(crate) func: FuncId,
+    pub(crate) args: Span,
 }
 
 /// `and` or `or`.
@@ -130,7 +200,7 @@ pub(crate) struct CallCode {
 pub(crate) struct Logic {
     pub(crate) ident: At,
     pub(crate) is_or: bool,
-    pub(crate) args: Box<[Arg]>,
+    pub(crate) args: Span,
 }
 
 #[derive(Debug)]
@@ -143,7 +213,7 @@ pub(crate) enum Arg {
     /// A literal for a parameter that is not known yet.
     Literal {
         at: At,
-        literal: Literal,
+        literal: Box<Literal>,
     },
     /// Anything else, with the type of its parameter as far as that is known.
     Expr {

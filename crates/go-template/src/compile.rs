@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use crate::ast::{At, NodeKind, Number, Pos, part};
-use crate::code::{self, Arg, Base, Branch, CallCode, Code, Const, Expr, Fields, Literal, Op};
-use crate::code::{Invoke, Logic, PipeCode};
-use crate::func::{Func, Run};
+use crate::code::{Arg, Base, Branch, CallCode, Code, Const, Expr, Fields, Lists, Literal, Op};
+use crate::code::{Invoke, Logic, PipeCode, Span};
+use crate::func::{Func, FuncId, Run};
 use crate::parse::{Build, Control, Part, Word};
 use crate::value::{Name, Str, Type};
 
@@ -33,6 +33,9 @@ pub(crate) struct Compiler<'t> {
     commands: Vec<Expr>,
     args: Vec<Arg>,
     names: Vec<Name>,
+    sets: Vec<u32>,
+    /// What is complete of the template.
+    done: Lists,
 }
 
 struct Variable<'t> {
@@ -54,6 +57,7 @@ pub(crate) struct Outer {
     first: usize,
     slots: usize,
     dot_is_element: bool,
+    done: Lists,
 }
 
 pub(crate) struct Operand<'t> {
@@ -67,11 +71,11 @@ enum Term<'t> {
     Bool(bool),
     Dot,
     Nil,
-    Function(&'t Func),
+    Function(FuncId, &'t Func),
     Field,
     Variable {
         name: &'t [u8],
-        slot: Option<usize>,
+        slot: Option<u32>,
     },
     Number(Box<Number>),
     Text {
@@ -112,22 +116,25 @@ impl<'t> Compiler<'t> {
             commands: Vec::new(),
             args: Vec::new(),
             names: Vec::new(),
+            sets: Vec::new(),
+            done: Lists::default(),
         }
     }
 
-    fn declare(&mut self, name: &'t [u8]) -> usize {
+    fn declare(&mut self, name: &'t [u8]) -> u32 {
         let slot = self.variables.len() - self.first;
         self.variables.push(Variable {
             name,
             is_element: false,
         });
         self.slots = self.slots.max(slot + 1);
-        slot
+        u32::try_from(slot).unwrap_or(u32::MAX)
     }
 
-    fn slot(&self, name: &[u8]) -> Option<usize> {
+    fn slot(&self, name: &[u8]) -> Option<u32> {
         let own = self.variables.get(self.first..)?;
-        own.iter().rposition(|variable| variable.name == name)
+        let slot = own.iter().rposition(|variable| variable.name == name)?;
+        u32::try_from(slot).ok()
     }
 
     /// A command; `piped` is whether it gets the result of another.
@@ -145,12 +152,12 @@ impl<'t> Compiler<'t> {
             self.args.truncate(command.args);
             return Expr::NotCallable { operand: at };
         }
-        let args = take(&mut self.args, command.args);
+        let args = Span::take(&mut self.args, command.args, &mut self.done.args);
         match first.term {
-            Term::Function(func) => {
+            Term::Function(id, func) => {
                 let kind = NodeKind::Command;
                 let pos = command.pos;
-                function(func, at, At { pos, kind }, args, piped)
+                function(id, func, (at, At { pos, kind }), args, piped)
             }
             // A value of any type may be printed, but nil is none.
             Term::Nil => fail(at, "nil is not a command"),
@@ -159,11 +166,16 @@ impl<'t> Compiler<'t> {
     }
 
     /// What an operand gives, which is a method or no function.
-    fn value(&mut self, operand: Operand<'t>, args: Box<[Arg]>) -> Expr {
+    fn value(&mut self, operand: Operand<'t>, args: Span) -> Expr {
         let at = operand.at();
         let base = match operand.term {
             Term::Field => Base::Dot,
-            Term::Chain(base) => Base::Expr(base),
+            Term::Chain(base) => {
+                let start = self.commands.len();
+                self.commands.push(base);
+                let base = Span::take(&mut self.commands, start, &mut self.done.exprs);
+                Base::Expr(base)
+            }
             Term::Variable { slot, name } => {
                 let has_fields = self.names.len() > operand.names;
                 match slot {
@@ -177,8 +189,8 @@ impl<'t> Compiler<'t> {
                 }
             }
             Term::Dot => return Expr::Dot { at },
-            Term::Pipe(pipe) => return Expr::Pipe(Box::new(pipe)),
-            Term::Function(func) => return function(func, at, at, args, false),
+            Term::Pipe(pipe) => return Expr::Pipe(pipe),
+            Term::Function(id, func) => return function(id, func, (at, at), args, false),
             literal => {
                 return match self.constant(literal, Type::ANY) {
                     Ok(value) => Expr::Const { at, value },
@@ -190,17 +202,17 @@ impl<'t> Compiler<'t> {
             Base::Dot => self.dot_is_element,
             Base::Slot(slot) => self
                 .variables
-                .get(self.first + slot)
+                .get(self.first + slot as usize)
                 .is_some_and(|variable| variable.is_element),
             Base::Expr(_) => false,
         };
-        Expr::Fields(Box::new(Fields {
+        Expr::Fields(Fields {
             at,
             base,
-            names: take(&mut self.names, operand.names),
+            names: Span::take(&mut self.names, operand.names, &mut self.done.names),
             args,
             is_element,
-        }))
+        })
     }
 
     /// An argument for a parameter of type `ty`, if that is known already.
@@ -209,7 +221,7 @@ impl<'t> Compiler<'t> {
         match operand.term {
             Term::Nil | Term::Bool(_) | Term::Number(_) | Term::Text { .. } => {
                 let Some(ty) = ty else {
-                    let literal = self.literal(operand.term);
+                    let literal = Box::new(self.literal(operand.term));
                     return Arg::Literal { at, literal };
                 };
                 match self.constant(operand.term, ty) {
@@ -223,7 +235,7 @@ impl<'t> Compiler<'t> {
             // The receiver's type is not known, so neither are those of the parameters.
             _ => Arg::Expr {
                 at,
-                expr: self.value(operand, Box::default()),
+                expr: self.value(operand, Span::default()),
                 ty,
             },
         }
@@ -266,7 +278,7 @@ impl Operand<'_> {
             Term::Bool(_) => NodeKind::Bool,
             Term::Dot => NodeKind::Dot,
             Term::Nil => NodeKind::Nil,
-            Term::Function(_) => NodeKind::Identifier,
+            Term::Function(..) => NodeKind::Identifier,
             Term::Field => NodeKind::Field,
             Term::Variable { .. } => NodeKind::Variable,
             Term::Number(_) => NodeKind::Number,
@@ -281,7 +293,7 @@ impl Operand<'_> {
     /// Whether it may have arguments, while so many names are on the stack.
     fn takes_args(&self, names: usize) -> bool {
         match self.term {
-            Term::Function(_) | Term::Field | Term::Chain(_) => true,
+            Term::Function(..) | Term::Field | Term::Chain(_) => true,
             Term::Variable { .. } => names > self.names,
             _ => false,
         }
@@ -295,7 +307,7 @@ impl<'t> Build<'t> for Compiler<'t> {
     type Pipe = PipeCode;
     /// Where its nodes begin on the stack.
     type OpenList = usize;
-    type List = Box<[Op]>;
+    type List = Span;
     type Outer = Outer;
     type Template = Code;
 
@@ -304,6 +316,7 @@ impl<'t> Build<'t> for Compiler<'t> {
             first: self.first,
             slots: self.slots,
             dot_is_element: self.dot_is_element,
+            done: std::mem::take(&mut self.done),
         };
         self.first = self.variables.len();
         self.slots = 0;
@@ -312,16 +325,17 @@ impl<'t> Build<'t> for Compiler<'t> {
         outer
     }
 
-    fn end(&mut self, outer: Outer, ops: Box<[Op]>, depth: usize) -> Code {
-        let slots = self.slots;
+    fn end(&mut self, outer: Outer, body: Span, depth: usize) -> Code {
+        let code = Code {
+            body,
+            slots: self.slots,
+            is_deep: depth > SHALLOW,
+            lists: std::mem::replace(&mut self.done, outer.done),
+        };
         self.leave(self.first, outer.dot_is_element);
         self.first = outer.first;
         self.slots = outer.slots;
-        Code {
-            ops,
-            slots,
-            is_deep: depth > SHALLOW,
-        }
+        code
     }
 
     fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) -> Operand<'t> {
@@ -330,7 +344,7 @@ impl<'t> Build<'t> for Compiler<'t> {
             Word::Bool(value) => Term::Bool(value),
             Word::Dot => Term::Dot,
             Word::Nil => Term::Nil,
-            Word::Function { func, .. } => Term::Function(func),
+            Word::Function { id, func, .. } => Term::Function(id, func),
             Word::Field(name) => {
                 self.names.push(Name::new(name));
                 Term::Field
@@ -350,7 +364,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         if let Term::Field | Term::Variable { .. } | Term::Chain(_) = operand.term {
             operand.pos = pos;
         } else {
-            let base = self.value(operand, Box::default());
+            let base = self.value(operand, Span::default());
             operand = Operand {
                 pos,
                 term: Term::Chain(base),
@@ -376,7 +390,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         };
         let index = self.args.len() - command.args;
         let ty = match first.term {
-            Term::Function(func) => Some(func.param(index)),
+            Term::Function(_, func) => Some(func.param(index)),
             _ => None,
         };
         let arg = self.arg(operand, ty);
@@ -404,12 +418,13 @@ impl<'t> Build<'t> for Compiler<'t> {
     }
 
     fn close_pipe(&mut self, pipe: Pipe<'t>) -> PipeCode {
-        let mut sets = Vec::new();
+        let sets = self.sets.len();
         for name in pipe.variables {
             if !pipe.is_assign {
-                sets.push(self.declare(name));
+                let slot = self.declare(name);
+                self.sets.push(slot);
             } else if let Some(slot) = self.slot(name) {
-                sets.push(slot);
+                self.sets.push(slot);
             } else {
                 let name = String::from_utf8_lossy(name);
                 let message = format!("undefined variable: {name}");
@@ -420,8 +435,8 @@ impl<'t> Build<'t> for Compiler<'t> {
         let pos = pipe.pos;
         PipeCode {
             at: At { pos, kind },
-            commands: take(&mut self.commands, pipe.commands),
-            sets: sets.into(),
+            commands: Span::take(&mut self.commands, pipe.commands, &mut self.done.exprs),
+            sets: Span::take(&mut self.sets, sets, &mut self.done.slots),
         }
     }
 
@@ -429,11 +444,11 @@ impl<'t> Build<'t> for Compiler<'t> {
         self.ops.len()
     }
 
-    fn push(&mut self, _: &mut usize, part: Part<PipeCode, Box<[Op]>>) {
+    fn push(&mut self, _: &mut usize, part: Part<PipeCode, Span>) {
         let op = match part {
             Part::Text(range) => Op::Text {
-                start: range.start as usize,
-                end: range.end as usize,
+                start: range.start,
+                end: range.end,
             },
             Part::Action { pos, pipe } if pipe.sets.is_empty() => {
                 let kind = NodeKind::Action;
@@ -450,7 +465,16 @@ impl<'t> Build<'t> for Compiler<'t> {
                 if let Some(scope) = self.controls.pop() {
                     self.leave(scope.outer, scope.dot_is_element);
                 }
-                controlled(control, pipe, list, otherwise.unwrap_or_default())
+                let branch = Branch {
+                    pipe,
+                    then: list,
+                    otherwise: otherwise.unwrap_or_default(),
+                };
+                match control {
+                    Control::If => Op::If(branch),
+                    Control::With => Op::With(branch),
+                    Control::Range => Op::Range(branch),
+                }
             }
             Part::Template { pos, name, pipe } => {
                 let kind = NodeKind::Template;
@@ -466,8 +490,8 @@ impl<'t> Build<'t> for Compiler<'t> {
         self.ops.push(op);
     }
 
-    fn close_list(&mut self, list: usize) -> Box<[Op]> {
-        take(&mut self.ops, list)
+    fn close_list(&mut self, list: usize) -> Span {
+        Span::take(&mut self.ops, list, &mut self.done.ops)
     }
 
     fn enter(&mut self) {
@@ -504,56 +528,24 @@ impl<'t> Build<'t> for Compiler<'t> {
     }
 }
 
-fn controlled(control: Control, pipe: PipeCode, then: Box<[Op]>, otherwise: Box<[Op]>) -> Op {
-    let branch = |pipe, then, otherwise| {
-        Box::new(Branch {
-            pipe,
-            then,
-            otherwise,
-        })
-    };
-    match control {
-        Control::If => Op::If(branch(pipe, then, otherwise)),
-        Control::With => Op::With(branch(pipe, then, otherwise)),
-        Control::Range => {
-            let (key, item) = match &*pipe.sets {
-                [key, item, ..] => (Some(*key), Some(*item)),
-                [item] => (None, Some(*item)),
-                [] => (None, None),
-            };
-            Op::Range(Box::new(code::Range {
-                pipe,
-                key,
-                item,
-                body: then,
-                otherwise,
-            }))
-        }
-    }
-}
-
-/// A call of a function.
-fn function(func: &Func, ident: At, node: At, args: Box<[Arg]>, piped: bool) -> Expr {
+/// A call of a function, which stands at the first of the nodes and fails at the second.
+fn function(id: FuncId, func: &Func, nodes: (At, At), args: Span, piped: bool) -> Expr {
+    let (ident, node) = nodes;
     if let Some(message) = arity_error(func, args.len(), piped) {
         return fail(ident, message);
     }
     match func.run {
         Run::And | Run::Or => {
             let is_or = matches!(func.run, Run::Or);
-            Expr::Logic(Box::new(Logic { ident, is_or, args }))
+            Expr::Logic(Logic { ident, is_or, args })
         }
-        _ => Expr::Call(Box::new(CallCode {
+        _ => Expr::Call(CallCode {
             ident,
             node,
-            func: func.clone(),
+            func: id,
             args,
-        })),
+        }),
     }
-}
-
-/// What is on the stack from `start` on.
-fn take<T>(stack: &mut Vec<T>, start: usize) -> Box<[T]> {
-    stack.drain(start.min(stack.len())..).collect()
 }
 
 /// What fails with `message` when it is reached.

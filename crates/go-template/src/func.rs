@@ -134,6 +134,10 @@ impl fmt::Debug for Func {
     }
 }
 
+/// Where a function is among those that a template was compiled for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FuncId(u32);
+
 /// The functions that templates can call, by name. Built once, then shared.
 #[derive(Clone, Debug)]
 pub struct Funcs {
@@ -176,13 +180,24 @@ impl Funcs {
 
     /// The function `name`.
     pub fn get(&self, name: &str) -> Option<&Func> {
-        self.find(name.as_bytes())
+        self.find(name.as_bytes()).map(|(_, func)| func)
     }
 
-    /// The function `name`.
-    pub(crate) fn find(&self, name: &[u8]) -> Option<&Func> {
+    /// The function `name`, and where it is.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<(FuncId, &Func)> {
         let position = self.table.find(crate::value::table::hash(name), name)?;
-        self.table.entry(position).map(|entry| &entry.value)
+        let id = FuncId(u32::try_from(position).ok()?);
+        Some((id, &self.table.entry(position)?.value))
+    }
+
+    /// The function that was found there.
+    #[inline]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a template shares the functions that it was compiled for, and shared ones do not change"
+    )]
+    pub(crate) fn at(&self, id: FuncId) -> &Func {
+        &self.table.entries()[id.0 as usize].value
     }
 
     /// All names, in no particular order.

@@ -36,7 +36,7 @@ pub struct Template {
     pub(crate) name: Str,
     pub(crate) source: Arc<Source>,
     pub(crate) code: Code,
-    funcs: Arc<Funcs>,
+    pub(crate) funcs: Arc<Funcs>,
     /// Where it begins in the text.
     start: Pos,
 }

@@ -7,7 +7,7 @@ use crate::error::FuncError;
 use crate::func::{Args, Call, Func, Run};
 use crate::value::{Kind, Method, Type, Value, is_integer};
 
-impl Eval<'_> {
+impl<'r> Eval<'r> {
     pub(super) fn call(
         &mut self,
         call: &CallCode,
@@ -15,22 +15,22 @@ impl Eval<'_> {
         piped: Option<&mut Value>,
         to: &mut Value,
     ) -> Result<()> {
-        self.with_args(call, dot, piped, |eval, args| {
-            let template = eval.template;
+        self.with_args(call, dot, piped, |eval, func, args| {
+            let (template, code) = (eval.template, eval.code);
             let mut context = eval.call_context();
-            let result = match &call.func.run {
+            let result = match &func.run {
                 Run::Value(run) => run(&mut context, &mut Args::new(args)),
                 Run::Call => call_value(&mut context, args, || {
-                    Some(template.describe(call.args.first()?.at()))
+                    Some(template.describe(code.args(call.args).first()?.at()))
                 }),
-                _ => run_checked(&mut context, &call.func, args),
+                _ => run_checked(&mut context, func, args),
             };
             match result {
                 Ok(value) => {
                     to.put(value);
                     Ok(())
                 }
-                Err(error) => Err(eval.failed_call(call.node, call.func.name, error)),
+                Err(error) => Err(eval.failed_call(call.node, func.name, error)),
             }
         })
     }
@@ -42,32 +42,33 @@ impl Eval<'_> {
         call: &CallCode,
         dot: &Value,
         piped: Option<&mut Value>,
-        run: impl FnOnce(&mut Self, &mut [Value]) -> Result<()>,
+        run: impl FnOnce(&mut Self, &'r Func, &mut [Value]) -> Result<()>,
     ) -> Result<()> {
         const NIL: Value = Value::Nil;
         self.at = call.ident;
+        let func = self.func(call);
         match call.args.len() + usize::from(piped.is_some()) {
-            0 => run(self, &mut []),
+            0 => run(self, func, &mut []),
             1 => {
                 let mut args = [NIL];
-                self.fill(call, dot, piped, &mut args)?;
-                run(self, &mut args)
+                self.fill(call, func, dot, piped, &mut args)?;
+                run(self, func, &mut args)
             }
             2 => {
                 let mut args = [NIL; 2];
-                self.fill(call, dot, piped, &mut args)?;
-                run(self, &mut args)
+                self.fill(call, func, dot, piped, &mut args)?;
+                run(self, func, &mut args)
             }
             3 => {
                 let mut args = [NIL; 3];
-                self.fill(call, dot, piped, &mut args)?;
-                run(self, &mut args)
+                self.fill(call, func, dot, piped, &mut args)?;
+                run(self, func, &mut args)
             }
             count => {
                 let mut args = self.session.arguments();
                 args.resize(count, Value::Nil);
-                let filled = self.fill(call, dot, piped, &mut args);
-                let result = filled.and_then(|()| run(self, &mut args));
+                let filled = self.fill(call, func, dot, piped, &mut args);
+                let result = filled.and_then(|()| run(self, func, &mut args));
                 self.session.give_back_arguments(args);
                 result
             }
@@ -77,17 +78,19 @@ impl Eval<'_> {
     fn fill(
         &mut self,
         call: &CallCode,
+        func: &Func,
         dot: &Value,
         piped: Option<&mut Value>,
         values: &mut [Value],
     ) -> Result<()> {
         let mut values = values.iter_mut();
-        for (index, (arg, value)) in call.args.iter().zip(values.by_ref()).enumerate() {
-            self.arg(arg, || call.func.param(index), dot, value)?;
+        let args = self.code.args(call.args);
+        for (index, (arg, value)) in args.iter().zip(values.by_ref()).enumerate() {
+            self.arg(arg, || func.param(index), dot, value)?;
         }
         if let (Some(piped), Some(value)) = (piped, values.next()) {
             std::mem::swap(value, piped);
-            self.check(value, call.func.param(call.args.len()))?;
+            self.check(value, func.param(args.len()))?;
         }
         Ok(())
     }

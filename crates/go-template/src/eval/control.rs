@@ -3,7 +3,7 @@
 use super::{Eval, Result};
 use crate::ast::At;
 use crate::budget::BudgetError;
-use crate::code::{Branch, Expr, Invoke, Op, PipeCode, Range};
+use crate::code::{Branch, Expr, Invoke, Op, PipeCode, Span};
 use crate::func::{Args, Run};
 use crate::value::{Kind, List, Number, Object, Value};
 
@@ -25,12 +25,14 @@ enum Items {
 }
 
 impl Eval<'_> {
-    pub(super) fn list(&mut self, ops: &[Op], dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
-        for op in ops {
+    pub(super) fn list(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+        for op in self.code.ops(ops) {
             match op {
                 Op::Text { start, end } => {
                     let text = self.template.source.text.as_bytes();
-                    out.extend_from_slice(text.get(*start..*end).unwrap_or_default());
+                    out.extend_from_slice(
+                        text.get(*start as usize..*end as usize).unwrap_or_default(),
+                    );
                 }
                 Op::Print { at, pipe } => self.print(*at, pipe, dot, out)?,
                 Op::Run(pipe) => {
@@ -63,7 +65,7 @@ impl Eval<'_> {
     }
 
     /// A body inside a control structure.
-    fn body(&mut self, ops: &[Op], dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+    fn body(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
         if self.code.is_deep {
             crate::stack::grow(|| self.list(ops, dot, out))
         } else {
@@ -81,25 +83,25 @@ impl Eval<'_> {
         let mut value = Value::Invalid;
         self.pipe(&branch.pipe, dot, &mut value)?;
         if !value.is_true() {
-            return self.body(&branch.otherwise, dot, out);
+            return self.body(branch.otherwise, dot, out);
         }
-        self.body(&branch.then, if is_with { &value } else { dot }, out)
+        self.body(branch.then, if is_with { &value } else { dot }, out)
     }
 
     fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Vec<u8>) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        let Some((last, before)) = pipe.commands.split_last() else {
+        let Some((last, before)) = self.code.exprs(pipe.commands).split_last() else {
             return Ok(());
         };
         let mut piped = self.piped(before, dot)?;
         // A function that makes a string writes it where it belongs.
         if let Expr::Call(call) = last
-            && let Run::Text(run) = &call.func.run
+            && let Run::Text(run) = &self.func(call).run
         {
-            return self.with_args(call, dot, piped.as_mut(), |eval, args| {
+            return self.with_args(call, dot, piped.as_mut(), |eval, func, args| {
                 let result = run(&mut eval.call_context(), &mut Args::new(args), out);
-                result.map_err(|error| eval.failed_call(call.node, call.func.name, error))
+                result.map_err(|error| eval.failed_call(call.node, func.name, error))
             });
         }
         let mut value = Value::Invalid;
@@ -153,12 +155,12 @@ impl Eval<'_> {
         })
     }
 
-    fn range(&mut self, range: &Range, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+    fn range(&mut self, range: &Branch, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
         let mut value = Value::Invalid;
         self.pipe(&range.pipe, dot, &mut value)?;
         let items = self.items(range, &value)?;
         match items {
-            Items::None => return self.body(&range.otherwise, dot, out),
+            Items::None => return self.body(range.otherwise, dot, out),
             Items::List(list) => {
                 for index in 0..list.len() {
                     let item = list.get(index).unwrap_or(Value::Invalid);
@@ -201,7 +203,7 @@ impl Eval<'_> {
 
     fn round(
         &mut self,
-        range: &Range,
+        range: &Branch,
         key: &Value,
         item: &Value,
         out: &mut Vec<u8>,
@@ -211,16 +213,18 @@ impl Eval<'_> {
             let limit = self.session.budget().limits().output;
             return Err(self.over(BudgetError::Output { limit }));
         }
-        if let Some(slot) = range.key {
-            self.set_slot(slot, key);
+        match self.code.slots(range.pipe.sets) {
+            [] => {}
+            [only] => self.set_slot(*only, item),
+            [first, second, ..] => {
+                self.set_slot(*first, key);
+                self.set_slot(*second, item);
+            }
         }
-        if let Some(slot) = range.item {
-            self.set_slot(slot, item);
-        }
-        self.body(&range.body, item, out)
+        self.body(range.then, item, out)
     }
 
-    fn items(&mut self, range: &Range, value: &Value) -> Result<Items> {
+    fn items(&mut self, range: &Branch, value: &Value) -> Result<Items> {
         Ok(match value {
             Value::Invalid | Value::Nil => Items::None,
             Value::List(list) if list.is_empty() => Items::None,
@@ -239,7 +243,7 @@ impl Eval<'_> {
     }
 
     /// What a range over an integer goes over.
-    fn count(&mut self, range: &Range, value: &Value) -> Result<Items> {
+    fn count(&mut self, range: &Branch, value: &Value) -> Result<Items> {
         let count = match value.number() {
             Some(Number::Int(count)) => u64::try_from(count).unwrap_or(0),
             Some(Number::Uint(count)) => count,
@@ -248,7 +252,7 @@ impl Eval<'_> {
                 return Err(self.fail(format!("range can't iterate over {shown}")));
             }
         };
-        if range.key.is_some() {
+        if range.pipe.sets.len() > 1 {
             let shown = self.shown(value);
             let what = "to iterate over more than one variable";
             return Err(self.fail(format!("can't use {shown} {what}")));

@@ -13,8 +13,8 @@ impl Eval<'_> {
     pub(super) fn pipe(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
-        self.commands(&pipe.commands, dot, to)?;
-        for slot in &pipe.sets {
+        self.commands(self.code.exprs(pipe.commands), dot, to)?;
+        for slot in self.code.slots(pipe.sets) {
             self.set_slot(*slot, to);
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Eval<'_> {
     ) -> Result<()> {
         self.at = logic.ident;
         to.put(Value::Invalid);
-        for arg in &logic.args {
+        for arg in self.code.args(logic.args) {
             self.arg(arg, || Type::REFLECT, dot, to)?;
             if to.is_true() == logic.is_or {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Fields, map entries and methods.
 
 use super::{Eval, Result};
-use crate::code::{Base, Fields};
+use crate::code::{Base, Fields, Span};
 use crate::set::MissingKey;
 use crate::value::{Followed, Kind, Name, Type, Value};
 
@@ -15,35 +15,36 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.at = fields.at;
-        let Some((first, rest)) = fields.names.split_first() else {
+        let names = self.code.names(fields.names);
+        let Some((first, rest)) = names.split_first() else {
             return Ok(());
         };
         if piped.is_some() || !fields.args.is_empty() {
             return self.fields_with_args(fields, dot, piped, to);
         }
         let mut computed = Value::Invalid;
-        let followed = match &fields.base {
-            Base::Dot => follow(dot, &fields.names, to),
-            Base::Slot(slot) => follow(self.slot(*slot), &fields.names, to),
-            Base::Expr(expr) => {
-                self.command(expr, dot, None, &mut computed)?;
-                follow(&computed, &fields.names, to)
+        let followed = match fields.base {
+            Base::Dot => follow(dot, names, to),
+            Base::Slot(slot) => follow(self.slot(slot), names, to),
+            Base::Expr(base) => {
+                self.base(base, dot, &mut computed)?;
+                follow(&computed, names, to)
             }
         };
         match followed {
             Followed::Found => return Ok(()),
             Followed::Missing(ty) => {
-                if let Some(last) = fields.names.last() {
+                if let Some(last) = names.last() {
                     to.put(self.missing(ty, last)?);
                 }
                 return Ok(());
             }
             Followed::Unknown => {}
         }
-        match &fields.base {
+        match fields.base {
             Base::Dot => self.entry(dot, first, fields.is_element, to)?,
             Base::Slot(slot) => {
-                let receiver = self.slot(*slot).clone();
+                let receiver = self.slot(slot).clone();
                 self.entry(&receiver, first, fields.is_element, to)?;
             }
             Base::Expr(_) => self.entry(&computed, first, false, to)?,
@@ -53,6 +54,13 @@ impl Eval<'_> {
             self.entry(&receiver, name, true, to)?;
         }
         Ok(())
+    }
+
+    fn base(&mut self, base: Span, dot: &Value, to: &mut Value) -> Result<()> {
+        match self.code.exprs(base) {
+            [base, ..] => self.command(base, dot, None, to),
+            [] => Ok(()),
+        }
     }
 
     /// A field of `receiver`, which usually is an entry of a map.
@@ -75,15 +83,15 @@ impl Eval<'_> {
         piped: Option<&mut Value>,
         to: &mut Value,
     ) -> Result<()> {
-        let mut receiver = match &fields.base {
+        let mut receiver = match fields.base {
             Base::Dot => dot.clone(),
-            Base::Slot(slot) => self.slot(*slot).clone(),
-            Base::Expr(expr) => {
-                self.command(expr, dot, None, to)?;
+            Base::Slot(slot) => self.slot(slot).clone(),
+            Base::Expr(base) => {
+                self.base(base, dot, to)?;
                 std::mem::take(to)
             }
         };
-        let Some((last, before)) = fields.names.split_last() else {
+        let Some((last, before)) = self.code.names(fields.names).split_last() else {
             return Ok(());
         };
         for (index, name) in before.iter().enumerate() {
@@ -92,7 +100,14 @@ impl Eval<'_> {
         }
         let boxed = fields.is_element || !before.is_empty();
         if let Some(method) = method_of(&receiver, last) {
-            *to = self.method(method, &receiver, fields.at, &fields.args, dot, piped)?;
+            *to = self.method(
+                method,
+                &receiver,
+                fields.at,
+                self.code.args(fields.args),
+                dot,
+                piped,
+            )?;
             return Ok(());
         }
         let name = last.key();

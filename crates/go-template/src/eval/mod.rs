@@ -11,9 +11,9 @@ mod field;
 
 use crate::ast::{At, NodeKind};
 use crate::budget::BudgetError;
-use crate::code::Code;
+use crate::code::{CallCode, Code};
 use crate::error::{Cause, Failure, FuncError, Location, RenderError};
-use crate::func::Call;
+use crate::func::{Call, Func};
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::Value;
@@ -48,7 +48,7 @@ pub(crate) fn execute(
     }
     let start = out.len();
     let mut eval = Eval::new(session, set, template, code, base);
-    let result = crate::stack::grow(|| eval.list(&code.ops, dot, out));
+    let result = crate::stack::grow(|| eval.list(code.body, dot, out));
     let result = match result {
         Ok(_) => eval
             .session
@@ -109,14 +109,19 @@ impl<'r> Eval<'r> {
     }
 
     #[inline]
-    fn slot(&self, slot: usize) -> &Value {
-        let value = self.session.slots.get(self.base + slot);
+    fn func(&self, call: &CallCode) -> &'r Func {
+        self.template.funcs.at(call.func)
+    }
+
+    #[inline]
+    fn slot(&self, slot: u32) -> &Value {
+        let value = self.session.slots.get(self.base + slot as usize);
         value.unwrap_or(&Value::Invalid)
     }
 
     #[inline]
-    fn set_slot(&mut self, slot: usize, value: &Value) {
-        if let Some(slot) = self.session.slots.get_mut(self.base + slot) {
+    fn set_slot(&mut self, slot: u32, value: &Value) {
+        if let Some(slot) = self.session.slots.get_mut(self.base + slot as usize) {
             slot.put_copy(value);
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::control::Control;
 use crate::ast::{self, Number, Pos, Term};
-use crate::func::Func;
+use crate::func::{Func, FuncId};
 use crate::value::Str;
 
 /// Makes something of the parts of templates, in the order in which they stand in the text `'t`
@@ -54,11 +54,18 @@ pub(crate) enum Word<'t, Pipe> {
     Bool(bool),
     Dot,
     Nil,
-    Function { name: &'t [u8], func: &'t Func },
+    Function {
+        name: &'t [u8],
+        id: FuncId,
+        func: &'t Func,
+    },
     Field(&'t [u8]),
     Variable(&'t [u8]),
     Number(Box<Number>),
-    Text { quoted: Range<Pos>, text: Str },
+    Text {
+        quoted: Range<Pos>,
+        text: Str,
+    },
     Pipe(Pipe),
 }
 

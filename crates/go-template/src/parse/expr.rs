@@ -184,12 +184,12 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         let word = match token.kind {
             Kind::Identifier => {
                 let name = self.bytes(token);
-                let Some(func) = self.funcs.find(name) else {
+                let Some((id, func)) = self.funcs.find(name) else {
                     let name = quote(name);
                     let name = String::from_utf8_lossy(&name);
                     return Err(self.error(format!("function {name} not defined")));
                 };
-                Word::Function { name, func }
+                Word::Function { name, id, func }
             }
             Kind::Dot => Word::Dot,
             Kind::Nil => Word::Nil,

@@ -29,6 +29,8 @@ pub(crate) struct Compiler<'t> {
     /// Whether dot is an element of what a range goes over.
     dot_is_element: bool,
     controls: Vec<Scope>,
+    /// The operand in hand.
+    operand: Operand<'t>,
     ops: Vec<Op>,
     commands: Vec<Expr>,
     args: Vec<Arg>,
@@ -112,6 +114,11 @@ impl<'t> Compiler<'t> {
             slots: 0,
             dot_is_element: false,
             controls: Vec::new(),
+            operand: Operand {
+                pos: 0,
+                term: Term::Nil,
+                names: 0,
+            },
             ops: Vec::new(),
             commands: Vec::new(),
             args: Vec::new(),
@@ -265,6 +272,15 @@ impl<'t> Compiler<'t> {
         }
     }
 
+    /// Takes the operand in hand.
+    fn in_hand(&mut self) -> Operand<'t> {
+        Operand {
+            pos: self.operand.pos,
+            term: std::mem::replace(&mut self.operand.term, Term::Nil),
+            names: self.operand.names,
+        }
+    }
+
     /// Leaves a list of a control structure.
     fn leave(&mut self, variables: usize, dot_is_element: bool) {
         self.variables.truncate(variables);
@@ -301,7 +317,6 @@ impl Operand<'_> {
 }
 
 impl<'t> Build<'t> for Compiler<'t> {
-    type Operand = Operand<'t>;
     type Command = Command<'t>;
     type OpenPipe = Pipe<'t>;
     type Pipe = PipeCode;
@@ -338,7 +353,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         code
     }
 
-    fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) -> Operand<'t> {
+    fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) {
         let names = self.names.len();
         let term = match word {
             Word::Bool(value) => Term::Bool(value),
@@ -357,22 +372,22 @@ impl<'t> Build<'t> for Compiler<'t> {
             Word::Text { quoted, text } => Term::Text { quoted, text },
             Word::Pipe(pipe) => Term::Pipe(pipe),
         };
-        Operand { pos, term, names }
+        self.operand = Operand { pos, term, names };
     }
 
-    fn field(&mut self, mut operand: Operand<'t>, pos: Pos, name: &'t [u8]) -> Operand<'t> {
-        if let Term::Field | Term::Variable { .. } | Term::Chain(_) = operand.term {
-            operand.pos = pos;
+    fn field(&mut self, pos: Pos, name: &'t [u8]) {
+        if let Term::Field | Term::Variable { .. } | Term::Chain(_) = self.operand.term {
+            self.operand.pos = pos;
         } else {
-            let base = self.value(operand, Span::default());
-            operand = Operand {
+            let inner = self.in_hand();
+            let base = self.value(inner, Span::default());
+            self.operand = Operand {
                 pos,
                 term: Term::Chain(base),
                 names: self.names.len(),
             };
         }
         self.names.push(Name::new(name));
-        operand
     }
 
     fn command(&mut self, pos: Pos) -> Command<'t> {
@@ -383,7 +398,8 @@ impl<'t> Build<'t> for Compiler<'t> {
         }
     }
 
-    fn argument(&mut self, command: &mut Command<'t>, operand: Operand<'t>) {
+    fn argument(&mut self, command: &mut Command<'t>) {
+        let operand = self.in_hand();
         let Some(first) = &command.first else {
             command.first = Some(operand);
             return;

@@ -10,7 +10,6 @@ use crate::value::Str;
 /// Makes something of the parts of templates, in the order in which they stand in the text `'t`
 /// and from the inside to the outside.
 pub(crate) trait Build<'t> {
-    type Operand;
     type Command;
     type OpenPipe;
     type Pipe;
@@ -25,12 +24,15 @@ pub(crate) trait Build<'t> {
     /// Ends it; `depth` is how deep control structures and parentheses nest at most.
     fn end(&mut self, outer: Self::Outer, list: Self::List, depth: usize) -> Self::Template;
 
-    fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>) -> Self::Operand;
-    /// Adds a field to an operand that can have one; the first that was added stands at `pos`.
-    fn field(&mut self, operand: Self::Operand, pos: Pos, name: &'t [u8]) -> Self::Operand;
+    /// Begins an operand, which is the one in hand until it is an argument.
+    fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>);
+    /// Adds a field to the operand in hand, which can have one; the first that was added stands at
+    /// `pos`.
+    fn field(&mut self, pos: Pos, name: &'t [u8]);
 
     fn command(&mut self, pos: Pos) -> Self::Command;
-    fn argument(&mut self, command: &mut Self::Command, operand: Self::Operand);
+    /// Adds the operand in hand.
+    fn argument(&mut self, command: &mut Self::Command);
 
     fn pipe(&mut self, pos: Pos) -> Self::OpenPipe;
     fn variable(&mut self, pipe: &mut Self::OpenPipe, name: &'t [u8], is_assign: bool);
@@ -92,10 +94,13 @@ pub(crate) enum Part<Pipe, List> {
 }
 
 /// Makes syntax trees.
-pub(super) struct Trees;
+#[derive(Default)]
+pub(super) struct Trees {
+    /// The operand in hand.
+    operand: Option<ast::Operand>,
+}
 
 impl<'t> Build<'t> for Trees {
-    type Operand = ast::Operand;
     type Command = ast::Command;
     type OpenPipe = ast::Pipe;
     type Pipe = ast::Pipe;
@@ -110,7 +115,7 @@ impl<'t> Build<'t> for Trees {
         list
     }
 
-    fn operand(&mut self, pos: Pos, word: Word<'t, ast::Pipe>) -> ast::Operand {
+    fn operand(&mut self, pos: Pos, word: Word<'t, ast::Pipe>) {
         let term = match word {
             Word::Bool(value) => Term::Bool(value),
             Word::Dot => Term::Dot,
@@ -125,12 +130,13 @@ impl<'t> Build<'t> for Trees {
             Word::Text { quoted, .. } => Term::String(quoted),
             Word::Pipe(pipe) => Term::Pipe(Box::new(pipe)),
         };
-        ast::Operand { pos, term }
+        self.operand = Some(ast::Operand { pos, term });
     }
 
-    fn field(&mut self, mut operand: ast::Operand, pos: Pos, name: &'t [u8]) -> ast::Operand {
+    fn field(&mut self, pos: Pos, name: &'t [u8]) {
         let name = Str::from(name);
-        match &mut operand.term {
+        let operand = self.operand.take();
+        self.operand = operand.map(|mut operand| match &mut operand.term {
             Term::Field(fields) | Term::Variable { fields, .. } | Term::Chain { fields, .. } => {
                 fields.push(name);
                 operand.pos = pos;
@@ -143,7 +149,7 @@ impl<'t> Build<'t> for Trees {
                     fields: vec![name],
                 },
             },
-        }
+        });
     }
 
     fn command(&mut self, pos: Pos) -> ast::Command {
@@ -151,8 +157,8 @@ impl<'t> Build<'t> for Trees {
         ast::Command { pos, args }
     }
 
-    fn argument(&mut self, command: &mut ast::Command, operand: ast::Operand) {
-        command.args.push(operand);
+    fn argument(&mut self, command: &mut ast::Command) {
+        command.args.extend(self.operand.take());
     }
 
     fn pipe(&mut self, pos: Pos) -> ast::Pipe {

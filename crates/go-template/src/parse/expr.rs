@@ -5,15 +5,6 @@ use super::{Parser, Result};
 use crate::go::strconv::quote;
 use crate::lex::{Kind, Token};
 
-/// What the parser must know of an operand once it is made.
-#[derive(Clone, Copy)]
-struct Operand {
-    /// The first token of it.
-    token: Token,
-    /// Whether it is a literal or dot, which have no fields and take no argument.
-    is_plain: bool,
-}
-
 impl<'t, B: Build<'t>> Parser<'t, B> {
     /// A pipeline up to `end`.
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<B::Pipe> {
@@ -121,8 +112,8 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         let mut first = None;
         loop {
             self.peek_non_space();
-            if let Some((operand, is_plain)) = self.operand()? {
-                self.builder.argument(&mut command, operand);
+            if let Some(is_plain) = self.operand()? {
+                self.builder.argument(&mut command);
                 first = first.or(Some(is_plain));
             }
             if self.skip_space() {
@@ -145,36 +136,37 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// A term with fields after it, if a term follows; and whether it takes no argument.
-    fn operand(&mut self) -> Result<Option<(B::Operand, bool)>> {
-        let Some((mut operand, term)) = self.term()? else {
+    /// A term with fields after it, if a term follows; whether it takes no argument.
+    fn operand(&mut self) -> Result<Option<bool>> {
+        let Some((token, is_plain)) = self.term()? else {
             return Ok(None);
         };
         if !self.may_be_field() {
-            return Ok(Some((operand, term.is_plain)));
+            return Ok(Some(is_plain));
         }
         let first = self.peek();
         if first.kind != Kind::Field {
-            return Ok(Some((operand, term.is_plain)));
+            return Ok(Some(is_plain));
         }
         while self.may_be_field() && self.peek().kind == Kind::Field {
-            let token = self.next();
-            if !term.is_plain {
-                let name = self.field_name(token);
-                operand = self.builder.field(operand, first.start, name);
+            let field = self.next();
+            if !is_plain {
+                let name = self.field_name(field);
+                self.builder.field(first.start, name);
             }
         }
-        if term.is_plain {
+        if is_plain {
             self.peek();
-            let text = quote(self.bytes(term.token));
+            let text = quote(self.bytes(token));
             let text = String::from_utf8_lossy(&text);
             return Err(self.error(format!("unexpected . after term {text}")));
         }
-        Ok(Some((operand, false)))
+        Ok(Some(false))
     }
 
-    /// A literal, function, variable, field or pipeline in parentheses, if one follows.
-    fn term(&mut self) -> Result<Option<(B::Operand, Operand)>> {
+    /// A literal, function, variable, field or pipeline in parentheses, if one follows: its first
+    /// token, and whether it is a literal or dot, which have no fields and take no argument.
+    fn term(&mut self) -> Result<Option<(Token, bool)>> {
         let token = self.next_non_space();
         let is_plain = !matches!(
             token.kind,
@@ -226,7 +218,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 return Ok(None);
             }
         };
-        let term = Operand { token, is_plain };
-        Ok(Some((self.builder.operand(pos, word), term)))
+        self.builder.operand(pos, word);
+        Ok(Some((token, is_plain)))
     }
 }

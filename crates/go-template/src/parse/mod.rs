@@ -52,7 +52,7 @@ pub(crate) fn parse<'t, B: Build<'t>>(
 
 /// The syntax tree of the template that begins at `start` of a text that was parsed before.
 pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> List {
-    let definitions = parse(file, text, funcs, Trees).unwrap_or_default();
+    let definitions = parse(file, text, funcs, Trees::default()).unwrap_or_default();
     let mut definitions = definitions.into_iter();
     let found = definitions.find(|definition| definition.start == start);
     found.map_or_else(List::default, |definition| definition.template)
@@ -306,7 +306,12 @@ mod tests {
     use super::*;
 
     fn error(text: &str) -> String {
-        let parsed = parse(&Str::from("t"), text.as_bytes(), &Funcs::new(), Trees);
+        let parsed = parse(
+            &Str::from("t"),
+            text.as_bytes(),
+            &Funcs::new(),
+            Trees::default(),
+        );
         parsed.unwrap_err().to_string()
     }
 
@@ -379,7 +384,7 @@ mod tests {
             Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
         );
-        let definitions = parse(&file, text, &Funcs::new(), Trees).unwrap();
+        let definitions = parse(&file, text, &Funcs::new(), Trees::default()).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
         assert!(!definitions[0].is_empty && definitions[1].is_empty);

@@ -2,31 +2,31 @@
 //! fields, methods and other templates.
 //!
 //! What belongs to one thing lies side by side in one of a few lists, and the thing has the span.
-//! So a template takes a handful of allocations, and is read mostly from front to back.
+//! So the templates of a text take a handful of allocations, and are read mostly from front to
+//! back.
 
 use crate::ast::{At, Number};
 use crate::func::FuncId;
 use crate::value::{Kind, Name, Object, SmallInt, Str, Type, Unsigned, Value, predeclared};
 
-/// A compiled template.
+/// The parts of the templates of a text.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
-    pub(crate) body: Span,
-    /// How many variables it needs room for, with `$` as the first.
-    pub(crate) slots: usize,
-    /// Whether it nests so deep that the stack must grow.
-    pub(crate) is_deep: bool,
-    pub(crate) lists: Lists,
-}
-
-/// Where the parts of a template lie.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
     pub(crate) ops: Vec<Op>,
     pub(crate) exprs: Vec<Expr>,
     pub(crate) args: Vec<Arg>,
     pub(crate) names: Vec<Name>,
     pub(crate) slots: Vec<u32>,
+}
+
+/// One of the templates.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Body {
+    pub(crate) ops: Span,
+    /// How many variables it needs room for, with `$` as the first.
+    pub(crate) slots: usize,
+    /// Whether it nests so deep that the stack must grow.
+    pub(crate) is_deep: bool,
 }
 
 /// Where things of one kind lie side by side.
@@ -57,7 +57,11 @@ impl Span {
     pub(crate) fn take<T>(stack: &mut Vec<T>, start: usize, list: &mut Vec<T>) -> Self {
         let position = |list: &Vec<T>| u32::try_from(list.len()).unwrap_or(u32::MAX);
         let from = position(list);
-        list.extend(stack.drain(start.min(stack.len())..));
+        match stack.len().saturating_sub(start) {
+            0 => {}
+            1 => list.extend(stack.pop()),
+            _ => list.extend(stack.drain(start..)),
+        }
         Self {
             start: from,
             end: position(list),
@@ -68,27 +72,27 @@ impl Span {
 impl Code {
     #[inline]
     pub(crate) fn ops(&self, span: Span) -> &[Op] {
-        span.of(&self.lists.ops)
+        span.of(&self.ops)
     }
 
     #[inline]
     pub(crate) fn exprs(&self, span: Span) -> &[Expr] {
-        span.of(&self.lists.exprs)
+        span.of(&self.exprs)
     }
 
     #[inline]
     pub(crate) fn args(&self, span: Span) -> &[Arg] {
-        span.of(&self.lists.args)
+        span.of(&self.args)
     }
 
     #[inline]
     pub(crate) fn names(&self, span: Span) -> &[Name] {
-        span.of(&self.lists.names)
+        span.of(&self.names)
     }
 
     #[inline]
     pub(crate) fn slots(&self, span: Span) -> &[u32] {
-        span.of(&self.lists.slots)
+        span.of(&self.slots)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::ast::{At, NodeKind, Number, Pos, part};
-use crate::code::{Arg, Base, Branch, CallCode, Code, Const, Expr, Fields, Lists, Literal, Op};
+use crate::code::{Arg, Base, Body, Branch, CallCode, Code, Const, Expr, Fields, Literal, Op};
 use crate::code::{Invoke, Logic, PipeCode, Span};
 use crate::func::{Func, FuncId, Run};
 use crate::parse::{Build, Control, Part, Word};
@@ -36,8 +36,8 @@ pub(crate) struct Compiler<'t> {
     args: Vec<Arg>,
     names: Vec<Name>,
     sets: Vec<u32>,
-    /// What is complete of the template.
-    done: Lists,
+    /// What is complete.
+    done: Code,
 }
 
 struct Variable<'t> {
@@ -59,7 +59,6 @@ pub(crate) struct Outer {
     first: usize,
     slots: usize,
     dot_is_element: bool,
-    done: Lists,
 }
 
 pub(crate) struct Operand<'t> {
@@ -124,8 +123,13 @@ impl<'t> Compiler<'t> {
             args: Vec::new(),
             names: Vec::new(),
             sets: Vec::new(),
-            done: Lists::default(),
+            done: Code::default(),
         }
+    }
+
+    /// The parts of all templates.
+    pub(crate) fn finish(self) -> Code {
+        self.done
     }
 
     fn declare(&mut self, name: &'t [u8]) -> u32 {
@@ -324,14 +328,13 @@ impl<'t> Build<'t> for Compiler<'t> {
     type OpenList = usize;
     type List = Span;
     type Outer = Outer;
-    type Template = Code;
+    type Template = Body;
 
     fn begin(&mut self) -> Outer {
         let outer = Outer {
             first: self.first,
             slots: self.slots,
             dot_is_element: self.dot_is_element,
-            done: std::mem::take(&mut self.done),
         };
         self.first = self.variables.len();
         self.slots = 0;
@@ -340,17 +343,16 @@ impl<'t> Build<'t> for Compiler<'t> {
         outer
     }
 
-    fn end(&mut self, outer: Outer, body: Span, depth: usize) -> Code {
-        let code = Code {
-            body,
+    fn end(&mut self, outer: Outer, ops: Span, depth: usize) -> Body {
+        let body = Body {
+            ops,
             slots: self.slots,
             is_deep: depth > SHALLOW,
-            lists: std::mem::replace(&mut self.done, outer.done),
         };
         self.leave(self.first, outer.dot_is_element);
         self.first = outer.first;
         self.slots = outer.slots;
-        code
+        body
     }
 
     fn operand(&mut self, pos: Pos, word: Word<'t, PipeCode>) {

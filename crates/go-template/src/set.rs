@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::ast::{self, At, Pos};
-use crate::code::Code;
+use crate::code::{Body, Code};
 use crate::compile::Compiler;
 use crate::error::ParseError;
 use crate::func::Funcs;
@@ -28,6 +28,7 @@ pub enum MissingKey {
 pub(crate) struct Source {
     pub(crate) name: Str,
     pub(crate) text: Str,
+    pub(crate) code: Code,
 }
 
 /// A compiled template.
@@ -35,7 +36,7 @@ pub(crate) struct Source {
 pub struct Template {
     pub(crate) name: Str,
     pub(crate) source: Arc<Source>,
-    pub(crate) code: Code,
+    pub(crate) body: Body,
     pub(crate) funcs: Arc<Funcs>,
     /// Where it begins in the text.
     start: Pos,
@@ -188,20 +189,19 @@ impl TemplateSet {
         name: impl Into<Str>,
         text: impl Into<Str>,
     ) -> Result<Parsed, ParseError> {
-        let source = Arc::new(Source {
-            name: name.into(),
-            text: text.into(),
-        });
+        let (name, text) = (name.into(), text.into());
         let funcs = &self.0.funcs;
-        let text = source.text.as_bytes();
-        let definitions = parse::parse(&source.name, text, funcs, Compiler::new(text))?;
+        let compiler = Compiler::new(text.as_bytes());
+        let (definitions, compiler) = parse::parse(&name, text.as_bytes(), funcs, compiler)?;
+        let code = compiler.finish();
+        let source = Arc::new(Source { name, text, code });
         let templates = definitions.into_iter().map(|definition| {
             let template = Template {
                 name: definition.name,
                 source: Arc::clone(&source),
                 funcs: Arc::clone(funcs),
                 start: definition.start,
-                code: definition.template,
+                body: definition.template,
             };
             (Arc::new(template), definition.is_empty)
         });

@@ -66,7 +66,7 @@ impl Eval<'_> {
 
     /// A body inside a control structure.
     fn body(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
-        if self.code.is_deep {
+        if self.template.body.is_deep {
             crate::stack::grow(|| self.list(ops, dot, out))
         } else {
             self.list(ops, dot, out)

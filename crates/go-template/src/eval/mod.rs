@@ -39,16 +39,16 @@ pub(crate) fn execute(
     } else {
         data
     };
-    let code = &template.code;
+    let body = template.body;
     session
         .slots
-        .resize_with(base + code.slots, || Value::Invalid);
+        .resize_with(base + body.slots, || Value::Invalid);
     if let Some(root) = session.slots.get_mut(base) {
         root.put_copy(dot);
     }
     let start = out.len();
-    let mut eval = Eval::new(session, set, template, code, base);
-    let result = crate::stack::grow(|| eval.list(code.body, dot, out));
+    let mut eval = Eval::new(session, set, template, base);
+    let result = crate::stack::grow(|| eval.list(body.ops, dot, out));
     let result = match result {
         Ok(_) => eval
             .session
@@ -83,14 +83,13 @@ impl<'r> Eval<'r> {
         session: &'r mut Session,
         set: &'r TemplateSet,
         template: &'r Template,
-        code: &'r Code,
         base: usize,
     ) -> Self {
         Self {
             session,
             set,
             template,
-            code,
+            code: &template.source.code,
             base,
             at: At {
                 pos: 0,

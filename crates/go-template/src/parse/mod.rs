@@ -34,25 +34,25 @@ pub(crate) struct Definition<T> {
     pub(crate) is_empty: bool,
 }
 
-/// Parses `text`, which gets the name `file`. The template of the text itself comes last, unless
-/// it is empty and the text defines a template of that name.
+/// Parses `text`, which gets the name `file`, and gives the builder back. The template of the text
+/// itself comes last, unless it is empty and the text defines a template of that name.
 pub(crate) fn parse<'t, B: Build<'t>>(
     file: &'t Str,
     text: &'t [u8],
     funcs: &'t Funcs,
     builder: B,
-) -> Result<Vec<Definition<B::Template>>> {
+) -> Result<(Vec<Definition<B::Template>>, B)> {
     let mut parser = Parser::new(file, text, funcs, builder);
     if text.len() > lex::LONGEST {
         return Err(parser.error("the text is too long"));
     }
     parser.top_level()?;
-    Ok(parser.definitions)
+    Ok((parser.definitions, parser.builder))
 }
 
 /// The syntax tree of the template that begins at `start` of a text that was parsed before.
 pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> List {
-    let definitions = parse(file, text, funcs, Trees::default()).unwrap_or_default();
+    let (definitions, _) = parse(file, text, funcs, Trees::default()).unwrap_or_default();
     let mut definitions = definitions.into_iter();
     let found = definitions.find(|definition| definition.start == start);
     found.map_or_else(List::default, |definition| definition.template)
@@ -312,7 +312,7 @@ mod tests {
             &Funcs::new(),
             Trees::default(),
         );
-        parsed.unwrap_err().to_string()
+        parsed.map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
@@ -384,7 +384,7 @@ mod tests {
             Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
         );
-        let definitions = parse(&file, text, &Funcs::new(), Trees::default()).unwrap();
+        let (definitions, _) = parse(&file, text, &Funcs::new(), Trees::default()).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
         assert!(!definitions[0].is_empty && definitions[1].is_empty);

@@ -76,14 +76,29 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
         let folded = wide as u64 ^ (wide >> 64) as u64;
         folded
     };
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (words, _) = bytes.as_chunks::<8>();
     let mut state = seed ^ (bytes.len() as u64);
     for word in words {
         state = fold(state, u64::from_le_bytes(*word));
     }
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    state = fold(state, u64::from_le_bytes(last));
+    // The last bytes, or all if they are few; some count twice.
+    let last = match bytes {
+        [.., _, _, _, _, _, _, _, _] => bytes.last_chunk().copied().map(u64::from_le_bytes),
+        [_, _, _, _, ..] => bytes
+            .first_chunk()
+            .zip(bytes.last_chunk())
+            .map(|(low, high)| {
+                let (low, high) = (u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                u64::from(low) | u64::from(high) << 32
+            }),
+        [first, .., last] => {
+            let middle = bytes.get(1).copied().unwrap_or_default();
+            Some(u64::from(*first) | u64::from(middle) << 8 | u64::from(*last) << 16)
+        }
+        [only] => Some(u64::from(*only)),
+        [] => None,
+    };
+    state = fold(state, last.unwrap_or_default());
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the upper half is folded in"

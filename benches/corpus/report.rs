@@ -114,8 +114,7 @@ impl Comparison {
              Helm's engine parses the templates in every render; here the chart stays compiled, which is what \
              an operator does, and memory comes from mimalloc, as in the `hybrid-operator` command. *Load, \
              compile and render* starts at the bytes of the archive, with nothing kept of earlier rounds: \
-             templates are checked when a chart is compiled, and compiled when they are first executed, \
-             and schemas too. Of a case the \
+             schemas are compiled when they are first needed. Of a case the \
              fastest of several rounds counts, of a chart the sum over its cases, of a process the fastest \
              of five starts, with the chart's own values and output thrown away. Peak memory is that of the \
              process after all rounds.\n\n\

@@ -2,13 +2,15 @@
 //!
 //! A paused process wakes up without knowing that its lease ran out. Between its last check and
 //! its write only the local monotonic clock is to be trusted, so the gate stands in the client.
+//! A write that it lets pass ends with the lease, here and at the API server, which is told how
+//! long it may take.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use futures::future::{Either, Ready, ready};
-use http::{Method, Request};
-use tokio::time::Instant;
+use futures::future::BoxFuture;
+use http::{Method, Request, Uri};
+use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, Layer, Service};
 
 /// Open until a deadline, or without end for a process that elects no leader.
@@ -19,7 +21,10 @@ pub struct LeaderGate(Arc<Mutex<State>>);
 enum State {
     #[default]
     Always,
-    Until(Instant),
+    Until {
+        deadline: Instant,
+        over: Instant,
+    },
     Closed,
 }
 
@@ -28,10 +33,16 @@ enum State {
 #[error("not sent: the leader's lease has run out")]
 pub struct GateClosed;
 
+/// The leader's lease ran out before the API server answered. Whether it did what it was asked is
+/// not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no answer before the leader's lease ran out")]
+pub struct LeaseOver;
+
 impl LeaderGate {
-    /// A gate that lets writes pass until `deadline`.
-    pub fn open_until(&self, deadline: Instant) {
-        self.set(State::Until(deadline));
+    /// Lets writes begin until `deadline`, and last until the lease is `over`.
+    pub fn open_until(&self, deadline: Instant, over: Instant) {
+        self.set(State::Until { deadline, over });
     }
 
     /// Lets no write pass.
@@ -43,12 +54,12 @@ impl LeaderGate {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// Whether a write that begins at `now` passes.
-    pub fn is_open(&self, now: Instant) -> bool {
+    /// When a write that begins at `now` must end, if ever.
+    fn admit(&self, now: Instant) -> Result<Option<Instant>, GateClosed> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Always => true,
-            State::Until(deadline) => now < deadline,
-            State::Closed => false,
+            State::Always => Ok(None),
+            State::Until { deadline, over } if now < deadline => Ok(Some(over)),
+            State::Until { .. } | State::Closed => Err(GateClosed),
         }
     }
 }
@@ -95,6 +106,15 @@ fn passes_always<B>(request: &Request<B>) -> bool {
             .starts_with("/apis/authorization.k8s.io/")
 }
 
+/// The address with the time that the API server may take for the request.
+fn with_timeout(uri: &Uri, seconds: u64) -> Option<Uri> {
+    let path = uri.path_and_query()?.as_str();
+    let separator = if uri.query().is_some() { '&' } else { '?' };
+    let mut parts = uri.clone().into_parts();
+    parts.path_and_query = format!("{path}{separator}timeout={seconds}s").parse().ok();
+    Uri::from_parts(parts).ok()
+}
+
 impl<S, B> Service<Request<B>> for LeaderGateService<S>
 where
     S: Service<Request<B>>,
@@ -103,19 +123,32 @@ where
 {
     type Response = S::Response;
     type Error = BoxError;
-    type Future =
-        Either<Ready<Result<S::Response, BoxError>>, futures::future::ErrInto<S::Future, BoxError>>;
+    type Future = BoxFuture<'static, Result<S::Response, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        if passes_always(&request) || self.gate.is_open(Instant::now()) {
-            Either::Right(futures::TryFutureExt::err_into(self.inner.call(request)))
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let now = Instant::now();
+        let over = if passes_always(&request) {
+            None
         } else {
-            Either::Left(ready(Err(GateClosed.into())))
+            match self.gate.admit(now) {
+                Ok(over) => over,
+                Err(closed) => return Box::pin(async move { Err(closed.into()) }),
+            }
+        };
+        let Some(over) = over else {
+            let answer = self.inner.call(request);
+            return Box::pin(async move { answer.await.map_err(Into::into) });
+        };
+        let seconds = over.saturating_duration_since(now).as_secs().max(1);
+        if let Some(uri) = with_timeout(request.uri(), seconds) {
+            *request.uri_mut() = uri;
         }
+        let answer = timeout_at(over, self.inner.call(request));
+        Box::pin(async move { answer.await.map_err(|_| LeaseOver)?.map_err(Into::into) })
     }
 }
 
@@ -127,43 +160,49 @@ mod tests {
     use tokio::time::Instant;
     use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-    use super::{GateClosed, LeaderGate, LeaderGateLayer};
+    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseOver};
 
-    async fn send(gate: &LeaderGate, method: &str, path: &str) -> Result<(), BoxError> {
+    /// Sends a request to a server that answers after `takes` seconds; the query that it sees.
+    async fn send(
+        gate: &LeaderGate,
+        method: &str,
+        path: &str,
+        takes: u64,
+    ) -> Result<Option<String>, BoxError> {
         let service = ServiceBuilder::new()
             .layer(LeaderGateLayer::new(gate.clone()))
-            .service(service_fn(|_: Request<()>| async { Ok::<_, BoxError>(()) }));
+            .service(service_fn(move |request: Request<()>| async move {
+                tokio::time::sleep(Duration::from_secs(takes)).await;
+                Ok::<_, BoxError>(request.uri().query().map(ToOwned::to_owned))
+            }));
         service
             .oneshot(Request::builder().method(method).uri(path).body(())?)
             .await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn writes_stop_at_the_deadline_and_leases_and_reads_pass() {
+    async fn rule_3_5_no_write_begins_after_the_deadline_or_outlasts_the_lease() {
+        const POD: &str = "/api/v1/namespaces/n/pods/p";
+        let seconds = Duration::from_secs;
         let gate = LeaderGate::default();
-        assert!(
-            send(&gate, "POST", "/api/v1/namespaces/n/pods")
-                .await
-                .is_ok()
-        );
+        // Without an election nothing is bounded.
+        assert_eq!(send(&gate, "POST", POD, 100).await.unwrap(), None);
 
-        gate.open_until(Instant::now() + Duration::from_secs(10));
-        assert!(
-            send(&gate, "PATCH", "/api/v1/namespaces/n/pods/p")
-                .await
-                .is_ok()
-        );
-        tokio::time::advance(Duration::from_secs(10)).await;
-        let error = send(&gate, "PATCH", "/api/v1/namespaces/n/pods/p")
-            .await
-            .unwrap_err();
+        let renewed = Instant::now();
+        gate.open_until(renewed + seconds(10), renewed + seconds(15));
+        let answer = send(&gate, "PATCH", &format!("{POD}?force=true"), 9).await;
+        assert_eq!(answer.unwrap().as_deref(), Some("force=true&timeout=15s"));
+        let error = send(&gate, "PATCH", POD, 7).await.unwrap_err();
+        assert!(error.is::<LeaseOver>());
+        assert_eq!(renewed.elapsed(), seconds(15));
+        let error = send(&gate, "PATCH", POD, 0).await.unwrap_err();
         assert!(error.is::<GateClosed>());
-        assert!(
-            send(&gate, "GET", "/api/v1/namespaces/n/pods/p")
-                .await
-                .is_ok()
-        );
+
+        gate.close();
+        assert_eq!(send(&gate, "GET", POD, 100).await.unwrap(), None);
         let lease = "/apis/coordination.k8s.io/v1/namespaces/n/leases/l";
-        assert!(send(&gate, "PUT", lease).await.is_ok());
+        assert_eq!(send(&gate, "PUT", lease, 0).await.unwrap(), None);
+        let error = send(&gate, "DELETE", POD, 0).await.unwrap_err();
+        assert!(error.is::<GateClosed>());
     }
 }

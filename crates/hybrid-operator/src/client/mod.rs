@@ -22,7 +22,7 @@ use tower::ServiceBuilder;
 pub use count::{CountLayer, Counts, RequestKind};
 pub use deadline::{Bounded, DeadlineLayer, DeadlineService, Deadlines, TimedOut};
 pub use impersonate::{ImpersonateError, impersonate};
-pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer};
+pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer, LeaseOver};
 pub use retry::RetryLayer;
 
 /// Why there is no connection.

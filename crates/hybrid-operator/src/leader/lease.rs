@@ -29,7 +29,8 @@ pub struct LeaseOptions {
     pub identity: String,
     /// After this long without a renewal others may take the lease.
     pub duration: Duration,
-    /// After this long without a renewal the leader stops writing.
+    /// After this long without a renewal the leader begins no write. What it began before ends
+    /// when others may take the lease.
     pub renew_deadline: Duration,
     /// The time between two attempts.
     pub retry_period: Duration,
@@ -208,7 +209,13 @@ impl Elector {
         };
         let taken = taken.map_err(|e| self.error("update", e))?;
         if taken.is_some() {
-            self.gate.open_until(begun + self.options.renew_deadline);
+            let LeaseOptions {
+                renew_deadline,
+                duration,
+                ..
+            } = self.options;
+            self.gate
+                .open_until(begun + renew_deadline, begun + duration);
         }
         Ok(taken.is_some())
     }

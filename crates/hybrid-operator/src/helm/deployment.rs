@@ -207,12 +207,12 @@ impl HelmReconciler {
         error: ActionError,
         status: &mut Status,
     ) -> Result<Done, ReconcileError> {
-        let message = chain(&error);
-        status.failed(kind.error_reason(), &message);
         status.irreconcilable("ReconcileError", &error);
         if error.is_transient() {
             return Err(error.into());
         }
+        let message = chain(&error);
+        status.failed(kind.error_reason(), &message);
         stored.release.set_status(
             ReleaseStatus::Failed,
             format!("{}: {message}", kind.failure(facts)),

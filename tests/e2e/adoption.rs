@@ -1,5 +1,6 @@
 //! Releases that others made: of a person's helm, and of a Go operator.
 
+use std::path::Path;
 use std::process::Command;
 
 use kube::api::{DeleteParams, ResourceExt};
@@ -11,7 +12,7 @@ use crate::world::{Project, World, merge};
 const WEB: &str = "\
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: {{ .Release.Name }}-web}
+metadata: {name: {{ .Release.Name }}-web, annotations: {{ .Values.notes | default dict | toJson }}}
 spec:
   replicas: {{ .Values.replicas | default 1 }}
   selector: {matchLabels: {app: {{ .Release.Name }}}}
@@ -21,11 +22,12 @@ spec:
 ";
 
 /// Installs the project's chart with Helm's own command.
-fn install(world: &World, project: &Project, program: &std::path::Path, set: &str) {
+fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
     let output = Command::new(program)
         .args(["install", "one"])
         .arg(project.watches_file().with_file_name("chart"))
-        .args(["--set", set, "--namespace", world.namespace.name()])
+        .args(["--namespace", world.namespace.name()])
+        .args(flags)
         .env("KUBECONFIG", world.plane.kubeconfig_path())
         .output()
         .unwrap();
@@ -40,15 +42,27 @@ async fn web(world: &World) -> (Option<String>, Option<i64>) {
 }
 
 #[tokio::test]
-async fn rule_3_9_a_release_of_helm_is_taken_over_on_request_without_touching_its_pods() {
+async fn rule_3_9_a_release_of_helm_4_is_taken_over_on_request_without_touching_its_pods() {
+    a_release_of_helm_is_taken_over("--server-side=true").await;
+}
+
+/// Helm 3 wrote its objects as Helm 4 does without server-side apply.
+#[tokio::test]
+async fn rule_3_9_a_release_of_helm_3_is_taken_over_on_request_without_touching_its_pods() {
+    a_release_of_helm_is_taken_over("--server-side=false").await;
+}
+
+async fn a_release_of_helm_is_taken_over(how: &str) {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("adopt").await else {
         return;
     };
-    install(&world, &project, &program, "replicas=2");
+    let flags = ["--set", "replicas=2,notes.old=x", how];
+    install(&world, &project, &program, &flags);
     let before = web(&world).await;
-    world.widget("one", json!({"replicas": 2})).await;
+    let spec = json!({"replicas": 2, "notes": {"old": "x"}});
+    world.widget("one", spec).await;
     let refused = world.is("one", "Irreconcilable").await;
     assert!(
         refused["message"]
@@ -73,11 +87,15 @@ async fn rule_3_9_a_release_of_helm_is_taken_over_on_request_without_touching_it
             .labels()
             .contains_key("helm.sdk.operatorframework.io/cr")
     );
-    // From now on it is one of ours.
-    world.widget("one", json!({"replicas": 3})).await;
+    // From now on it is one of ours: what the chart no longer has goes.
+    let spec = json!({"replicas": 3, "notes": {"new": "y"}});
+    world.widget("one", spec).await;
     world
-        .until("Deployment", "one-web", "three replicas", |web| {
+        .until("Deployment", "one-web", "other replicas and notes", |web| {
+            let notes = web.pointer("/metadata/annotations").unwrap();
             web.pointer("/spec/replicas") == Some(&json!(3))
+                && notes.get("old").is_none()
+                && notes["new"] == "y"
         })
         .await;
 }
@@ -89,7 +107,7 @@ async fn rule_3_9_a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
     let Some(world) = project.start("legacy").await else {
         return;
     };
-    install(&world, &project, &program, "replicas=1");
+    install(&world, &project, &program, &["--set", "replicas=1"]);
     let before = web(&world).await;
     // As the Go operators have it: paused while it is set up here.
     let paused = json!({"metadata": {
@@ -154,7 +172,7 @@ async fn rule_3_8_a_release_in_chunks_of_a_go_operator_is_taken_over() {
         return;
     };
     for name in ["upgraded", "removed"] {
-        install(&world, &project, &program, "replicas=1");
+        install(&world, &project, &program, &["--set", "replicas=1"]);
         let before = web(&world).await;
         chunk(&world, "sh.helm.release.v1.one.v1").await;
         let custom = json!({

@@ -43,6 +43,14 @@ struct Inner {
 
 struct Entry {
     object: Arc<DynamicObject>,
+    /// What the watch has told of it.
+    told: Told,
+}
+
+/// What concerns a controller of a custom resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Told {
+    generation: Option<i64>,
     fingerprint: u64,
 }
 
@@ -97,7 +105,8 @@ impl Source {
     }
 
     /// Takes in an object that a request answered, so that the next reconcile sees it at once.
-    /// An object older than the known one is left out.
+    /// An object older than the known one is left out. It may hold what somebody else has changed
+    /// meanwhile, and the reconcile under way has seen an older one: of that the watch still tells.
     pub fn put(&self, object: DynamicObject) {
         let version = |object: &DynamicObject| {
             object
@@ -110,7 +119,7 @@ impl Source {
             && version(&entry.object) <= version(&object)
             && entry.object.uid() == object.uid()
         {
-            *entry = Entry::new(object);
+            entry.object = stripped(object);
         }
     }
 
@@ -145,13 +154,12 @@ impl Inner {
     /// Keeps an object; whether it concerns the controller.
     fn keep(&self, object: DynamicObject) -> Change {
         let key = key_of(&object);
-        let generation = object.metadata.generation;
-        let entry = Entry::new(object);
-        let fingerprint = entry.fingerprint;
-        let before = self.write().insert(key, entry);
-        match before {
-            Some(before) if before.fingerprint == fingerprint => Change::None,
-            Some(before) if before.object.metadata.generation == generation => Change::Metadata,
+        let told = Told::of(&object);
+        let object = stripped(object);
+        let before = self.write().insert(key, Entry { object, told });
+        match before.map(|entry| entry.told) {
+            Some(before) if before == told => Change::None,
+            Some(before) if before.generation == told.generation => Change::Metadata,
             _ => Change::Generation,
         }
     }
@@ -164,28 +172,26 @@ enum Change {
     Generation,
 }
 
-impl Entry {
-    fn new(mut object: DynamicObject) -> Self {
-        object.metadata.managed_fields = None;
-        let fingerprint = fingerprint(&object);
+impl Told {
+    fn of(object: &DynamicObject) -> Self {
+        let meta = &object.metadata;
+        let mut hasher = DefaultHasher::new();
+        meta.uid.hash(&mut hasher);
+        meta.labels.hash(&mut hasher);
+        meta.annotations.hash(&mut hasher);
+        meta.finalizers.hash(&mut hasher);
+        meta.deletion_timestamp.is_some().hash(&mut hasher);
         Self {
-            object: Arc::new(object),
-            fingerprint,
+            generation: meta.generation,
+            fingerprint: hasher.finish(),
         }
     }
 }
 
-/// A hash of what concerns a controller.
-fn fingerprint(object: &DynamicObject) -> u64 {
-    let meta = &object.metadata;
-    let mut hasher = DefaultHasher::new();
-    meta.uid.hash(&mut hasher);
-    meta.generation.hash(&mut hasher);
-    meta.labels.hash(&mut hasher);
-    meta.annotations.hash(&mut hasher);
-    meta.finalizers.hash(&mut hasher);
-    meta.deletion_timestamp.is_some().hash(&mut hasher);
-    hasher.finish()
+/// An object as it is kept: without what nobody here reads.
+fn stripped(mut object: DynamicObject) -> Arc<DynamicObject> {
+    object.metadata.managed_fields = None;
+    Arc::new(object)
 }
 
 fn key_of(object: &DynamicObject) -> Key {
@@ -272,6 +278,64 @@ async fn follow(
                 queue.forgive(&key);
                 queue.add(key, Priority::Event);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, RwLock};
+
+    use kube::api::DynamicObject;
+    use kube::core::{ApiResource, GroupVersionKind};
+    use serde_json::{Value, json};
+    use tokio::sync::watch;
+
+    use super::{Change, Inner, Source, key_of};
+
+    fn source() -> Source {
+        let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
+        Source(Arc::new(Inner {
+            resource: ApiResource::from_gvk(&kind),
+            objects: RwLock::default(),
+            synced: watch::Sender::new(0),
+            scopes: 1,
+        }))
+    }
+
+    fn widget(version: u64, generation: u64, metadata: &Value) -> DynamicObject {
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget",
+            "metadata": {"name": "one", "uid": "u", "resourceVersion": version.to_string(), "generation": generation},
+        });
+        json_patch::merge(&mut object, &json!({"metadata": metadata}));
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn a_change_that_an_answer_to_a_write_shows_first_is_still_told_of() {
+        let changes = [
+            (2, json!({}), Change::Generation),
+            (1, json!({"annotations": {"a": "b"}}), Change::Metadata),
+            (
+                1,
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+                Change::Metadata,
+            ),
+            (1, json!({}), Change::None),
+        ];
+        for (generation, metadata, expected) in changes {
+            let source = source();
+            assert_eq!(source.0.keep(widget(1, 1, &json!({}))), Change::Generation);
+            let changed = widget(3, generation, &metadata);
+            let key = key_of(&changed);
+            source.put(changed.clone());
+            let known = source.get(&key).unwrap();
+            assert_eq!(known.metadata.resource_version.as_deref(), Some("3"));
+            // The watch tells of the change and then of the write.
+            let told = widget(2, generation, &metadata);
+            assert_eq!(source.0.keep(told), expected, "{metadata}");
+            assert_eq!(source.0.keep(changed), Change::None);
         }
     }
 }

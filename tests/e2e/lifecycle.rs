@@ -290,7 +290,7 @@ async fn rule_1_6_a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
 #[tokio::test]
 async fn rule_1_5_objects_that_the_server_names_are_made_once_a_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
-    let project = Project::new("", &[("map.yaml", template)]);
+    let project = Project::new("", &[("map.yaml", template), ("twin.yaml", template)]);
     let Some(world) = project.start("generate").await else {
         return;
     };
@@ -306,14 +306,14 @@ async fn rule_1_5_objects_that_the_server_names_are_made_once_a_revision() {
     };
     world.widget("one", json!({"value": "1"})).await;
     world.ready("Widget", "one").await;
-    assert_eq!(count().await, 1);
+    assert_eq!(count().await, 2);
     world.widget("one", json!({"value": "2"})).await;
     world
         .until("Widget", "one", "revision 2", |cr| {
             cr["status"]["release"]["revision"] == 2
         })
         .await;
-    assert_eq!(count().await, 1);
+    assert_eq!(count().await, 2);
     world.remove("Widget", "one").await;
     assert_eq!(count().await, 0);
 }

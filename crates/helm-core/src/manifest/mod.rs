@@ -77,6 +77,7 @@ impl ManifestError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ManifestObject {
     source: Option<Arc<str>>,
+    position: usize,
     key: Arc<ObjectKey>,
     object: Arc<Value>,
 }
@@ -86,6 +87,11 @@ impl ManifestObject {
     /// document has no `# Source:` line.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
+    }
+
+    /// How many objects stand before it in the manifest.
+    pub fn position(&self) -> usize {
+        self.position
     }
 
     /// Its identity.
@@ -190,6 +196,7 @@ pub(crate) fn push_object(
             let source = source.cloned();
             objects.push(ManifestObject {
                 source,
+                position: objects.len(),
                 key: Arc::new(key),
                 object: Arc::new(object),
             });
@@ -220,6 +227,7 @@ mod tests {
             .collect();
         assert_eq!(keys, ["Secret a", "Deployment.apps n/b"]);
         assert_eq!(objects[1].source(), Some("c/templates/list.yaml"));
+        assert_eq!(objects[1].position(), 1);
     }
 
     #[test]

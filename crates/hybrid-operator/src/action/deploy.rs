@@ -258,7 +258,7 @@ pub(super) async fn apply_one(
         .or_else(|| live.uid(&spot.key).map(Into::into));
     let claim = uid.map_or(Claim::Unproven, |uid| Claim::Known { uid });
     let run = generated::is_generated(object.object())
-        .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0)));
+        .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
     let marks = context.marks(run.as_deref(), false);
     let mut body = object.object().clone();
     mark(&mut body, &marks, spot.kind.scope);

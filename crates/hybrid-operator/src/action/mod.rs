@@ -195,9 +195,9 @@ fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionE
         .map_err(|source| ActionError::Manifest { revision, source })
 }
 
-/// Identifies the objects of a revision that the API server names.
-fn generated_run(uid: &str, revision: u32) -> String {
-    run_id(uid, revision, "generate")
+/// Identifies an object of a revision that the API server names.
+fn generated_run(uid: &str, revision: u32, object: &ManifestObject) -> String {
+    run_id(uid, revision, &format!("generate-{}", object.position()))
 }
 
 /// Identifies one run of a hook, so that it is found again after a crash.

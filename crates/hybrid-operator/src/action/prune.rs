@@ -38,7 +38,7 @@ pub(super) async fn remove(
     object: &ManifestObject,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     if is_generated(object.object()) {
-        let run = generated_run(&context.primary.uid, revision);
+        let run = generated_run(&context.primary.uid, revision, object);
         let marks = context.marks(Some(&run), false);
         let claimant = marks.claimant();
         let asked = delete_generated(context.cluster, object.key(), &run, &claimant).await?;

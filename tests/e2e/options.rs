@@ -47,6 +47,43 @@ async fn rule_4_5_symptom_10_values_from_a_secret_are_followed_and_a_lost_one_ch
 }
 
 #[tokio::test]
+async fn rule_2_5_the_last_value_of_an_optional_reference_holds_when_it_is_gone() {
+    let options =
+        "valuesFrom: [{kind: Secret, name: source, key: value, targetPath: value, optional: true}]";
+    let map = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}}
+";
+    let project = Project::new(options, &[("map.yaml", map)]);
+    let Some(mut world) = project.start("optional").await else {
+        return;
+    };
+    let secrets = world.api("Secret");
+    let secret = |value: &str| json!({"stringData": {"value": value}});
+    let expect = |value: &str, other: &str| json!({"value": value, "other": other});
+    world.widget("one", json!({"other": "a"})).await;
+    world.data("one-map", expect("none", "a")).await;
+    apply(&secrets, "source", &secret("first")).await;
+    world.data("one-map", expect("first", "a")).await;
+
+    let gone = secrets.delete("source", &DeleteParams::default()).await;
+    drop(gone.unwrap());
+    world.widget("one", json!({"other": "b"})).await;
+    world.data("one-map", expect("first", "b")).await;
+    // Only the release's record knows it now.
+    world.operator.restart().await.unwrap();
+    world.widget("one", json!({"other": "c"})).await;
+    world.data("one-map", expect("first", "c")).await;
+
+    apply(&secrets, "source", &secret("second")).await;
+    world.data("one-map", expect("second", "c")).await;
+    world.ready("Widget", "one").await;
+    assert_eq!(world.history("one").await.len(), 5);
+}
+
+#[tokio::test]
 async fn patches_change_rendered_objects_and_the_record_has_them() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
@@ -89,6 +126,9 @@ async fn a_custom_resource_waits_for_those_that_it_depends_on() {
         .await
         .unwrap();
     world.data("one-map", json!({"value": "none"})).await;
+    // It is ready already.
+    world.widget("two", json!({})).await;
+    world.ready("Widget", "two").await;
 }
 
 #[tokio::test]

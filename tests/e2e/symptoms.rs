@@ -52,6 +52,52 @@ data: {value: {{ $source.data.key }}}
     }
 }
 
+#[tokio::test]
+async fn rule_6_a_list_that_templates_look_up_is_followed_and_only_a_new_manifest_is_a_revision() {
+    let names = "{{- $names := list }}
+{{- range (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"\").items }}
+{{- if hasPrefix \"source\" .metadata.name }}{{ $names = append $names .metadata.name }}{{ end }}
+{{- end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {names: {{ join \" \" $names | quote }}}
+";
+    let project = Project::new("dryRunOption: server", &[("map.yaml", names)]);
+    let Some(mut world) = project.start("lists").await else {
+        return;
+    };
+    let maps = world.api("ConfigMap");
+    let source = json!({"data": {}});
+    apply(&maps, "source-a", &source).await;
+    for name in ["one", "two"] {
+        world.widget(name, json!({})).await;
+        world
+            .data(&format!("{name}-map"), json!({"names": "source-a"}))
+            .await;
+    }
+    apply(&maps, "source-b", &source).await;
+    world
+        .data("one-map", json!({"names": "source-a source-b"}))
+        .await;
+    drop(maps.delete("source-a", &DeleteParams::default()).await);
+    world.data("one-map", json!({"names": "source-b"})).await;
+    // Of what changes nothing, nothing is written, now or after a restart.
+    apply(&maps, "other", &source).await;
+    world.operator.restart().await.unwrap();
+    apply(&maps, "source-c", &source).await;
+    for name in ["one", "two"] {
+        world
+            .data(
+                &format!("{name}-map"),
+                json!({"names": "source-b source-c"}),
+            )
+            .await;
+        world.ready("Widget", name).await;
+        assert_eq!(world.history(name).await.len(), 4, "{name}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn symptom_6_only_objects_of_releases_are_listed_and_watched() {
     let Some(plane) = control_plane().await else {

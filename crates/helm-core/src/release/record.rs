@@ -75,6 +75,14 @@ pub struct Release {
         skip_serializing_if = "Option::is_none"
     )]
     pub apply_method: Option<ApplyMethod>,
+    /// The texts that optional references of an operator held, by reference and key; Helm neither
+    /// knows nor keeps them.
+    #[serde(
+        default,
+        rename = "valuesFrom",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub values_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -107,6 +115,7 @@ impl Release {
             namespace: namespace.into(),
             labels: BTreeMap::new(),
             apply_method: None,
+            values_from: None,
         }
     }
 

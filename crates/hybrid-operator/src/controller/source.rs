@@ -327,15 +327,15 @@ mod tests {
         for (generation, metadata, expected) in changes {
             let source = source();
             assert_eq!(source.0.keep(widget(1, 1, &json!({}))), Change::Generation);
-            let changed = widget(3, generation, &metadata);
-            let key = key_of(&changed);
-            source.put(changed.clone());
+            let answer = widget(3, generation, &metadata);
+            let key = key_of(&answer);
+            source.put(answer.clone());
             let known = source.get(&key).unwrap();
             assert_eq!(known.metadata.resource_version.as_deref(), Some("3"));
             // The watch tells of the change and then of the write.
             let told = widget(2, generation, &metadata);
             assert_eq!(source.0.keep(told), expected, "{metadata}");
-            assert_eq!(source.0.keep(changed), Change::None);
+            assert_eq!(source.0.keep(answer), Change::None);
         }
     }
 }

@@ -71,23 +71,24 @@ impl HelmReconciler {
                     status.progressing(&why);
                     return Ok(Done::Again(delay));
                 }
-                Ok(Begun::Unchanged) => return Ok(Done::Again(Duration::ZERO)),
+                Ok(Begun::Unchanged(meta)) => {
+                    self.count_as_deployed(facts, desired, release, &meta)
+                        .await?;
+                    return Ok(Done::Again(Duration::ZERO));
+                }
                 Err(BeginError::Desired(error)) => {
                     return self.cannot_tell(facts, &error, status);
                 }
                 Err(BeginError::Other(error)) => return Err(error),
             },
         };
+        release.equal = None;
         if !matches!(step, Step::Resume { .. }) {
             // Whatever was applied under this number before, it was not this.
             release.live.complete = false;
+            self.tell_overridden(facts, desired).await;
         }
         status.handle(&facts.annotations, stored.meta.revision.0);
-        if !desired.overridden.is_empty() && !matches!(step, Step::Resume { .. }) {
-            let note = format!("watches.yaml overrides {}", desired.overridden.join(", "));
-            self.event(facts, true, "ValueOverridden", "Values", note)
-                .await;
-        }
         let kind = Kind::of(stored.release.info.status);
         let (previous, leftovers) = self.predecessors(facts, &history, &stored).await?;
         let recreate = self.recreated(kind);
@@ -253,16 +254,17 @@ impl HelmReconciler {
             && (wanted.is_empty() || self.watch.lookup_is_input)
         {
             let before = self.store.load(meta).await.map_err(other)?;
-            let before = parse_objects(&before.manifest).unwrap_or_default();
-            if wanted.is_empty() && !before.is_empty() && !self.watch.allow_empty {
+            let objects = parse_objects(&before.manifest).unwrap_or_default();
+            if wanted.is_empty() && !objects.is_empty() && !self.watch.allow_empty {
                 return Err(DesiredError::Empty.into());
             }
             // Only what was looked up has changed, and it changed nothing.
-            let same = same_meaning(&before, &wanted, &facts.namespace);
+            let same = before.config == config(desired)
+                && before.chart.as_ref().map(|chart| chart.metadata.as_ref())
+                    == Some(Some(self.chart.chart().metadata()))
+                && same_meaning(&objects, &wanted, &facts.namespace);
             if same && self.watch.lookup_is_input && !facts.is_forced() {
-                let tags = self.tags(facts, Some(desired.digest.clone()));
-                self.store.adopt(meta, &tags).await.map_err(other)?;
-                return Ok(Begun::Unchanged);
+                return Ok(Begun::Unchanged(Box::new(meta.clone())));
             }
         }
         let not_served = self
@@ -280,6 +282,7 @@ impl HelmReconciler {
         let mut record = Record::new(facts.name.clone(), facts.namespace.as_str(), revision);
         record.chart = Some(self.chart.chart().to_record());
         record.config = config(desired);
+        record.values_from.clone_from(&desired.kept);
         rendered.manifest().clone_into(&mut record.manifest);
         record.hooks = rendered.hooks().to_vec();
         rendered.notes().clone_into(&mut record.info.notes);
@@ -298,6 +301,33 @@ impl HelmReconciler {
             .await
             .map_err(BeginError::Other)?;
         Ok(Begun::Record(Box::new(stored)))
+    }
+
+    async fn tell_overridden(&self, facts: &Facts, desired: &Desired) {
+        if !desired.overridden.is_empty() {
+            let note = format!("watches.yaml overrides {}", desired.overridden.join(", "));
+            self.event(facts, true, "ValueOverridden", "Values", note)
+                .await;
+        }
+    }
+
+    /// Takes the wanted inputs for those of a record that they would not change. Nothing is
+    /// written: where releases look each other up, each write would be the others' next change.
+    async fn count_as_deployed(
+        &self,
+        facts: &Facts,
+        desired: &Desired,
+        release: &mut Release,
+        meta: &RecordMeta,
+    ) -> Result<(), StoreError> {
+        if let Some(deployed) = &meta.digest {
+            release.equal = Some((desired.digest.clone(), deployed.clone()));
+        } else {
+            // Somebody else wrote the record.
+            let tags = self.tags(facts, Some(desired.digest.clone()));
+            self.store.adopt(meta, &tags).await?;
+        }
+        Ok(())
     }
 
     /// Writes the pending record that repeats an earlier revision.
@@ -395,8 +425,8 @@ impl HelmReconciler {
 enum Begun {
     /// With this pending record.
     Record(Box<Stored>),
-    /// Not at all: nothing would change.
-    Unchanged,
+    /// Not at all: nothing would change in this deployed record.
+    Unchanged(Box<RecordMeta>),
     /// Later: a definition of the chart is not served yet.
     NotServed(NotServed),
 }

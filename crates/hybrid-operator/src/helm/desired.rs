@@ -13,16 +13,16 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::extend::ExtensionError;
-use super::interest::{Depth, Named};
+use super::interest::Named;
 use super::observe::Facts;
 use super::plan;
-use super::references::{Read, key_of};
+use super::references::{LastValues, Read, key_of};
 use super::{HelmReconciler, Release};
 use crate::action::live::{Live, place};
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, DiscoveryError};
-use crate::release::InputsDigest;
+use crate::release::{InputsDigest, StoreError};
 use crate::values::{self, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy};
 
@@ -58,6 +58,9 @@ pub(super) enum DesiredError {
         #[source]
         source: ReadError,
     },
+    /// What an optional reference held last cannot be read.
+    #[error("cannot read what valuesFrom gave last")]
+    Kept(#[from] StoreError),
     /// What `valuesFrom` refers to cannot be read.
     #[error("valuesFrom refers to {key}")]
     Reference {
@@ -94,9 +97,11 @@ impl DesiredError {
     /// The reason of the condition `Irreconcilable`.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Values(_) | Self::Translate(_) | Self::Coalesce(_) | Self::Reference { .. } => {
-                "ErrorGettingValues"
-            }
+            Self::Values(_)
+            | Self::Translate(_)
+            | Self::Coalesce(_)
+            | Self::Kept(_)
+            | Self::Reference { .. } => "ErrorGettingValues",
             Self::Capabilities(_) => "ErrorGettingClient",
             Self::Render(_)
             | Self::Patch(_)
@@ -128,6 +133,8 @@ pub(super) struct Desired {
     pub(super) digest: InputsDigest,
     pub(super) coalesced: Coalesced,
     pub(super) overridden: Vec<String>,
+    /// What optional references hold, for the time after; `None` where there are none.
+    pub(super) kept: Option<LastValues>,
     policy: plan::Desired,
 }
 
@@ -135,6 +142,17 @@ impl Desired {
     /// The part that the plan looks at.
     pub(super) fn plan(&self) -> plan::Desired {
         self.policy.clone()
+    }
+
+    /// With the digest of what is deployed, where that is known to mean the same.
+    fn or_equal(mut self, equal: Option<&(InputsDigest, InputsDigest)>) -> Self {
+        if let Some((wanted, deployed)) = equal
+            && *wanted == self.digest
+        {
+            self.digest = deployed.clone();
+            self.policy.digest = deployed.to_string();
+        }
+        self
     }
 }
 
@@ -161,9 +179,10 @@ impl HelmReconciler {
             // Code may look at more than that.
             && self.extensions.translator.is_none()
         {
-            return Ok(known.desired.clone());
+            return Ok(known.desired.clone().or_equal(release.equal.as_ref()));
         }
-        let (contents, mut read) = self.referenced(facts).await?;
+        let (mut contents, mut read) = self.referenced(facts).await?;
+        let kept = self.keep_last(facts, &mut contents).await?;
         let computed = {
             let env = |name: &str| std::env::var(name).ok();
             let inputs = values::Inputs {
@@ -203,6 +222,7 @@ impl HelmReconciler {
             digest,
             coalesced,
             overridden: computed.overridden,
+            kept,
         };
         release.desires = Some(Desires {
             generation: facts.generation,
@@ -210,7 +230,7 @@ impl HelmReconciler {
             read,
             desired: desired.clone(),
         });
-        Ok(desired)
+        Ok(desired.or_equal(release.equal.as_ref()))
     }
 
     /// What `watches.yaml` says about retries, drift and tests, as the plan reads it.
@@ -313,17 +333,16 @@ impl HelmReconciler {
             Err(DiscoveryError::UnknownKind { .. }) => return Ok(LookupAnswer::Absent),
             Err(error) => return Err(error.into()),
         };
+        let named = Named {
+            resource: kind.resource.clone(),
+            namespace: namespace.map(ToOwned::to_owned),
+            name: (!key.is_list()).then(|| key.name.clone()),
+        };
+        let is_input = self.watch.lookup_is_input;
+        let seen = is_input.then(|| self.interests.add(&named, &key_of(facts)));
         let answer = if key.is_list() {
             read::list(cluster, &gvk, namespace, None).await.map(Some)
         } else {
-            let named = Named {
-                resource: kind.resource.clone(),
-                namespace: namespace.map(ToOwned::to_owned),
-                name: key.name.clone(),
-            };
-            if self.watch.lookup_is_input {
-                self.interests.add(&named, Depth::Metadata, &key_of(facts));
-            }
             let object = helm_core::manifest::ObjectKey {
                 group: group.to_owned(),
                 version: version.to_owned(),
@@ -331,21 +350,19 @@ impl HelmReconciler {
                 namespace: named.namespace.clone(),
                 name: key.name.clone(),
             };
-            let answer = read::get(cluster, &object).await;
-            if let (true, Ok(found)) = (self.watch.lookup_is_input, &answer) {
-                let version = found
-                    .as_ref()
-                    .and_then(|object| object.pointer("/metadata/resourceVersion"));
-                self.interests.read(&named, version.and_then(Value::as_str));
-                read.push((named.clone(), self.interests.changes(&named)));
-            }
-            answer
+            read::get(cluster, &object).await
         };
+        if let (Some(seen), Ok(found)) = (seen, &answer) {
+            read.push((named, seen.read(found.as_ref())));
+        }
         match answer {
             Ok(Some(value)) => {
-                if !is_of(&value, facts) {
-                    key.to_string().hash(hasher);
-                    without_bookkeeping(&value).hash(hasher);
+                key.to_string().hash(hasher);
+                let items = value.get("items").and_then(Value::as_array);
+                for object in items.map_or(std::slice::from_ref(&value), Vec::as_slice) {
+                    if !is_of(object, facts) {
+                        without_bookkeeping(object).hash(hasher);
+                    }
                 }
                 Ok(LookupAnswer::Found(value))
             }
@@ -409,8 +426,11 @@ pub(super) fn check(wanted: &[ManifestObject], facts: &Facts) -> Result<(), Desi
     Ok(())
 }
 
-/// Whether an object belongs to the release itself.
+/// Whether an object belongs to the release itself, is one of its records, or is the custom resource.
 fn is_of(object: &Value, facts: &Facts) -> bool {
+    if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&facts.primary.uid) {
+        return true;
+    }
     let label = object
         .pointer("/metadata/labels")
         .and_then(|labels| labels.get(CR_LABEL))

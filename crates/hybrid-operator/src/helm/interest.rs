@@ -2,7 +2,8 @@
 //! what `dependsOn` waits for.
 //!
 //! One watch per kind and namespace, opened when the first custom resource names an object there.
-//! Events about other objects are dropped as they come, so memory grows with what is named alone.
+//! Events about other objects are dropped as they come, so memory grows with what is named alone;
+//! only where it is watched whether objects are `Ready`, all of the kind are known.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,17 +18,25 @@ use kube::core::{ApiResource, PartialObjectMeta};
 use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::controller::{Key, Priority, QueueHandle, map_event};
 
-/// Names an object.
+/// Names an object, or all objects of a kind in a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Named {
     pub(super) resource: ApiResource,
-    /// `None` for what is cluster-scoped.
+    /// `None` for what is cluster-scoped, and for a list of all namespaces.
     pub(super) namespace: Option<String>,
-    pub(super) name: String,
+    /// `None` for a list.
+    pub(super) name: Option<String>,
+}
+
+impl Named {
+    /// The watch that shows it.
+    fn scope(&self, depth: Depth) -> Scope {
+        (self.resource.clone(), self.namespace.clone(), depth)
+    }
 }
 
 /// How much of the objects is watched.
@@ -42,38 +51,80 @@ pub(super) enum Depth {
 /// What one watch covers: a kind, a namespace or all, and how much of it.
 type Scope = (ApiResource, Option<String>, Depth);
 
-/// What is known of a named object.
+/// How an object or a list was seen, by a request or by a watch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Whether it is there, and `Ready` where that is watched. A list always is.
+    here: bool,
+    /// Its resource version, where changes are watched: of a list, the newest in it.
+    version: u64,
+    /// How often the watch of a list has begun anew: no event tells what vanished meanwhile.
+    lists: u64,
+}
+
+impl Seen {
+    fn of(here: bool, version: u64) -> Self {
+        Self {
+            here,
+            version,
+            lists: 0,
+        }
+    }
+
+    /// How a request has shown an object, `None` if there is none, or a list.
+    pub(super) fn read(self, answer: Option<&Value>) -> Self {
+        let version = answer.and_then(|object| object.pointer("/metadata/resourceVersion"));
+        Self {
+            here: answer.is_some(),
+            version: version_of(version.and_then(Value::as_str)),
+            lists: self.lists,
+        }
+    }
+
+    /// Whether what was read is still so, as far as a watch has `told`.
+    fn is_current(self, told: Self) -> bool {
+        if self.here {
+            told.version <= self.version && told.lists == self.lists
+        } else {
+            !told.here
+        }
+    }
+}
+
+/// What is known of a named object or list.
 #[derive(Debug, Default)]
 struct Known {
     keys: HashSet<Key>,
-    /// Grows with each change.
-    changes: u64,
-    /// The resource version that was read, and the newest that was told of.
-    read: Option<String>,
-    told: Option<String>,
-    /// Whether it is there, and `Ready` where that is watched.
-    here: bool,
+    /// What the watch has told of it last.
+    told: Option<Seen>,
 }
 
 /// The named objects, each as a watch of a depth shows it.
 type Names = HashMap<(Depth, Named), Known>;
 
 impl Known {
-    /// Takes in what a watch shows; whether that is news decides about the custom resources.
-    fn see(&mut self, here: bool, version: Option<String>, queue: &QueueHandle) {
-        let news = self.here != here || (self.read.is_some() && self.read != version);
-        self.here = here;
-        self.told = version;
-        if news {
-            self.changed(queue);
+    /// Takes in what a watch tells, and wakes the custom resources if it is news.
+    fn tell(&mut self, seen: Seen, queue: &QueueHandle) {
+        if self.told != Some(seen) {
+            self.told = Some(seen);
+            for key in &self.keys {
+                queue.add(key.clone(), Priority::Event);
+            }
         }
     }
 
-    fn changed(&mut self, queue: &QueueHandle) {
-        self.changes += 1;
-        for key in &self.keys {
-            queue.add(key.clone(), Priority::Event);
-        }
+    /// Takes in that something in a list is new, changed or gone.
+    fn tell_version(&mut self, version: u64, queue: &QueueHandle) {
+        let told = self.told.unwrap_or_default();
+        let version = told.version.max(version);
+        self.tell(
+            Seen {
+                here: true,
+                version,
+                ..told
+            },
+            queue,
+        );
     }
 }
 
@@ -83,7 +134,13 @@ pub(super) struct Interests {
     queue: QueueHandle,
     stop: CancellationToken,
     known: Arc<Mutex<Names>>,
-    scopes: Mutex<HashMap<Scope, watch::Receiver<bool>>>,
+    watches: Mutex<HashMap<Scope, Watch>>,
+}
+
+/// A watch that runs until it is dropped.
+struct Watch {
+    synced: watch::Receiver<bool>,
+    _stop: DropGuard,
 }
 
 type Events = BoxStream<'static, Result<watcher::Event<(ObjectMeta, bool)>, watcher::Error>>;
@@ -95,62 +152,74 @@ impl Interests {
             queue,
             stop,
             known: Arc::default(),
-            scopes: Mutex::default(),
+            watches: Mutex::default(),
         }
     }
 
-    /// Leads changes of an object to a custom resource from now on.
-    pub(super) fn add(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<bool> {
-        lock(&self.known)
-            .entry((depth, named.clone()))
-            .or_default()
-            .keys
-            .insert(key.clone());
-        let scope = (named.resource.clone(), named.namespace.clone(), depth);
-        let mut scopes = lock(&self.scopes);
-        let synced = scopes.entry(scope.clone()).or_insert_with(|| {
-            let (sender, receiver) = watch::channel(false);
-            let events = self.events(named, depth);
+    /// Leads changes of an object or list to a custom resource from now on, which is about to be
+    /// read; answers how the watch has seen it.
+    pub(super) fn add(&self, named: &Named, key: &Key) -> Seen {
+        drop(self.open(named, Depth::Metadata, key));
+        self.told(Depth::Metadata, named).unwrap_or_default()
+    }
+
+    /// Whether an object is `Ready`; waits until its kind has been listed once.
+    pub(super) async fn is_ready(&self, named: &Named, key: &Key) -> bool {
+        let mut synced = self.open(named, Depth::Readiness, key);
+        // The sender lives as long as the watch; without one nothing is ready.
+        let _ = synced.wait_for(|synced| *synced).await;
+        self.told(Depth::Readiness, named)
+            .is_some_and(|seen| seen.here)
+    }
+
+    /// Whether what was read is still so.
+    pub(super) fn is_current(&self, named: &Named, read: Seen) -> bool {
+        self.told(Depth::Metadata, named)
+            .is_none_or(|told| read.is_current(told))
+    }
+
+    /// Forgets a custom resource, and what it alone was interested in.
+    pub(super) fn forget(&self, key: &Key) {
+        let mut known = lock(&self.known);
+        known.retain(|_, known| !known.keys.remove(key) || !known.keys.is_empty());
+        let needed: HashSet<Scope> = known
+            .iter()
+            .filter(|(_, known)| !known.keys.is_empty())
+            .map(|((depth, named), _)| named.scope(*depth))
+            .collect();
+        known.retain(|(depth, named), _| needed.contains(&named.scope(*depth)));
+        lock(&self.watches).retain(|scope, _| needed.contains(scope));
+    }
+
+    fn told(&self, depth: Depth, named: &Named) -> Option<Seen> {
+        lock(&self.known).get(&(depth, named.clone()))?.told
+    }
+
+    /// Opens the watch that shows an object, or shares it.
+    fn open(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<bool> {
+        let mut known = lock(&self.known);
+        let entry = known.entry((depth, named.clone())).or_default();
+        entry.keys.insert(key.clone());
+        let scope = named.scope(depth);
+        let mut watches = lock(&self.watches);
+        let watch = watches.entry(scope.clone()).or_insert_with(|| {
+            let (sender, synced) = watch::channel(false);
             let follow = follow(
-                events,
+                self.events(named, depth),
                 scope,
                 Arc::clone(&self.known),
                 self.queue.clone(),
                 sender,
             );
-            let stop = self.stop.clone();
+            let stop = self.stop.child_token();
+            let guard = stop.clone().drop_guard();
             tokio::spawn(async move { stop.run_until_cancelled(follow).await });
-            receiver
-        });
-        synced.clone()
-    }
-
-    /// Whether an object is `Ready`; waits until its kind has been listed once.
-    pub(super) async fn is_ready(&self, named: &Named, key: &Key) -> bool {
-        let mut synced = self.add(named, Depth::Readiness, key);
-        // The sender lives as long as the watch; without one nothing is ready.
-        let _ = synced.wait_for(|synced| *synced).await;
-        lock(&self.known)
-            .get(&(Depth::Readiness, named.clone()))
-            .is_some_and(|known| known.here)
-    }
-
-    /// Takes note of the resource version that was read; `None` if the object was not there.
-    pub(super) fn read(&self, named: &Named, version: Option<&str>) {
-        if let Some(known) = lock(&self.known).get_mut(&(Depth::Metadata, named.clone())) {
-            known.read = version.map(ToOwned::to_owned);
-            known.here = version.is_some();
-            if number(known.told.as_deref()) > number(version) {
-                known.changes += 1;
+            Watch {
+                synced,
+                _stop: guard,
             }
-        }
-    }
-
-    /// How often an object has changed since it was first named.
-    pub(super) fn changes(&self, named: &Named) -> u64 {
-        lock(&self.known)
-            .get(&(Depth::Metadata, named.clone()))
-            .map_or(0, |known| known.changes)
+        });
+        watch.synced.clone()
     }
 
     fn events(&self, named: &Named, depth: Depth) -> Events {
@@ -196,9 +265,20 @@ async fn follow(
     let named = |metadata: &ObjectMeta| Named {
         resource: resource.clone(),
         namespace: metadata.namespace.clone(),
-        name: metadata.name.clone().unwrap_or_default(),
+        name: metadata.name.clone(),
+    };
+    let list = Named {
+        resource: resource.clone(),
+        namespace: namespace.clone(),
+        name: None,
+    };
+    // Of what is only waited for, it does not matter which version it is.
+    let version = |metadata: &ObjectMeta| match depth {
+        Depth::Metadata => version_of(metadata.resource_version.as_deref()),
+        Depth::Readiness => 0,
     };
     let mut listed: HashSet<Named> = HashSet::new();
+    let mut newest = 0;
     let mut delay = Duration::from_millis(500);
     while let Some(event) = events.next().await {
         let event = match event {
@@ -211,41 +291,62 @@ async fn follow(
             }
         };
         let mut known = lock(&known);
-        match event {
-            watcher::Event::Init => listed.clear(),
+        let (metadata, here) = match event {
+            watcher::Event::Init => {
+                listed.clear();
+                newest = 0;
+                continue;
+            }
             watcher::Event::InitApply((metadata, here)) => {
-                let named = named(&metadata);
-                if let Some(known) = known.get_mut(&(depth, named.clone())) {
-                    known.see(here, metadata.resource_version, &queue);
+                let (named, version) = (named(&metadata), version(&metadata));
+                newest = newest.max(version);
+                if let Some(known) = find(&mut known, depth, &named) {
+                    known.tell(Seen::of(here, version), &queue);
                     listed.insert(named);
                 }
+                continue;
             }
             watcher::Event::InitDone => {
                 delay = Duration::from_millis(500);
                 // What vanished while nothing was watched is told of by no event.
-                for (_, known) in known.iter_mut().filter(|((of, named), known)| {
+                for ((of, named), known) in known.iter_mut() {
                     let in_scope =
                         *of == depth && named.resource == resource && named.namespace == namespace;
-                    in_scope && known.here && !listed.contains(named)
-                }) {
-                    known.here = false;
-                    known.changed(&queue);
+                    let was_here = known.told.is_some_and(|told| told.here);
+                    if in_scope && named.name.is_some() && was_here && !listed.contains(named) {
+                        known.tell(Seen::of(false, u64::MAX), &queue);
+                    }
+                }
+                if let Some(known) = known.get_mut(&(depth, list.clone())) {
+                    let lists = known.told.map_or(0, |told| told.lists) + 1;
+                    let seen = Seen {
+                        lists,
+                        ..Seen::of(true, newest)
+                    };
+                    known.tell(seen, &queue);
                 }
                 synced.send_replace(true);
+                continue;
             }
-            watcher::Event::Apply((metadata, here)) => {
-                if let Some(known) = known.get_mut(&(depth, named(&metadata))) {
-                    known.see(here, metadata.resource_version, &queue);
-                }
-            }
-            watcher::Event::Delete((metadata, _)) => {
-                if let Some(known) = known.get_mut(&(depth, named(&metadata))) {
-                    known.here = false;
-                    known.told = metadata.resource_version;
-                    known.changed(&queue);
-                }
-            }
+            watcher::Event::Apply((metadata, here)) => (metadata, here),
+            watcher::Event::Delete((metadata, _)) => (metadata, false),
+        };
+        let version = version(&metadata);
+        if let Some(known) = find(&mut known, depth, &named(&metadata)) {
+            known.tell(Seen::of(here, version), &queue);
         }
+        if let Some(known) = known.get_mut(&(depth, list.clone())) {
+            known.tell_version(version, &queue);
+        }
+    }
+}
+
+/// What is known of an object that a watch shows. Whoever waits for one later must not have to wait
+/// until it changes.
+fn find<'a>(all: &'a mut Names, depth: Depth, named: &Named) -> Option<&'a mut Known> {
+    match depth {
+        Depth::Metadata => all.get_mut(&(depth, named.clone())),
+        Depth::Readiness => Some(all.entry((depth, named.clone())).or_default()),
     }
 }
 
@@ -264,7 +365,8 @@ fn is_ready(object: &DynamicObject) -> bool {
         })
 }
 
-fn number(version: Option<&str>) -> u64 {
+/// Resource versions are numbers that grow (KEP-5504).
+fn version_of(version: Option<&str>) -> u64 {
     version
         .and_then(|version| version.parse().ok())
         .unwrap_or(0)
@@ -288,36 +390,67 @@ mod tests {
         (serde_json::from_value(metadata).unwrap(), true)
     }
 
+    /// Interests whose watches show what a test says.
+    struct Shown {
+        interests: Interests,
+        resource: ApiResource,
+    }
+
+    impl Shown {
+        fn new() -> Self {
+            let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
+            let client = Script::default().client(false);
+            Self {
+                interests: Interests::new(client, queue, CancellationToken::new()),
+                resource: ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&()),
+            }
+        }
+
+        fn named(&self, name: Option<&str>) -> Named {
+            Named {
+                resource: self.resource.clone(),
+                namespace: Some("a".to_owned()),
+                name: name.map(ToOwned::to_owned),
+            }
+        }
+
+        async fn show(&self, depth: Depth, events: Vec<watcher::Event<(ObjectMeta, bool)>>) {
+            let events = stream::iter(events.into_iter().map(Ok)).boxed();
+            let scope = self.named(None).scope(depth);
+            let known = Arc::clone(&self.interests.known);
+            let synced = watch::Sender::new(false);
+            follow(events, scope, known, self.interests.queue.clone(), synced).await;
+        }
+    }
+
+    fn answer(version: u64) -> Value {
+        json!({"metadata": {"resourceVersion": version.to_string()}})
+    }
+
     #[tokio::test]
-    async fn only_what_differs_from_what_was_read_is_a_change() {
+    async fn what_was_read_is_current_until_the_watch_tells_of_something_newer() {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
-        let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&());
-        let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
-        let interests = Interests::new(
-            Script::default().client(false),
-            queue.clone(),
-            CancellationToken::new(),
-        );
-        let named = |name: &str| Named {
-            resource: resource.clone(),
-            namespace: Some("a".to_owned()),
-            name: name.to_owned(),
-        };
+        let shown = Shown::new();
+        let interests = &shown.interests;
         let key = Key::new(Some("a"), "one");
-        for name in ["read", "absent"] {
-            let known = Known {
-                keys: [key.clone()].into(),
-                ..Known::default()
-            };
-            lock(&interests.known).insert((Depth::Metadata, named(name)), known);
-        }
-        interests.read(&named("read"), Some("5"));
-        interests.read(&named("absent"), None);
-
-        let mut changes = Vec::new();
+        let read = |name: Option<&str>, found: Option<u64>| {
+            let named = shown.named(name);
+            let seen = interests.add(&named, &key);
+            let read = seen.read(found.map(answer).as_ref());
+            (named, read)
+        };
+        let (object, absent) = (read(Some("read"), Some(5)), read(Some("absent"), None));
+        // Another custom resource has read the same later, and the list.
+        let (later, list) = (read(Some("read"), Some(7)), read(None, Some(7)));
+        let current = || {
+            [&object, &absent, &later, &list]
+                .map(|(named, read)| u8::from(interests.is_current(named, *read)))
+        };
+        let mut found = Vec::new();
         for events in [
-            // What was read is listed, beside what nobody named.
+            // What was read is listed, beside what nobody named. What had vanished since the list
+            // was read is not known.
             vec![
                 Init,
                 InitApply(secret("read", "5")),
@@ -330,13 +463,71 @@ mod tests {
             vec![Init, InitApply(secret("read", "7")), InitDone],
             vec![Delete(secret("read", "9"))],
         ] {
-            let scope = (resource.clone(), Some("a".to_owned()), Depth::Metadata);
-            let events = stream::iter(events.into_iter().map(Ok)).boxed();
-            let known = Arc::clone(&interests.known);
-            let synced = watch::Sender::new(false);
-            follow(events, scope, known, queue.clone(), synced).await;
-            changes.push(["read", "absent"].map(|name| interests.changes(&named(name))));
+            shown.show(Depth::Metadata, events).await;
+            found.push(current());
         }
-        assert_eq!(changes, [[0, 0], [1, 0], [1, 1], [2, 2], [3, 2]]);
+        let expected = [
+            [1, 1, 1, 0],
+            [0, 1, 1, 0],
+            [0, 0, 1, 0],
+            [0, 1, 1, 0],
+            [0, 1, 0, 0],
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_was_read_is_current_until_something_in_it_changes() {
+        use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
+
+        let list = || vec![Init, InitApply(secret("x", "5")), InitDone];
+        for (events, current) in [
+            (vec![], true),
+            // The watch has yet to come to what was read.
+            (vec![Apply(secret("x", "9"))], true),
+            (vec![Apply(secret("new", "11"))], false),
+            (vec![Delete(secret("x", "12"))], false),
+            // Something may have vanished before.
+            (list(), false),
+        ] {
+            let shown = Shown::new();
+            let named = shown.named(None);
+            let key = Key::new(Some("a"), "one");
+            shown.interests.add(&named, &key);
+            shown.show(Depth::Metadata, list()).await;
+            let seen = shown.interests.add(&named, &key);
+            let read = seen.read(Some(&answer(10)));
+            shown.show(Depth::Metadata, events).await;
+            assert_eq!(shown.interests.is_current(&named, read), current);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_ready_already_is_known_to_whoever_waits_for_it_later() {
+        use watcher::Event::{Apply, Init, InitApply, InitDone};
+
+        let shown = Shown::new();
+        let first = shown.named(Some("first"));
+        let key = Key::new(Some("a"), "one");
+        drop(shown.interests.open(&first, Depth::Readiness, &key));
+        let (second, _) = secret("second", "2");
+        let events = vec![
+            Init,
+            InitApply(secret("first", "1")),
+            InitApply((second, false)),
+            InitDone,
+            Apply(secret("second", "3")),
+        ];
+        shown.show(Depth::Readiness, events).await;
+        let told = |name: &str| {
+            let told = shown
+                .interests
+                .told(Depth::Readiness, &shown.named(Some(name)));
+            told.is_some_and(|seen| seen.here)
+        };
+        assert!(told("second"));
+        shown.interests.forget(&key);
+        assert!(!told("second"), "nobody waits any longer");
+        assert!(lock(&shown.interests.watches).is_empty());
     }
 }

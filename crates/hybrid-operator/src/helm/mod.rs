@@ -47,7 +47,7 @@ use crate::action::live::Live;
 use crate::cluster::{Cluster, OperatorId};
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request, Source};
 use crate::manager::ControllerContext;
-use crate::release::ReleaseStore;
+use crate::release::{InputsDigest, ReleaseStore};
 use crate::watches::Watch;
 
 pub use builder::{BuildError, HelmController, load};
@@ -82,6 +82,8 @@ pub struct HelmReconciler {
 struct Release {
     live: Live,
     desires: Option<Desires>,
+    /// Wanted inputs, and the deployed ones that they would change nothing of.
+    equal: Option<(InputsDigest, InputsDigest)>,
     repairs: Vec<jiff::Timestamp>,
     /// The operator that looked after it when it was last looked at.
     keeper: Option<OperatorId>,
@@ -95,6 +97,7 @@ impl Reconcile for HelmReconciler {
         Box::pin(async move {
             let Some(resource) = self.source.get(&request.key) else {
                 self.releases().remove(&request.key);
+                self.interests.forget(&request.key);
                 return Ok(Outcome::Done);
             };
             let mut release = self

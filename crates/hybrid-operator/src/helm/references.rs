@@ -8,18 +8,22 @@ use serde_json::Value;
 
 use super::HelmReconciler;
 use super::desired::DesiredError;
-use super::interest::{Depth, Named};
+use super::interest::{Named, Seen};
 use super::observe::Facts;
 use crate::cluster::{DiscoveryError, Scope, read};
 use crate::controller::Key;
+use crate::release::StoreError;
 use crate::values::{self, Inputs, Reference};
 use crate::watches::ReferenceKind;
 
 /// Content of referenced objects, by key of their data.
 pub(super) type Contents = BTreeMap<Reference, BTreeMap<String, String>>;
 
-/// Objects that a computation has read, and how often each had changed by then.
-pub(super) type Read = Vec<(Named, u64)>;
+/// Texts by reference and key, as a record keeps them.
+pub(super) type LastValues = BTreeMap<String, BTreeMap<String, String>>;
+
+/// What a computation has read, and as what.
+pub(super) type Read = Vec<(Named, Seen)>;
 
 impl HelmReconciler {
     /// Reads every referenced object once; one that is not there is left out.
@@ -36,16 +40,94 @@ impl HelmReconciler {
             let named = Named {
                 resource: resource_of(reference.kind),
                 namespace: Some(reference.namespace.clone()),
+                name: Some(reference.name.clone()),
+            };
+            let key = ObjectKey {
+                group: String::new(),
+                version: named.resource.version.clone(),
+                kind: named.resource.kind.clone(),
+                namespace: named.namespace.clone(),
                 name: reference.name.clone(),
             };
-            let object = self.read_named(facts, &named).await?;
-            let changes = self.interests.changes(&named);
-            read.push((named, changes));
+            let seen = self.interests.add(&named, &key_of(facts));
+            let object = read::get(&self.manager.cluster, &key)
+                .await
+                .map_err(|source| DesiredError::Reference {
+                    key: key.to_string(),
+                    source,
+                })?;
+            read.push((named, seen.read(object.as_ref())));
             if let Some(object) = object {
                 contents.insert(reference.clone(), data_of(reference.kind, &object));
             }
         }
         Ok((contents, read))
+    }
+
+    /// Puts in what optional references held last, where they are gone since; answers what they
+    /// hold, for the record of a revision (rule 2.5).
+    pub(super) async fn keep_last(
+        &self,
+        facts: &Facts,
+        contents: &mut Contents,
+    ) -> Result<Option<LastValues>, DesiredError> {
+        let entries = self.watch.values_from.iter();
+        let optional: Vec<_> = entries
+            .zip(self.references_of(facts)?)
+            .filter(|(from, _)| from.optional)
+            .collect();
+        if optional.is_empty() {
+            return Ok(None);
+        }
+        let mut last = None;
+        let mut kept = LastValues::new();
+        for (from, reference) in optional {
+            let name = reference.to_string();
+            let data = contents.entry(reference).or_default();
+            if !data.contains_key(&from.key) {
+                let last = match &mut last {
+                    Some(last) => last,
+                    None => last.insert(self.last_values(facts).await?),
+                };
+                let Some(text) = last.get(&name).and_then(|data| data.get(&from.key)) else {
+                    continue;
+                };
+                data.insert(from.key.clone(), text.clone());
+                let note = format!(
+                    "{name} no longer has the key {}, which valuesFrom refers to; its last value is used",
+                    from.key
+                );
+                self.event(facts, true, "LastValueUsed", "Values", note)
+                    .await;
+            }
+            if let Some(text) = data.get(&from.key) {
+                let kept = kept.entry(name).or_default();
+                kept.insert(from.key.clone(), text.clone());
+            }
+        }
+        Ok(Some(kept))
+    }
+
+    /// What optional references held at the newest revision that tells. The Helm CLI drops it from
+    /// records that it writes.
+    async fn last_values(&self, facts: &Facts) -> Result<LastValues, StoreError> {
+        let identity = facts.primary.identity();
+        let history = self.store.history(&facts.namespace, &facts.name);
+        for meta in history.iter().rev() {
+            if meta.cr.as_ref() != Some(&identity) {
+                continue;
+            }
+            match self.store.load(meta).await {
+                Ok(release) => {
+                    if let Some(last) = release.values_from {
+                        return Ok(last);
+                    }
+                }
+                Err(error) if error.is_corrupt() => self.corrupt(facts, &error).await,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(LastValues::new())
     }
 
     fn references_of(&self, facts: &Facts) -> Result<Vec<Reference>, DesiredError> {
@@ -61,38 +143,10 @@ impl HelmReconciler {
             .collect::<Result<_, _>>()?)
     }
 
-    /// Reads an object and watches it from now on.
-    pub(super) async fn read_named(
-        &self,
-        facts: &Facts,
-        named: &Named,
-    ) -> Result<Option<Value>, DesiredError> {
-        self.interests.add(named, Depth::Metadata, &key_of(facts));
-        let key = ObjectKey {
-            group: named.resource.group.clone(),
-            version: named.resource.version.clone(),
-            kind: named.resource.kind.clone(),
-            namespace: named.namespace.clone(),
-            name: named.name.clone(),
-        };
-        let object = read::get(&self.manager.cluster, &key)
-            .await
-            .map_err(|source| DesiredError::Reference {
-                key: key.to_string(),
-                source,
-            })?;
-        let version = object
-            .as_ref()
-            .and_then(|object| object.pointer("/metadata/resourceVersion"))
-            .and_then(Value::as_str);
-        self.interests.read(named, version);
-        Ok(object)
-    }
-
     /// Whether nothing that was read has changed since.
     pub(super) fn is_current(&self, read: &Read) -> bool {
         read.iter()
-            .all(|(named, changes)| self.interests.changes(named) == *changes)
+            .all(|(named, seen)| self.interests.is_current(named, *seen))
     }
 
     /// The first custom resource of `dependsOn` that is not `Ready`.
@@ -122,7 +176,7 @@ impl HelmReconciler {
             let named = Named {
                 resource: kind.resource.clone(),
                 namespace: (kind.scope == Scope::Namespaced).then_some(namespace),
-                name,
+                name: Some(name),
             };
             if !self.interests.is_ready(&named, &key_of(facts)).await {
                 return Ok(Some(text));

@@ -1,5 +1,7 @@
 //! `valuesFrom`: values of Secrets and `ConfigMap`s.
 
+use std::fmt;
+
 use helm_core::Values;
 use helm_core::values::{merge, read};
 use serde_json::Value;
@@ -16,6 +18,12 @@ pub struct Reference {
     pub namespace: String,
     /// Its name.
     pub name: String,
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+    }
 }
 
 impl Reference {

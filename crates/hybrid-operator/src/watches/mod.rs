@@ -142,7 +142,8 @@ pub struct ValuesFrom {
     pub key: String,
     /// Dotted path at which the entry's text is set; without it the entry is a values file.
     pub target_path: Option<String>,
-    /// Whether the object may be absent at the first install.
+    /// Whether the object or its entry may be absent at the first install. Once it was there, its
+    /// last value holds.
     pub optional: bool,
 }
 

@@ -1,6 +1,7 @@
 //! `values.schema.json`: whether values are what a chart expects.
 
 mod decimal;
+mod plain;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -12,11 +13,14 @@ use serde_json::Value;
 use super::{Chart, File};
 use crate::values::tree;
 
+use plain::{Plain, Verdict};
+
 const URL: &str = "file:///values.schema.json";
 
-/// A chart's schema, compiled when it is first needed.
+/// A chart's schema, read when it is first needed, and compiled when reading it is not enough.
 pub(crate) struct Schema {
     file: File,
+    plain: OnceLock<Option<Plain>>,
     compiled: OnceLock<Result<Compiled, String>>,
 }
 
@@ -42,6 +46,7 @@ impl Schema {
     pub(crate) fn new(file: File) -> Self {
         Self {
             file,
+            plain: OnceLock::new(),
             compiled: OnceLock::new(),
         }
     }
@@ -66,7 +71,16 @@ impl Schema {
 
     /// What is wrong with `values`, a line for each mistake. Values themselves are not in it:
     /// they may be secret.
-    fn check(&self, values: &Value) -> Result<(), String> {
+    fn check(&self, values: &Tree) -> Result<(), String> {
+        let plain = self.plain.get_or_init(|| Plain::read(self.file.data()));
+        let valid = |plain: &Plain| plain.check(values) == Verdict::Valid;
+        if plain.as_ref().is_some_and(valid) {
+            return Ok(());
+        }
+        self.check_compiled(&tree::to_json(values))
+    }
+
+    fn check_compiled(&self, values: &Value) -> Result<(), String> {
         match self.compiled.get_or_init(|| self.compile()) {
             Ok(Compiled { schemas, root }) => match schemas.validate(values, *root) {
                 Err(error) if decimal::is_mistake(&error) => {
@@ -85,32 +99,22 @@ impl Schema {
 /// whose values are wrong.
 pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), String> {
     let mut text = String::new();
-    check_below(chart, values, None, &mut text);
+    check_below(chart, &Tree::from(values.clone()), &mut text);
     if text.is_empty() { Ok(()) } else { Err(text) }
 }
 
-/// Checks values, whose JSON is known where a chart above has a schema too.
-fn check_below(chart: &Chart, values: &TreeMap, json: Option<&Value>, text: &mut String) {
-    let made;
-    let json = match (chart.checker(), json) {
-        (Some(_), None) => {
-            made = Value::Object(tree::to_map(values));
-            Some(&made)
-        }
-        (_, json) => json,
-    };
-    if let (Some(schema), Some(json)) = (chart.checker(), json)
-        && let Err(mistakes) = schema.check(json)
+fn check_below(chart: &Chart, values: &Tree, text: &mut String) {
+    if let Some(schema) = chart.checker()
+        && let Err(mistakes) = schema.check(values)
     {
         let _ = write!(text, "{}:\n{mistakes}", chart.name());
     }
     for below in chart.dependencies() {
         let name = below.name();
+        let Tree::Map(values) = values else { continue };
         match values.get(name) {
             None | Some(Tree::Nil) => {}
-            Some(Tree::Map(values)) => {
-                check_below(below, values, json.and_then(|json| json.get(name)), text);
-            }
+            Some(values @ Tree::Map(_)) => check_below(below, values, text),
             Some(_) => {
                 let _ = writeln!(text, "{name}:\ninvalid type for values: expected a map");
             }
@@ -153,7 +157,7 @@ mod tests {
 
     fn mistakes(schema: &str, values: &str) -> Result<(), String> {
         Schema::new(File::new("values.schema.json", schema))
-            .check(&serde_json::from_str(values).unwrap())
+            .check_compiled(&serde_json::from_str(values).unwrap())
     }
 
     #[test]

@@ -1,0 +1,379 @@
+//! Schemas of plain keywords, which are read and applied as they are. Compiling a schema takes longer
+//! than everything else that a first render needs; nearly all schemas of charts use a dozen
+//! keywords, and nearly all values are right.
+//!
+//! Only what the drafts since 7 agree upon is known here. A schema with anything else is not read,
+//! and where the answer is not "valid" for certain, the whole library decides and finds the words.
+
+mod read;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use go_template::Tree;
+use serde_json::Value;
+
+/// How deep references may lead without an answer.
+const DEPTH: usize = 256;
+/// The whole numbers that a float holds exactly.
+const EXACT: i64 = 1 << 53;
+
+/// A schema of plain keywords.
+#[derive(Debug)]
+pub(super) struct Plain {
+    root: Node,
+    /// The targets of references to where schemas do not usually stand.
+    elsewhere: BTreeMap<String, Node>,
+}
+
+/// A schema, or one within it.
+#[derive(Debug, Default)]
+struct Node {
+    /// It is `true` or `false`.
+    fixed: Option<bool>,
+    reference: Option<Box<str>>,
+    /// Bits of [`Kind`]; 0 allows all.
+    types: u8,
+    choices: Option<Vec<Value>>,
+    properties: BTreeMap<Box<str>, Node>,
+    additional: Option<Box<Node>>,
+    required: Vec<Box<str>>,
+    items: Option<Box<Node>>,
+    bounds: Option<Box<Bounds>>,
+    all: Vec<Node>,
+    any: Vec<Node>,
+    one: Vec<Node>,
+    not: Option<Box<Node>>,
+    condition: Option<Box<Node>>,
+    then: Option<Box<Node>>,
+    otherwise: Option<Box<Node>>,
+    definitions: BTreeMap<Box<str>, Node>,
+    defs: BTreeMap<Box<str>, Node>,
+}
+
+/// Least and most of something.
+#[derive(Debug, Default)]
+struct Bounds {
+    length: (Option<u64>, Option<u64>),
+    items: (Option<u64>, Option<u64>),
+    properties: (Option<u64>, Option<u64>),
+    number: (Option<f64>, Option<f64>),
+    exclusive: (Option<f64>, Option<f64>),
+    unique: bool,
+}
+
+/// The types of JSON, as bits.
+struct Kind;
+
+impl Kind {
+    const NULL: u8 = 1;
+    const BOOLEAN: u8 = 2;
+    const INTEGER: u8 = 4;
+    const NUMBER: u8 = 8;
+    const STRING: u8 = 16;
+    const ARRAY: u8 = 32;
+    const OBJECT: u8 = 64;
+}
+
+/// What a schema says of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Valid,
+    Invalid,
+    /// It takes more than is known here.
+    Unknown,
+}
+
+use Verdict::{Invalid, Unknown, Valid};
+
+impl From<bool> for Verdict {
+    fn from(valid: bool) -> Self {
+        if valid { Valid } else { Invalid }
+    }
+}
+
+impl Verdict {
+    fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Invalid => Invalid,
+            Valid => other(),
+            Unknown => match other() {
+                Invalid => Invalid,
+                _ => Unknown,
+            },
+        }
+    }
+
+    fn not(self) -> Self {
+        match self {
+            Valid => Invalid,
+            Invalid => Valid,
+            Unknown => Unknown,
+        }
+    }
+
+    fn all(verdicts: impl IntoIterator<Item = Self>) -> Self {
+        verdicts
+            .into_iter()
+            .fold(Valid, |so_far, next| so_far.and(|| next))
+    }
+}
+
+impl Plain {
+    /// Reads a schema; `None` if it is more than plain.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        read::schema(text)
+    }
+
+    /// What it says of a value.
+    pub(super) fn check(&self, value: &Tree) -> Verdict {
+        self.apply(&self.root, value, 0)
+    }
+
+    /// The target of a reference that was found when the schema was read.
+    fn target(&self, reference: &str) -> Option<&Node> {
+        let below = |prefix| reference.strip_prefix(prefix);
+        match reference {
+            "#" => Some(&self.root),
+            _ => below("#/definitions/")
+                .and_then(|name| self.root.definitions.get(name))
+                .or_else(|| below("#/$defs/").and_then(|name| self.root.defs.get(name)))
+                .or_else(|| self.elsewhere.get(reference)),
+        }
+    }
+
+    fn apply(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+        if depth > DEPTH {
+            return Unknown;
+        }
+        let own = || self.own(node, value, depth);
+        let Some(reference) = node.reference.as_deref() else {
+            return own();
+        };
+        let Some(target) = self.target(reference) else {
+            return Unknown;
+        };
+        // Draft 7 ignores what stands beside a reference, which later ones respect.
+        match self.apply(target, value, depth + 1) {
+            Valid if own() == Valid => Valid,
+            Valid => Unknown,
+            other => other,
+        }
+    }
+
+    /// What a schema says besides its reference.
+    fn own(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+        if let Some(fixed) = node.fixed {
+            return fixed.into();
+        }
+        let Some(kinds) = kinds(value) else {
+            return Unknown;
+        };
+        let choices = node.choices.as_ref();
+        let bounds = node.bounds.as_ref();
+        Verdict::from(node.types == 0 || node.types & kinds != 0)
+            .and(|| choices.map_or(Valid, |choices| among(value, choices)))
+            .and(|| bounds.map_or(Valid, |bounds| bounds.check(value)))
+            .and(|| self.below(node, value, depth))
+            .and(|| self.combined(node, value, depth))
+    }
+
+    /// What schemas say that are combined to one.
+    fn combined(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+        let apply = |node: &Node| self.apply(node, value, depth + 1);
+        let branch = |node: &Option<Box<Node>>| node.as_deref().map_or(Valid, apply);
+        Verdict::all(node.all.iter().map(apply))
+            .and(|| {
+                // One of them is enough: none must not be.
+                let failures = || Verdict::all(node.any.iter().map(|any| apply(any).not()));
+                if node.any.is_empty() {
+                    Valid
+                } else {
+                    failures().not()
+                }
+            })
+            .and(|| {
+                let one = || exactly_one(node.one.iter().map(apply));
+                if node.one.is_empty() { Valid } else { one() }
+            })
+            .and(|| node.not.as_deref().map_or(Valid, |node| apply(node).not()))
+            .and(|| match node.condition.as_deref().map(apply) {
+                None => Valid,
+                Some(Valid) => branch(&node.then),
+                Some(Invalid) => branch(&node.otherwise),
+                Some(Unknown) => Unknown,
+            })
+    }
+
+    /// What is said of what is in a map or a list.
+    fn below(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+        match value {
+            Tree::Map(map) => {
+                let mut required = node.required.iter();
+                if !required.all(|name| map.get(name.as_bytes()).is_some()) {
+                    return Invalid;
+                }
+                if node.properties.is_empty() && node.additional.is_none() {
+                    return Valid;
+                }
+                Verdict::all(map.iter().map(|(key, value)| {
+                    let Some(key) = key.to_str() else {
+                        return Unknown;
+                    };
+                    let known = node.properties.get(key);
+                    match known.or(node.additional.as_deref()) {
+                        Some(node) => self.apply(node, value, depth + 1),
+                        None => Valid,
+                    }
+                }))
+            }
+            Tree::List(list) => match &node.items {
+                Some(node) => Verdict::all(
+                    list.items()
+                        .iter()
+                        .map(|item| self.apply(node, item, depth + 1)),
+                ),
+                None => Valid,
+            },
+            _ => Valid,
+        }
+    }
+}
+
+impl Bounds {
+    fn check(&self, value: &Tree) -> Verdict {
+        let within = |count: usize, (least, most): (Option<u64>, Option<u64>)| {
+            let count = count as u64;
+            Verdict::from(
+                least.is_none_or(|least| count >= least) && most.is_none_or(|most| count <= most),
+            )
+        };
+        match value {
+            Tree::Str(text) => match text.to_str() {
+                Some(text) if self.length != (None, None) => {
+                    within(text.chars().count(), self.length)
+                }
+                Some(_) => Valid,
+                None => Unknown,
+            },
+            Tree::List(list) => within(list.items().len(), self.items)
+                .and(|| Verdict::from(!self.unique).or_unique(list.items())),
+            Tree::Map(map) => within(map.len(), self.properties),
+            Tree::Int(_) | Tree::Int64(_) | Tree::Float(_) => {
+                if self.number == (None, None) && self.exclusive == (None, None) {
+                    return Valid;
+                }
+                let Some(number) = float(value) else {
+                    return Unknown;
+                };
+                let (least, most) = self.number;
+                let (above, under) = self.exclusive;
+                Verdict::from(
+                    least.is_none_or(|least| number >= least)
+                        && most.is_none_or(|most| number <= most)
+                        && above.is_none_or(|above| number > above)
+                        && under.is_none_or(|under| number < under),
+                )
+            }
+            _ => Valid,
+        }
+    }
+}
+
+impl Verdict {
+    /// Valid, or else if no two items are the same.
+    fn or_unique(self, items: &[Tree]) -> Self {
+        if self == Valid || items.len() < 2 {
+            return Valid;
+        }
+        let mut texts: Vec<&[u8]> = Vec::new();
+        for item in items {
+            let Tree::Str(text) = item else {
+                return Unknown;
+            };
+            texts.push(text.as_bytes());
+        }
+        texts.sort_unstable();
+        let twice = texts.windows(2).any(|pair| pair.first() == pair.last());
+        Self::from(!twice)
+    }
+}
+
+/// The types that a value is of; `None` for what JSON does not know.
+fn kinds(value: &Tree) -> Option<u8> {
+    Some(match value {
+        Tree::Nil | Tree::NilOf(_) => Kind::NULL,
+        Tree::Bool(_) => Kind::BOOLEAN,
+        Tree::Int(_) | Tree::Int64(_) => Kind::INTEGER | Kind::NUMBER,
+        Tree::Float(value) if !value.is_finite() => return None,
+        Tree::Float(value) if value.fract() == 0.0 => Kind::INTEGER | Kind::NUMBER,
+        Tree::Float(_) => Kind::NUMBER,
+        Tree::Str(_) => Kind::STRING,
+        Tree::Bytes(_) => return None,
+        Tree::List(_) => Kind::ARRAY,
+        Tree::Map(_) => Kind::OBJECT,
+    })
+}
+
+/// A number that a float holds exactly.
+#[allow(clippy::cast_precision_loss, reason = "what is not exact is left out")]
+fn float(value: &Tree) -> Option<f64> {
+    match value {
+        Tree::Int(value) | Tree::Int64(value) => {
+            (-EXACT..=EXACT).contains(value).then_some(*value as f64)
+        }
+        Tree::Float(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// Whether a value is one of some.
+fn among(value: &Tree, choices: &[Value]) -> Verdict {
+    let mut verdict = Invalid;
+    for choice in choices {
+        match (value, choice) {
+            (Tree::Str(text), Value::String(choice)) if text.as_bytes() == choice.as_bytes() => {
+                return Valid;
+            }
+            (Tree::Bool(value), Value::Bool(choice)) if value == choice => return Valid,
+            (Tree::Nil | Tree::NilOf(_), Value::Null) => return Valid,
+            (Tree::Int(_) | Tree::Int64(_) | Tree::Float(_), Value::Number(choice)) => {
+                let exact = choice
+                    .as_i64()
+                    .is_none_or(|choice| (-EXACT..=EXACT).contains(&choice));
+                match (float(value), choice.as_f64()) {
+                    (Some(value), Some(choice)) if exact => {
+                        if value.partial_cmp(&choice) == Some(Ordering::Equal) {
+                            return Valid;
+                        }
+                    }
+                    _ => verdict = Unknown,
+                }
+            }
+            (Tree::List(_), Value::Array(_)) | (Tree::Map(_), Value::Object(_)) => {
+                verdict = Unknown;
+            }
+            _ => {}
+        }
+    }
+    verdict
+}
+
+fn exactly_one(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+    let (mut valid, mut unknown) = (0, false);
+    for verdict in verdicts {
+        match verdict {
+            Valid => valid += 1,
+            Unknown => unknown = true,
+            Invalid => {}
+        }
+    }
+    match (valid, unknown) {
+        (2.., _) => Invalid,
+        (_, true) => Unknown,
+        (valid, false) => Verdict::from(valid == 1),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,400 @@
+//! Reads schemas of plain keywords. Everything must be as the metaschemas of all drafts have it;
+//! whatever is not, or is not known here, is an error, which means: not plain.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Number, Value};
+
+use super::{Bounds, EXACT, Kind, Node, Plain};
+
+/// What `$schema` may be; a scheme comes before and `#` may follow.
+pub(super) const DIALECTS: [&str; 4] = [
+    "json-schema.org/schema",
+    "json-schema.org/draft-07/schema",
+    "json-schema.org/draft/2019-09/schema",
+    "json-schema.org/draft/2020-12/schema",
+];
+
+/// Keywords that some draft knows and this does not.
+const OTHERS: [&str; 29] = [
+    "$anchor",
+    "$dynamicAnchor",
+    "$dynamicRef",
+    "$recursiveAnchor",
+    "$recursiveRef",
+    "$vocabulary",
+    "additionalItems",
+    "const",
+    "contains",
+    "contentEncoding",
+    "contentMediaType",
+    "contentSchema",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "disallow",
+    "enum",
+    "extends",
+    "format",
+    "id",
+    "maxContains",
+    "minContains",
+    "multipleOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+pub(super) fn schema(text: &[u8]) -> Option<Plain> {
+    let Root(root) = serde_json::from_slice(text).ok()?;
+    let mut plain = Plain {
+        root,
+        elsewhere: BTreeMap::new(),
+    };
+    let mut missing = Vec::new();
+    plain.missing(&plain.root, &mut missing);
+    if missing.is_empty() {
+        return Some(plain);
+    }
+    // A reference to below a keyword that is none.
+    let document: Value = serde_json::from_slice(text).ok()?;
+    while let Some(reference) = missing.pop() {
+        if plain.target(&reference).is_some() {
+            continue;
+        }
+        let pointer = reference.strip_prefix('#')?;
+        if pointer.contains(['%', '~']) || !pointer.starts_with('/') {
+            return None;
+        }
+        let Sub(node) = Sub::deserialize(document.pointer(pointer)?).ok()?;
+        plain.missing(&node, &mut missing);
+        plain.elsewhere.insert(reference.into_string(), node);
+    }
+    Some(plain)
+}
+
+impl Plain {
+    /// Collects the references that lead to what is not known yet.
+    fn missing(&self, node: &Node, missing: &mut Vec<Box<str>>) {
+        if let Some(reference) = &node.reference
+            && self.target(reference).is_none()
+        {
+            missing.push(reference.clone());
+        }
+        for below in node.below() {
+            self.missing(below, missing);
+        }
+    }
+}
+
+impl Node {
+    fn below(&self) -> impl Iterator<Item = &Self> {
+        let maps = [&self.properties, &self.definitions, &self.defs];
+        let lists = [&self.all, &self.any, &self.one];
+        let single = [
+            &self.additional,
+            &self.items,
+            &self.not,
+            &self.condition,
+            &self.then,
+            &self.otherwise,
+        ];
+        maps.into_iter()
+            .flat_map(BTreeMap::values)
+            .chain(lists.into_iter().flatten())
+            .chain(single.into_iter().filter_map(|node| node.as_deref()))
+    }
+}
+
+/// The schema of a document, which may say its dialect.
+struct Root(Node);
+
+/// A schema within another.
+struct Sub(Node);
+
+impl<'de> Deserialize<'de> for Root {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(NodeVisitor { root: true })
+            .map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Sub {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(NodeVisitor { root: false })
+            .map(Self)
+    }
+}
+
+struct NodeVisitor {
+    root: bool,
+}
+
+impl<'de> Visitor<'de> for NodeVisitor {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a plain schema")
+    }
+
+    fn visit_bool<E: de::Error>(self, fixed: bool) -> Result<Node, E> {
+        Ok(Node {
+            fixed: Some(fixed),
+            ..Node::default()
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut node = Node::default();
+        let mut seen = Vec::new();
+        while let Some(Keyword(keyword)) = map.next_key()? {
+            if seen.contains(&keyword) {
+                return Err(de::Error::custom("a keyword stands twice"));
+            }
+            keyword_into(&keyword, &mut node, &mut map, self.root)?;
+            seen.push(keyword);
+        }
+        Ok(node)
+    }
+}
+
+/// The name of a keyword.
+#[derive(PartialEq)]
+struct Keyword(String);
+
+impl<'de> Deserialize<'de> for Keyword {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
+/// Reads what a keyword says.
+fn keyword_into<'de, A: MapAccess<'de>>(
+    keyword: &str,
+    node: &mut Node,
+    map: &mut A,
+    root: bool,
+) -> Result<(), A::Error> {
+    match keyword {
+        "$schema" | "$id" => {
+            let url: String = map.next_value()?;
+            let known = if keyword == "$id" { is_id } else { is_dialect };
+            if !root || !known(&url) {
+                return Err(de::Error::custom("another dialect, or a place of its own"));
+            }
+        }
+        "$ref" => node.reference = Some(map.next_value()?),
+        "definitions" => node.definitions = map.next_value::<Subs>()?.0,
+        "$defs" => node.defs = map.next_value::<Subs>()?.0,
+        "type" => node.types = map.next_value::<Types>()?.0,
+        "enum" if node.choices.is_none() => node.choices = Some(filled(map.next_value()?)?),
+        "const" if node.choices.is_none() => node.choices = Some(vec![map.next_value()?]),
+        "properties" => node.properties = map.next_value::<Subs>()?.0,
+        "additionalProperties" => node.additional = Some(sub(map)?),
+        "required" => {
+            node.required = map.next_value()?;
+            if has_twins(&node.required) {
+                return Err(de::Error::custom("a property is required twice"));
+            }
+        }
+        "items" => node.items = Some(sub(map)?),
+        "allOf" => node.all = subs(map)?,
+        "anyOf" => node.any = subs(map)?,
+        "oneOf" => node.one = subs(map)?,
+        "not" => node.not = Some(sub(map)?),
+        "if" => node.condition = Some(sub(map)?),
+        "then" => node.then = Some(sub(map)?),
+        "else" => node.otherwise = Some(sub(map)?),
+        "title" | "description" | "$comment" => {
+            map.next_value::<Text>()?;
+        }
+        "deprecated" | "readOnly" | "writeOnly" => {
+            map.next_value::<bool>()?;
+        }
+        "examples" => {
+            map.next_value::<Vec<IgnoredAny>>()?;
+        }
+        other if OTHERS.contains(&other) => {
+            return Err(de::Error::custom("a keyword that is not known"));
+        }
+        other => {
+            let mut bounds = node.bounds.take().unwrap_or_default();
+            if bound_into(other, &mut bounds, map)? {
+                node.bounds = Some(bounds);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads what a keyword of least or most says; whether it is one.
+fn bound_into<'de, A: MapAccess<'de>>(
+    keyword: &str,
+    bounds: &mut Bounds,
+    map: &mut A,
+) -> Result<bool, A::Error> {
+    match keyword {
+        "minLength" => bounds.length.0 = Some(map.next_value()?),
+        "maxLength" => bounds.length.1 = Some(map.next_value()?),
+        "minItems" => bounds.items.0 = Some(map.next_value()?),
+        "maxItems" => bounds.items.1 = Some(map.next_value()?),
+        "minProperties" => bounds.properties.0 = Some(map.next_value()?),
+        "maxProperties" => bounds.properties.1 = Some(map.next_value()?),
+        "uniqueItems" => bounds.unique = map.next_value()?,
+        "minimum" => bounds.number.0 = Some(number(map)?),
+        "maximum" => bounds.number.1 = Some(number(map)?),
+        "exclusiveMinimum" => bounds.exclusive.0 = Some(number(map)?),
+        "exclusiveMaximum" => bounds.exclusive.1 = Some(number(map)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn is_dialect(url: &str) -> bool {
+    let url = url.strip_suffix('#').unwrap_or(url);
+    let name = url
+        .strip_prefix("http://")
+        .or_else(|| url.strip_prefix("https://"));
+    name.is_some_and(|name| DIALECTS.contains(&name))
+}
+
+/// Whether a document says where it is, in a way that changes nothing: its references begin with
+/// `#`, and no draft is there.
+fn is_id(url: &str) -> bool {
+    let simple = |c: char| c.is_ascii_alphanumeric() || "-._~/:".contains(c);
+    let web = url.starts_with("http://") || url.starts_with("https://");
+    web && url.chars().all(simple) && !url.contains("json-schema.org")
+}
+
+fn sub<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Box<Node>, A::Error> {
+    map.next_value::<Sub>().map(|sub| Box::new(sub.0))
+}
+
+fn subs<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<Node>, A::Error> {
+    let subs: Vec<Sub> = filled(map.next_value()?)?;
+    Ok(subs.into_iter().map(|sub| sub.0).collect())
+}
+
+fn filled<T, E: de::Error>(list: Vec<T>) -> Result<Vec<T>, E> {
+    if list.is_empty() {
+        return Err(de::Error::custom("an empty list"));
+    }
+    Ok(list)
+}
+
+fn has_twins(names: &[Box<str>]) -> bool {
+    let mut sorted: Vec<&Box<str>> = names.iter().collect();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair.first() == pair.last())
+}
+
+/// A number that a float holds exactly.
+fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
+    let number: Number = map.next_value()?;
+    let exact = match number.as_i64() {
+        Some(whole) => (-EXACT..=EXACT).contains(&whole),
+        None => number.is_f64(),
+    };
+    number
+        .as_f64()
+        .filter(|_| exact)
+        .ok_or_else(|| de::Error::custom("a number that no float holds"))
+}
+
+/// Any text, which is not kept.
+struct Text;
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+
+        impl Visitor<'_> for TextVisitor {
+            type Value = Text;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<Text, E> {
+                Ok(Text)
+            }
+        }
+
+        deserializer.deserialize_str(TextVisitor)
+    }
+}
+
+/// Schemas by name, none of which stands twice.
+struct Subs(BTreeMap<Box<str>, Node>);
+
+impl<'de> Deserialize<'de> for Subs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SubsVisitor;
+
+        impl<'de> Visitor<'de> for SubsVisitor {
+            type Value = Subs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("schemas by name")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Subs, A::Error> {
+                let mut subs = BTreeMap::new();
+                while let Some((name, Sub(node))) = map.next_entry()? {
+                    if subs.insert(name, node).is_some() {
+                        return Err(de::Error::custom("a name stands twice"));
+                    }
+                }
+                Ok(Subs(subs))
+            }
+        }
+
+        deserializer.deserialize_map(SubsVisitor)
+    }
+}
+
+/// The bits of a type, or of a list of types.
+struct Types(u8);
+
+impl<'de> Deserialize<'de> for Types {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            One(String),
+            Some(Vec<String>),
+        }
+
+        let names = match Form::deserialize(deserializer)? {
+            Form::One(name) => vec![name],
+            Form::Some(names) => filled(names)?,
+        };
+        let mut types = 0;
+        for name in names {
+            let bit = match name.as_str() {
+                "null" => Kind::NULL,
+                "boolean" => Kind::BOOLEAN,
+                "integer" => Kind::INTEGER,
+                "number" => Kind::NUMBER,
+                "string" => Kind::STRING,
+                "array" => Kind::ARRAY,
+                "object" => Kind::OBJECT,
+                _ => return Err(de::Error::custom("no type")),
+            };
+            if types & bit != 0 {
+                return Err(de::Error::custom("a type stands twice"));
+            }
+            types |= bit;
+        }
+        Ok(Self(types))
+    }
+}

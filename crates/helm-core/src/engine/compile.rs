@@ -75,15 +75,15 @@ pub(super) struct LinkedChart {
 impl Templates {
     /// Parses the templates of `chart` under every name that its dependencies can have.
     pub(super) fn parse(chart: &Chart) -> Result<Self, RenderError> {
-        let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
-        let mut parsed = HashMap::new();
+        let mut texts = Vec::new();
         walk(&dependency::all(chart), &mut |chart, path, _| {
-            for file in templates_of(chart) {
+            let files = templates_of(chart);
+            texts.extend(files.map(|file| {
                 let path = format!("{path}/{}", file.name());
-                let result = set.parse_apart(path.as_str(), file.shared_data());
-                parsed.insert(path, result);
-            }
+                (path, Str::from(file.shared_data()))
+            }));
         });
+        let parsed = parse_all(texts);
         // The chart's own templates take part in every render.
         let root = format!("{}/templates/", chart.name());
         let own = parsed.iter().filter(|(path, _)| path.starts_with(&root));
@@ -161,6 +161,47 @@ impl Templates {
         })
     }
 }
+
+/// Bytes of templates that are worth a thread, which takes about as long to start as a tenth of
+/// them to parse.
+const SHARE: usize = 24 << 10;
+
+/// Parses texts, many of them side by side.
+fn parse_all(mut texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
+    let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
+    let parse = |(path, text): (String, Str)| {
+        let parsed = set.parse_apart(path.as_str(), text);
+        (path, parsed)
+    };
+    let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
+    let threads = PROCESSORS.min(total / SHARE).max(1);
+    std::thread::scope(|scope| {
+        let mut others = Vec::new();
+        for _ in 1..threads {
+            let mut share = 0;
+            let rest = texts.iter().position(|(_, text)| {
+                share += text.len();
+                share > total / threads
+            });
+            let rest = texts.split_off(rest.unwrap_or(texts.len()));
+            let texts = std::mem::replace(&mut texts, rest);
+            let parse_all = || texts.into_iter().map(parse).collect::<Vec<_>>();
+            others.push(scope.spawn(parse_all));
+        }
+        let mut parsed: HashMap<_, _> = texts.into_iter().map(parse).collect();
+        for other in others {
+            match other.join() {
+                Ok(more) => parsed.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        parsed
+    })
+}
+
+/// How many threads can run at once.
+static PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 /// What Helm sorts paths by: first the depth, then the path. It goes from the last to the first,
 /// so that of two definitions of one name that in the first file remains.

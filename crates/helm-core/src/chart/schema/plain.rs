@@ -5,6 +5,7 @@
 //! Only what the drafts since 7 agree upon is known here. A schema with anything else is not read,
 //! and where the answer is not "valid" for certain, the whole library decides and finds the words.
 
+mod pattern;
 mod read;
 
 use std::cmp::Ordering;
@@ -12,6 +13,8 @@ use std::collections::BTreeMap;
 
 use go_template::Tree;
 use serde_json::Value;
+
+use pattern::Pattern;
 
 /// How deep references may lead without an answer.
 const DEPTH: usize = 256;
@@ -35,6 +38,7 @@ struct Node {
     /// Bits of [`Kind`]; 0 allows all.
     types: u8,
     choices: Option<Vec<Value>>,
+    pattern: Option<Box<Pattern>>,
     properties: BTreeMap<Box<str>, Node>,
     additional: Option<Box<Node>>,
     required: Vec<Box<str>>,
@@ -174,6 +178,10 @@ impl Plain {
         Verdict::from(node.types == 0 || node.types & kinds != 0)
             .and(|| choices.map_or(Valid, |choices| among(value, choices)))
             .and(|| bounds.map_or(Valid, |bounds| bounds.check(value)))
+            .and(|| match (&node.pattern, value) {
+                (Some(pattern), Tree::Str(text)) => pattern.check(text.as_bytes()),
+                _ => Valid,
+            })
             .and(|| self.below(node, value, depth))
             .and(|| self.combined(node, value, depth))
     }

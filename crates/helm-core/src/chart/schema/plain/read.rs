@@ -7,6 +7,7 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Number, Value};
 
+use super::pattern::Pattern;
 use super::{Bounds, EXACT, Kind, Node, Plain};
 
 /// What `$schema` may be; a scheme comes before and `#` may follow.
@@ -18,7 +19,7 @@ pub(super) const DIALECTS: [&str; 4] = [
 ];
 
 /// Keywords that some draft knows and this does not.
-const OTHERS: [&str; 29] = [
+const OTHERS: [&str; 28] = [
     "$anchor",
     "$dynamicAnchor",
     "$dynamicRef",
@@ -42,7 +43,6 @@ const OTHERS: [&str; 29] = [
     "maxContains",
     "minContains",
     "multipleOf",
-    "pattern",
     "patternProperties",
     "prefixItems",
     "propertyNames",
@@ -196,6 +196,12 @@ fn keyword_into<'de, A: MapAccess<'de>>(
         "type" => node.types = map.next_value::<Types>()?.0,
         "enum" if node.choices.is_none() => node.choices = Some(filled(map.next_value()?)?),
         "const" if node.choices.is_none() => node.choices = Some(vec![map.next_value()?]),
+        "pattern" => {
+            let pattern: String = map.next_value()?;
+            let pattern = Pattern::new(pattern);
+            let pattern = pattern.ok_or_else(|| de::Error::custom("a pattern of more"))?;
+            node.pattern = Some(Box::new(pattern));
+        }
         "properties" => node.properties = map.next_value::<Subs>()?.0,
         "additionalProperties" => node.additional = Some(sub(map)?),
         "required" => {

@@ -19,7 +19,10 @@ fn library(schema: &Value, value: &Value) -> bool {
 #[test]
 fn what_is_not_plain_is_not_read() {
     for schema in [
-        json!({"pattern": "^a"}),
+        json!({"pattern": "a{2}"}),
+        json!({"pattern": "\\d"}),
+        json!({"pattern": "[[a]]"}),
+        json!({"pattern": "(a"}),
         json!({"properties": {"a": {"format": "date"}}}),
         json!({"type": "text"}),
         json!({"type": []}),
@@ -133,6 +136,8 @@ fn schema() -> impl Strategy<Value = Value> {
         value()
             .prop_map(|value| json!({"const": value, "title": "x", "default": {}, "form": true})),
         Just(json!({"required": ["a"]})),
+        prop::sample::select(vec!["^a*$", "^(a|[b-c])+$|x", "a.?", "[^a]", "^$"])
+            .prop_map(|pattern| json!({"pattern": pattern})),
     ];
     leaf.prop_recursive(3, 24, 3, |inner| {
         let list = prop::collection::vec(inner.clone(), 1..3);

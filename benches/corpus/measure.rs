@@ -13,7 +13,7 @@ use helm_core::values::{self, Values};
 use helm_core::{Capabilities, Chart, CompiledChart, Rendered};
 use serde::Deserialize;
 
-/// The times of one case, in nanoseconds, of the fastest round.
+/// The times of one case, in nanoseconds, of the median round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
     /// From the bytes of the archive to the first sorted manifests.
@@ -45,7 +45,7 @@ struct Printed {
 struct PrintedCase {
     chart: String,
     case: String,
-    load: u64,
+    whole: u64,
     render: u64,
 }
 
@@ -67,7 +67,7 @@ impl Timings {
         let printed: Printed = serde_json::from_str(text).unwrap();
         let case = |case: PrintedCase| {
             let timing = Timing {
-                whole: float(case.load + case.render),
+                whole: float(case.whole),
                 render: float(case.render),
             };
             ((case.chart, case.case), timing)
@@ -103,13 +103,12 @@ pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
         let user = values::read(&user).unwrap();
         let capabilities = capabilities(&case);
         let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
-        // A chart that is new has its templates compiled by the first render.
-        let whole = fastest(rounds, || {
+        let whole = median(rounds, || {
             let chart = compile(&packed);
             let rendered = render(&chart, &case, &capabilities, &user);
             (chart, rendered)
         });
-        let render = fastest(rounds, || render(chart, &case, &capabilities, &user));
+        let render = median(rounds, || render(chart, &case, &capabilities, &user));
         timings.cases.insert(
             (name(directory.parent().unwrap()), name(&directory)),
             Timing { whole, render },
@@ -150,22 +149,21 @@ fn capabilities(case: &Case) -> Capabilities {
 /// The longest that one case is timed; slow ones get fewer rounds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time of the fastest round of `work`, in nanoseconds: everything else on the machine only
-/// adds to it. What the work makes is given back outside of the time, as a garbage collector does
-/// that has a processor of its own.
-fn fastest<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
+/// The time of the median round of `work`, in nanoseconds. Giving back what it makes is part of
+/// it, as a garbage collector's work is of the other's.
+fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let began = Instant::now();
-    let mut best = Duration::MAX;
+    let mut times = Vec::new();
     for _ in 0..rounds {
         let start = Instant::now();
-        let made = std::hint::black_box(work());
-        best = best.min(start.elapsed());
-        drop(made);
+        drop(std::hint::black_box(work()));
+        times.push(start.elapsed());
         if began.elapsed() > PATIENCE {
             break;
         }
     }
-    best.as_secs_f64() * 1e9
+    times.sort_unstable();
+    times[times.len() / 2].as_secs_f64() * 1e9
 }
 
 /// The directories of the cases that Helm renders.
@@ -187,7 +185,7 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     cases
 }
 
-/// How often a process is started; the fastest counts, since everything else only slows it down.
+/// How often a process is started.
 const STARTS: usize = 5;
 
 /// Times `template` of both programs on every chart that renders without values.
@@ -202,8 +200,9 @@ pub(crate) fn processes(folder: &Path, helm: &Path, hybrid: &Path) -> Processes 
         let about: Case = go_yaml::from_str(&text).unwrap();
         let archive = folder.join(about.chart);
         let time = |program: &Path| {
-            let starts = (0..STARTS).map(|_| start(program, &archive));
-            starts.fold(f64::INFINITY, f64::min)
+            let mut starts = [0; STARTS].map(|_| start(program, &archive));
+            starts.sort_by(f64::total_cmp);
+            starts[STARTS / 2]
         };
         let times = (time(helm), time(hybrid));
         processes.insert(chart.to_string_lossy().into_owned(), times);

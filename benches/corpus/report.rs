@@ -107,17 +107,18 @@ impl Comparison {
             "# Speed\n\n\
              Written by `make bench`, which renders the {} cases of {} public charts that Helm renders, \
              with Helm's own engine (`benches/go`) and with `helm-core` (`benches/corpus`), each in one \
-             process that times itself on one thread. Do not edit.\n\n\
+             process that times itself. Do not edit.\n\n\
              Machine: {}.\n\n{}\n\
              Times are per case. A render starts at the user's values and ends at the sorted manifests: \
              dependencies, coalescing, schemas, templates, parsing the YAML. \
              Helm's engine parses the templates in every render; here the chart stays compiled, which is what \
              an operator does, and memory comes from mimalloc, as in the `hybrid-operator` command. *Load, \
              compile and render* starts at the bytes of the archive, with nothing kept of earlier rounds: \
-             schemas are compiled when they are first needed. Of a case the \
-             fastest of several rounds counts, of a chart the sum over its cases, of a process the fastest \
-             of five starts, with the chart's own values and output thrown away. Peak memory is that of the \
-             process after all rounds.\n\n\
+             schemas are read when they are first needed, and the templates of a large chart are parsed on \
+             all processors. Of a case the median of several rounds counts, so that what a garbage collector \
+             costs in a usual round is in it, and giving memory back is in ours; of a chart the sum over its \
+             cases, of a process the median of five starts, with the chart's own values and output thrown \
+             away. Peak memory is that of the process after all rounds.\n\n\
              ![How many times faster than Helm's engine, by chart](benchmarks.svg)\n\n\
              | chart | cases | Helm render, ms | render, ms | factor | Helm load + render, ms | load + compile + render, ms | factor | `helm template`, ms | `template`, ms | factor |\n\
              |---|---|---|---|---|---|---|---|---|---|---|\n",

@@ -22,17 +22,21 @@ pub(super) enum KeySize {
     Bits4096,
 }
 
-/// Makes a key.
+/// Makes a key. Its primes are looked for side by side.
 pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
-    let mut random = Entropy::new()?;
-    let mut prime = || match size {
-        KeySize::Bits2048 => random_prime::<U1024>(&mut random),
-        KeySize::Bits4096 => random_prime::<U2048>(&mut random),
+    let prime = || match size {
+        KeySize::Bits2048 => random_prime::<U1024>(),
+        KeySize::Bits4096 => random_prime::<U2048>(),
     };
     loop {
-        let (p, q) = (prime()?, prime()?);
+        let (p, q) = std::thread::scope(|scope| {
+            let other = scope.spawn(prime);
+            let p = prime();
+            (p, other.join())
+        });
+        let q = q.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // It fails only where the primes are the same or do not go with the exponent.
-        if let Ok(key) = RsaPrivateKey::from_p_q(p, q, BigUint::from(65_537_u32)) {
+        if let Ok(key) = RsaPrivateKey::from_p_q(p?, q?, BigUint::from(65_537_u32)) {
             return Ok(key);
         }
     }
@@ -40,15 +44,16 @@ pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
 
 /// A prime that fills `T`. Its two highest bits are set, so that the product of two of them has
 /// twice its bits.
-fn random_prime<T>(random: &mut Entropy) -> Result<BigUint, FuncError>
+fn random_prime<T>() -> Result<BigUint, FuncError>
 where
     T: UnsignedWithMontyForm + RandomBits + RandomMod + Bounded + Encoding,
 {
+    let mut random = Entropy::new()?;
     let failed = |error| FuncError::new(format!("error generating rsa key: {error}"));
     let sieve = SmallFactorsSieveFactory::<T>::new(Flavor::Any, T::BITS, SetBits::TwoMsb)
         .map_err(failed)?;
     loop {
-        let found = sieve_and_find(random, sieve.clone(), |_, candidate| {
+        let found = sieve_and_find(&mut random, sieve.clone(), |_, candidate| {
             is_prime(Flavor::Any, candidate)
         });
         if let Some(prime) = found.map_err(failed)? {

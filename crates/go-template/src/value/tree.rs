@@ -135,6 +135,20 @@ impl TreeMap {
         Self { ty, table }
     }
 
+    /// The map with other values for some keys, and without the keys that have `None`.
+    #[must_use]
+    pub fn with(&self, changes: impl IntoIterator<Item = (Str, Option<Tree>)>) -> Self {
+        let Self { ty, mut table } = self.clone();
+        for (key, value) in changes {
+            match value {
+                Some(value) => drop(table.insert(key, value)),
+                None => drop(table.remove(key.as_bytes())),
+            }
+        }
+        table.sort();
+        Self { ty, table }
+    }
+
     /// The Go type.
     pub fn go_type(&self) -> Type {
         self.ty

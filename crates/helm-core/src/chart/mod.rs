@@ -205,7 +205,7 @@ impl Chart {
     }
 
     /// The chart's own values as they are, and without nulls.
-    pub(crate) fn value_trees(&self) -> (&TreeMap, &TreeMap) {
+    pub(crate) fn value_trees(&self) -> (&Arc<TreeMap>, &Arc<TreeMap>) {
         (&self.0.values.raw, &self.0.values.clean)
     }
 

@@ -164,7 +164,7 @@ impl Templates {
 
 /// Bytes of templates that are worth a thread, which takes about as long to start as a tenth of
 /// them to parse.
-const SHARE: usize = 24 << 10;
+const SHARE: usize = 64 << 10;
 
 /// Parses texts, many of them side by side.
 fn parse_all(mut texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {

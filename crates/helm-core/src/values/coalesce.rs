@@ -43,27 +43,30 @@ pub(crate) fn chart_values(
 
 fn own_values(chart: &Chart, table: &Table, nulls: Nulls) {
     let (raw, clean) = chart.value_trees();
-    for (key, value) in raw.iter() {
-        let cleaned = || Node::of(clean.get(key.as_bytes()).unwrap_or(value));
-        match table.get(key) {
-            Some(given) if given.is_nil() && nulls == Nulls::Remove => table.remove(key),
-            Some(Node::Table(given)) => {
-                let Tree::Map(map) = value else { continue };
+    let defaults = match nulls {
+        Nulls::Remove => clean,
+        Nulls::Keep => raw,
+    };
+    for (key, given) in table.lay_over(defaults) {
+        let Some(value) = raw.get(key.as_bytes()) else {
+            continue;
+        };
+        match (given, value) {
+            (given, _) if given.is_nil() && nulls == Nulls::Remove => table.remove(&key),
+            (Node::Table(given), Tree::Map(map)) => {
                 // Nulls meant for a dependency are its own matter.
                 let is_dependency = chart
                     .dependencies()
                     .iter()
                     .any(|d| d.name().as_bytes() == key.as_bytes());
                 let nulls = if is_dependency { Nulls::Keep } else { nulls };
-                match (nulls, cleaned()) {
-                    (Nulls::Remove, Node::Table(map)) => merge_tables(&given, &map, nulls),
-                    _ => merge_tables(&given, &Table::of(map), nulls),
-                }
+                let map = match clean.get(key.as_bytes()) {
+                    Some(Tree::Map(clean)) if nulls == Nulls::Remove => clean,
+                    _ => map,
+                };
+                merge_tables(&given, &Table::of(map), nulls);
             }
-            Some(Node::Leaf(_)) => {}
-            None if nulls == Nulls::Keep => table.insert(key.clone(), Node::of(value)),
-            None if matches!(value, Tree::Nil) => {}
-            None => table.insert(key.clone(), cleaned()),
+            _ => {}
         }
     }
 }

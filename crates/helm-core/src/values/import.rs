@@ -1,9 +1,7 @@
 //! `import-values`: what a chart takes over from the values of its dependencies
 //! (`chart/v2/util/dependencies.go`).
 
-use std::sync::Arc;
-
-use go_template::{Str, TreeMap, Type};
+use go_template::Str;
 use serde_json::{Value, json};
 
 use super::CoalesceError;
@@ -23,7 +21,7 @@ pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
     if chart.metadata().dependencies.is_empty() {
         return Ok(chart);
     }
-    let values = Table::of(&Arc::new(TreeMap::new(Type::MAP, [])));
+    let values = Table::new();
     chart_values(&chart, &values, Nulls::Keep)?;
     let imported = Table::new();
     let mut metadata = chart.metadata().clone();
@@ -40,8 +38,11 @@ pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
             let path = dependency.name.split('.').chain(child.split('.'));
             if let Some(found) = values.path(path) {
                 // Helm hands out the table itself, unless it is empty.
-                let is_empty = found.keys().is_empty();
-                let found = if is_empty { Table::new() } else { found };
+                let found = if found.is_empty() {
+                    Table::new()
+                } else {
+                    found
+                };
                 merge_tables(&imported, &at_path(&parent, found), Nulls::Keep);
             }
             pairs.push(json!({"child": child, "parent": parent}));

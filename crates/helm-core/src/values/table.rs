@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use go_template::{Str, Tree, TreeMap, Type};
 
@@ -18,8 +18,17 @@ pub(crate) struct Table(Rc<RefCell<State>>);
 #[derive(Debug)]
 enum State {
     Frozen(Arc<TreeMap>),
-    Owned(BTreeMap<Str, Node>),
+    Changed(Changed),
 }
+
+/// A tree with what was set, or handed out to be written to, and `None` for what was removed.
+#[derive(Clone, Debug)]
+struct Changed {
+    base: Arc<TreeMap>,
+    over: BTreeMap<Str, Option<Node>>,
+}
+
+static EMPTY: LazyLock<Arc<TreeMap>> = LazyLock::new(|| Arc::new(TreeMap::new(Type::MAP, [])));
 
 /// A value in a table.
 #[derive(Clone, Debug)]
@@ -53,10 +62,63 @@ impl Node {
     }
 }
 
+impl Changed {
+    fn of(base: &Arc<TreeMap>) -> Self {
+        Self {
+            base: Arc::clone(base),
+            over: BTreeMap::new(),
+        }
+    }
+
+    fn get(&mut self, key: &Str) -> Option<Node> {
+        if let Some(node) = self.over.get(key) {
+            return node.clone();
+        }
+        let node = Node::of(self.base.get(key.as_bytes())?);
+        if let Node::Table(_) = &node {
+            self.over.insert(key.clone(), Some(node.clone()));
+        }
+        Some(node)
+    }
+
+    /// What is not set over the tree, and what is.
+    fn parts(
+        &self,
+    ) -> (
+        impl Iterator<Item = (&Str, &Tree)>,
+        impl Iterator<Item = (&Str, &Node)>,
+    ) {
+        let base = self.base.iter();
+        let base = base.filter(|(key, _)| self.over.is_empty() || !self.over.contains_key(*key));
+        let over = self.over.iter();
+        (
+            base,
+            over.filter_map(|(key, node)| Some((key, node.as_ref()?))),
+        )
+    }
+
+    fn freeze(&self) -> Arc<TreeMap> {
+        let changes = self.over.iter().filter_map(|(key, node)| {
+            let before = self.base.get(key.as_bytes());
+            let now = node.as_ref().map(Node::freeze);
+            let same = match (&now, before) {
+                (Some(Tree::Map(now)), Some(Tree::Map(before))) => Arc::ptr_eq(now, before),
+                (now, before) => now.is_none() && before.is_none(),
+            };
+            (!same).then(|| (key.clone(), now))
+        });
+        let mut changes = changes.peekable();
+        if changes.peek().is_none() {
+            return Arc::clone(&self.base);
+        }
+        Arc::new(self.base.with(changes))
+    }
+}
+
 impl Table {
     /// An empty table.
     pub(crate) fn new() -> Self {
-        Self(Rc::new(RefCell::new(State::Owned(BTreeMap::new()))))
+        Self::of(&EMPTY)
     }
 
     /// A table that is this tree until it is written to.
@@ -64,33 +126,57 @@ impl Table {
         Self(Rc::new(RefCell::new(State::Frozen(Arc::clone(tree)))))
     }
 
-    /// Runs `change` on the entries, which become this table's own.
-    fn own<T>(&self, change: impl FnOnce(&mut BTreeMap<Str, Node>) -> T) -> T {
+    /// Lays what is in this table over a tree: a key that it does not have reads as there. Answers
+    /// what was in it.
+    pub(crate) fn lay_over(&self, tree: &Arc<TreeMap>) -> Vec<(Str, Node)> {
+        self.change(|changed| {
+            let (base, over) = changed.parts();
+            let base = base.map(|(key, value)| (key.clone(), Node::of(value)));
+            let over = over.map(|(key, node)| (key.clone(), node.clone()));
+            let own: Vec<_> = base.chain(over).collect();
+            let set = own.iter().cloned().map(|(key, node)| (key, Some(node)));
+            *changed = Changed {
+                base: Arc::clone(tree),
+                over: set.collect(),
+            };
+            own
+        })
+    }
+
+    /// Runs `change` on this table, which is no longer the tree that it was made of.
+    fn change<T>(&self, change: impl FnOnce(&mut Changed) -> T) -> T {
         let mut state = self.0.borrow_mut();
         if let State::Frozen(tree) = &*state {
-            let entries = tree
-                .iter()
-                .map(|(key, value)| (key.clone(), Node::of(value)));
-            *state = State::Owned(entries.collect());
+            *state = State::Changed(Changed::of(tree));
         }
         match &mut *state {
-            State::Owned(entries) => change(entries),
-            // The branch above leaves owned entries.
-            State::Frozen(_) => change(&mut BTreeMap::new()),
+            State::Changed(changed) => change(changed),
+            // The branch above leaves no frozen one.
+            State::Frozen(tree) => change(&mut Changed::of(tree)),
+        }
+    }
+
+    /// Whether it has no keys.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &*self.0.borrow() {
+            State::Frozen(tree) => tree.is_empty(),
+            State::Changed(changed) => {
+                let (mut base, mut over) = changed.parts();
+                base.next().is_none() && over.next().is_none()
+            }
         }
     }
 
     /// The value of `key`. A table is the one that this table holds: writing to it shows here.
     pub(crate) fn get(&self, key: &Str) -> Option<Node> {
-        match &*self.0.borrow() {
-            State::Owned(entries) => return entries.get(key).cloned(),
-            State::Frozen(tree) => match tree.get(key.as_bytes()) {
+        if let State::Frozen(tree) = &*self.0.borrow() {
+            match tree.get(key.as_bytes()) {
                 None => return None,
                 Some(Tree::Map(_)) => {}
                 Some(leaf) => return Some(Node::Leaf(leaf.clone())),
-            },
+            }
         }
-        self.own(|entries| entries.get(key).cloned())
+        self.change(|changed| changed.get(key))
     }
 
     /// The table at `key`.
@@ -109,40 +195,55 @@ impl Table {
 
     /// Sets `key`.
     pub(crate) fn insert(&self, key: Str, value: Node) {
-        self.own(|entries| entries.insert(key, value));
+        self.change(|changed| changed.over.insert(key, Some(value)));
     }
 
     /// Removes `key`.
     pub(crate) fn remove(&self, key: &Str) {
-        self.own(|entries| entries.remove(key));
+        self.change(|changed| changed.over.insert(key.clone(), None));
     }
 
     /// The keys as they are now.
     pub(crate) fn keys(&self) -> Vec<Str> {
         match &*self.0.borrow() {
-            State::Owned(entries) => entries.keys().cloned().collect(),
             State::Frozen(tree) => tree.iter().map(|(key, _)| key.clone()).collect(),
+            State::Changed(changed) => {
+                let (base, over) = changed.parts();
+                let base = base.map(|(key, _)| key);
+                base.chain(over.map(|(key, _)| key)).cloned().collect()
+            }
         }
     }
 
     /// The keys whose values are null.
     pub(crate) fn nil_keys(&self) -> Vec<Str> {
+        let is_nil = |tree: &Tree| matches!(tree, Tree::Nil);
         match &*self.0.borrow() {
-            State::Owned(entries) => {
-                let nil = entries.iter().filter(|(_, value)| value.is_nil());
+            State::Frozen(tree) => {
+                let nil = tree.iter().filter(|(_, value)| is_nil(value));
                 nil.map(|(key, _)| key.clone()).collect()
             }
-            State::Frozen(tree) => {
-                let nil = tree.iter().filter(|(_, value)| matches!(value, Tree::Nil));
-                nil.map(|(key, _)| key.clone()).collect()
+            State::Changed(changed) => {
+                let (base, over) = changed.parts();
+                let base = base.filter(|(_, value)| is_nil(value)).map(|(key, _)| key);
+                let over = over.filter(|(_, node)| node.is_nil()).map(|(key, _)| key);
+                base.chain(over).cloned().collect()
             }
         }
     }
 
     /// A table with the same values: tables below are shared.
     pub(crate) fn shallow_copy(&self) -> Self {
-        let entries = self.own(|entries| entries.clone());
-        Self(Rc::new(RefCell::new(State::Owned(entries))))
+        let copy = self.change(|changed| {
+            let below = changed.base.iter();
+            let tables = below.filter(|(_, value)| matches!(value, Tree::Map(_)));
+            let tables: Vec<Str> = tables.map(|(key, _)| key.clone()).collect();
+            for key in &tables {
+                changed.get(key);
+            }
+            changed.clone()
+        });
+        Self(Rc::new(RefCell::new(State::Changed(copy))))
     }
 
     /// The table as a tree, which this table then reads too: tables that were shared become trees
@@ -150,12 +251,7 @@ impl Table {
     pub(crate) fn freeze(&self) -> Arc<TreeMap> {
         let tree = match &*self.0.borrow() {
             State::Frozen(tree) => return Arc::clone(tree),
-            State::Owned(entries) => {
-                let entries = entries
-                    .iter()
-                    .map(|(key, value)| (key.clone(), value.freeze()));
-                Arc::new(TreeMap::new(Type::MAP, entries))
-            }
+            State::Changed(changed) => changed.freeze(),
         };
         *self.0.borrow_mut() = State::Frozen(Arc::clone(&tree));
         tree

@@ -146,15 +146,18 @@ fn capabilities(case: &Case) -> Capabilities {
     capabilities
 }
 
-/// The longest that one case is timed; slow ones get fewer rounds.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one case is timed at least: what is fast needs more rounds until it is as fast as it is
+/// in a process that does nothing else.
+const TIME: Duration = Duration::from_millis(500);
+/// How long at most; slow cases get fewer rounds.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The time of the median round of `work`, in nanoseconds. Giving back what it makes is part of
 /// it, as a garbage collector's work is of the other's.
 fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let began = Instant::now();
     let mut times = Vec::new();
-    for _ in 0..rounds {
+    while times.len() < rounds || began.elapsed() < TIME {
         let start = Instant::now();
         drop(std::hint::black_box(work()));
         times.push(start.elapsed());

@@ -115,7 +115,7 @@ impl Comparison {
              an operator does, and memory comes from mimalloc, as in the `hybrid-operator` command. *Load, \
              compile and render* starts at the bytes of the archive, with nothing kept of earlier rounds: \
              schemas are read when they are first needed, and the templates of a large chart are parsed on \
-             all processors. Of a case the median of several rounds counts, so that what a garbage collector \
+             all processors. Of a case the median round of at least half a second counts, so that what a garbage collector \
              costs in a usual round is in it, and giving memory back is in ours; of a chart the sum over its \
              cases, of a process the median of five starts, with the chart's own values and output thrown \
              away. Peak memory is that of the process after all rounds.\n\n\

@@ -29,8 +29,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// patience is how long one case is timed at most; slow ones get fewer rounds.
-const patience = 4 * time.Second
+// atLeast is how long one case is timed at least, and patience how long at most: slow ones get
+// fewer rounds.
+const (
+	atLeast  = 500 * time.Millisecond
+	patience = 4 * time.Second
+)
 
 // chartCase is a case.yaml.
 type chartCase struct {
@@ -115,7 +119,7 @@ func measure(folder, directory string, rounds int) (timing, error) {
 	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
 	var wholes, renders []int64
 	began := time.Now()
-	for range rounds {
+	for len(wholes) < rounds || time.Since(began) < atLeast {
 		user := map[string]any{}
 		if err := yaml.Unmarshal(values, &user); err != nil {
 			return timing{}, err

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use go_template::{Funcs, ParseError, Parsed, Str, Template, TemplateSet, Tree};
+use rayon::prelude::*;
 
 use super::include::names_version;
 use super::{
@@ -162,46 +163,23 @@ impl Templates {
     }
 }
 
-/// Bytes of templates that are worth a thread, which takes about as long to start as a tenth of
-/// them to parse.
-const SHARE: usize = 64 << 10;
+/// Bytes of templates that are worth sharing between threads.
+const MANY: usize = 16 << 10;
 
 /// Parses texts, many of them side by side.
-fn parse_all(mut texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
+fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
     let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
     let parse = |(path, text): (String, Str)| {
         let parsed = set.parse_apart(path.as_str(), text);
         (path, parsed)
     };
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
-    let threads = PROCESSORS.min(total / SHARE).max(1);
-    std::thread::scope(|scope| {
-        let mut others = Vec::new();
-        for _ in 1..threads {
-            let mut share = 0;
-            let rest = texts.iter().position(|(_, text)| {
-                share += text.len();
-                share > total / threads
-            });
-            let rest = texts.split_off(rest.unwrap_or(texts.len()));
-            let texts = std::mem::replace(&mut texts, rest);
-            let parse_all = || texts.into_iter().map(parse).collect::<Vec<_>>();
-            others.push(scope.spawn(parse_all));
-        }
-        let mut parsed: HashMap<_, _> = texts.into_iter().map(parse).collect();
-        for other in others {
-            match other.join() {
-                Ok(more) => parsed.extend(more),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        parsed
-    })
+    if total < MANY {
+        return texts.into_iter().map(parse).collect();
+    }
+    let parsed: Vec<_> = texts.into_par_iter().map(parse).collect();
+    parsed.into_iter().collect()
 }
-
-/// How many threads can run at once.
-static PROCESSORS: LazyLock<usize> =
-    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 /// What Helm sorts paths by: first the depth, then the path. It goes from the last to the first,
 /// so that of two definitions of one name that in the first file remains.

@@ -1,10 +1,11 @@
 //! Parses the templates of a chart once, and links those that take part in a render.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, mpsc};
 
 use go_template::{Funcs, ParseError, Parsed, Str, Template, TemplateSet, Tree};
-use rayon::prelude::*;
 
 use super::include::names_version;
 use super::{
@@ -164,21 +165,57 @@ impl Templates {
 }
 
 /// Bytes of templates that are worth sharing between threads.
-const MANY: usize = 16 << 10;
+const MANY: usize = 24 << 10;
 
-/// Parses texts, many of them side by side.
+/// Parses texts, many of them side by side with the threads of a pool.
 fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
-    let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
-    let parse = |(path, text): (String, Str)| {
-        let parsed = set.parse_apart(path.as_str(), text);
-        (path, parsed)
-    };
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
-    if total < MANY {
-        return texts.into_iter().map(parse).collect();
+    let helpers = rayon::current_num_threads().saturating_sub(1);
+    let helpers = if total < MANY { 0 } else { helpers };
+    let work = Arc::new(Work {
+        set: TemplateSet::new(SET, Arc::clone(&FUNCS)),
+        texts,
+        next: AtomicUsize::new(0),
+    });
+    let (done, parsed) = mpsc::channel();
+    for _ in 0..helpers {
+        let (work, done) = (Arc::clone(&work), done.clone());
+        rayon::spawn(move || {
+            // What a helper does not come to is done below.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                while let Some(one) = work.one() {
+                    let _ = done.send(one);
+                }
+            }));
+        });
     }
-    let parsed: Vec<_> = texts.into_par_iter().map(parse).collect();
-    parsed.into_iter().collect()
+    drop(done);
+    let own: Vec<_> = std::iter::from_fn(|| work.one()).collect();
+    // A helper that comes late finds nothing left to do, and nobody waits for it.
+    let others = work.texts.len() - own.len();
+    let mut all: HashMap<_, _> = own.into_iter().chain(parsed.iter().take(others)).collect();
+    for (path, text) in &work.texts {
+        if !all.contains_key(path) {
+            let parsed = work.set.parse_apart(path.as_str(), text.clone());
+            all.insert(path.clone(), parsed);
+        }
+    }
+    all
+}
+
+/// Texts to parse, which whoever has time takes one by one.
+struct Work {
+    set: TemplateSet,
+    texts: Vec<(String, Str)>,
+    next: AtomicUsize,
+}
+
+impl Work {
+    fn one(&self) -> Option<(String, Result<Parsed, ParseError>)> {
+        let (path, text) = self.texts.get(self.next.fetch_add(1, Ordering::Relaxed))?;
+        let parsed = self.set.parse_apart(path.as_str(), text.clone());
+        Some((path.clone(), parsed))
+    }
 }
 
 /// What Helm sorts paths by: first the depth, then the path. It goes from the last to the first,

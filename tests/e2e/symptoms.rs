@@ -71,7 +71,7 @@ data: {names: {{ join \" \" $names | quote }}}
     let source = json!({"data": {}});
     apply(&maps, "source-a", &source).await;
     for name in ["one", "two"] {
-        world.widget(name, json!({})).await;
+        world.widget(name, json!({"number": 1.5})).await;
         world
             .data(&format!("{name}-map"), json!({"names": "source-a"}))
             .await;

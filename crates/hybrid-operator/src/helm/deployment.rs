@@ -6,6 +6,7 @@ use helm_core::RenderError;
 use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{HookExecution, parse_objects};
 use helm_core::release::{ApplyMethod, Release as Record, Revision, Status as ReleaseStatus, Time};
+use serde_json::Value;
 
 use super::definitions::{Definitions, NotServed};
 use super::desired::{Desired, DesiredError, config};
@@ -259,7 +260,7 @@ impl HelmReconciler {
                 return Err(DesiredError::Empty.into());
             }
             // Only what was looked up has changed, and it changed nothing.
-            let same = before.config == config(desired)
+            let same = same_values(&before.config.into(), &config(desired).into())
                 && before.chart.as_ref().map(|chart| chart.metadata.as_ref())
                     == Some(Some(self.chart.chart().metadata()))
                 && same_meaning(&objects, &wanted, &facts.namespace);
@@ -421,6 +422,21 @@ impl HelmReconciler {
     }
 }
 
+/// Whether values are the same, of whatever kind their numbers are: a record writes 1.0 as 1.
+fn same_values(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_values(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| same_values(a, b));
+            a.len() == b.len() && a.iter().all(same)
+        }
+        _ => a == b,
+    }
+}
+
 /// How an install or upgrade begins.
 enum Begun {
     /// With this pending record.
@@ -480,7 +496,9 @@ pub(super) fn redacted(manifest: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::redacted;
+    use serde_json::json;
+
+    use super::{redacted, same_values};
 
     #[test]
     fn secrets_do_not_appear_in_a_redacted_manifest() {
@@ -489,5 +507,19 @@ mod tests {
         assert!(!text.contains("hidden"), "{text}");
         assert!(text.contains("# Secret s: its content is not shown\n---\n# Source: c/b.yaml\n"));
         assert_eq!(redacted(&"x".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn values_that_went_through_a_record_are_the_same() {
+        let given = json!({"a": 1.0, "b": [{"c": 2}], "d": null});
+        for (recorded, same) in [
+            (json!({"a": 1, "b": [{"c": 2.0}], "d": null}), true),
+            (json!({"a": 1, "b": [{"c": 2}]}), false),
+            (json!({"a": 1, "b": [{"c": 3}], "d": null}), false),
+            (json!({"a": 1, "b": [], "d": null}), false),
+            (json!({"a": "1", "b": [{"c": 2}], "d": null}), false),
+        ] {
+            assert_eq!(same_values(&recorded, &given), same, "{recorded}");
+        }
     }
 }

@@ -170,8 +170,12 @@ const MANY: usize = 24 << 10;
 /// Parses texts, many of them side by side with the threads of a pool.
 fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
-    let helpers = rayon::current_num_threads().saturating_sub(1);
-    let helpers = if total < MANY { 0 } else { helpers };
+    // To ask for the pool is to start it.
+    let helpers = if total < MANY {
+        0
+    } else {
+        rayon::current_num_threads().saturating_sub(1)
+    };
     let work = Arc::new(Work {
         set: TemplateSet::new(SET, Arc::clone(&FUNCS)),
         texts,

@@ -264,8 +264,13 @@ impl Bounds {
                 Some(_) => Valid,
                 None => Unknown,
             },
-            Tree::List(list) => within(list.items().len(), self.items)
-                .and(|| Verdict::from(!self.unique).or_unique(list.items())),
+            Tree::List(list) => within(list.items().len(), self.items).and(|| {
+                if self.unique {
+                    all_differ(list.items())
+                } else {
+                    Valid
+                }
+            }),
             Tree::Map(map) => within(map.len(), self.properties),
             Tree::Int(_) | Tree::Int64(_) | Tree::Float(_) => {
                 if self.number == (None, None) && self.exclusive == (None, None) {
@@ -288,23 +293,21 @@ impl Bounds {
     }
 }
 
-impl Verdict {
-    /// Valid, or else if no two items are the same.
-    fn or_unique(self, items: &[Tree]) -> Self {
-        if self == Valid || items.len() < 2 {
-            return Valid;
-        }
-        let mut texts: Vec<&[u8]> = Vec::new();
-        for item in items {
-            let Tree::Str(text) = item else {
-                return Unknown;
-            };
-            texts.push(text.as_bytes());
-        }
-        texts.sort_unstable();
-        let twice = texts.windows(2).any(|pair| pair.first() == pair.last());
-        Self::from(!twice)
+/// Whether no two items are the same.
+fn all_differ(items: &[Tree]) -> Verdict {
+    if items.len() < 2 {
+        return Valid;
     }
+    let mut texts: Vec<&[u8]> = Vec::new();
+    for item in items {
+        let Tree::Str(text) = item else {
+            return Unknown;
+        };
+        texts.push(text.as_bytes());
+    }
+    texts.sort_unstable();
+    let twice = texts.windows(2).any(|pair| pair.first() == pair.last());
+    (!twice).into()
 }
 
 /// The types that a value is of; `None` for what JSON does not know.

@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use go_programs::{BuildError, CONTROL_PLANE};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use serde::Deserialize;
 
-use crate::binary::{self, BinaryError};
 use crate::fault::Faults;
 
 /// How long an ended control plane may take to be gone before it is killed. It takes 50 ms.
@@ -52,8 +52,10 @@ impl Default for Options {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     /// There is no binary.
-    #[error("there is no control plane to test with")]
-    Binary(#[source] Arc<BinaryError>),
+    #[error(
+        "there is no control plane for tests; unit, snapshot and scripted-API tests run without it"
+    )]
+    Binary(#[source] Arc<BuildError>),
     /// A directory or process of the run cannot be made.
     #[error("cannot {action} {}", path.display())]
     Run {
@@ -174,7 +176,9 @@ impl ControlPlane {
     ///
     /// Any [`StartError`].
     pub fn start_blocking(options: &Options) -> Result<Self, StartError> {
-        let binary = binary::ensure().map_err(|error| StartError::Binary(Arc::new(error)))?;
+        let binary = CONTROL_PLANE
+            .ensure()
+            .map_err(|error| StartError::Binary(Arc::new(error)))?;
         let dir = match &options.dir {
             Some(dir) => dir.clone(),
             None => new_run_dir(),
@@ -406,7 +410,7 @@ fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
 /// Names a new directory for a run, and removes those of runs that ended long ago.
 fn new_run_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let runs = binary::cache_dir().join("runs");
+    let runs = go_programs::cache_dir().join("runs");
     remove_old_runs(&runs);
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use hybrid_operator_test::binary;
+use go_programs::CONTROL_PLANE;
 use hybrid_operator_test::control_plane::{ControlPlane, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -52,12 +52,12 @@ enum Command {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Build => say(&binary::ensure()?.display()),
-        Command::Path => match binary::find()? {
+        Command::Build => say(&CONTROL_PLANE.ensure()?.display()),
+        Command::Path => match CONTROL_PLANE.find()? {
             Some(path) => say(&path.display()),
             None => anyhow::bail!(
                 "not built yet; it would be {}",
-                binary::built_path().display()
+                CONTROL_PLANE.built_path().display()
             ),
         },
         Command::Up { dir, audit, user } => {

@@ -1,4 +1,4 @@
-//! Runs `go build` in the cache directory and puts the result in its place in one step.
+//! Runs `go build` in the cache directory and moves the result into place in one step.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -6,29 +6,30 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::progress::Progress;
-use super::{BinaryError, sources};
+use crate::progress::Progress;
+use crate::{BuildError, Program};
 
 /// Lines of Go's output that an error shows.
 const TAIL: usize = 20;
 
 /// Builds `binary` in `dir`; the caller holds the lock of `dir`.
-pub(super) fn compile(dir: &Path, binary: &Path) -> Result<(), BinaryError> {
+pub(crate) fn compile(program: &Program, dir: &Path, binary: &Path) -> Result<(), BuildError> {
     let source = dir.join("src");
-    sources::unpack(&source)?;
+    program.unpack(&source)?;
     let log_path = dir.join("build.log");
-    let mut log = File::create(&log_path).map_err(BinaryError::cache("create", &log_path))?;
-    let partial = dir.join("controlplane.partial");
+    let mut log = File::create(&log_path).map_err(BuildError::cache("create", &log_path))?;
+    let partial = binary.with_extension("partial");
 
-    let mut progress = Progress::start();
+    let mut progress = Progress::start(program);
     let mut child = Command::new("go")
-        .args(sources::BUILD)
+        .args(["build", "-v"])
+        .args(program.flags)
         .arg("-o")
         .arg(&partial)
-        .arg(".")
+        .arg(program.package)
         .current_dir(&source)
         .env("CGO_ENABLED", "0")
-        // The caller's settings for his own module are not for this one.
+        // The caller's settings for a module of his own are not for this one.
         .env("GOWORK", "off")
         .env("GOFLAGS", "")
         .env("GO111MODULE", "on")
@@ -36,13 +37,17 @@ pub(super) fn compile(dir: &Path, binary: &Path) -> Result<(), BinaryError> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(BinaryError::GoMissing)?;
+        .map_err(|source| BuildError::GoMissing {
+            program: program.name,
+            variable: program.variable,
+            source,
+        })?;
 
     let mut tail = VecDeque::with_capacity(TAIL);
     if let Some(output) = child.stderr.take() {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             progress.step(&line);
-            writeln!(log, "{line}").map_err(BinaryError::cache("write", &log_path))?;
+            writeln!(log, "{line}").map_err(BuildError::cache("write", &log_path))?;
             if tail.len() == TAIL {
                 tail.pop_front();
             }
@@ -51,17 +56,16 @@ pub(super) fn compile(dir: &Path, binary: &Path) -> Result<(), BinaryError> {
     }
     let status = child
         .wait()
-        .map_err(BinaryError::cache("wait for `go build` in", &source))?;
+        .map_err(BuildError::cache("wait for `go build` in", &source))?;
     if !status.success() {
-        progress.failed();
-        let tail = Vec::from(tail).join("\n");
-        return Err(BinaryError::Compile {
+        return Err(BuildError::Compile {
+            program: program.name,
             status: status.to_string(),
             log: log_path,
-            tail,
+            tail: Vec::from(tail).join("\n"),
         });
     }
-    fs::rename(&partial, binary).map_err(BinaryError::cache("rename", &partial))?;
+    fs::rename(&partial, binary).map_err(BuildError::cache("rename", &partial))?;
     progress.done(binary);
     Ok(())
 }

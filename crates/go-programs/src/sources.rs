@@ -13,6 +13,9 @@ macro_rules! embedded {
     };
 }
 
+/// Nobody debugs these programs, and the compiler takes a tenth less time without the information.
+const NO_DEBUG_INFO: &str = "-gcflags=all=-dwarf=false";
+
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one binary.
 pub static CONTROL_PLANE: Program = Program {
     name: "control plane",
@@ -34,12 +37,13 @@ pub static CONTROL_PLANE: Program = Program {
     // Without the version the API server reports v0.0.0, and charts with a `kubeVersion` refuse it.
     flags: &[
         "-trimpath",
+        NO_DEBUG_INFO,
         "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
          -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
     ],
     largest_module: "k8s.io/kubernetes@v1.36.3",
     build: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; \
-            usually 6 to 9 minutes on two cores",
+            usually 5 to 8 minutes on two cores",
 };
 
 /// Helm's command, of the version that the chart engine follows.
@@ -52,10 +56,11 @@ pub static HELM: Program = Program {
     // Without the version it reports v4.3.
     flags: &[
         "-trimpath",
+        NO_DEBUG_INFO,
         "-ldflags=-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
     ],
     largest_module: "k8s.io/client-go@v0.37.1",
-    build: "helm.sh/helm/v4 v4.3.1; usually 3 minutes on two cores",
+    build: "helm.sh/helm/v4 v4.3.1; usually 4 minutes on two cores",
 };
 
 impl Program {

@@ -58,7 +58,7 @@ fn template(program: impl AsRef<Path>, arguments: &[String]) -> Output {
 }
 
 #[test]
-fn every_answer_is_helms() {
+fn output_is_the_recorded_output_of_helm() {
     let mut wrong = Vec::new();
     for case in cases() {
         let found = template(PROGRAM, &case.arguments);
@@ -157,7 +157,7 @@ fn equal_but_for_chance(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_say_how_to_go_on() {
     for (arguments, words) in [
         (
             &["web", "no-such-chart"][..],
@@ -170,11 +170,11 @@ fn errors_say_what_to_do() {
         (&["Web", "charts/shop"], "lower-case letters"),
         (
             &["web", "charts/shop", "--values", "https://example.com/v"],
-            "download it first",
+            "download the file first",
         ),
         (
             &["web", "charts/shop", "-s", "a.yaml"],
-            "there are templates/config.yaml, ",
+            "choose from templates/config.yaml, ",
         ),
         (
             &["web", "charts/shop", "--set", "a"],

@@ -1,4 +1,4 @@
-//! Metrics under the names that controller-runtime has, so that dashboards go on working.
+//! Metrics with the names that controller-runtime uses, so that existing dashboards keep working.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,7 +108,7 @@ impl Default for Families {
 }
 
 impl Metrics {
-    /// Metrics of a process whose requests `counts` counts.
+    /// Creates the metrics; the counters of requests are read from `counts`.
     pub fn new(counts: Counts) -> Self {
         let mut registry = Registry::default();
         let controllers = Families::default();
@@ -120,40 +120,48 @@ impl Metrics {
         })
         .set(1);
         let c = &controllers;
-        // The encoder puts `_total` behind a counter's name.
+        // The encoder appends `_total` to the names of counters.
         registry.register(
             "controller_runtime_reconcile",
-            "Reconciles by result",
+            "Number of reconciles by result",
             c.total.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_errors",
-            "Reconciles that failed",
+            "Number of failed reconciles",
             c.errors.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_time_seconds",
-            "Length of reconciles",
+            "Duration of reconciles in seconds",
             c.seconds.clone(),
         );
         registry.register(
             "controller_runtime_active_workers",
-            "Reconciles under way",
+            "Number of reconciles in progress",
             c.active.clone(),
         );
-        registry.register("workqueue_depth", "Keys that are ready", c.depth.clone());
-        registry.register("workqueue_adds", "Keys that were added", c.adds.clone());
+        registry.register(
+            "workqueue_depth",
+            "Number of keys that wait to be reconciled",
+            c.depth.clone(),
+        );
+        registry.register(
+            "workqueue_adds",
+            "Number of keys added to the queue",
+            c.adds.clone(),
+        );
         registry.register(
             "rest_client_requests",
-            "Requests to the API server",
+            "Number of requests to the API server",
             requests.clone(),
         );
         registry.register(
             "leader_election_master_status",
-            "1 on the leader",
+            "1 while this process is the leader, else 0",
             leader.clone(),
         );
-        registry.register("helm_operator_build_info", "The operator's version", info);
+        registry.register("helm_operator_build_info", "Version of the operator", info);
         Self(Arc::new(Inner {
             registry,
             requests,
@@ -163,7 +171,7 @@ impl Metrics {
         }))
     }
 
-    /// The metrics of one controller.
+    /// Returns the metrics of one controller.
     pub fn controller(&self, name: &str) -> ControllerMetrics {
         ControllerMetrics {
             name: name.into(),
@@ -171,7 +179,7 @@ impl Metrics {
         }
     }
 
-    /// Says whether this process leads.
+    /// Records whether this process is the leader.
     pub fn leads(&self, lease: &str, leads: bool) {
         self.0
             .leader
@@ -181,10 +189,10 @@ impl Metrics {
             .set(i64::from(leads));
     }
 
-    /// The text that Prometheus reads.
+    /// Encodes all metrics in the OpenMetrics text format.
     ///
     /// # Errors
-    /// When a value cannot be formatted, which does not happen to a `String`.
+    /// When a metric cannot be formatted; writing to a `String` itself does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut sums: std::collections::BTreeMap<(String, &str), u64> =
             std::collections::BTreeMap::new();
@@ -226,7 +234,7 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Metrics that nobody reads.
+    /// Creates metrics that are not exported, for tests.
     pub fn detached(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -234,7 +242,7 @@ impl ControllerMetrics {
         }
     }
 
-    /// The controller's name.
+    /// Returns the controller's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -269,7 +277,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Measures a reconcile that is under way.
+/// Measures a reconcile in progress.
 pub(crate) struct ReconcileTimer {
     metrics: ControllerMetrics,
     start: Instant,

@@ -74,10 +74,10 @@ pub struct RunArgs {
     /// Enable leader election: of several replicas, only the leader makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
+    /// Name of the leader election lease, and of the operator [default: `$OPERATOR_NAME`].
     #[arg(long, value_name = "NAME")]
     pub leader_election_id: Option<String>,
-    /// Namespace of the leader election lease [default: $`POD_NAMESPACE`].
+    /// Namespace of the leader election lease [default: `$POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].

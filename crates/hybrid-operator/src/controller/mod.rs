@@ -8,6 +8,7 @@
 //! ```
 
 mod backoff;
+mod ended;
 mod queue;
 mod registry;
 mod source;

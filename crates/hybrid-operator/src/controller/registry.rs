@@ -20,9 +20,10 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::{debug, warn};
 
+use super::ended::Ended;
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, is_kept, owner_of};
-use crate::readiness::{Readiness, depends_on_status, readiness_of};
+use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 
 /// What is kept of a dependent.
 #[derive(Debug, Clone)]
@@ -123,6 +124,7 @@ struct Watch {
     objects: RwLock<HashMap<ObjectName, Seen>>,
     /// The highest resource version that was told of.
     version: AtomicU64,
+    ended: Arc<Ended>,
     task: Mutex<Option<AbortHandle>>,
 }
 
@@ -171,6 +173,12 @@ impl WatchGuard {
     /// known here is gone.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::SeqCst)
+    }
+
+    /// How the Job or Pod of a hook has ended, also when it is gone; `None` if the watch has not
+    /// seen its end, or has seen a thousand others since.
+    pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
+        self.0.ended.get(uid)
     }
 
     /// The objects of a custom resource: namespace, name and what is known.
@@ -232,12 +240,14 @@ impl Registry {
             state: watch::Sender::new(WatchState::Starting),
             objects: RwLock::default(),
             version: AtomicU64::new(0),
+            ended: Arc::default(),
             task: Mutex::new(None),
         });
         let task = tokio::spawn(follow(
             Arc::downgrade(&self.0),
             key.clone(),
             Arc::downgrade(&watch),
+            Arc::clone(&watch.ended),
         ));
         *watch.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
         watches.insert(key, Arc::downgrade(&watch));
@@ -283,14 +293,14 @@ struct Listing {
 type Reduced = watcher::Event<(ObjectMeta, Readiness)>;
 
 /// Follows one watch for as long as somebody holds it.
-async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
+async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>, ended: Arc<Ended>) {
     let gvk = key.gvk();
     let Some(client) = inner.upgrade().map(|inner| inner.client.clone()) else {
         return;
     };
     // One request instead of two, and no list that is held whole, where the server knows how.
     let mut streaming = true;
-    let mut events = open(&client, &key, streaming);
+    let mut events = open(&client, &key, streaming, &ended);
     let mut listing = Listing::default();
     let mut delay = Duration::from_millis(500);
     while let Some(event) = events.next().await {
@@ -306,7 +316,7 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
             }
             Err(error) if streaming && is_refused(&error) => {
                 streaming = false;
-                events = open(&client, &key, streaming);
+                events = open(&client, &key, streaming, &ended);
             }
             Err(error) => {
                 let state = state_of(&error, &key);
@@ -315,7 +325,7 @@ async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
                 // allowed again.
                 let broken = matches!(state, WatchState::Failing(_));
                 if !broken {
-                    events = open(&client, &key, streaming);
+                    events = open(&client, &key, streaming, &ended);
                 }
                 if watch.state.send_if_modified(|present| {
                     let changed = *present != state && !(broken && *present == WatchState::Synced);
@@ -340,6 +350,7 @@ fn open(
     client: &Client,
     key: &WatchKey,
     streaming: bool,
+    ended: &Arc<Ended>,
 ) -> BoxStream<'static, Result<Reduced, watcher::Error>> {
     let gvk = key.gvk();
     let client = client.clone();
@@ -354,10 +365,12 @@ fn open(
             Some(namespace) => Api::namespaced_with(client, namespace, &key.resource),
             None => Api::all_with(client, &key.resource),
         };
+        let ended = Arc::clone(ended);
         watcher(api, config)
             .map_ok(move |event| {
                 map_event(event, |object| {
                     let value = serde_json::to_value(&object).unwrap_or_default();
+                    ended.note(&gvk, &object.metadata, &value);
                     (object.metadata, readiness_of(&gvk, &value))
                 })
             })
@@ -549,6 +562,7 @@ mod tests {
             state: watch::Sender::new(WatchState::Starting),
             objects: RwLock::default(),
             version: AtomicU64::new(0),
+            ended: Arc::default(),
             task: Mutex::default(),
         });
         let route = Arc::new(Told {

@@ -21,6 +21,7 @@ mod charts;
 mod crash;
 mod extensions;
 mod helm_cli;
+mod hooks;
 mod lifecycle;
 mod native;
 mod options;

@@ -54,7 +54,7 @@ metadata:
 data: {run: {{ randAlphaNum 8 }}}
 ";
 
-/// A hook that is awaited.
+/// A hook that is awaited, and would be gone as soon as it has ended.
 const JOB: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -62,6 +62,7 @@ metadata:
   name: {{ .Release.Name }}-hook
   annotations: {helm.sh/hook: pre-install}
 spec:
+  ttlSecondsAfterFinished: 0
   template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
 ";
 

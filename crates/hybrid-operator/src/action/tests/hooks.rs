@@ -20,7 +20,6 @@ fn at(object: &str, events: &[HookEvent], policies: &[DeletePolicy]) -> Hook {
     };
     Hook {
         name: name.to_owned(),
-        kind: "of no account".to_owned(),
         manifest,
         events: events.to_vec(),
         delete_policies: policies.to_vec(),

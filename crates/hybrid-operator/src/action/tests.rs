@@ -129,11 +129,11 @@ impl Stage {
             (Some(code), _) => refusal(code),
             (None, "record") => record(number.parse().unwrap()),
             (None, _) => {
-                let mut live = self.live(rest.rsplit('/').next().unwrap());
+                let mut object = self.live(rest.rsplit('/').next().unwrap());
                 if let Some(run) = run {
-                    live["metadata"]["labels"][RUN_LABEL] = json!(run);
+                    object["metadata"]["labels"][RUN_LABEL] = json!(run);
                 }
-                live
+                object
             }
         };
         let status = code.unwrap_or(if verb == "create" { 201 } else { 200 });

@@ -26,6 +26,7 @@ mod native;
 mod options;
 mod process;
 mod rbac;
+mod records;
 mod safety;
 mod scope;
 mod symptoms;

@@ -29,14 +29,14 @@ use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
 use crate::cluster::{Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
-use crate::release::{RecordMeta, RecordTags, ReleaseStore, StoreError};
+use crate::release::{RecordMeta, RecordTags, SecretStore, StoreError};
 
 /// What every action works with.
 pub struct ActionContext<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// The records.
-    pub store: &'a dyn ReleaseStore,
+    pub store: &'a SecretStore,
     /// The watches of dependents.
     pub registry: &'a Registry,
     /// Namespaces that the operator watches; all when empty.

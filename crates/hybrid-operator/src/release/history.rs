@@ -32,18 +32,21 @@ pub fn removable(history: &[RecordMeta], max: usize) -> Vec<&RecordMeta> {
 
 #[cfg(test)]
 mod tests {
-    use helm_core::release::{ReleaseName, Revision};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::json;
 
     use super::*;
+    use crate::release::Format;
 
     fn history(statuses: &[Status]) -> Vec<RecordMeta> {
-        let name: ReleaseName = "web".parse().unwrap();
-        let numbered = statuses.iter().zip(1..);
-        numbered
-            .map(|(status, revision)| {
-                RecordMeta::bare("prod", name.clone(), Revision(revision), *status)
-            })
-            .collect()
+        let record = |(status, revision): (&Status, u32)| {
+            let metadata: ObjectMeta = serde_json::from_value(json!({
+                "name": format!("sh.helm.release.v1.web.v{revision}"),
+                "labels": {"status": status.as_str()}}))
+            .unwrap();
+            RecordMeta::of(&metadata, Format::Helm).unwrap()
+        };
+        statuses.iter().zip(1..).map(record).collect()
     }
 
     #[test]

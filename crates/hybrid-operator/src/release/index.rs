@@ -25,9 +25,12 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::meta::RecordMeta;
-use super::side::{PART_OWNER, PartMeta};
+use super::side::PartMeta;
 use crate::cluster::CrIdentity;
 use table::{Id, Inner, id_of};
+
+/// Selects Helm's records, and the parts of large ones.
+const SELECTOR: &str = "owner in (helm,hybrid-operator)";
 
 /// Whether the index can be relied upon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +123,7 @@ impl ReleaseIndex {
         self.expect(namespace.as_deref());
         // A streaming list may be answered from a cache that lacks our own last write; a list is
         // as new as its answer.
-        let config = watcher::Config::default().labels(&format!("owner in (helm,{PART_OWNER})"));
+        let config = watcher::Config::default().labels(SELECTOR);
         let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
         while let Some(event) = events.next().await {
             match event {
@@ -179,16 +182,6 @@ impl ReleaseIndex {
             entry.meta.is_same_state(meta).then_some(entry.since)
         });
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
-    }
-
-    /// How many records are known.
-    pub fn len(&self) -> usize {
-        self.read(|inner| inner.entries.len())
-    }
-
-    /// Whether no record is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Begins to write or delete records; to be dropped when the answers are noted.

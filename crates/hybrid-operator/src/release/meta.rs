@@ -136,33 +136,6 @@ impl RecordMeta {
         })
     }
 
-    /// A record of which only this is known.
-    pub fn bare(namespace: &str, name: ReleaseName, revision: Revision, status: Status) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            secret: name::secret_name(&name, revision),
-            name,
-            revision,
-            status,
-            cr: None,
-            operator: None,
-            writer: None,
-            digest: None,
-            uid: String::new(),
-            resource_version: String::new(),
-            created_at: None,
-            modified_at: None,
-            format: Format::Helm,
-            owners: Vec::new(),
-            parts: None,
-        }
-    }
-
-    /// Whether owner references hang on it.
-    pub fn is_owned(&self) -> bool {
-        !self.owners.is_empty()
-    }
-
     /// When the record was last written, as far as is known.
     pub fn written_at(&self) -> Option<Timestamp> {
         self.modified_at.max(self.created_at)
@@ -451,8 +424,12 @@ mod tests {
     #[test]
     fn owner_references_are_noticed() {
         let mut metadata = secret(1, BTreeMap::new());
-        assert!(!RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
-        metadata.owner_references = Some(vec![OwnerReference::default()]);
-        assert!(RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
+        let owners = |metadata| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
+        assert!(owners(&metadata).is_empty());
+        metadata.owner_references = Some(vec![OwnerReference {
+            uid: "x".to_owned(),
+            ..OwnerReference::default()
+        }]);
+        assert_eq!(owners(&metadata), ["x"]);
     }
 }

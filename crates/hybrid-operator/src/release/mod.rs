@@ -3,29 +3,27 @@
 //!
 //! A record is one revision of a release, stored as Helm stores it, so that Helm's command line
 //! lists, shows and rolls back our releases, and we take over its own. The history of all
-//! releases is known at any time from an [`index`]: metadata of records, kept up to date by a
+//! releases is known at any time from a [`ReleaseIndex`]: metadata of records, kept up to date by a
 //! watch. Only what a step needs is loaded.
 //!
-//! * [`secret`]: reads and writes records in Secrets.
-//! * [`index`]: the history of all releases, and who is told when somebody else changes it.
-//! * `history`: which records may be deleted.
-//! * [`side`]: what does not fit into one Secret, and how it is split into parts.
+//! * [`SecretStore`]: reads and writes records in Secrets.
+//! * [`ReleaseIndex`]: the history of all releases, and who is told when somebody else changes it.
+//! * [`removable`]: which records may be deleted.
+//! * `side`: what does not fit into one Secret, and how it is split into parts.
 //!
 //! Writes are fenced: a revision is created only where there is none, and updated only where it
 //! is still what it was. So two writers can never both believe that they have written it.
 
 mod history;
-pub mod index;
+mod index;
 mod lru;
 mod meta;
-pub mod secret;
-pub mod side;
-
-use std::time::Duration;
+mod secret;
+mod side;
 
 use helm_core::release::{CodecError, ReleaseName, Revision};
 
-use crate::cluster::{ApiError, DiscoveryError};
+use crate::cluster::ApiError;
 
 pub use history::removable;
 pub use index::{IndexState, RecordChange, ReleaseIndex};
@@ -87,9 +85,6 @@ pub enum StoreError {
         /// The namespace.
         namespace: String,
     },
-    /// The kind of the Secrets cannot be resolved.
-    #[error(transparent)]
-    Discovery(#[from] DiscoveryError),
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -106,7 +101,6 @@ impl StoreError {
             Self::Incomplete { .. } => "IncompleteRelease",
             Self::Encode { .. } => "EncodeRelease",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
-            Self::Discovery(error) => error.reason(),
             Self::Api(error) => error.reason(),
         }
     }
@@ -115,20 +109,11 @@ impl StoreError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::Fenced { .. } | Self::Gone { .. } => true,
-            Self::Discovery(error) => error.is_transient(),
             Self::Api(error) => error.is_transient(),
             Self::Corrupt { .. }
             | Self::Incomplete { .. }
             | Self::Encode { .. }
             | Self::NamespaceTerminating { .. } => false,
-        }
-    }
-
-    /// How long the server asks to wait.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Api(error) => error.retry_after(),
-            _ => None,
         }
     }
 

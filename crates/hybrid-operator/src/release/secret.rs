@@ -115,11 +115,6 @@ impl SecretStore {
         }
     }
 
-    /// The index.
-    pub fn index(&self) -> &ReleaseIndex {
-        &self.index
-    }
-
     /// The records of a release, oldest first, from memory; this process's own writes are seen at
     /// once.
     pub fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {

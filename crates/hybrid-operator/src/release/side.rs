@@ -22,13 +22,13 @@ use crate::cluster::CrIdentity;
 use crate::cluster::ownership::CR_LABEL;
 
 /// Label with the name of the release that a part belongs to.
-pub const PART_OF_LABEL: &str = "helm.sdk.operatorframework.io/part-of-release";
+pub(super) const PART_OF_LABEL: &str = "helm.sdk.operatorframework.io/part-of-release";
 /// Value of Helm's label `owner` on parts.
-pub const PART_OWNER: &str = "hybrid-operator";
+pub(super) const PART_OWNER: &str = "hybrid-operator";
 /// Type of the Secrets that hold parts.
-pub const PART_TYPE: &str = "helm.sdk.operatorframework.io/release-part.v1";
+pub(super) const PART_TYPE: &str = "helm.sdk.operatorframework.io/release-part.v1";
 /// Key of a part in the data of its Secret.
-pub const PART_KEY: &str = "part";
+pub(super) const PART_KEY: &str = "part";
 
 /// Characters of a hash in the name of a part.
 const HASH_DIGITS: usize = 12;

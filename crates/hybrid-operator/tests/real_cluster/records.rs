@@ -51,11 +51,17 @@ fn tags(stage: &Stage) -> RecordTags {
 
 /// A store whose index is fed until the test ends.
 async fn store(stage: &Stage) -> (SecretStore, tokio::task::JoinHandle<()>) {
+    let (_, store, feeding) = indexed_store(stage).await;
+    (store, feeding)
+}
+
+async fn indexed_store(stage: &Stage) -> (ReleaseIndex, SecretStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
     let feeding = tokio::spawn(index.clone().watch(stage.client.clone(), namespace));
     until("the index is complete", async || index.state().is_synced()).await;
-    (SecretStore::new(stage.client.clone(), index), feeding)
+    let store = SecretStore::new(stage.client.clone(), index.clone());
+    (index, store, feeding)
 }
 
 fn name() -> ReleaseName {
@@ -67,12 +73,10 @@ async fn records_live_through_their_whole_life() {
     let Some(stage) = Stage::new("records").await else {
         return;
     };
-    let (store, _feeding) = store(&stage).await;
+    let (index, store, _feeding) = indexed_store(&stage).await;
     let told = Arc::new(Mutex::new(0));
     let heard = Arc::clone(&told);
-    store
-        .index()
-        .on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
+    index.on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
     let tags = tags(&stage);
     let pending = release(&stage, 1, Status::PendingInstall);
     let meta = store.create(&pending, &tags).await.unwrap();

@@ -589,10 +589,10 @@ async fn adoption_removes_owner_references_and_adds_our_labels() {
     foreign["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
     let meta = know(&store, &foreign);
-    assert!(meta.is_owned());
+    assert_eq!(meta.owners, ["x"]);
     let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
     let adopted = store.adopt(&meta, &tags()).await.unwrap();
-    assert!(!adopted.is_owned());
+    assert!(adopted.owners.is_empty());
     assert_eq!(adopted.cr, Some(tags().cr));
     let body = &script.finish()[0].body["metadata"];
     assert_eq!(body["ownerReferences"], Value::Null);

@@ -163,8 +163,8 @@ impl Controller for HelmController {
                     .registry
                     .add_route(Arc::clone(&dependents) as Arc<dyn Route>);
             }
-            let told = move |change: &RecordChange| dependents.record_changed(&change.record);
-            context.records.on_change(Arc::new(told));
+            let changed = move |change: &RecordChange| dependents.record_changed(&change.record);
+            context.records.on_change(changed);
             let options = WorkerOptions {
                 concurrency: self
                     .watch

@@ -76,7 +76,7 @@ async fn records_live_through_their_whole_life() {
     let (index, store, _feeding) = indexed_store(&stage).await;
     let told = Arc::new(Mutex::new(0));
     let heard = Arc::clone(&told);
-    index.on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
+    index.on_change(move |_| *heard.lock().unwrap() += 1);
     let tags = tags(&stage);
     let pending = release(&stage, 1, Status::PendingInstall);
     let meta = store.create(&pending, &tags).await.unwrap();

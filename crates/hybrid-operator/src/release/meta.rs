@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn owner_references_are_noticed() {
         let mut metadata = secret(1, BTreeMap::new());
-        let owners = |metadata| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
+        let owners = |metadata: &ObjectMeta| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
         assert!(owners(&metadata).is_empty());
         metadata.owner_references = Some(vec![OwnerReference {
             uid: "x".to_owned(),

@@ -184,7 +184,7 @@ async fn a_release_in_parts_is_uninstalled_wherever_the_operator_dies() {
             drop(operator);
             run.has_only_parts_in_use(&context).await;
 
-            let died = run.die_at(k, fault, run.delete(), run.gone()).await;
+            let died = Box::pin(run.die_at(k, fault, run.delete(), run.gone())).await;
             let _successor = run.operator().await;
             run.gone().await;
             run.is_empty(&context).await;
@@ -214,7 +214,7 @@ async fn an_upgrade_in_parts_that_is_cut_off_leaves_no_parts_that_no_record_need
         drop(operator);
         let change = run.spec("2");
         let end = async { drop(run.deployed(2).await) };
-        let died = run.die_at(k, Fault::AnswerLost, change, end).await;
+        let died = Box::pin(run.die_at(k, Fault::AnswerLost, change, end)).await;
         let operator = run.operator().await;
         run.deployed(2).await;
         drop(operator);

@@ -170,7 +170,7 @@ impl Controller for HelmController {
                 ..WorkerOptions::default()
             };
             let (process, stop) = (Arc::clone(&context.process), context.stop.clone());
-            let context_client = context.client.clone();
+            let interests = Interests::new(&context.cluster, queue.clone(), stop.clone());
             let reconciler = HelmReconciler {
                 period: self
                     .watch
@@ -180,7 +180,7 @@ impl Controller for HelmController {
                 chart: self.chart,
                 manager: context,
                 extensions: self.extensions,
-                interests: Interests::new(context_client, queue.clone(), stop.clone()),
+                interests,
                 clusters: Mutex::default(),
                 source,
                 store,

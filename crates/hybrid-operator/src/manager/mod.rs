@@ -25,6 +25,7 @@ use crate::client::{self, ConnectError, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::Registry;
+use crate::controller::definitions::follow_definitions;
 use crate::leader::{Elector, Term};
 use crate::options::Options;
 use crate::release::ReleaseIndex;
@@ -179,12 +180,16 @@ impl Manager {
         }
         readiness.set(true);
 
+        let definitions = follow_definitions(cluster.clone(), metrics.watches());
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(definitions).await });
+
         let lease = options.lease()?;
         let elector = lease.map(|lease| Elector::new(client.clone(), lease, gate));
         let context = ControllerContext {
             cluster,
-            registry: Registry::new(client.clone()),
-            records: follow_records(&client, &options.watch_namespaces, &stop),
+            registry: Registry::counted(client.clone(), metrics.watches()),
+            records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
             recorder: Recorder::new(client.clone(), reporter(&options)),
             client,
             metrics: metrics.clone(),
@@ -228,6 +233,7 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
 fn follow_records(
     client: &Client,
     namespaces: &[String],
+    metrics: &Metrics,
     stop: &CancellationToken,
 ) -> ReleaseIndex {
     let records = ReleaseIndex::new();
@@ -240,7 +246,9 @@ fn follow_records(
         records.expect(scope.as_deref());
     }
     for scope in scopes {
-        let watch = records.clone().watch(client.clone(), scope);
+        let watch = records
+            .clone()
+            .watch(client.clone(), scope, metrics.watches());
         let stop = stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(watch).await });
     }

@@ -11,13 +11,16 @@ use std::sync::{Arc, PoisonError, RwLock};
 use futures::StreamExt;
 use helm_core::release::ReleaseName;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::meta::{Format, RecordMeta, version_number};
 use crate::cluster::CrIdentity;
+use crate::controller::WatchState;
+use crate::controller::follow::{self, Follower, Subject};
+use crate::telemetry::metrics::WatchMetrics;
 
 /// Selects Helm's records.
 const SELECTOR: &str = "owner=helm";
@@ -29,7 +32,7 @@ pub enum IndexState {
     Starting,
     /// It is complete and follows the cluster.
     Synced,
-    /// Listing or watching Secrets is not permitted; the text is the server's.
+    /// Listing or watching Secrets is not permitted: the permission that is missing.
     Forbidden(String),
     /// It has not been listed yet, and listing fails.
     Failing(String),
@@ -126,22 +129,23 @@ impl ReleaseIndex {
     /// are retried for ever, with growing pauses, and shown in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`.
-    pub async fn watch(self, client: Client, namespace: Option<String>) {
-        let api: Api<PartialObjectMeta<Secret>> = match &namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
+    pub async fn watch(self, client: Client, namespace: Option<String>, metrics: WatchMetrics) {
         self.expect(namespace.as_deref());
+        let subject = Subject::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
+        let open = move |lists| {
+            let api: Api<PartialObjectMeta<Secret>> = match &namespace {
+                Some(namespace) => Api::namespaced(client.clone(), namespace),
+                None => Api::all(client.clone()),
+            };
+            watcher::watcher(api, follow::config(lists, Some(SELECTOR))).boxed()
+        };
+        let reader = Reader {
+            scope: subject.namespace.clone(),
+            index: self,
+        };
         // A streaming list may be answered from a cache that lacks our own last write; a list is
         // as new as its answer.
-        let config = watcher::Config::default().labels(SELECTOR);
-        let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.apply(namespace.as_deref(), event),
-                Err(error) => self.fail(namespace.as_deref(), &error),
-            }
-        }
+        follow::follow(subject, metrics, follow::Lists::Paged, open, reader).await;
     }
 
     /// Announces a scope, so that the index is not complete before its first list.
@@ -240,30 +244,16 @@ impl ReleaseIndex {
         }
     }
 
-    fn fail(&self, scope: Option<&str>, error: &watcher::Error) {
-        let state = match error {
-            watcher::Error::InitialListFailed(kube::Error::Api(status))
-            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchFailed(kube::Error::Api(status))
-            | watcher::Error::WatchError(status)
-                if status.is_forbidden() =>
-            {
-                tracing::warn!(namespace = scope, message = %status.message,
-                    "release records cannot be watched");
-                IndexState::Forbidden(status.message.clone())
-            }
-            error => {
-                tracing::debug!(namespace = scope, %error, "the watch of release records failed");
-                IndexState::Failing(error.to_string())
-            }
+    /// Takes in that the watch of a scope fails. Of one that merely breaks off and resumes nothing
+    /// is told: what was complete stays usable.
+    fn fail(&self, scope: Option<&str>, state: &WatchState) {
+        let state = match state {
+            WatchState::Starting | WatchState::Synced => return,
+            WatchState::Forbidden(permission) => IndexState::Forbidden(permission.clone()),
+            WatchState::Missing => IndexState::Failing("Secrets are not served".to_owned()),
+            WatchState::Failing(message) => IndexState::Failing(message.clone()),
         };
-        self.write(|inner| {
-            let scope = inner.scope(scope);
-            // What was complete stays usable while the watch resumes.
-            if !scope.state.is_synced() || matches!(state, IndexState::Forbidden(_)) {
-                scope.state = state;
-            }
-        });
+        self.write(|inner| inner.scope(scope).state = state);
     }
 
     fn read<T>(&self, f: impl FnOnce(&Inner) -> T) -> T {
@@ -446,6 +436,24 @@ impl Inner {
     }
 }
 
+/// Feeds an index from the watch of one scope.
+struct Reader {
+    index: ReleaseIndex,
+    scope: Option<String>,
+}
+
+impl Follower for Reader {
+    type Object = PartialObjectMeta<Secret>;
+
+    fn event(&mut self, event: watcher::Event<Self::Object>) {
+        self.index.apply(self.scope.as_deref(), event);
+    }
+
+    fn state(&mut self, state: &WatchState) {
+        self.index.fail(self.scope.as_deref(), state);
+    }
+}
+
 fn id_of(meta: &RecordMeta) -> Id {
     (meta.namespace.clone(), meta.secret.clone())
 }
@@ -609,13 +617,7 @@ mod tests {
         index.apply(Some("a"), Event::Init);
         index.apply(Some("a"), Event::InitDone);
         assert_eq!(index.state(), IndexState::Starting);
-        let status = kube::core::Status::failure("no", "Forbidden")
-            .with_code(403)
-            .boxed();
-        index.fail(
-            Some("b"),
-            &watcher::Error::InitialListFailed(kube::Error::Api(status)),
-        );
+        index.fail(Some("b"), &WatchState::Forbidden("no".to_owned()));
         assert_eq!(index.state(), IndexState::Forbidden("no".to_owned()));
         index.apply(Some("b"), Event::Init);
         index.apply(Some("b"), Event::InitDone);

@@ -43,7 +43,8 @@ fn filter(level: &str) -> EnvFilter {
     };
     EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new(format!(
-            "{ours},hyper_util=warn,h2=warn,rustls=warn,tower=warn"
+            // `controller::follow` says once why a watch fails; kube says it at each attempt.
+            "{ours},hyper_util=warn,h2=warn,rustls=warn,tower=warn,kube_runtime=error"
         ))
     })
 }

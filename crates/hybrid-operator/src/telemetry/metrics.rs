@@ -40,6 +40,36 @@ struct NameLabel {
     name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RestartLabels {
+    kind: String,
+    cause: &'static str,
+}
+
+/// How often watches were opened anew with a fresh list; see `controller::follow`.
+#[derive(Debug, Clone, Default)]
+pub struct WatchMetrics(Family<RestartLabels, Counter>);
+
+impl WatchMetrics {
+    /// Counts a restart of a watch of `kind`.
+    pub(crate) fn restarted(&self, kind: &str, cause: &'static str) {
+        let labels = RestartLabels {
+            kind: kind.to_owned(),
+            cause,
+        };
+        self.0.get_or_create(&labels).inc();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn restarts(&self, kind: &str, cause: &'static str) -> u64 {
+        let labels = RestartLabels {
+            kind: kind.to_owned(),
+            cause,
+        };
+        self.0.get_or_create(&labels).get()
+    }
+}
+
 /// How a reconcile ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum ReconcileResult {
@@ -87,6 +117,7 @@ struct Families {
     active: Family<ControllerLabel, Gauge>,
     depth: Family<QueueLabel, Gauge>,
     adds: Family<QueueLabel, Counter>,
+    watches: WatchMetrics,
 }
 
 impl Default for Families {
@@ -103,6 +134,7 @@ impl Default for Families {
             active: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
+            watches: WatchMetrics::default(),
         }
     }
 }
@@ -144,6 +176,11 @@ impl Metrics {
         registry.register("workqueue_depth", "Keys that are ready", c.depth.clone());
         registry.register("workqueue_adds", "Keys that were added", c.adds.clone());
         registry.register(
+            "hybrid_operator_watch_restarts",
+            "Watches that were opened anew with a fresh list",
+            c.watches.0.clone(),
+        );
+        registry.register(
             "rest_client_requests",
             "Requests to the API server",
             requests.clone(),
@@ -169,6 +206,11 @@ impl Metrics {
             name: name.into(),
             families: self.0.controllers.clone(),
         }
+    }
+
+    /// The metrics of watches.
+    pub fn watches(&self) -> WatchMetrics {
+        self.0.controllers.watches.clone()
     }
 
     /// Says whether this process leads.
@@ -239,6 +281,11 @@ impl ControllerMetrics {
         &self.name
     }
 
+    /// The metrics of watches.
+    pub(crate) fn watches(&self) -> WatchMetrics {
+        self.families.watches.clone()
+    }
+
     fn controller(&self) -> ControllerLabel {
         ControllerLabel {
             controller: self.name.to_string(),
@@ -306,12 +353,14 @@ mod tests {
         controller.added();
         controller.begin().end(ReconcileResult::Success);
         metrics.leads("lease", true);
+        metrics.watches().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [
             "controller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"memcached\"} 1",
             "controller_runtime_active_workers{controller=\"memcached\"} 0",
             "leader_election_master_status{name=\"lease\"} 1",
+            "hybrid_operator_watch_restarts_total{kind=\"Pod\",cause=\"panic\"} 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

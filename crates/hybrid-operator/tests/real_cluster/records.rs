@@ -9,6 +9,7 @@ use helm_core::release::{
 };
 use hybrid_operator::cluster::{InstanceId, OperatorId};
 use hybrid_operator::release::{RecordTags, ReleaseIndex, ReleaseStore, SecretStore, load_newest};
+use hybrid_operator::telemetry::metrics::WatchMetrics;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -52,7 +53,11 @@ fn tags(stage: &Stage) -> RecordTags {
 async fn store(stage: &Stage) -> (SecretStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
-    let feeding = tokio::spawn(index.clone().watch(stage.client.clone(), namespace));
+    let feeding = tokio::spawn(index.clone().watch(
+        stage.client.clone(),
+        namespace,
+        WatchMetrics::default(),
+    ));
     until("the index is complete", async || index.state().is_synced()).await;
     (SecretStore::new(stage.client.clone(), index), feeding)
 }

@@ -648,7 +648,8 @@ mod tests {
     #[tokio::test]
     async fn a_first_list_wakes_nobody_who_has_not_looked_before_it() {
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        let looks: [(&str, fn(&WatchGuard)); 3] = [
+        type Look = fn(&WatchGuard);
+        let looks: [(&str, Look); 3] = [
             ("state", |watch| drop(watch.state())),
             ("object", |watch| drop(watch.get(Some("a"), "one"))),
             ("problem", |watch| drop(watch.problem())),

@@ -425,9 +425,10 @@ impl Follower for Reader {
     }
 
     fn state(&mut self, state: &WatchState) {
-        self.state.send_replace(state.clone());
-        if !matches!(state, WatchState::Starting | WatchState::Synced) {
-            // They find out that they cannot be told of changes.
+        let before = self.state.send_replace(state.clone());
+        // Whoever waits for the first list gets it; all others find out that they cannot be told of
+        // changes, or can be again.
+        if before != WatchState::Starting || *state != WatchState::Synced {
             self.wake_all();
         }
     }
@@ -669,6 +670,10 @@ mod tests {
         };
         lock(&shown.interests.watches).insert(scope, watch);
         reader.state(&WatchState::Forbidden("list secrets".to_owned()));
+        assert!(
+            shown.interests.queue.ready().is_empty(),
+            "nobody needs it yet"
+        );
         // It is not waited for: the answer would never come.
         assert!(!shown.interests.is_ready(&named, &key).await);
         let problem = shown.interests.problem(&key).unwrap();
@@ -679,5 +684,7 @@ mod tests {
         assert_eq!(shown.interests.problem(&other), None);
         reader.state(&WatchState::Synced);
         assert_eq!(shown.interests.problem(&key), None);
+        // It learns that there is no problem any longer.
+        assert_eq!(shown.interests.queue.ready(), [key].into());
     }
 }

@@ -645,10 +645,12 @@ mod tests {
         assert_eq!(gone, [call("x", 1)]);
     }
 
+    /// A way to look at a watch.
+    type Look = fn(&WatchGuard);
+
     #[tokio::test]
     async fn a_first_list_wakes_nobody_who_has_not_looked_before_it() {
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        type Look = fn(&WatchGuard);
         let looks: [(&str, Look); 3] = [
             ("state", |watch| drop(watch.state())),
             ("object", |watch| drop(watch.get(Some("a"), "one"))),

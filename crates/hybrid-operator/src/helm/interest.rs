@@ -198,20 +198,14 @@ impl Interests {
 
     /// Wakes a custom resource from now on when this kind comes, goes or is served in another way.
     /// To be called before the kind is resolved.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the reconciler is to subscribe")
-    )]
+    #[expect(dead_code, reason = "the reconciler is to subscribe")]
     pub(super) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
         self.served.add_kind(gvk, key);
     }
 
     /// Wakes a custom resource from now on when anything else is served than before. To be called
     /// before the capabilities are read.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the reconciler is to subscribe")
-    )]
+    #[expect(dead_code, reason = "the reconciler is to subscribe")]
     pub(super) fn add_capabilities(&self, key: &Key) {
         self.served.add_capabilities(key);
     }

@@ -229,21 +229,25 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         if let Kind::Alias(target) = &self.node.kind {
             let depth = self.budget.alias_depth.get();
             self.budget.alias_depth.set(depth + 1);
-            let value = self.child(target).deserialize_any(visitor);
+            let value = crate::stack::grow(|| self.child(target).deserialize_any(visitor));
             self.budget.alias_depth.set(depth);
             return value;
         }
         match &self.node.kind {
-            Kind::List(items) => visitor.visit_seq(Items {
-                reader: self,
-                items: items.iter(),
+            Kind::List(items) => crate::stack::grow(|| {
+                visitor.visit_seq(Items {
+                    reader: self,
+                    items: items.iter(),
+                })
             }),
             Kind::Map(entries) => {
                 let entries = self.entries(entries)?.into_iter();
-                visitor.visit_map(Fields {
-                    reader: self,
-                    entries,
-                    value: None,
+                crate::stack::grow(|| {
+                    visitor.visit_map(Fields {
+                        reader: self,
+                        entries,
+                        value: None,
+                    })
                 })
             }
             _ => match self.node.scalar() {

@@ -40,3 +40,18 @@ fn flow_collections_are_read_as_go_reads_them() {
     assert!(TABLE.lines().count() > 100);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn the_deepest_documents_fit_into_the_stack_of_a_usual_thread() {
+    const DEEPEST: usize = 511;
+    let flow = "[".repeat(DEEPEST) + &"]".repeat(DEEPEST);
+    let block = "- ".repeat(DEEPEST) + "a";
+    for text in [flow, block] {
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        let read = thread.spawn(move || go_yaml::from_str::<Value>(&text).is_ok());
+        assert!(read.unwrap().join().unwrap());
+    }
+    let deeper = "[".repeat(2_000);
+    let error = go_yaml::from_str::<Value>(&deeper).unwrap_err();
+    assert!(error.to_string().contains("exceeded max depth"), "{error}");
+}

@@ -115,9 +115,8 @@ impl<'t> Reader<'t> {
             let ends = |byte| matches!(byte, b',' | b'[' | b']' | b'{' | b'}');
             match self.byte(0) {
                 b'\n' | 0 => break,
-                b'\t' => return None,
+                b'\t' | b'?' => return None,
                 b':' if self.ends_word(1) => break,
-                b'?' => return None,
                 b'#' if self.follows_space(start) => break,
                 byte if ends(byte) => break,
                 _ => self.at += 1,

@@ -14,7 +14,7 @@ const PEOPLE: &[&str] = &[
 ];
 
 /// Field managers of earlier tools, whose `Update` entries become ours.
-const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
+pub(super) const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
 
 /// Fields of kinds that are left to others where these have set them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,11 +201,11 @@ fn is_prefix(pattern: &str, path: &[String]) -> bool {
     })
 }
 
-/// The JSON patch that turns the `Update` entries of earlier tools into our Apply entry, so that
+/// The JSON patch that turns the `Update` entries of these managers into our Apply entry, so that
 /// later applies remove what they no longer hold. `None` if there is no such entry.
 ///
 /// The patch is refused with 409 if the object has changed meanwhile.
-pub(crate) fn migration(live: &ObjectMeta) -> Option<Value> {
+pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     let entries = live.managed_fields.as_deref()?;
     let is_former = |entry: &ManagedFieldsEntry| {
         entry.operation.as_deref() == Some("Update")
@@ -213,7 +213,7 @@ pub(crate) fn migration(live: &ObjectMeta) -> Option<Value> {
             && entry
                 .manager
                 .as_deref()
-                .is_some_and(|name| FORMER_MANAGERS.contains(&name))
+                .is_some_and(|name| managers.contains(&name))
     };
     let ours = entries.iter().find(|entry| is_ours(entry));
     let first = ours.or_else(|| entries.iter().find(|entry| is_former(entry)))?;
@@ -396,7 +396,7 @@ mod tests {
 
     #[test]
     fn former_update_entries_become_our_apply_entry() {
-        let patch = migration(&live(&json!([
+        let live = live(&json!([
             entry(
                 "helm-operator",
                 "Update",
@@ -411,8 +411,8 @@ mod tests {
                 &json!({"f:data": {".": {}, "f:c": {}}})
             ),
             entry("manager", "Update", "status", &json!({"f:status": {}})),
-        ])))
-        .unwrap();
+        ]));
+        let patch = migration(&live, FORMER_MANAGERS).unwrap();
         let entries = patch[0]["value"].as_array().unwrap();
         assert_eq!(entries.len(), 3);
         assert_eq!(entries[0]["manager"], "helm");
@@ -429,7 +429,8 @@ mod tests {
     #[test]
     fn an_object_that_was_only_created_gets_an_apply_entry() {
         let fields = json!({"f:data": {"f:a": {}}});
-        let patch = migration(&live(&json!([entry("helm", "Update", "", &fields)]))).unwrap();
+        let live = live(&json!([entry("helm", "Update", "", &fields)]));
+        let patch = migration(&live, &[FIELD_MANAGER]).unwrap();
         assert_eq!(patch[0]["value"][0]["operation"], "Apply");
         assert_eq!(patch[0]["value"][0]["fieldsV1"], fields);
     }
@@ -442,7 +443,9 @@ mod tests {
             json!([entry("kubectl", "Update", "", &json!({}))]),
             json!([entry("manager", "Update", "status", &json!({}))]),
         ] {
-            assert_eq!(migration(&live(&entries)), None);
+            assert_eq!(migration(&live(&entries), FORMER_MANAGERS), None);
         }
+        let theirs = live(&json!([entry("manager", "Update", "", &json!({}))]));
+        assert_eq!(migration(&theirs, &[FIELD_MANAGER]), None);
     }
 }

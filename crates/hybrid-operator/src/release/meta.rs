@@ -84,6 +84,9 @@ pub struct RecordMeta {
     pub resource_version: String,
     /// When it was created.
     pub created_at: Option<Timestamp>,
+    /// When the API server created the Secret: by the same clock as the objects that were applied
+    /// after it.
+    pub stored_at: Option<Timestamp>,
     /// When it was last changed.
     pub modified_at: Option<Timestamp>,
     /// How it is stored.
@@ -117,6 +120,7 @@ impl RecordMeta {
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             created_at: seconds("createdAt")
                 .or_else(|| metadata.creation_timestamp.as_ref().map(|time| time.0)),
+            stored_at: metadata.creation_timestamp.as_ref().map(|time| time.0),
             modified_at: seconds("modifiedAt"),
             format,
             owners: metadata
@@ -145,6 +149,7 @@ impl RecordMeta {
             uid: String::new(),
             resource_version: String::new(),
             created_at: None,
+            stored_at: None,
             modified_at: None,
             format: Format::Helm,
             owners: Vec::new(),

@@ -1,7 +1,7 @@
 //! RELEASES 1 on a real API server.
 
 use hybrid_operator::cluster::apply::{
-    Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, create_generated,
+    Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, TakeOver, create_generated,
 };
 use hybrid_operator::cluster::ownership::RUN_LABEL;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -35,12 +35,25 @@ async fn rule_1_1_foreign_objects_stay_untouched() {
         before.resource_version()
     );
 
+    // Not even while a release is adopted: nothing says that it belongs to that.
     let policy = ApplyPolicy {
-        take_over: true,
+        take_over: TakeOver::HelmRelease {
+            name: "rel".to_owned(),
+            namespace: stage.namespace.clone(),
+        },
         ..ApplyPolicy::default()
     };
+    let error = stage
+        .apply_with(object.clone(), Claim::Adopted, &policy)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+
+    // A Go operator has marked it with an owner reference alone.
+    let owner = json!({"metadata": {"ownerReferences": [stage.primary.owner_reference()]}});
+    stage.edit(&stage.config_maps(), "theirs", &owner).await;
     let taken = stage
-        .apply_with(object, Claim::Unproven, &policy)
+        .apply_with(object, Claim::Adopted, &policy)
         .await
         .unwrap();
     assert!(!taken.created);
@@ -358,4 +371,40 @@ async fn rule_1_6_replacing_keeps_the_object() {
     let live = api.get("s").await.unwrap();
     assert_eq!(live.data["spec"]["clusterIP"], address);
     assert_eq!(live.data["spec"]["ports"][0]["port"], 81);
+}
+
+#[tokio::test]
+async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
+    let Some(stage) = Stage::new("forced").await else {
+        return;
+    };
+    let api = stage.config_maps();
+    let map = |data: Value| config_map("conf", &data);
+    let first = map(json!({"a": "1", "b": "1", "c": "1"}));
+    let first = stage.apply(first, Claim::Unproven).await.unwrap();
+    // One key was changed by somebody to what it will be.
+    stage.edit(&api, "conf", &json!({"data": {"b": "2"}})).await;
+    let policy = ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    };
+    let second = map(json!({"a": "2", "b": "2", "c": "1"}));
+    let forced = stage
+        .apply_with(second.clone(), known(&first), &policy)
+        .await
+        .unwrap();
+    for key in ["a", "b", "c"] {
+        stage
+            .edit(&api, "conf", &json!({"data": {key: "theirs"}}))
+            .await;
+        let live = api.get("conf").await.unwrap();
+        let ours = hybrid_operator::cluster::drift::ours_hash(&live.metadata);
+        assert_ne!(ours, forced.ours, "{key}");
+        let repaired = stage.apply(second.clone(), known(&first)).await.unwrap();
+        assert_eq!(repaired.ours, forced.ours, "{key}");
+    }
+    let third = map(json!({"c": "1"}));
+    stage.apply(third, known(&first)).await.unwrap();
+    let live = api.get("conf").await.unwrap();
+    assert_eq!(live.data["data"], json!({"c": "1"}));
 }

@@ -6,6 +6,7 @@
 //!
 //! * [`deploy`]: the way from a pending record to a deployed one, for install, upgrade, rollback.
 //! * [`repair`]: applies recorded objects again.
+//! * [`recognise`]: finds out after a restart whether anything has changed.
 //! * [`uninstall`]: the way from a deployed record to none.
 //! * `hooks`, `prune`, [`live`]: what these share.
 
@@ -13,7 +14,9 @@ pub mod deploy;
 mod hook_logs;
 mod hooks;
 pub mod live;
+mod names;
 mod prune;
+pub mod recognise;
 pub mod repair;
 pub mod uninstall;
 

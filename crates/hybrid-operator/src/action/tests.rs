@@ -26,6 +26,8 @@ use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
 
+mod drift;
+
 /// Everything that an action needs, with a script in the place of the API server.
 struct Stage {
     script: Script,

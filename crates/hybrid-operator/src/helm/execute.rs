@@ -18,7 +18,7 @@ use super::{HelmReconciler, Release};
 use crate::action::deploy::Stored;
 use crate::action::repair::repair;
 use crate::action::{ActionContext, ActionError};
-use crate::cluster::apply::{ApplyPolicy, LeaveOut};
+use crate::cluster::apply::{ApplyPolicy, LeaveOut, TakeOver};
 use crate::cluster::{ApiError, FIELD_MANAGER, read};
 use crate::controller::{Outcome, ReconcileError};
 use crate::release::{InputsDigest, StoreError};
@@ -39,9 +39,6 @@ pub(super) enum Done {
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// How many revisions the status tells of.
 const RECENT: usize = 5;
-/// How often objects are repaired within [`REPAIR_WINDOW`] before they are left alone.
-const REPAIRS: usize = 5;
-const REPAIR_WINDOW: Duration = Duration::from_mins(10);
 
 impl HelmReconciler {
     pub(super) async fn execute(
@@ -128,30 +125,36 @@ impl HelmReconciler {
         status: &mut Status,
         revision: Revision,
     ) -> Result<Done, ReconcileError> {
-        let drifted = release.live.drifted();
-        let window =
-            |at: &jiff::Timestamp| facts.now.duration_since(*at).unsigned_abs() < REPAIR_WINDOW;
-        release.repairs.retain(window);
-        if release.repairs.len() >= REPAIRS {
-            let who = self.who_changed(facts, &drifted).await;
-            status.drifted(&format!("{who} keeps changing {}", names(&drifted)));
+        let drifted = release.live.drifted_states();
+        let (left, mended): (Vec<_>, Vec<_>) = drifted
+            .into_iter()
+            .partition(|(key, state)| release.repairs.exhausted(key, *state, facts.now));
+        let left: Vec<ObjectKey> = left.into_iter().map(|(key, _)| key).collect();
+        let mut fight = None;
+        if !left.is_empty() {
+            let who = self.who_changed(facts, &left).await;
+            fight = Some(format!("{who} keeps changing {}", names(&left)));
+        }
+        if let Some(fight) = fight.as_ref().filter(|_| mended.is_empty()) {
+            status.drifted(fight);
             return Ok(Done::Again(Duration::from_mins(1)));
         }
-        if !drifted.is_empty() {
-            release.repairs.push(facts.now);
+        for (key, state) in &mended {
+            release.repairs.record(key, *state, facts.now);
         }
         let history = self.store.history(&facts.namespace, &facts.name);
         let Some(stored) = self.load(&history, revision).await? else {
             return Ok(Done::Again(Duration::ZERO));
         };
         let context = self.context(facts, Kind::Upgrade, &[]);
-        match repair(&context, &mut release.live, &stored.release).await {
-            Ok(_) if drifted.is_empty() => {}
+        let only = |key: &ObjectKey| !left.contains(key);
+        let mut again = false;
+        match repair(&context, &mut release.live, &stored.release, &only).await {
+            Ok(_) if mended.is_empty() => {}
             Ok(repaired) => {
-                let note = format!(
-                    "applied again what somebody changed: {}",
-                    repaired.join(", ")
-                );
+                again = repaired.drifted.iter().any(|key| !left.contains(key));
+                let applied = names(&repaired.applied);
+                let note = format!("applied again what somebody changed: {applied}");
                 self.event(facts, false, "DriftRepaired", "Repair", note)
                     .await;
             }
@@ -170,7 +173,15 @@ impl HelmReconciler {
         }
         status.reconciled();
         Self::report(release, status);
-        Ok(Done::Settled)
+        if let Some(fight) = fight {
+            status.drifted(&fight);
+            return Ok(Done::Again(Duration::from_mins(1)));
+        }
+        Ok(if again {
+            Done::Again(Duration::ZERO)
+        } else {
+            Done::Settled
+        })
     }
 
     /// The manager that wrote last to the first of these objects, besides us.
@@ -217,7 +228,14 @@ impl HelmReconciler {
             name: &facts.name,
             namespace: &facts.namespace,
             policy: ApplyPolicy {
-                take_over: facts.annotations.adopts(&self.manager.operator),
+                take_over: if facts.annotations.adopts(&self.manager.operator) {
+                    TakeOver::HelmRelease {
+                        name: facts.name.to_string(),
+                        namespace: facts.namespace.clone(),
+                    }
+                } else {
+                    TakeOver::Never
+                },
                 replace: kind == Kind::Upgrade && facts.annotations.upgrade_force,
                 leave_out: self.left_to_others(),
             },

@@ -32,6 +32,7 @@ mod patches;
 pub mod plan;
 mod references;
 mod removal;
+mod repairs;
 pub mod status;
 mod trial;
 
@@ -84,7 +85,7 @@ struct Release {
     desires: Option<Desires>,
     /// Wanted inputs, and the deployed ones that they would change nothing of.
     equal: Option<(InputsDigest, InputsDigest)>,
-    repairs: Vec<jiff::Timestamp>,
+    repairs: repairs::RepairBudget,
     /// The operator that looked after it when it was last looked at.
     keeper: Option<OperatorId>,
     told: Told,

@@ -10,7 +10,7 @@ use super::kind::Kind;
 use super::observe::Facts;
 use super::status::{Status, chain};
 use super::{HelmReconciler, Release};
-use crate::action::uninstall::remove_objects;
+use crate::action::uninstall::remove_created;
 use crate::action::{ActionError, Progress, run_hooks};
 use crate::controller::ReconcileError;
 
@@ -58,7 +58,7 @@ impl HelmReconciler {
             return Ok(Done::Again(Duration::ZERO));
         };
         let context = self.context(facts, Kind::Uninstall, &[]);
-        if let Err(error) = remove_objects(&context, &mut release.live, &stored, &[]).await {
+        if let Err(error) = remove_created(&context, &mut release.live, &stored, &[]).await {
             status.irreconcilable("UninstallError", &error);
             return Err(error.into());
         }

@@ -19,6 +19,7 @@ mod bad_input;
 mod budget;
 mod charts;
 mod crash;
+mod drift;
 mod extensions;
 mod helm_cli;
 mod lifecycle;

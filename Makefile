@@ -37,14 +37,18 @@ soak: ## Ten minutes of changes while the API server is in trouble (SOAK=seconds
 	SOAK=$${SOAK:-600} cargo test --locked --test e2e trouble:: -- --nocapture
 
 .PHONY: check
-check: check-static test ## Formatting, clippy, docs, generated files, tests
+check: check-static test ## Formatting, clippy, docs, dependencies, tests
 
 .PHONY: check-static
-check-static: ## Formatting, clippy, docs, generated files
+check-static: deny ## Formatting, clippy, docs, dependencies
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
+
+.PHONY: deny
+deny: ## Licences, duplicate versions, sources and advisories of the dependencies
+	@tests/dependencies
 
 .PHONY: generate
 generate: ## Write the generated files (CRDs of the native controllers)

@@ -1,4 +1,4 @@
-//! Files that are made from the code are as the code makes them. `make generate` writes them.
+//! Generated files are up to date. `make generate` writes them.
 
 use kube::CustomResourceExt;
 use memcached_operator::api::v1alpha1::MemcachedBackup;
@@ -16,6 +16,6 @@ fn the_definition_of_memcached_backup_is_up_to_date() {
     let present = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         present == wanted,
-        "{path} is out of date; `make generate` writes it"
+        "{path} is out of date; run `make generate`"
     );
 }

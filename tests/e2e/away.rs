@@ -74,7 +74,7 @@ async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
         .kubeconfig(&kubeconfig)
         .spawn()
         .unwrap();
-    let says = async || running.log().contains("the API server does not answer");
+    let says = async || running.log().contains("cannot reach the API server");
     wait::until(LIMIT, "a word about the API server", says)
         .await
         .unwrap();

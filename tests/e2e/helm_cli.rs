@@ -1,27 +1,15 @@
-//! The real helm reads our releases. Skipped where there is none.
+//! The real helm reads our releases.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use hybrid_operator_test::skipped;
 use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// helm 4, from `$HELM` or the path.
+/// Helm's command; `None`, with a line that says so, where it cannot be built.
 pub(crate) fn helm() -> Option<PathBuf> {
-    let program = std::env::var_os("HELM").map_or_else(|| PathBuf::from("helm"), PathBuf::from);
-    let found = Command::new(&program)
-        .arg("version")
-        .output()
-        .is_ok_and(|o| o.status.success());
-    if !found {
-        skipped(
-            1,
-            &"no helm: go install helm.sh/helm/v4/cmd/helm@v4.3.1, or set $HELM",
-        );
-    }
-    found.then_some(program)
+    hybrid_operator_test::helm::ensure_or_skip().unwrap()
 }
 
 #[tokio::test]

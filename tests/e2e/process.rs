@@ -112,7 +112,7 @@ async fn rule_3_5_a_leader_that_was_frozen_in_the_middle_writes_no_more() {
     let end = first.exited(LIMIT).await.unwrap();
     assert!(!end.success(), "a lost lease is an error\n{}", first.log());
     assert!(
-        first.log().contains("the leader's lease was lost"),
+        first.log().contains("lost the leader election lease"),
         "{}",
         first.log()
     );

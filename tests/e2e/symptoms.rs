@@ -124,7 +124,7 @@ async fn symptom_6_only_objects_of_releases_are_listed_and_watched() {
             .cloned()
             .unwrap_or_default();
         assert!(
-            selector == "owner=helm"
+            selector == "owner in (helm,hybrid-operator)"
                 || selector.contains("helm.sdk.operatorframework.io/operator="),
             "{request:?}"
         );

@@ -405,7 +405,9 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
             ("admissionregistration.k8s.io", "v1")
         }
         "Job" => ("batch", "v1"),
-        "Role" | "RoleBinding" | "ClusterRole" => ("rbac.authorization.k8s.io", "v1"),
+        "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
+            ("rbac.authorization.k8s.io", "v1")
+        }
         _ => ("", "v1"),
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))

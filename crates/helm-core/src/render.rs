@@ -258,6 +258,7 @@ fn sort_document(
         manifest: text.to_owned(),
         events,
         last_run: HookExecution::default(),
+        event_runs: Vec::new(),
         weight: weight.unwrap_or(0),
         delete_policies: policies(hook::DELETE_POLICY_ANNOTATION)
             .into_iter()

@@ -16,21 +16,21 @@ use clap::Parser as _;
 
 use command::Cli;
 
-/// Does what `arguments`, the first of which is the program, ask for. Results go to standard
-/// output, everything else to standard error; the code is 1 on any error, as Helm's is.
+/// Runs the command line `arguments`, of which the first is the program's name. Results go to
+/// standard output, messages to standard error; the exit code is 1 on any error, like Helm's.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments = arguments.into_iter().map(Into::into).collect();
     let cli = match Cli::try_parse_from(command::as_in_go(arguments)) {
         Ok(cli) => cli,
         Err(message) => {
-            // Help and version are no errors, and there is nobody to tell when printing fails.
+            // This includes --help and --version. A failure to print them cannot be reported.
             let _ = message.print();
             return ExitCode::from(u8::from(message.use_stderr()));
         }
     };
     match cli.run(&mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read the output has read enough.
+        // The reader of the output has closed the pipe, like `head`.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("Error: {error:#}"));
@@ -44,8 +44,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Tells the user something that is no result.
-#[expect(clippy::print_stderr, reason = "what a program tells people")]
+/// Prints a message that is not a result.
+#[expect(clippy::print_stderr, reason = "messages of a command")]
 fn say(text: &str) {
     eprintln!("{text}");
 }

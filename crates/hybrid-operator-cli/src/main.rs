@@ -1,10 +1,10 @@
-//! The `hybrid-operator` program: everything is in the library beside it.
+//! The `hybrid-operator` program; its code is in the library of this crate.
 
 use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Rendering makes many small objects and drops them at once, for which this is made.
+/// Rendering makes and drops many small objects, which this allocator is fast at.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,7 +1,7 @@
 //! `hybrid-operator template` prints what Helm printed: `golden/NAME.args` has the arguments, one
-//! a line, `golden/NAME.out` Helm's standard output, and is absent where Helm refuses. With the
-//! variable `HELM` naming a helm binary the answers are held against it too; with `UPDATE_GOLDEN`
-//! as well they are written anew.
+//! a line, `golden/NAME.out` Helm's standard output, and is absent where Helm refuses. The recorded
+//! answers are compared with the pinned Helm too; with the variable `UPDATE_GOLDEN` they are
+//! written anew.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use hybrid_operator_test::{helm, skipped};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 
@@ -56,7 +58,7 @@ fn template(program: impl AsRef<Path>, arguments: &[String]) -> Output {
 }
 
 #[test]
-fn every_answer_is_helms() {
+fn output_is_the_recorded_output_of_helm() {
     let mut wrong = Vec::new();
     for case in cases() {
         let found = template(PROGRAM, &case.arguments);
@@ -85,9 +87,8 @@ fn every_answer_is_helms() {
 }
 
 #[test]
-fn the_answers_are_those_of_the_helm_at_hand() {
-    let Some(helm) = std::env::var_os("HELM") else {
-        eprintln!("SKIPPED comparison with helm: the variable HELM names no helm binary");
+fn recorded_answers_are_those_of_the_pinned_helm() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;
     };
     for case in cases() {
@@ -111,18 +112,17 @@ fn the_answers_are_those_of_the_helm_at_hand() {
 }
 
 #[test]
-fn charts_at_hand_render_as_helm_renders_them() {
+fn charts_of_the_conformance_folder_render_as_with_helm() {
     let charts = match std::env::var_os("CONFORMANCE") {
         Some(folder) => PathBuf::from(folder),
         None => folder().join("../../../../shared/conformance"),
     }
     .join("charts/archives");
-    let Some(helm) = std::env::var_os("HELM") else {
-        eprintln!("SKIPPED charts beside helm: the variable HELM names no helm binary");
+    let Ok(entries) = std::fs::read_dir(&charts) else {
+        skipped(1, &"comparison of charts with helm: no conformance folder");
         return;
     };
-    let Ok(entries) = std::fs::read_dir(&charts) else {
-        eprintln!("SKIPPED charts beside helm: there is no folder of charts");
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;
     };
     let mut wrong = Vec::new();
@@ -157,7 +157,7 @@ fn equal_but_for_chance(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_say_how_to_go_on() {
     for (arguments, words) in [
         (
             &["web", "no-such-chart"][..],
@@ -170,11 +170,11 @@ fn errors_say_what_to_do() {
         (&["Web", "charts/shop"], "lower-case letters"),
         (
             &["web", "charts/shop", "--values", "https://example.com/v"],
-            "download it first",
+            "download the file first",
         ),
         (
             &["web", "charts/shop", "-s", "a.yaml"],
-            "there are templates/config.yaml, ",
+            "choose from templates/config.yaml, ",
         ),
         (
             &["web", "charts/shop", "--set", "a"],

@@ -1,4 +1,4 @@
-//! Counts requests in the API server's audit log, so that a test can say what an operator costs.
+//! Counts requests in the API server's audit log, so that a test can limit what an operator requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +13,7 @@ pub struct AuditLog {
     path: PathBuf,
 }
 
-/// A place in the log: requests before it do not count.
+/// A position in the log; requests before it do not count.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(u64);
 
@@ -24,9 +24,9 @@ pub struct AuditedRequest {
     pub user: String,
     /// Kubernetes verb: get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
-    /// Plural resource, with its subresource after a slash; the path for what is no resource.
+    /// Plural resource, with its subresource after a slash; the path when it is not a resource.
     pub resource: String,
-    /// Namespace and name as far as the request has them.
+    /// Namespace, if the request has one.
     pub namespace: Option<String>,
     /// Name of the object.
     pub name: Option<String>,
@@ -79,7 +79,7 @@ impl AuditLog {
         &self.path
     }
 
-    /// Returns the present end of the log.
+    /// Returns the current end of the log.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(mark.0))?;
         let mut requests = Vec::new();
         for line in BufReader::new(file).split(b'\n') {
-            // A line that is being written is no request yet.
+            // The last line may not be complete yet.
             let Ok(event) = serde_json::from_slice::<Event>(&line?) else {
                 continue;
             };
@@ -131,7 +131,7 @@ impl AuditLog {
 }
 
 impl Event {
-    /// A watch that works is logged when it starts and again when it ends: the start counts.
+    /// A watch is logged when it starts and again when it ends; only the start counts.
     fn into_request(self) -> Option<AuditedRequest> {
         let status = self.response_status.map_or(200, |status| status.code);
         if self.verb == "watch" && self.stage == "ResponseComplete" && status < 400 {

@@ -1,4 +1,4 @@
-//! One control plane: starts it, hands out ways to talk to it, and ends it.
+//! A control plane: starts it, makes clients and kubeconfigs for it, and stops it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use go_programs::{BuildError, CONTROL_PLANE};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use serde::Deserialize;
 
-use crate::binary::{self, BinaryError};
 use crate::fault::Faults;
 
-/// How long an ended control plane may take to be gone before it is killed. It takes 50 ms.
+/// Time for a control plane to stop before it is killed; it usually takes 50 ms.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
-/// How old what an earlier run left must be to be removed: its logs may still be of use.
+/// Age at which the directory of an earlier run is removed; until then its logs may be useful.
 const KEEP_RUNS_FOR: Duration = Duration::from_hours(1);
 
-/// What to start.
+/// Options of a control plane.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory of state, logs and credentials. None: a new one beside the binary's cache, whose
-    /// logs stay there for an hour.
+    /// Directory of state, logs and credentials. None means a new one in the cache, which is kept
+    /// for an hour.
     pub dir: Option<PathBuf>,
     /// Whether the API server writes every request's metadata to [`ControlPlane::audit_log`].
     pub audit: bool,
     /// Further users and their groups, beside `admin` (`system:masters`) and `operator` (none).
     pub users: Vec<(String, Vec<String>)>,
-    /// How long starting may take, without building the binary. A start takes about three seconds.
+    /// Time limit for starting, without building the binary. A start takes about three seconds.
     pub ready_within: Duration,
 }
 
@@ -48,13 +48,15 @@ impl Default for Options {
     }
 }
 
-/// Why there is no control plane. Cloned to everybody who waits for a shared one.
+/// Why a control plane cannot be started. Cloneable, since tests that share one get the same error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
-    /// There is no binary.
-    #[error("there is no control plane to test with")]
-    Binary(#[source] Arc<BinaryError>),
-    /// A directory or process of the run cannot be made.
+    /// The binary is missing and cannot be built.
+    #[error(
+        "there is no control plane for tests; unit, snapshot and scripted-API tests run without it"
+    )]
+    Binary(#[source] Arc<BuildError>),
+    /// A directory or the process cannot be created.
     #[error("cannot {action} {}", path.display())]
     Run {
         /// What was tried, as a verb.
@@ -65,26 +67,26 @@ pub enum StartError {
         #[source]
         source: Arc<io::Error>,
     },
-    /// The control plane ended before it was ready.
-    #[error("the control plane ended before it was ready:\n{output}")]
+    /// The control plane exited before it was ready.
+    #[error("the control plane exited before it was ready:\n{output}")]
     Ended {
-        /// What it said, with the end of the log of the program that failed.
+        /// Its output, with the end of the log of the program that failed.
         output: String,
     },
-    /// The control plane is not ready in time.
-    #[error("the control plane is not ready after {within:?}; its logs are in {}\n{output}", dir.display())]
+    /// The control plane was not ready in time.
+    #[error("the control plane was not ready after {within:?}; its logs are in {}\n{output}", dir.display())]
     Deadline {
-        /// The time it had.
+        /// The time limit.
         within: Duration,
         /// Its directory.
         dir: PathBuf,
-        /// What it said.
+        /// Its output.
         output: String,
     },
 }
 
 impl StartError {
-    /// Whether the machine lacks something that tests may be skipped for, as against a defect.
+    /// Whether the machine lacks something, so that tests may be skipped; all else is a defect.
     pub fn is_missing_prerequisite(&self) -> bool {
         matches!(self, Self::Binary(error) if error.is_missing_prerequisite())
     }
@@ -98,7 +100,7 @@ impl StartError {
     }
 }
 
-/// Why there is no client.
+/// Why a client cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be used.
@@ -110,7 +112,7 @@ pub enum ClientError {
         #[source]
         source: Box<KubeconfigError>,
     },
-    /// No client can be made of it.
+    /// No client can be made from it.
     #[error("cannot make a client for the kubeconfig {}", path.display())]
     Client {
         /// The file.
@@ -129,10 +131,10 @@ struct Ready {
     programs: BTreeMap<String, u32>,
 }
 
-/// A Kubernetes API server with its controllers, on loopback: real but for the nodes, whose Pods
-/// run nothing and are Running, Ready or Succeeded at once.
+/// A Kubernetes API server with its controllers, on loopback. Everything is real except the nodes:
+/// their Pods run nothing and are Running, Ready or Succeeded at once.
 ///
-/// It ends when this is dropped, and when this process ends, however it ends.
+/// It stops when this is dropped, and when this process ends in any way.
 #[derive(Debug)]
 pub struct ControlPlane {
     kubeconfig: PathBuf,
@@ -149,12 +151,12 @@ struct Running {
 #[derive(Debug)]
 struct Process {
     child: Child,
-    /// Closing it ends the control plane.
+    /// Closing it stops the control plane.
     stdin: Option<ChildStdin>,
 }
 
 impl ControlPlane {
-    /// Starts a control plane, after building its binary when needed, and returns when it is ready.
+    /// Builds the binary if needed, starts a control plane, and waits until it is ready.
     ///
     /// # Errors
     ///
@@ -168,13 +170,15 @@ impl ControlPlane {
         }
     }
 
-    /// Does what [`ControlPlane::start`] does, on this thread.
+    /// Like [`ControlPlane::start`], but blocks this thread.
     ///
     /// # Errors
     ///
     /// Any [`StartError`].
     pub fn start_blocking(options: &Options) -> Result<Self, StartError> {
-        let binary = binary::ensure().map_err(|error| StartError::Binary(Arc::new(error)))?;
+        let binary = CONTROL_PLANE
+            .ensure()
+            .map_err(|error| StartError::Binary(Arc::new(error)))?;
         let dir = match &options.dir {
             Some(dir) => dir.clone(),
             None => new_run_dir(),
@@ -229,7 +233,7 @@ impl ControlPlane {
         }
     }
 
-    /// Uses a cluster that runs already; dropping this does not end it.
+    /// Uses a running cluster; dropping this does not stop it.
     pub fn existing(kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -237,13 +241,13 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the kubeconfig of `admin`, who may do everything.
+    /// Returns the kubeconfig of `admin`, which may do everything.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Returns the kubeconfig of `operator`, who may do what RBAC grants to the user `operator`.
-    /// For an existing cluster it is the one that was given.
+    /// Returns the kubeconfig of the user `operator`, which may do only what RBAC grants to it. For
+    /// an existing cluster it is the one that was given.
     pub fn operator_kubeconfig(&self) -> PathBuf {
         self.user_kubeconfig("operator")
     }
@@ -256,7 +260,7 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the API server's audit log, if this was started with one.
+    /// Returns the API server's audit log, if it was started with one.
     pub fn audit_log(&self) -> Option<crate::audit::AuditLog> {
         let path = self.running.as_ref()?.dir.join("audit.log");
         path.is_file().then(|| crate::audit::AuditLog::new(path))
@@ -298,7 +302,7 @@ impl ControlPlane {
         client_of(&self.user_kubeconfig(name), None).await
     }
 
-    /// Returns a new client as `admin` whose requests are recorded and, as told, disturbed.
+    /// Returns a new client as `admin` whose requests are recorded and fail as `faults` plans.
     ///
     /// # Errors
     ///
@@ -307,7 +311,7 @@ impl ControlPlane {
         client_of(&self.kubeconfig, Some(faults)).await
     }
 
-    /// Ends the control plane and returns when it is gone. Dropping it does the same.
+    /// Stops the control plane and waits until it is gone. Dropping it does the same.
     pub fn stop(self) {
         drop(self);
     }
@@ -335,14 +339,14 @@ impl Process {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // Its programs end with it.
+        // Its programs stop with it.
         if self.child.kill().is_ok() {
             drop(self.child.wait());
         }
     }
 }
 
-/// Makes a client of a kubeconfig file, without looking anywhere else.
+/// Makes a client from a kubeconfig file alone, without the environment.
 pub(crate) async fn client_of(path: &Path, faults: Option<&Faults>) -> Result<Client, ClientError> {
     let kubeconfig_error = |source| ClientError::Kubeconfig {
         path: path.to_owned(),
@@ -368,7 +372,7 @@ struct NotReady {
     ended: bool,
 }
 
-/// Waits for the line of JSON. What the process says on standard error is passed on, and kept for the error.
+/// Waits for the line of JSON. Standard error of the process is passed on, and kept for the error.
 fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
     let said = Arc::new(Mutex::new(String::new()));
     let errors = child.stderr.take().map(|stderr| {
@@ -396,17 +400,17 @@ fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
     }
     let ended = line.is_ok();
     if ended {
-        // Standard error ends with the process, so all of it is there then.
+        // Standard error ends with the process, so it is complete then.
         drop(errors.map(thread::JoinHandle::join));
     }
     let output = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Err(NotReady { output, ended })
 }
 
-/// Names a new directory for a run, and removes those of runs that ended long ago.
+/// Returns a new directory for a run, and removes those of old runs.
 fn new_run_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let runs = binary::cache_dir().join("runs");
+    let runs = go_programs::cache_dir().join("runs");
     remove_old_runs(&runs);
     let since = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -416,7 +420,7 @@ fn new_run_dir() -> PathBuf {
     runs.join(format!("{since}-{}-{count}", std::process::id()))
 }
 
-/// Removes the directories that no control plane holds any more. What cannot be removed stays.
+/// Removes the directories of old runs that no control plane uses any more; ignores failures.
 fn remove_old_runs(runs: &Path) {
     for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
         let dir = entry.path();

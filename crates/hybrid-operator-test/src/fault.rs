@@ -1,7 +1,7 @@
-//! A layer of a client that records its requests and, as told, lets some of them fail.
+//! A client layer that records requests and makes chosen ones fail.
 //!
-//! It works over a scripted API and over a real one ([`crate::ControlPlane::client_with`]), so the
-//! same test can ask "what if the process dies after the third write" of both.
+//! It works with the scripted API and with a real one ([`crate::ControlPlane::client_with`]), so the
+//! same test can show with both what happens if the process dies after the third write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,23 +19,23 @@ use tower::{BoxError, Layer, Service};
 
 use crate::request::Recorded;
 
-/// What is done to a request instead of passing it on.
+/// A fault to inject into a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not reach the server; the client gets an error of the connection.
+    /// The request does not reach the server; the client gets a connection error.
     Unreachable,
-    /// The server does what it says, and the answer is lost.
+    /// The server executes the request, and the answer is lost.
     AnswerLost,
-    /// The server answers with this HTTP status and does nothing.
+    /// The server does not execute the request and answers with this HTTP status.
     Status(u16),
-    /// Nobody ever answers, and the server does nothing.
+    /// The server does not execute the request, and the client never gets an answer.
     Hang,
-    /// The server does what it says; after the first piece of its answer nothing more comes, nor
-    /// does the answer end: so a watch looks on a connection that is open at one end alone.
+    /// The server executes the request; after the first piece of its answer nothing more arrives, and
+    /// the answer does not end, as for a watch on a half-open connection.
     Silence,
 }
 
-/// The error of a client whose request did not get through.
+/// The error of a client whose request failed on purpose.
 #[derive(Debug, thiserror::Error)]
 #[error("fault injected into {request}: {fault:?}")]
 pub struct Injected {
@@ -45,7 +45,7 @@ pub struct Injected {
     pub fault: Fault,
 }
 
-/// Records requests and plans faults; clones share both.
+/// Records requests and plans faults; clones share the record and the plan.
 #[derive(Clone, Default)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
@@ -68,7 +68,7 @@ struct Plan {
     seen: usize,
     nth: usize,
     fault: Fault,
-    /// Whether all later requests, of whatever kind, are unreachable.
+    /// Whether all later requests fail, including those that do not count.
     stops: bool,
     stopped: bool,
 }
@@ -82,12 +82,12 @@ impl fmt::Debug for Faults {
 }
 
 impl Faults {
-    /// Records, and plans no fault.
+    /// Creates a plan without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Does this to the `nth` (from 1) of the coming requests that count, and to no other.
+    /// Injects `fault` into the `nth` (from 1) of the coming requests that count, and into no other.
     pub fn at(
         &self,
         nth: usize,
@@ -97,8 +97,8 @@ impl Faults {
         self.plan(nth, fault, false, Box::new(counts));
     }
 
-    /// Does this to the `nth` (from 1) of the coming requests that count; every request after it,
-    /// of whatever kind, is unreachable: so a process looks that dies there.
+    /// Injects `fault` into the `nth` (from 1) of the coming requests that count; no later request
+    /// reaches the server, as if the process had died.
     ///
     /// With [`Fault::AnswerLost`] it dies just after the request was executed, with
     /// [`Fault::Unreachable`] just before.
@@ -111,19 +111,19 @@ impl Faults {
         self.plan(nth, fault, true, Box::new(counts));
     }
 
-    /// Asks `trouble` about each of the coming requests what is to be done to it.
+    /// Calls `trouble` for each of the coming requests and injects the fault that it returns.
     pub fn disturb(&self, trouble: impl FnMut(&Recorded) -> Option<Fault> + Send + 'static) {
         self.lock().trouble = Some(Box::new(trouble));
     }
 
-    /// Lets everything through again; what was recorded stays.
+    /// Removes all planned faults; the record stays.
     pub fn heal(&self) {
         let mut state = self.lock();
         state.plan = None;
         state.trouble = None;
     }
 
-    /// Whether the planned fault has come to pass.
+    /// Whether the planned fault was injected.
     pub fn struck(&self) -> bool {
         self.lock()
             .plan
@@ -131,7 +131,7 @@ impl Faults {
             .is_some_and(|plan| plan.seen >= plan.nth)
     }
 
-    /// Returns the requests so far, oldest first, with those that failed here.
+    /// Returns the requests so far, oldest first, including those with faults.
     pub fn requests(&self) -> Vec<Recorded> {
         self.lock().requests.clone()
     }
@@ -145,7 +145,7 @@ impl Faults {
         counts
     }
 
-    /// Forgets the requests so far; the plan goes on.
+    /// Forgets the requests so far; the plan stays.
     pub fn forget(&self) {
         self.lock().requests.clear();
     }
@@ -168,7 +168,7 @@ impl Faults {
         });
     }
 
-    /// Records a request and says what is to be done to it.
+    /// Records a request and returns the fault to inject.
     fn meet(&self, mut request: Recorded) -> Option<Fault> {
         let mut state = self.lock();
         let planned = state.plan.as_mut().and_then(|plan| plan.meet(&request));
@@ -215,7 +215,7 @@ impl<S> Layer<S> for FaultLayer {
     }
 }
 
-/// A client service whose requests are recorded and disturbed.
+/// A client service that records requests and injects faults.
 #[derive(Debug, Clone)]
 pub struct Disturbed<S> {
     inner: S,
@@ -282,7 +282,7 @@ where
     }
 }
 
-/// The first piece of a body, without an end.
+/// The first piece of a body that never ends.
 fn silenced<B>(body: B) -> AnswerBody
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -292,7 +292,7 @@ where
     StreamBody::new(first.chain(stream::pending())).boxed_unsync()
 }
 
-/// Answers as the API server does when it refuses.
+/// Builds the answer of an API server that refuses a request.
 fn status(code: u16) -> Result<Response<AnswerBody>, BoxError> {
     let status = serde_json::json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure",

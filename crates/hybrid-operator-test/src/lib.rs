@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod audit;
-pub mod binary;
 pub mod control_plane;
 pub mod fault;
+pub mod helm;
 pub mod namespace;
 pub mod process;
 pub mod request;

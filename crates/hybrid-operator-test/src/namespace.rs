@@ -1,4 +1,4 @@
-//! A namespace of its own for every test.
+//! A separate namespace for every test.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,19 +13,19 @@ use kube::{Client, Resource};
 use crate::control_plane::{ClientError, ControlPlane, client_of};
 use crate::wait::{self, WaitError};
 
-/// How long the namespace's service account may take.
+/// Time limit for the namespace's service account to appear.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// How long the request to delete may take; a cluster that is gone is not waited for.
+/// Time limit of the request to delete, so that a cluster that is gone does not hold up the test.
 const DELETE_WITHIN: Duration = Duration::from_secs(5);
 
-/// Why there is no namespace, or why it is still there.
+/// Why a namespace cannot be created or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
     /// There is no client.
-    #[error("no client for a test's namespace")]
+    #[error("cannot make a client for the namespace of a test")]
     Client(#[from] ClientError),
     /// The API server refuses to create it.
-    #[error("cannot create a namespace {prefix}-*")]
+    #[error("cannot create the namespace {prefix}-*")]
     Create {
         /// The start of the name.
         prefix: String,
@@ -33,7 +33,7 @@ pub enum NamespaceError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// It never got its service account, without which Pods are refused.
+    /// It did not get its service account, without which Pods are refused.
     #[error("the namespace {name} is not ready")]
     NotReady {
         /// Its name.
@@ -51,8 +51,8 @@ pub enum NamespaceError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// It was deleted and is still there.
-    #[error("the namespace {name} does not go")]
+    /// It still exists after its deletion.
+    #[error("the namespace {name} still exists after its deletion")]
     Stays {
         /// Its name.
         name: String,
@@ -62,12 +62,12 @@ pub enum NamespaceError {
     },
 }
 
-/// A namespace that nobody else uses. Dropping it asks the API server to delete it, without
-/// waiting; what is in it then goes too.
+/// A namespace for one test. Dropping it asks the API server to delete it with everything in it,
+/// without waiting.
 pub struct TestNamespace {
     name: String,
     client: Client,
-    /// None: deleted already.
+    /// None when it has been deleted already.
     kubeconfig: Option<PathBuf>,
 }
 
@@ -82,7 +82,7 @@ impl TestNamespace {
     ///
     /// # Errors
     ///
-    /// [`NamespaceError`], but for those of deletion.
+    /// Any [`NamespaceError`] except those of deletion.
     pub async fn create(plane: &ControlPlane, prefix: &str) -> Result<Self, NamespaceError> {
         let client = plane.client().await?;
         let wanted = Namespace {
@@ -137,7 +137,7 @@ impl TestNamespace {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Deletes the namespace and returns when it is gone: nothing in it waits for a finalizer.
+    /// Deletes the namespace and waits until it is gone, which shows that no finalizer is left in it.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Drop for TestNamespace {
             return;
         };
         let name = std::mem::take(&mut self.name);
-        // The test's runtime may be on its way out, and nothing can be awaited here.
+        // Nothing can be awaited here, and the test's runtime may be shutting down.
         let deletion = thread::spawn(move || {
             let Ok(runtime) = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

@@ -1,4 +1,4 @@
-//! Runs an operator as a process of its own: starts it, waits until it is ready, signals it, keeps its logs.
+//! Runs an operator as a separate process: starts it, waits until it is ready, signals it, keeps its log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ use crate::wait::{self, WaitError};
 /// Lines of the log that an error shows.
 const TAIL: usize = 30;
 
-/// Why an operator does not run, or does not end.
+/// Why an operator does not start, stop or answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program cannot be started.
@@ -31,8 +31,8 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
-    /// It is not ready in time, or ended before.
-    #[error("{} is not ready; the end of its log:\n{log}", program.display())]
+    /// It did not become ready in time, or exited before.
+    #[error("{} did not become ready; the end of its log:\n{log}", program.display())]
     NotReady {
         /// The program.
         program: PathBuf,
@@ -42,8 +42,8 @@ pub enum ProcessError {
         #[source]
         source: WaitError,
     },
-    /// It was told to end and still runs.
-    #[error("{} does not end; the end of its log:\n{log}", program.display())]
+    /// It was asked to stop and still runs.
+    #[error("{} did not exit; the end of its log:\n{log}", program.display())]
     StillRuns {
         /// The program.
         program: PathBuf,
@@ -54,7 +54,7 @@ pub enum ProcessError {
         source: WaitError,
     },
     /// A signal cannot be sent.
-    #[error("cannot signal {}", program.display())]
+    #[error("cannot send a signal to {}", program.display())]
     Signal {
         /// The program.
         program: PathBuf,
@@ -62,12 +62,12 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
-    /// The operator's HTTP server does not answer.
-    #[error("no answer from port {port}{path}")]
+    /// A request to the operator's HTTP server failed.
+    #[error("cannot get http://127.0.0.1:{port}{path}")]
     Http {
         /// The port on loopback.
         port: u16,
-        /// The path that was asked for.
+        /// The requested path.
         path: String,
         /// What went wrong.
         #[source]
@@ -77,7 +77,7 @@ pub enum ProcessError {
 
 /// How to run an operator.
 ///
-/// In arguments and values of the environment `{probe_port}` and `{metrics_port}` stand for free
+/// In arguments and environment variables, `{probe_port}` and `{metrics_port}` are replaced by free
 /// ports, new ones for every start.
 #[derive(Debug, Clone)]
 pub struct Operator {
@@ -90,7 +90,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Describes an operator without arguments, with this process's environment less `KUBECONFIG`.
+    /// Describes an operator without arguments, with this process's environment except `KUBECONFIG`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -116,14 +116,14 @@ impl Operator {
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Says as whom, and to which cluster, the operator talks.
+    /// Sets the kubeconfig: the cluster and the user of the operator.
     #[must_use]
     pub fn kubeconfig(self, path: impl AsRef<Path>) -> Self {
         self.env("KUBECONFIG", path.as_ref())
@@ -136,14 +136,14 @@ impl Operator {
         self
     }
 
-    /// Sets the path that answers 200 once the operator is ready; `/readyz` otherwise.
+    /// Sets the path that answers 200 once the operator is ready. Default: `/readyz`.
     #[must_use]
     pub fn ready_path(mut self, path: impl Into<String>) -> Self {
         self.ready_path = path.into();
         self
     }
 
-    /// Sets how long becoming ready may take; 30 seconds otherwise.
+    /// Sets the time limit for becoming ready. Default: 30 seconds.
     #[must_use]
     pub fn ready_within(mut self, within: Duration) -> Self {
         self.ready_within = within;
@@ -161,7 +161,7 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Starts the operator and returns at once, for one that is not to become ready.
+    /// Starts the operator and returns at once, for an operator that is not expected to become ready.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl Operator {
     }
 }
 
-/// An operator's process. Dropping it kills it; when the test has failed its log is shown.
+/// An operator's process. Dropping it kills the process and, when the test has failed, prints its log.
 #[derive(Debug)]
 pub struct RunningOperator {
     child: Mutex<Child>,
@@ -222,7 +222,7 @@ pub struct RunningOperator {
 }
 
 impl RunningOperator {
-    /// Waits until the operator says that it is ready; one that has ended is not waited for.
+    /// Waits until the operator is ready; fails at once when it has exited.
     ///
     /// # Errors
     ///
@@ -274,7 +274,7 @@ impl RunningOperator {
         self.ports.metrics
     }
 
-    /// Asks the metrics port for `/metrics`.
+    /// Gets `/metrics` from the metrics port.
     ///
     /// # Errors
     ///
@@ -291,7 +291,7 @@ impl RunningOperator {
             })
     }
 
-    /// Asks the probe port for a path; returns the status code and the body.
+    /// Gets a path from the probe port; returns the status code and the body.
     ///
     /// # Errors
     ///
@@ -305,16 +305,16 @@ impl RunningOperator {
         })
     }
 
-    /// Returns all that it wrote to standard output and standard error, since the first start.
+    /// Returns its standard output and standard error since the first start.
     pub fn log(&self) -> String {
         join(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until what a process that has ended wrote is read; what it has started may go on
-    /// writing, so not for long.
+    /// Waits until the output of an exited process is read; only briefly, since its child processes
+    /// may keep the pipe open.
     async fn log_is_read(&self) {
         let within = Duration::from_secs(2);
-        // Each reader holds the log until the end of its pipe.
+        // Each reader holds a reference to the log until the end of its pipe.
         let read = async || Arc::strong_count(&self.log) == 1;
         drop(wait::until(within, "the end of the log", read).await);
     }
@@ -327,7 +327,7 @@ impl RunningOperator {
         )
     }
 
-    /// Returns how it ended, if it did.
+    /// Returns its exit status, if it has exited.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.child
             .lock()
@@ -337,7 +337,7 @@ impl RunningOperator {
             .flatten()
     }
 
-    /// Asks it to end, as the kubelet does.
+    /// Sends SIGTERM, as the kubelet does.
     ///
     /// # Errors
     ///
@@ -346,7 +346,7 @@ impl RunningOperator {
         self.signal(Signal::TERM)
     }
 
-    /// Kills it and returns when it is dead.
+    /// Sends SIGKILL and waits until it has exited.
     ///
     /// # Errors
     ///
@@ -360,7 +360,7 @@ impl RunningOperator {
         })
     }
 
-    /// Stops it where it is, as a node that is too busy does, until [`Self::wake`].
+    /// Suspends it until [`Self::wake`], like a process on an overloaded node.
     ///
     /// # Errors
     ///
@@ -369,7 +369,7 @@ impl RunningOperator {
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on after [`Self::freeze`].
+    /// Resumes it after [`Self::freeze`].
     ///
     /// # Errors
     ///
@@ -378,10 +378,10 @@ impl RunningOperator {
         self.signal(Signal::CONT)
     }
 
-    /// Sends a signal; to a process that has ended it is none.
+    /// Sends a signal; does nothing when the process has exited.
     fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // Until it is waited for, its id is nobody else's.
+        // The id is not reused before the process is waited for.
         let running = matches!(child.try_wait(), Ok(None));
         let Some(pid) = i32::try_from(child.id())
             .ok()
@@ -397,7 +397,7 @@ impl RunningOperator {
         kill_process(pid, signal).map_err(failed)
     }
 
-    /// Waits until it has ended by itself or after a signal.
+    /// Waits until it has exited, by itself or after a signal.
     ///
     /// # Errors
     ///
@@ -413,7 +413,7 @@ impl RunningOperator {
         })
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM and waits until it has exited.
     ///
     /// # Errors
     ///
@@ -423,7 +423,7 @@ impl RunningOperator {
         self.exited(within).await
     }
 
-    /// Kills it if it runs, and starts it again as before, on other ports; returns when it is ready.
+    /// Kills it if it runs, starts it again with other ports, and returns when it is ready.
     ///
     /// # Errors
     ///
@@ -455,7 +455,7 @@ struct Ports {
 
 impl Ports {
     fn free() -> io::Result<Self> {
-        // Both are held until both are known, so they differ.
+        // Both listeners are open at the same time, so the ports differ.
         let probe = TcpListener::bind(("127.0.0.1", 0))?;
         let metrics = TcpListener::bind(("127.0.0.1", 0))?;
         Ok(Self {
@@ -488,7 +488,7 @@ fn join(lines: &[String]) -> String {
         .collect()
 }
 
-/// Asks a server on loopback; HTTP/1.0, so that the end of the answer is the end of the connection.
+/// Gets a path from a server on loopback; with HTTP/1.0 the response ends with the connection.
 async fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
     let mut connection = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!("GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n");

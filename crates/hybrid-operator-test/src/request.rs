@@ -1,4 +1,4 @@
-//! What a request to the API server means: verb, resource and name, read from method, path and query.
+//! Reads verb, resource and name of a request to the API server from its method, path and query.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::fault::Fault;
 
-/// One request as the client sent it.
+/// A request as the client sent it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
     /// HTTP method.
@@ -20,22 +20,22 @@ pub struct Recorded {
     /// Decoded parameters of the query.
     pub query: BTreeMap<String, String>,
     /// Kubernetes verb: get, list, watch, create, update, patch, apply, delete, deletecollection.
-    /// `apply` is server-side apply; for a path that is no resource it is the method, in lower case.
+    /// `apply` is server-side apply; when the path is not a resource, it is the method in lower case.
     pub verb: String,
-    /// Plural resource, with its subresource after a slash; the path for what is no resource.
+    /// Plural resource, with its subresource after a slash; the path when it is not a resource.
     pub resource: String,
     /// Namespace, of a namespaced resource.
     pub namespace: Option<String>,
     /// Name of the object, if the path has one.
     pub name: Option<String>,
-    /// JSON of the body. None without a body, or when it is something else.
+    /// JSON of the body; none when there is no body or it is not JSON.
     pub body: Option<Value>,
-    /// What was done to it instead of passing it on.
+    /// The fault that was injected, if any.
     pub fault: Option<Fault>,
 }
 
 impl Recorded {
-    /// Reads a request. Bodies that are streamed are not looked at; kube sends none.
+    /// Reads a request. Streamed bodies are ignored; kube sends none.
     pub(crate) fn of(request: &Request<Body>) -> Self {
         let path = request.uri().path().to_owned();
         let query = decode_query(request.uri().query().unwrap_or_default());
@@ -86,7 +86,7 @@ impl Recorded {
         self.method != Method::GET && !self.query.contains_key("dryRun")
     }
 
-    /// Returns `verb resource`, by which requests are counted.
+    /// Returns `verb resource`, the key for counting requests.
     pub fn kind(&self) -> String {
         format!("{} {}", self.verb, self.resource)
     }
@@ -101,7 +101,7 @@ struct Target {
 }
 
 impl Target {
-    /// Reads `/api/v1/…` and `/apis/group/version/…`; discovery and everything else is no resource.
+    /// Reads `/api/v1/…` and `/apis/group/version/…`; all other paths are not resources.
     fn of(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
@@ -109,7 +109,7 @@ impl Target {
         };
         let owned = |text: &&str| Some((*text).to_owned());
         let (namespace, rest) = match rest {
-            // A namespace's own subresources look like resources in it.
+            // Subresources of a namespace look like resources in it.
             ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (owned(namespace), rest),
             rest => (None, rest),
@@ -146,7 +146,7 @@ fn decode_query(query: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Decodes `%2F` and `+`; what is not an escape stays as it is.
+/// Decodes `%2F` and `+`; anything else stays as it is.
 fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,26 +1,32 @@
-//! One control plane for all tests of a process, and the line that says what was skipped without it.
+//! One control plane for all tests of a process, and the report of skipped tests.
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::{self, Write};
 
+use go_programs::BuildError;
 use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, StartError};
 
-/// Names the kubeconfig of a cluster to use instead of starting one. `KUBECONFIG` and
-/// `~/.kube/config` are never looked at: tests create and delete things.
+/// Environment variable with the kubeconfig of a cluster to use instead of starting one.
+/// `KUBECONFIG` and `~/.kube/config` are never used, since tests create and delete objects.
 pub const KUBECONFIG_VARIABLE: &str = "HYBRID_OPERATOR_TEST_KUBECONFIG";
 
-/// A failure is kept too: the second test need not build in vain what the first could not.
+/// Set to `1`, it makes a test fail that would be skipped because the control plane or Helm cannot
+/// be built here. Continuous integration sets it.
+pub const REQUIRE_VARIABLE: &str = "REQUIRE_CONTROL_PLANE";
+
+/// A failure is kept too, so that not every test repeats a build that fails.
 static SHARED: OnceCell<Result<ControlPlane, StartError>> = OnceCell::const_new();
 
-/// Returns the control plane of this process, and starts it for the first who asks, with an audit log.
+/// Returns the control plane of this process; the first call starts it, with an audit log.
 ///
-/// It ends with the process. With [`KUBECONFIG_VARIABLE`] it is the cluster named there.
+/// It stops with the process. With [`KUBECONFIG_VARIABLE`] it is the cluster named there.
 ///
 /// # Errors
 ///
-/// Any [`StartError`], the same for everybody who asks.
+/// Any [`StartError`]; later calls return the same.
 pub async fn shared() -> Result<&'static ControlPlane, StartError> {
     let start = || async {
         match env::var_os(KUBECONFIG_VARIABLE).filter(|value| !value.is_empty()) {
@@ -46,11 +52,12 @@ pub async fn shared() -> Result<&'static ControlPlane, StartError> {
 ///
 /// # Errors
 ///
-/// Every [`StartError`] that is not the machine's: a defect never skips a test.
+/// Every [`StartError`] that is a defect rather than the machine's lack of something, and with
+/// [`REQUIRE_VARIABLE`] every [`StartError`].
 pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartError> {
     match shared().await {
         Ok(plane) => Ok(Some(plane)),
-        Err(StartError::Binary(error)) if error.is_missing_prerequisite() => {
+        Err(StartError::Binary(error)) if may_skip(&error) => {
             skipped(1, &error);
             Ok(None)
         }
@@ -58,9 +65,20 @@ pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartErro
     }
 }
 
-/// Writes `SKIPPED (tests): reason` to standard error, with the name of the test that says so.
+/// Whether a test may be skipped because a program is not there.
+pub(crate) fn may_skip(error: &BuildError) -> bool {
+    let required = env::var_os(REQUIRE_VARIABLE);
+    error.is_missing_prerequisite() && !is_required(required.as_deref())
+}
+
+/// Whether the value of [`REQUIRE_VARIABLE`] forbids to skip.
+fn is_required(value: Option<&OsStr>) -> bool {
+    value.is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Writes `SKIPPED (tests): reason` to standard error, with the name of the calling test.
 pub fn skipped(tests: usize, reason: &dyn std::fmt::Display) {
-    // The test harness names its threads after the tests.
+    // The test harness names threads after tests.
     let thread = std::thread::current();
     let name = thread
         .name()
@@ -70,4 +88,22 @@ pub fn skipped(tests: usize, reason: &dyn std::fmt::Display) {
         None => format!("SKIPPED ({tests}): {reason}"),
     };
     drop(writeln!(io::stderr(), "{line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipping_is_forbidden_by_any_value_but_0() {
+        for (value, required) in [
+            (None, false),
+            (Some(""), false),
+            (Some("0"), false),
+            (Some("1"), true),
+            (Some("true"), true),
+        ] {
+            assert_eq!(is_required(value.map(OsStr::new)), required, "{value:?}");
+        }
+    }
 }

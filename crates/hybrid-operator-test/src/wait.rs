@@ -1,7 +1,7 @@
-//! Waits for a condition with a deadline, and says at the end what was waited for and what was seen last.
+//! Waits for a condition with a deadline; the error names the condition and what was seen last.
 //!
-//! [`object`] and [`objects`] watch the API server and see every change at once; [`until`] asks
-//! again and again, for what cannot be watched. No test needs a sleep.
+//! [`object`] and [`objects`] watch the API server and see every change at once; [`until`] polls,
+//! for conditions that cannot be watched. No test needs a sleep.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -16,7 +16,7 @@ use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Pause between two questions of [`until`].
+/// Pause between two polls of [`until`].
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// The condition was not met in time.
@@ -25,15 +25,15 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 pub struct WaitError {
     /// What was waited for.
     pub what: String,
-    /// How long.
+    /// The time limit.
     pub within: Duration,
-    /// What the last look found.
+    /// What was seen last.
     pub last: String,
 }
 
-/// What one look finds: the condition met, or what was there instead.
+/// The result of one look: the condition is met, or what was seen instead.
 ///
-/// A `bool`, an `Option` and a `Result` whose error describes what was there make one.
+/// Made from a `bool`, an `Option`, or a `Result` whose error describes what was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look<T> {
     /// The condition is met.
@@ -64,11 +64,11 @@ impl<T, E: Display> From<Result<T, E>> for Look<T> {
     }
 }
 
-/// Asks until the condition is met. Prefer [`object`] and [`objects`] for what the API server can tell.
+/// Polls until the condition is met. Prefer [`object`] and [`objects`] for objects of the API server.
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, also when a question is not answered by then.
+/// [`WaitError`] after `within`, even while a poll is in progress.
 pub async fn until<T, F, L>(
     within: Duration,
     what: impl Display,
@@ -99,7 +99,7 @@ where
 
 /// Watches one object until the condition is met; `look` gets none while the object is absent.
 ///
-/// An API server that is away, or does not know the kind yet, is asked again.
+/// Retries while the API server cannot be reached or does not serve the kind yet.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ where
     object(api, name, "the object to be gone", within, look).await
 }
 
-/// Waits until a Deployment's present generation is rolled out and all its replicas are available.
+/// Waits until a Deployment's current generation is rolled out and all its replicas are available.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ pub async fn deployment_available(
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, with the last status; a Job that failed is waited for in vain.
+/// [`WaitError`] after `within`, with the last status; also for a Job that has failed.
 pub async fn job_complete(api: &Api<Job>, name: &str, within: Duration) -> Result<Job, WaitError> {
     let look = |found: Option<&Job>| {
         let job = found.ok_or_else(|| "no such Job".to_owned())?;
@@ -250,7 +250,7 @@ where
     }
 }
 
-/// Keeps what the events tell and looks at it after each, once the first list is complete.
+/// Collects objects from the events and looks at them after each, once the first list is complete.
 async fn follow<K, T, L>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
     mut look: impl FnMut(&BTreeMap<String, K>) -> L,
@@ -272,7 +272,7 @@ where
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
-            // Not to be looked at: what is not listed yet looks absent.
+            // Do not look yet: objects that are not listed yet would seem absent.
             Ok(watcher::Event::Init) => {
                 listing.clear();
                 continue;

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Why a text is no duration; worded as Go's `time.ParseDuration`.
+/// Why a text is not a duration; the messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// The text has not the form of a duration.
+    /// The text does not have the form of a duration.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number has no unit.
@@ -19,15 +19,15 @@ pub enum DurationError {
         /// The whole text.
         text: String,
     },
-    /// The duration is below zero.
-    #[error("the duration {0:?} is negative")]
+    /// The duration is negative.
+    #[error("duration {0:?} must not be negative")]
     Negative(String),
 }
 
-/// Reads a duration that is not negative.
+/// Parses a duration that is not negative.
 ///
 /// # Errors
-/// When the text is no duration, or one below zero.
+/// When the text is not a duration, or is negative.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
@@ -95,7 +95,7 @@ mod tests {
             ("soon", "time: invalid duration \"soon\""),
             ("5", "time: missing unit in duration \"5\""),
             ("5d", "time: unknown unit \"d\" in duration \"5d\""),
-            ("-1s", "the duration \"-1s\" is negative"),
+            ("-1s", "duration \"-1s\" must not be negative"),
         ] {
             assert_eq!(parse(text).unwrap_err().to_string(), message);
         }

@@ -1,4 +1,4 @@
-//! The flags and environment of `run`, as the Go operators have them.
+//! The flags and environment variables of `run`; names and defaults are those of the Go operators.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,28 +11,28 @@ use crate::leader::LeaseOptions;
 use crate::manager::ManagerError;
 use crate::telemetry::logs::{Encoder, LogOptions};
 
-/// What an operator is told at its start.
+/// The settings of an operator process.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The watches file.
+    /// Path of the watches file.
     pub watches_file: PathBuf,
-    /// Time between two looks at an unchanged custom resource; zero means never.
+    /// Time between two reconciles of an unchanged custom resource; zero turns resyncs off.
     pub reconcile_period: Duration,
-    /// How many custom resources of a kind are worked on at once.
+    /// How many custom resources of a kind are reconciled at once.
     pub max_concurrent_reconciles: usize,
-    /// Address of `/metrics`; `0` for none.
+    /// Address of `/metrics`; `0` turns it off.
     pub metrics_bind_address: String,
-    /// Address of `/healthz` and `/readyz`; `0` for none.
+    /// Address of `/healthz` and `/readyz`; `0` turns them off.
     pub health_probe_bind_address: String,
-    /// Whether replicas elect a leader.
+    /// Whether leader election is enabled.
     pub leader_elect: bool,
     /// Namespace of the leader's lease.
     pub leader_election_namespace: Option<String>,
-    /// The kubeconfig to use.
+    /// Path of the kubeconfig; none means `$KUBECONFIG`, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether events about overridden values leave the values out.
+    /// Whether events about overridden values name the paths without the values.
     pub suppress_override_values: bool,
-    /// Namespaces that are watched; all when empty. From `$WATCH_NAMESPACE`.
+    /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
     /// Namespace of the operator. From `$POD_NAMESPACE`.
     pub operator_namespace: Option<String>,
@@ -40,9 +40,9 @@ pub struct Options {
     pub operator_name: String,
     /// Name of this process among its replicas.
     pub instance: String,
-    /// How long the API server may take to answer.
+    /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
-    /// How logs look.
+    /// Level and format of logs.
     pub logs: LogOptions,
 }
 
@@ -51,16 +51,16 @@ pub struct Options {
 #[command(rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct RunArgs {
-    /// The file that binds kinds to charts.
+    /// Path of the watches file, which binds kinds of custom resources to charts.
     #[arg(long, default_value = "./watches.yaml", value_name = "FILE")]
     pub watches_file: PathBuf,
-    /// Time between two looks at an unchanged custom resource (0 = never).
+    /// Reconcile each custom resource at least this often (0 disables it).
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub reconcile_period: Duration,
-    /// How many custom resources of a kind are worked on at once [default: number of CPUs].
+    /// Maximum number of concurrent reconciles per kind [default: number of CPUs].
     #[arg(long, value_name = "N")]
     pub max_concurrent_reconciles: Option<usize>,
-    /// Address of /metrics (0 = none).
+    /// Address to serve /metrics on (0 disables it).
     #[arg(
         long,
         alias = "metrics-addr",
@@ -68,46 +68,46 @@ pub struct RunArgs {
         value_name = "ADDRESS"
     )]
     pub metrics_bind_address: String,
-    /// Address of /healthz and /readyz (0 = none).
+    /// Address to serve /healthz and /readyz on (0 disables them).
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: String,
-    /// Let replicas elect a leader, of which there is one.
+    /// Enable leader election: of several replicas, only the leader makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
-    /// Name of the leader's lease [default: $`OPERATOR_NAME`].
+    /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
     #[arg(long, value_name = "NAME")]
     pub leader_election_id: Option<String>,
-    /// Namespace of the leader's lease [default: $`POD_NAMESPACE`].
+    /// Namespace of the leader election lease [default: $`POD_NAMESPACE`].
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
-    /// The kubeconfig to use [default: $KUBECONFIG, else the Pod's service account].
+    /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Leave overriding values out of events.
+    /// Omit the values from events about `overrideValues`.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub suppress_override_values: bool,
-    /// debug, info, error, or a number: the higher the more.
+    /// Log level: error, warn, info, debug, or a number (higher logs more).
     #[arg(long, default_value = "info", value_name = "LEVEL")]
     pub zap_log_level: String,
-    /// json or console.
+    /// Log format: json or console.
     #[arg(long, default_value = "json", value_name = "FORM")]
     pub zap_encoder: String,
-    /// Logs for developers: console, debug.
+    /// Development logging: the same as --zap-encoder=console --zap-log-level=debug.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub zap_devel: bool,
-    /// Accepted for the sake of existing manifests.
+    /// Accepted for compatibility with existing manifests; has no effect.
     #[arg(long, hide = true)]
     pub zap_stacktrace_level: Option<String>,
-    /// Accepted for the sake of existing manifests.
+    /// Accepted for compatibility with existing manifests; has no effect.
     #[arg(long, hide = true)]
     pub zap_time_encoding: Option<String>,
-    /// Accepted for the sake of existing manifests.
+    /// Accepted for compatibility with existing manifests; has no effect.
     #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub enable_http2: bool,
-    /// Accepted for the sake of existing manifests.
+    /// Accepted for compatibility with existing manifests; has no effect.
     #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_secure: bool,
-    /// Accepted for the sake of existing manifests.
+    /// Accepted for compatibility with existing manifests; has no effect.
     #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_require_rbac: bool,
 }
@@ -125,14 +125,14 @@ pub fn double_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<
 }
 
 impl RunArgs {
-    /// The options that these flags and the environment mean.
+    /// Combines the flags with the environment variables that `env` returns.
     pub fn options(self, env: impl Fn(&str) -> Option<String>) -> Options {
         let env = |name: &str| env(name).filter(|value| !value.is_empty());
         let operator_name = self
             .leader_election_id
             .or_else(|| env("OPERATOR_NAME"))
             .unwrap_or_else(|| "hybrid-operator".to_owned());
-        // A Pod's name survives the restart of its container, its uid the reuse of its name.
+        // The Pod's name is stable over restarts of its container; the uid tells Pods of one name apart.
         let host = || {
             env("HOSTNAME")
                 .or_else(hostname)
@@ -190,7 +190,7 @@ fn hostname() -> Option<String> {
 }
 
 impl Options {
-    /// The lease to elect a leader by, if one is to be elected.
+    /// Returns the settings of leader election, or none where it is disabled.
     pub(crate) fn lease(&self) -> Result<Option<LeaseOptions>, ManagerError> {
         if !self.leader_elect {
             return Ok(None);
@@ -199,7 +199,7 @@ impl Options {
             .leader_election_namespace
             .as_deref()
             .ok_or(ManagerError::NoLeaseNamespace)?;
-        // Two processes of one Pod name would both be the leader.
+        // Two processes with one Pod name must not both take the lease for their own.
         let mut noise = [0_u8; 4];
         let _ = getrandom::fill(&mut noise);
         let identity = format!("{}_{:08x}", self.instance, u32::from_ne_bytes(noise));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_go_operators_are_understood_in_both_spellings() {
+    fn flags_of_the_go_operators_are_accepted_with_one_dash_and_with_two() {
         let options = options(
             &[
                 "-reconcile-period=5s",
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn without_flags_there_are_the_defaults() {
+    fn defaults_apply_without_flags() {
         let options = options(
             &[],
             &[

@@ -111,8 +111,8 @@ impl<'t> Reader<'t> {
             match self.byte(0) {
                 b'\n' | 0 => break,
                 b'\t' => return None,
-                b':' if self.ends_word(1) || ends(self.byte(1)) => break,
-                b'?' if self.ends_word(1) => return None,
+                b':' if self.ends_word(1) => break,
+                b'?' => return None,
                 b'#' if self.follows_space(start) => break,
                 byte if ends(byte) => break,
                 _ => self.at += 1,

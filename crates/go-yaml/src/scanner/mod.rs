@@ -63,6 +63,9 @@ struct SimpleKey {
     required: bool,
     token_number: usize,
     mark: Mark,
+    /// Whether the scanner has forgotten to read on until the key is certain; see
+    /// [`Scanner::fetch_flow_end`].
+    forgotten: bool,
 }
 
 /// Levels of nesting that are read; Go's limit is 10,000, which no chart comes near.
@@ -126,7 +129,7 @@ impl<'a> Scanner<'a> {
                 // The first token may turn out to be a key.
                 let head = self.parsed;
                 let key = (self.simple_keys.iter())
-                    .rposition(|key| key.possible && key.token_number == head);
+                    .rposition(|key| key.possible && !key.forgotten && key.token_number == head);
                 needed = match key {
                     Some(index) => self.is_key_possible(index)?,
                     None => false,
@@ -246,6 +249,7 @@ impl<'a> Scanner<'a> {
                     required,
                     token_number: number,
                     mark: self.mark,
+                    forgotten: false,
                 };
             }
         }
@@ -284,14 +288,17 @@ impl<'a> Scanner<'a> {
                 self.mark,
             ));
         }
-        let token = Token { kind, start: mark };
-        match number {
-            Some(number) => self
-                .tokens
-                .insert(number.saturating_sub(self.parsed), token),
-            None => self.tokens.push_back(token),
-        }
+        self.insert(number, Token { kind, start: mark });
         Ok(())
+    }
+
+    /// Adds a token before the one of this number, or at the end when there is no number or that
+    /// token has been taken already.
+    fn insert(&mut self, number: Option<usize>, token: Token) {
+        match number.and_then(|number| number.checked_sub(self.parsed)) {
+            Some(index) if index <= self.tokens.len() => self.tokens.insert(index, token),
+            _ => self.tokens.push_back(token),
+        }
     }
 
     fn unroll_indent(&mut self, column: isize) {
@@ -406,7 +413,10 @@ impl<'a> Scanner<'a> {
 
     fn fetch_flow_start(&mut self, kind: TokenKind) -> Result<(), Error> {
         self.save_simple_key()?;
-        self.simple_keys.push(SimpleKey::default());
+        self.simple_keys.push(SimpleKey {
+            token_number: self.parsed + self.tokens.len(),
+            ..SimpleKey::default()
+        });
         self.flow_level += 1;
         if self.flow_level > MAX_DEPTH {
             return Err(Error::scanner(
@@ -425,7 +435,16 @@ impl<'a> Scanner<'a> {
         self.remove_simple_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            self.simple_keys.pop();
+            let inner = self.simple_keys.pop();
+            // yaml.v2 finds keys by the number of their token. The level of an empty collection
+            // still has the number of its bracket, so that with the level it forgets that the
+            // collection itself may be a key. The parser then takes `{}` before the `:` is seen,
+            // and a document ends there, whatever follows.
+            if let (Some(inner), Some(outer)) = (inner, self.simple_keys.last_mut())
+                && inner.token_number == outer.token_number
+            {
+                outer.forgotten = true;
+            }
         }
         self.simple_key_allowed = false;
         let start = self.mark;
@@ -497,8 +516,7 @@ impl<'a> Scanner<'a> {
                 kind: TokenKind::Key,
                 start: key.mark,
             };
-            self.tokens
-                .insert(key.token_number.saturating_sub(self.parsed), token);
+            self.insert(Some(key.token_number), token);
             self.roll_indent(
                 key.mark.column,
                 Some(key.token_number),

@@ -251,12 +251,10 @@ impl Scanner<'_> {
             }
             while !self.blank_or_end(0) {
                 let c = self.byte(0);
+                // As yaml.v2 has it, with which Helm reads: in a flow collection every `?` ends a
+                // plain scalar, and a `:` only before a blank. In yaml.v3 both are different.
                 if (c == b':' && self.blank_or_end(1))
-                    || (self.flow_level > 0
-                        && (matches!(c, b',' | b'[' | b']' | b'{' | b'}')
-                            || (c == b'?' && self.blank_or_end(1))
-                            || (c == b':'
-                                && matches!(self.byte(1), b',' | b'[' | b']' | b'{' | b'}'))))
+                    || (self.flow_level > 0 && matches!(c, b',' | b'?' | b'[' | b']' | b'{' | b'}'))
                 {
                     break;
                 }

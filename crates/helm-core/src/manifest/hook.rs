@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::release::Time;
+use crate::release::{Revision, Time};
 
 /// The annotation that makes an object a hook: a comma list of events.
 pub const ANNOTATION: &str = "helm.sh/hook";
@@ -171,6 +171,24 @@ pub struct HookExecution {
     pub phase: HookPhase,
 }
 
+/// How far a hook has come at one of its events.
+///
+/// Helm keeps one last run for all events of a hook, which is enough for a command that never
+/// resumes. Its command line ignores this field and drops it from the records that it writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventRun {
+    /// The event.
+    pub event: HookEvent,
+    /// The revision in whose record this was written; a copy of the record says nothing about
+    /// another revision.
+    pub revision: Revision,
+    /// Which attempt at the event this was, counted from 1.
+    pub attempt: u32,
+    /// Its times and how far it came.
+    #[serde(flatten)]
+    pub execution: HookExecution,
+}
+
 /// A hook, as a release record holds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -193,7 +211,7 @@ pub struct Hook {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub events: Vec<HookEvent>,
-    /// Its last run.
+    /// Its last run, at whatever event.
     pub last_run: HookExecution,
     /// Hooks of one event run in the order of their weights.
     #[serde(skip_serializing_if = "is_zero")]
@@ -210,6 +228,12 @@ pub struct Hook {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_log_policies: Vec<OutputLogPolicy>,
+    /// Its last run at each event; see [`EventRun`].
+    #[serde(
+        deserialize_with = "crate::release::null_is_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub event_runs: Vec<EventRun>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
@@ -265,6 +289,42 @@ mod tests {
             .map(|hook| &hook.name)
             .collect();
         assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn runs_by_event_stand_beside_what_helm_reads_and_may_be_missing() {
+        let execution = HookExecution {
+            started_at: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+            completed_at: None,
+            phase: HookPhase::Running,
+        };
+        let hook = Hook {
+            name: "h".to_owned(),
+            events: vec![HookEvent::PreInstall],
+            last_run: execution.clone(),
+            event_runs: vec![EventRun {
+                event: HookEvent::PreInstall,
+                revision: Revision(3),
+                attempt: 2,
+                execution,
+            }],
+            ..Hook::default()
+        };
+        let json = serde_json::to_value(&hook).unwrap();
+        let last_run =
+            serde_json::json!({"started_at": "2026-01-02T03:04:05Z", "phase": "Running"});
+        let event_run = serde_json::json!({"event": "pre-install", "revision": 3, "attempt": 2,
+            "started_at": "2026-01-02T03:04:05Z", "phase": "Running"});
+        assert_eq!(
+            json,
+            serde_json::json!({"name": "h", "events": ["pre-install"], "last_run": last_run,
+                "event_runs": [event_run]})
+        );
+        assert_eq!(serde_json::from_value::<Hook>(json).unwrap(), hook);
+        // What Helm's command line has left of it.
+        let json = serde_json::json!({"name": "h", "last_run": last_run});
+        let read: Hook = serde_json::from_value(json).unwrap();
+        assert!(read.event_runs.is_empty() && read.last_run == hook.last_run);
     }
 
     #[test]

@@ -23,7 +23,9 @@ use serde_json::Value;
 
 pub use diff::{Change, ChangeKind};
 pub(crate) use head::Head;
-pub use hook::{DeletePolicy, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy};
+pub use hook::{
+    DeletePolicy, EventRun, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy,
+};
 pub use kind_order::{INSTALL, KindOrder, UNINSTALL};
 pub use object_key::ObjectKey;
 pub use split::split;

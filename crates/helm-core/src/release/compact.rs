@@ -1,84 +1,203 @@
-//! Records that are too large for a Secret: the chart is reduced, the rest goes beside it.
+//! Records that are too large for a Secret: what does not change between two writes of a revision
+//! goes beside it, as far as needed.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use super::codec::{self, CodecError};
-use super::{Release, ReleaseChart};
+use super::{Info, Release, ReleaseChart};
+use crate::manifest::{Hook, HookExecution};
+use crate::values::Values;
 
 /// How large a stored record can be so that its Secret stays below the 1 MiB that Kubernetes
 /// accepts, in bytes.
 pub const MAX_STORED: usize = 1_048_576 - 16_384;
 
+/// This fraction of the limit is kept free for what changes between two writes of a revision.
+const RESERVE: usize = 64;
+
+/// What Helm's command line shows as the notes of a release whose manifest it does not see.
+const TOO_LARGE: &str = "This release is too large for the Helm command line; use its operator.";
+
 /// A record in a form that fits into Secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// The record as [`codec::encode`] gives it, its chart possibly reduced.
+    /// The record as [`codec::encode`] gives it, possibly reduced.
     pub record: String,
-    /// What was taken out of the chart, encoded, to be stored in pieces; empty when nothing was.
+    /// What was taken out, encoded, to be stored in pieces; empty when nothing was. It is the same
+    /// for every write of a revision: status, description, times and the last runs of hooks stay
+    /// in the record.
     pub removed: String,
 }
 
-/// Encodes a record in at most `limit` bytes. While it is larger, parts of its chart are taken
-/// out: files, then templates, then schema and values. Helm's rollback, uninstall, get and test
-/// need none of them. A record whose manifest, hooks and config alone are larger is given as it
-/// is: then `record` is longer than `limit`.
-pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError> {
-    let mut record = codec::encode(release)?;
-    let Some(chart) = release.chart.as_ref().filter(|_| record.len() > limit) else {
-        return Ok(Compacted {
-            record,
-            removed: String::new(),
-        });
-    };
-    let mut reduced = release.clone();
-    let mut removed = Removed::default();
-    let steps: [fn(&ReleaseChart, &mut ReleaseChart, &mut Removed); 3] = [
-        |from, to, removed| {
+/// Takes something out of the record `to`, of which `from` is the whole.
+type Step = fn(from: &Release, to: &mut Release, removed: &mut Removed);
+
+/// What is taken out, one after the other.
+const STEPS: [Step; 4] = [
+    |from, to, removed| {
+        with_chart(from, to, |from, to| {
             removed.chart.files.clone_from(&from.files);
             to.files = None;
-        },
-        |from, to, removed| {
+        });
+    },
+    |from, to, removed| {
+        with_chart(from, to, |from, to| {
             removed.chart.templates.clone_from(&from.templates);
             to.templates = None;
-        },
-        |from, to, removed| {
+        });
+    },
+    |from, to, removed| {
+        with_chart(from, to, |from, to| {
             removed.chart.schema.clone_from(&from.schema);
             removed.chart.values.clone_from(&from.values);
             to.schema = None;
             to.values = None;
-        },
-    ];
-    for step in steps {
-        if record.len() <= limit {
+        });
+    },
+    |from, to, removed| {
+        removed.body = Some(Body::take(from, to));
+    },
+];
+
+/// Encodes a record in at most `limit` bytes. While it is larger, parts of it are taken out:
+/// the chart's files, its templates, its schema and values, all of which Helm's rollback,
+/// uninstall, get and test do without; at last manifest, hooks and config, and then Helm sees an
+/// empty release whose notes say so.
+pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError> {
+    let usual = limit - limit / RESERVE;
+    let record = codec::encode(release)?;
+    if record.len() <= usual {
+        let removed = String::new();
+        return Ok(Compacted { record, removed });
+    }
+    // How much is taken out is decided by what stays the same, so that it stays the same, too.
+    let mut steady = without_progress(release);
+    let mut reduced = release.clone();
+    let mut removed = Removed::default();
+    let mut record = record;
+    let mut steps = STEPS.iter();
+    while record.len() > limit || codec::encode(&steady)?.len() > usual {
+        let Some(step) = steps.next() else {
             break;
-        }
-        if let Some(to) = &mut reduced.chart {
-            step(chart, to, &mut removed);
-        }
+        };
+        step(release, &mut steady, &mut removed);
+        step(release, &mut reduced, &mut removed);
         record = codec::encode(&reduced)?;
     }
-    let json = codec::go_json(&removed).map_err(CodecError::Json)?;
-    Ok(Compacted {
-        record,
-        removed: codec::pack(&json)?,
-    })
+    let removed = if removed.is_empty() {
+        String::new()
+    } else {
+        codec::pack(&codec::go_json(&removed).map_err(CodecError::Json)?)?
+    };
+    Ok(Compacted { record, removed })
 }
 
 /// Puts back what [`compact`] took out.
 pub fn restore(release: &mut Release, removed: &[u8]) -> Result<(), CodecError> {
     let json = codec::unpack(removed)?;
-    let Removed { chart } = serde_json::from_slice(&json).map_err(CodecError::Json)?;
+    let Removed { chart, body } = serde_json::from_slice(&json).map_err(CodecError::Json)?;
     let target = release.chart.get_or_insert_default();
     target.files = target.files.take().or(chart.files);
     target.templates = target.templates.take().or(chart.templates);
     target.schema = target.schema.take().or(chart.schema);
     target.values = target.values.take().or(chart.values);
+    if let Some(body) = body {
+        body.put_back(release);
+    }
     Ok(())
 }
 
-#[derive(Default, Serialize, Deserialize)]
+/// The record without what changes while its revision is deployed.
+fn without_progress(release: &Release) -> Release {
+    let mut steady = release.clone();
+    steady.info = Info {
+        notes: std::mem::take(&mut steady.info.notes),
+        ..Info::default()
+    };
+    for hook in &mut steady.hooks {
+        hook.last_run = HookExecution::default();
+    }
+    steady
+}
+
+fn with_chart(
+    from: &Release,
+    to: &mut Release,
+    take: impl FnOnce(&ReleaseChart, &mut ReleaseChart),
+) {
+    if let (Some(from), Some(to)) = (&from.chart, &mut to.chart) {
+        take(from, to);
+    }
+}
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
 struct Removed {
     chart: ReleaseChart,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    body: Option<Body>,
+}
+
+impl Removed {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Manifest, hooks and config.
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Body {
+    manifest: String,
+    config: Values,
+    /// Without their last runs.
+    hooks: Vec<Hook>,
+    notes: String,
+    #[serde(rename = "valuesFrom", skip_serializing_if = "Option::is_none")]
+    values_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
+}
+
+impl Body {
+    /// Takes the body of `from` out of `to`. Of a hook its name and its last run stay, and no
+    /// event, so that Helm does not run it.
+    fn take(from: &Release, to: &mut Release) -> Self {
+        let mut hooks = from.hooks.clone();
+        for (hook, left) in hooks.iter_mut().zip(&mut to.hooks) {
+            hook.last_run = HookExecution::default();
+            *left = Hook {
+                name: std::mem::take(&mut left.name),
+                kind: std::mem::take(&mut left.kind),
+                path: std::mem::take(&mut left.path),
+                last_run: std::mem::take(&mut left.last_run),
+                ..Hook::default()
+            };
+        }
+        to.manifest = String::new();
+        to.config = Values::new();
+        to.info.notes = TOO_LARGE.to_owned();
+        to.values_from = None;
+        Self {
+            manifest: from.manifest.clone(),
+            config: from.config.clone(),
+            hooks,
+            notes: from.info.notes.clone(),
+            values_from: from.values_from.clone(),
+        }
+    }
+
+    fn put_back(self, release: &mut Release) {
+        let left = std::mem::replace(&mut release.hooks, self.hooks);
+        for (hook, left) in release.hooks.iter_mut().zip(left) {
+            if (&hook.name, &hook.path) == (&left.name, &left.path) {
+                hook.last_run = left.last_run;
+            }
+        }
+        release.manifest = self.manifest;
+        release.config = self.config;
+        release.info.notes = self.notes;
+        release.values_from = self.values_from;
+    }
 }
 
 #[cfg(test)]
@@ -86,7 +205,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::release::{Revision, StoredFile};
+    use crate::manifest::{HookEvent, HookPhase};
+    use crate::release::{Revision, Status, StoredFile};
 
     /// Bytes that do not compress.
     fn noise(length: usize, mut seed: u64) -> Arc<[u8]> {
@@ -113,6 +233,34 @@ mod tests {
         release
     }
 
+    /// A release whose manifest and hooks alone are large.
+    fn large_body() -> Release {
+        let mut release = release();
+        release.manifest = data_encoding::BASE64.encode(&noise(60_000, 3));
+        release.info.notes = "the notes".to_owned();
+        release.config = serde_json::from_str(r#"{"b":2}"#).unwrap();
+        release.hooks = vec![Hook {
+            name: "h".to_owned(),
+            kind: "Job".to_owned(),
+            path: "chart/templates/h.yaml".to_owned(),
+            manifest: "kind: Job".to_owned(),
+            events: vec![HookEvent::PreInstall],
+            weight: 3,
+            ..Hook::default()
+        }];
+        release
+    }
+
+    fn round_trip(release: &Release, limit: usize) -> (Release, Compacted) {
+        let compacted = compact(release, limit).unwrap();
+        assert!(compacted.record.len() <= limit);
+        let seen_by_helm = codec::decode(compacted.record.as_bytes()).unwrap();
+        let mut read = seen_by_helm.clone();
+        restore(&mut read, compacted.removed.as_bytes()).unwrap();
+        assert_eq!(&read, release);
+        (seen_by_helm, compacted)
+    }
+
     #[test]
     fn a_small_record_is_left_alone() {
         let compacted = compact(&release(), MAX_STORED).unwrap();
@@ -120,17 +268,51 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_taken_out_until_it_fits_and_come_back() {
+    fn the_chart_is_taken_out_until_the_record_fits_and_comes_back() {
         for (limit, templates_stay) in [(90_000, true), (20_000, false)] {
-            let compacted = compact(&release(), limit).unwrap();
-            assert!(compacted.record.len() <= limit);
-            let mut read = codec::decode(compacted.record.as_bytes()).unwrap();
-            let chart = read.chart.as_ref().unwrap();
+            let (seen_by_helm, _) = round_trip(&release(), limit);
+            let chart = seen_by_helm.chart.unwrap();
             assert!(chart.files.is_none());
             assert_eq!(chart.templates.is_some(), templates_stay);
             assert!(chart.values.is_some());
-            restore(&mut read, compacted.removed.as_bytes()).unwrap();
-            assert_eq!(read, release());
         }
+    }
+
+    #[test]
+    fn a_body_that_is_too_large_is_taken_out_and_comes_back() {
+        let (seen_by_helm, _) = round_trip(&large_body(), 20_000);
+        assert!(seen_by_helm.info.notes.contains("too large"));
+        assert!(seen_by_helm.manifest.is_empty() && seen_by_helm.config.is_empty());
+        // Helm has nothing to run.
+        assert!(seen_by_helm.hooks[0].events.is_empty());
+    }
+
+    #[test]
+    fn what_is_taken_out_is_the_same_for_every_write_of_a_revision() {
+        let mut release = large_body();
+        for limit in [20_000, 150_000] {
+            let first = round_trip(&release, limit).1.removed;
+            assert!(!first.is_empty());
+            release.set_status(Status::PendingInstall, "running hooks ".repeat(50));
+            release.info.last_deployed = Some("2026-01-02T03:04:05Z".parse().unwrap());
+            release.hooks[0].last_run.phase = HookPhase::Running;
+            assert_eq!(round_trip(&release, limit).1.removed, first);
+            release.set_status(Status::Deployed, "done");
+            release.hooks[0].last_run.phase = HookPhase::Succeeded;
+            assert_eq!(round_trip(&release, limit).1.removed, first);
+        }
+    }
+
+    #[test]
+    fn what_changes_does_not_decide_how_much_is_taken_out() {
+        let mut release = release();
+        // A little less than the usual limit, so that a longer description exceeds it.
+        let size = codec::encode(&release).unwrap().len();
+        let limit = size + size / 60;
+        assert!(compact(&release, limit).unwrap().removed.is_empty());
+        let random = data_encoding::HEXLOWER.encode(&noise(400, 9));
+        release.set_status(Status::Failed, random);
+        assert!(codec::encode(&release).unwrap().len() > limit - limit / RESERVE);
+        assert!(compact(&release, limit).unwrap().removed.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! `completion`: scripts for shells.
+//! `completion`: prints completion scripts for shells.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use clap_complete::Shell;
 
 use super::Cli;
 
-/// Which shell.
+/// Arguments of `completion`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hybrid-operator completion bash > /etc/bash_completion.d/hybrid-operator"

@@ -1,4 +1,4 @@
-//! The subcommands, a module each.
+//! The subcommands, one module each.
 
 mod completion;
 mod run;
@@ -27,18 +27,18 @@ Examples:
 
 #[derive(Subcommand)]
 enum Command {
-    /// Render a chart and print what `helm template` prints.
+    /// Render a chart, like `helm template`.
     Template(Box<template::Args>),
-    /// Run the charts of a watches file as an operator, until a signal.
+    /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
-    /// Print a script that completes commands in a shell.
+    /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print the version.
     Version,
 }
 
 impl Cli {
-    /// Does what was asked for.
+    /// Runs the subcommand.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             Command::Template(args) => template::run(&args, out),
@@ -49,8 +49,8 @@ impl Cli {
     }
 }
 
-/// The arguments with `-flag` made `--flag` for `run`, which has the flags of the Go operators;
-/// elsewhere `-n prod` may be written `-nprod`.
+/// Turns `-flag` into `--flag` for `run`, which accepts the flags of the Go operators. The other
+/// subcommands have short flags with values, such as `-nprod`.
 pub(crate) fn as_in_go(arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|command| command == "run") {
         double_dashes(arguments).collect()

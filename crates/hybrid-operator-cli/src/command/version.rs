@@ -1,4 +1,4 @@
-//! `version`: what this is, and what it renders like.
+//! `version`: prints the version, and the version of Helm that rendering follows.
 
 use std::io::Write;
 

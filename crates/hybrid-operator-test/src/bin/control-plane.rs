@@ -1,11 +1,11 @@
-//! `control-plane`: builds and runs the control plane for tests, from the command line and the Makefile.
+//! `control-plane`: builds and runs the control plane for tests, for the command line and the Makefile.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
-use hybrid_operator_test::binary;
+use go_programs::CONTROL_PLANE;
 use hybrid_operator_test::control_plane::{ControlPlane, Options};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -14,13 +14,13 @@ Examples:
   control-plane build                      build it now, so that the first test does not wait
   control-plane up                         run an empty cluster until ctrl-c
   control-plane up --dir target/demo       the same, with kubeconfig and logs in target/demo
-  control-plane up --user dev:developers   one more user, with dev.kubeconfig
-  control-plane path                       where the binary is";
+  control-plane up --user dev:developers   add a user, with dev.kubeconfig
+  control-plane path                       print the path of the binary";
 
-/// A real Kubernetes control plane for tests, without containers: etcd, kube-apiserver,
+/// Run a Kubernetes control plane for tests, without containers: etcd, kube-apiserver,
 /// kube-controller-manager, kube-scheduler and kwok.
 ///
-/// Its binary is built once from Go sources, into Cargo's target directory (or `CONTROL_PLANE_DIR`);
+/// The binary is built once from Go sources, in Cargo's target directory or in `CONTROL_PLANE_DIR`;
 /// `CONTROL_PLANE_BIN` names a ready one.
 #[derive(Parser)]
 #[command(name = "control-plane", after_help = EXAMPLES)]
@@ -31,33 +31,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Builds the binary if it is not there yet, and prints where it is. Needs Go.
+    /// Build the binary if needed, and print its path. Needs Go.
     Build,
-    /// Starts an empty cluster, prints a line for the shell, and ends it on ctrl-c.
+    /// Start an empty cluster, print `export KUBECONFIG=...`, and run until ctrl-c.
     Up {
         /// Directory of state, logs and credentials [default: a new one in the cache]
         #[arg(long)]
         dir: Option<PathBuf>,
-        /// Let the API server write DIR/audit.log
+        /// Write an audit log of all requests to DIR/audit.log
         #[arg(long)]
         audit: bool,
-        /// One more user; may be repeated
+        /// Add a user, with credentials in DIR/NAME.kubeconfig; can be repeated
         #[arg(long, value_name = "NAME[:GROUP,...]", value_parser = parse_user)]
         user: Vec<(String, Vec<String>)>,
     },
-    /// Prints where the binary is; fails when it is not built.
+    /// Print the path of the binary; fail when it is not built.
     Path,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Build => say(&binary::ensure()?.display()),
-        Command::Path => match binary::find()? {
+        Command::Build => say(&CONTROL_PLANE.ensure()?.display()),
+        Command::Path => match CONTROL_PLANE.find()? {
             Some(path) => say(&path.display()),
             None => anyhow::bail!(
-                "not built yet; it would be {}",
-                binary::built_path().display()
+                "the control plane is not built; build it with `control-plane build` (it will be {})",
+                CONTROL_PLANE.built_path().display()
             ),
         },
         Command::Up { dir, audit, user } => {
@@ -76,7 +76,7 @@ async fn up(options: Options) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let plane = tokio::select! {
-        plane = ControlPlane::start(options) => plane.context("the control plane does not start")?,
+        plane = ControlPlane::start(options) => plane.context("cannot start the control plane")?,
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
     };
@@ -95,7 +95,7 @@ async fn up(options: Options) -> anyhow::Result<()> {
 fn parse_user(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, groups) = text.split_once(':').unwrap_or((text, ""));
     if name.is_empty() {
-        return Err("a user has a name".to_owned());
+        return Err("the name of the user is missing; write NAME or NAME:GROUP,...".to_owned());
     }
     let groups = groups
         .split(',')

@@ -1,4 +1,4 @@
-//! What a rule of the script answers.
+//! The answers of the scripted API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,8 +44,8 @@ impl Answer {
         Self(Kind::Json(status, body))
     }
 
-    /// Answers with the object that was sent, as stored: with the path's name and namespace, a uid,
-    /// a resourceVersion and generation 1, where it has none.
+    /// Answers with the object of the request as a server stores it: with the path's name and
+    /// namespace, a uid, a resourceVersion and generation 1, where it has none.
     pub fn echo(status: u16) -> Self {
         Self(Kind::Echo(status))
     }
@@ -80,12 +80,12 @@ impl Answer {
         Self::status(404, "NotFound", "not found")
     }
 
-    /// Answers 409, as to an outdated resourceVersion or another field manager's field.
+    /// Answers 409 Conflict, as for an outdated resourceVersion or a field of another manager.
     pub fn conflict() -> Self {
         Self::status(409, "Conflict", "the object has been modified")
     }
 
-    /// Answers 409, as to a create of what exists.
+    /// Answers 409 AlreadyExists, as for the creation of an object that exists.
     pub fn already_exists() -> Self {
         Self::status(409, "AlreadyExists", "already exists")
     }
@@ -95,7 +95,7 @@ impl Answer {
         Self::status(403, "Forbidden", "forbidden")
     }
 
-    /// Answers with what the function makes of the request.
+    /// Answers with the function's result for the request.
     pub fn with(answer: impl Fn(&Recorded) -> Self + Send + Sync + 'static) -> Self {
         Self(Kind::With(Arc::new(answer)))
     }
@@ -135,7 +135,7 @@ fn endless(events: &[Value]) -> Result<AnswerBody, BoxError> {
     Ok(StreamBody::new(stream::iter(lines).chain(stream::pending())).boxed_unsync())
 }
 
-/// Returns the request's object with what a server adds when it stores it.
+/// Returns the request's object with the metadata that a server adds.
 fn stored(request: &Recorded, serial: u64) -> Value {
     let mut object = request.body.clone().unwrap_or_else(|| json!({}));
     let Value::Object(fields) = &mut object else {

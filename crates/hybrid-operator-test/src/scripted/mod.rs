@@ -1,4 +1,4 @@
-//! An API server in this process that answers from a script, for tests of actions without a control plane.
+//! An API server inside the test process that answers from a script, for tests without a control plane.
 //!
 //! ```
 //! use hybrid_operator_test::fault::Fault;
@@ -45,10 +45,10 @@ pub use when::When;
 use crate::fault::{AnswerBody, Faults};
 use crate::request::Recorded;
 
-/// An API server that knows nothing but its script; clones are the same server.
+/// An API server that answers from its script only; clones share it.
 ///
-/// Of the rules that match a request and are not used up, the first answers. A request without
-/// a rule is answered 501 and kept in [`ScriptedApi::unexpected`].
+/// The first rule that matches a request and is not used up answers it. A request without a rule
+/// is answered 501 and recorded in [`ScriptedApi::unexpected`].
 #[derive(Clone, Default)]
 pub struct ScriptedApi {
     script: Arc<Mutex<Script>>,
@@ -59,7 +59,7 @@ pub struct ScriptedApi {
 struct Script {
     rules: Vec<Rule>,
     unexpected: Vec<Recorded>,
-    /// Requests that were answered; objects that are echoed get it as resourceVersion.
+    /// Number of answered requests, which is the resourceVersion of echoed objects.
     answered: u64,
 }
 
@@ -78,12 +78,12 @@ impl fmt::Debug for ScriptedApi {
 }
 
 impl ScriptedApi {
-    /// Knows no rule yet.
+    /// Creates a server without rules.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     pub fn on(&self, when: When, answer: Answer) -> &Self {
         self.lock().rules.push(Rule {
             when,
@@ -93,8 +93,8 @@ impl ScriptedApi {
         self
     }
 
-    /// Returns a client of this server, whose default namespace is `namespace`. Like every client
-    /// it belongs to the runtime that it is made in.
+    /// Returns a client of this server with the default namespace `namespace`. Like every client,
+    /// it belongs to the runtime in which it is made.
     pub fn client(&self, namespace: &str) -> Client {
         let script = Arc::clone(&self.script);
         let answer = service_fn(move |request: Request<Body>| {
@@ -124,7 +124,7 @@ impl ScriptedApi {
         self.faults.counts()
     }
 
-    /// Returns the requests that no rule was for.
+    /// Returns the requests that matched no rule.
     pub fn unexpected(&self) -> Vec<Recorded> {
         self.lock().unexpected.clone()
     }

@@ -1,4 +1,4 @@
-//! Which requests a rule of the script is for.
+//! Matches requests to the rules of the script.
 
 use http::Method;
 
@@ -73,7 +73,7 @@ impl When {
         self
     }
 
-    /// Matches so many times and then no more.
+    /// Matches at most this many times.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = Some(times);

@@ -82,7 +82,7 @@ pub async fn deploy(
         description,
     } = deployment;
     let revision = stored.release.revision.0;
-    if let waiting @ Progress::Waiting { .. } = hooks::run(context, stored, &pre).await? {
+    if let waiting @ Progress::Waiting { .. } = hooks::run(context, live, stored, &pre).await? {
         return Ok(waiting);
     }
     if live.revision != Some(revision) || !live.complete {
@@ -110,7 +110,7 @@ pub async fn deploy(
     if wait && let Some(missing) = live.unready(wait_for_jobs).into_iter().next() {
         return waited(context, stored, missing);
     }
-    if let waiting @ Progress::Waiting { .. } = hooks::run(context, stored, &post).await? {
+    if let waiting @ Progress::Waiting { .. } = hooks::run(context, live, stored, &post).await? {
         return Ok(waiting);
     }
     stored.release.set_status(Status::Deployed, description);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use helm_core::manifest::ObjectKey;
 use kube::core::GroupVersionKind;
 
+use super::hooks::HookMemory;
 use crate::cluster::apply::Applied;
 use crate::cluster::ownership::{operator_selector, placed};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
@@ -34,6 +35,7 @@ pub struct Live {
     /// Whether every object of the revision has been applied.
     pub complete: bool,
     objects: BTreeMap<ObjectKey, LiveObject>,
+    pub(super) hooks: HookMemory,
 }
 
 /// How an object is.

@@ -27,16 +27,16 @@ use jiff::Timestamp;
 
 use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
-use crate::cluster::{Cluster, InstanceId, Marks, OperatorId, Primary};
+use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
-use crate::release::{RecordMeta, RecordTags, ReleaseStore, StoreError};
+use crate::release::{RecordMeta, RecordTags, SecretStore, StoreError};
 
 /// What every action works with.
 pub struct ActionContext<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// The records.
-    pub store: &'a dyn ReleaseStore,
+    pub store: &'a SecretStore,
     /// The watches of dependents.
     pub registry: &'a Registry,
     /// Namespaces that the operator watches; all when empty.
@@ -96,6 +96,15 @@ impl ActionContext<'_> {
             .update(&stored.meta, &stored.release, &tags)
             .await?;
         Ok(())
+    }
+
+    /// Who asks when an existing object is judged.
+    fn claimant(&self) -> Claimant<'_> {
+        Claimant {
+            primary: self.primary,
+            release_name: self.name.as_str(),
+            release_namespace: self.namespace,
+        }
     }
 
     fn marks<'m>(&'m self, run: Option<&'m str>, hook: bool) -> Marks<'m> {
@@ -200,9 +209,9 @@ fn generated_run(uid: &str, revision: u32, object: &ManifestObject) -> String {
     run_id(uid, revision, &format!("generate-{}", object.position()))
 }
 
-/// Identifies one run of a hook, so that it is found again after a crash.
-fn run_id(uid: &str, revision: u32, event: &str) -> String {
-    format!("{}-{revision}-{event}", uid.get(..8).unwrap_or(uid))
+/// Identifies what a revision does at one of its steps, so that it is found again after a crash.
+fn run_id(uid: &str, revision: u32, step: &str) -> String {
+    format!("{}-{revision}-{step}", uid.get(..8).unwrap_or(uid))
 }
 
 #[cfg(test)]

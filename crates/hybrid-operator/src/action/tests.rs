@@ -3,7 +3,8 @@
 //!
 //! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object),
 //! `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in
-//! a colon and a code is answered with that failure, any other with success.
+//! a colon and a code is answered with that failure, any other with success; `read … @1-test-1` with
+//! an object of a hook of that run.
 
 use std::time::Duration;
 
@@ -20,11 +21,13 @@ use super::live::Live;
 use super::uninstall::uninstall;
 use super::{ActionContext, ActionError, Progress, run_hooks};
 use crate::cluster::apply::ApplyPolicy;
-use crate::cluster::ownership::CR_LABEL;
+use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
 use crate::cluster::scripted::{Script, Seen, failure};
 use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
+
+mod hooks;
 
 /// Everything that an action needs, with a script in the place of the API server.
 struct Stage {
@@ -37,19 +40,25 @@ struct Stage {
     instance: InstanceId,
     name: ReleaseName,
     recreate: Vec<String>,
+    now: Timestamp,
 }
 
 impl Stage {
     fn new() -> Self {
-        let script = Script::default();
         // Watches are not what is looked at here: none of them is ever answered.
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
         });
+        Self::watching(Client::new(silent, "default"))
+    }
+
+    /// With a client for the watches.
+    fn watching(watches: Client) -> Self {
+        let script = Script::default();
         Self {
             cluster: script.cluster(),
             store: SecretStore::new(script.client(false), ReleaseIndex::new()),
-            registry: Registry::new(Client::new(silent, "default")),
+            registry: Registry::new(watches),
             script,
             primary: Primary {
                 gvk: GroupVersionKind::gvk("test.example.com", "v1", "Widget"),
@@ -61,6 +70,7 @@ impl Stage {
             instance: InstanceId::new("pod"),
             name: "one".parse().unwrap(),
             recreate: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
         }
     }
 
@@ -80,7 +90,7 @@ impl Stage {
             timeout: Duration::from_mins(5),
             recreate: &self.recreate,
             disable_hooks: false,
-            now: Timestamp::UNIX_EPOCH,
+            now: self.now,
         }
     }
 
@@ -104,6 +114,7 @@ impl Stage {
     /// A request and its answer.
     fn exchange(&self, line: &str) -> (String, u16, Value) {
         let (words, code) = split(line);
+        let run = line.split_once(" @").map(|(_, run)| run_label(run));
         let (verb, rest) = words.split_once(' ').unwrap();
         let number = rest.split(' ').next().unwrap();
         let (method, path) = match verb {
@@ -117,7 +128,13 @@ impl Stage {
         let answer = match (code, verb) {
             (Some(code), _) => refusal(code),
             (None, "record") => record(number.parse().unwrap()),
-            (None, _) => self.live(rest.rsplit('/').next().unwrap()),
+            (None, _) => {
+                let mut live = self.live(rest.rsplit('/').next().unwrap());
+                if let Some(run) = run {
+                    live["metadata"]["labels"][RUN_LABEL] = json!(run);
+                }
+                live
+            }
         };
         let status = code.unwrap_or(if verb == "create" { 201 } else { 200 });
         (format!("{method} {path}"), status, answer)
@@ -141,8 +158,14 @@ impl Stage {
     }
 }
 
-/// A line without the code that it is answered with.
+/// The label of a run in the first record.
+fn run_label(run: &str) -> String {
+    format!("record-{}-{run}", run.split('-').next().unwrap())
+}
+
+/// A line without the run or the code that it is answered with.
 fn split(line: &str) -> (&str, Option<u16>) {
+    let line = line.split(" @").next().unwrap();
     match line.split_once(": ") {
         Some((words, code)) => (words, Some(code.parse().unwrap())),
         None => (line, None),
@@ -153,6 +176,8 @@ fn path(resource: &str) -> String {
     let (plural, name) = resource.split_once('/').unwrap();
     match plural {
         "deployments" => format!("/apis/apps/v1/namespaces/prod/deployments/{name}"),
+        "jobs" => format!("/apis/batch/v1/namespaces/prod/jobs/{name}"),
+        "clusterroles" => format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}"),
         "namespaces" => format!("/api/v1/namespaces/{name}"),
         _ => format!("/api/v1/namespaces/prod/{plural}/{name}"),
     }
@@ -212,6 +237,7 @@ fn document(object: &str, mark: &str) -> String {
         "services" => ("v1", "Service"),
         "namespaces" => ("v1", "Namespace"),
         "configmaps" => ("v1", "ConfigMap"),
+        "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
         other => panic!("{other} is no kind"),
     };
     let keep = if name == "kept" { "keep" } else { "" };
@@ -294,7 +320,7 @@ async fn rule_3_1_an_install_runs_hooks_by_weight_and_objects_in_their_order() {
         "read configmaps/after: 404",
         "create configmaps/after",
         "record 1 pending-install",
-        "read configmaps/after",
+        "read configmaps/after @1-post-install-1",
         "delete configmaps/after",
         "record 1 deployed",
     ];
@@ -366,7 +392,7 @@ async fn rule_2_4_a_rollback_removes_what_the_failed_revision_has_made() {
         "read configmaps/after: 404",
         "create configmaps/after",
         "record 3 pending-rollback",
-        "read configmaps/after",
+        "read configmaps/after @3-post-rollback-1",
         "delete configmaps/after",
         "record 3 deployed",
         "record 1 superseded",
@@ -419,7 +445,7 @@ async fn rule_2_an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
         "read configmaps/after: 404",
         "create configmaps/after",
         "record 1 uninstalling",
-        "read configmaps/after",
+        "read configmaps/after @1-post-delete-1",
         "delete configmaps/after",
         // What the policies have left of the hooks.
         "read configmaps/late",
@@ -452,7 +478,7 @@ async fn rule_5_tests_run_by_weight_and_touch_nothing_else() {
         "delete configmaps/late",
     ];
     stage.expect(&lines);
-    let waiting = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+    let waiting = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
     let why = "test hook late".to_owned();
     assert_eq!(waiting.unwrap(), Progress::Waiting { why });
     stage.sent(&lines);
@@ -463,7 +489,7 @@ async fn rule_5_tests_run_by_weight_and_touch_nothing_else() {
         "record 1 deployed",
     ];
     stage.expect(&lines);
-    let done = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+    let done = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
     assert_eq!(done.unwrap(), Progress::Done);
     stage.sent(&lines);
 }
@@ -479,6 +505,7 @@ async fn rule_2_2_a_hook_deletes_nothing_that_belongs_to_others() {
     // What has no owner may be left of Helm's command line.
     for (labels, deleted) in [(&others, false), (&json!({}), true)] {
         let stage = Stage::new();
+        let mut live = Live::default();
         let once = DeletePolicy::BeforeHookCreation;
         let hooks = vec![hook("h", HookEvent::Test, 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
@@ -491,7 +518,7 @@ async fn rule_2_2_a_hook_deletes_nothing_that_belongs_to_others() {
         } else {
             "record 1 deployed"
         }]);
-        let ended = run_hooks(&stage.context(), &mut stored, &HookEvent::Test).await;
+        let ended = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
         match ended {
             Ok(progress) => assert!(deleted && progress != Progress::Done),
             Err(error) => {

@@ -28,7 +28,7 @@ pub async fn uninstall(
 ) -> Result<Progress, ActionError> {
     if stored.release.info.status != Status::Uninstalling {
         if let waiting @ Progress::Waiting { .. } =
-            hooks::run(context, stored, &HookEvent::PreDelete).await?
+            hooks::run(context, live, stored, &HookEvent::PreDelete).await?
         {
             return Ok(waiting);
         }
@@ -46,11 +46,12 @@ pub async fn uninstall(
         }
     }
     if let waiting @ Progress::Waiting { .. } =
-        hooks::run(context, stored, &HookEvent::PostDelete).await?
+        hooks::run(context, live, stored, &HookEvent::PostDelete).await?
     {
         return Ok(waiting);
     }
-    hooks::remove_all(context, &stored.release.hooks).await?;
+    let records = std::iter::once(&*stored).chain(earlier);
+    hooks::remove_all(context, records.map(|record| &record.release)).await?;
     context
         .store
         .delete_all(context.namespace, context.name)

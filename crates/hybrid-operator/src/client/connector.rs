@@ -5,7 +5,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Config;
-use kube::client::ConfigExt;
+use kube::client::{Body, ConfigExt};
 use std::time::Duration;
 
 /// The largest flow-control windows that lists of thousands of objects make use of.
@@ -17,32 +17,53 @@ pub(super) fn install_crypto() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// A client that speaks HTTP/2 where the server does, so that all watches share a connection:
-/// kube's own connector opens one for each.
-pub(super) fn http_client<B>(
-    config: &Config,
-) -> Result<HttpClient<HttpsConnector<HttpConnector>, B>, kube::Error>
-where
-    B: hyper::body::Body + Send + 'static,
-    B::Data: Send,
-{
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(config.connect_timeout);
-    let https = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
-        .https_or_http()
-        .enable_all_versions()
-        .wrap_connector(tcp);
-    Ok(HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        // A connection that was cut without a word is noticed within these times.
-        .http2_keep_alive_interval(Duration::from_secs(15))
-        .http2_keep_alive_timeout(Duration::from_secs(15))
-        .http2_keep_alive_while_idle(true)
-        .http2_initial_stream_window_size(WINDOW)
-        .http2_initial_connection_window_size(2 * WINDOW)
-        .build(https))
+/// Sends requests over one HTTP/2 connection, which is opened when the first one comes.
+pub(super) type Http = HttpClient<HttpsConnector<HttpConnector>, Body>;
+
+/// How it is known that the server speaks HTTP/2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// It says so when TLS is set up. One that does not gets a connection for each request.
+    Negotiated,
+    /// It is known beforehand.
+    #[cfg(test)]
+    Http2,
+}
+
+/// Makes clients for one API server, each of which has a connection of its own.
+pub(super) struct Connector {
+    https: HttpsConnector<HttpConnector>,
+    protocol: Protocol,
+}
+
+impl Connector {
+    /// Reads certificates and keys.
+    pub(super) fn new(config: &Config, protocol: Protocol) -> Result<Self, kube::Error> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        tcp.set_connect_timeout(config.connect_timeout);
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(config.rustls_client_config()?)
+            .https_or_http()
+            .enable_all_versions()
+            .wrap_connector(tcp);
+        Ok(Self { https, protocol })
+    }
+
+    /// A client whose connection is closed when nothing was sent over it for this time.
+    pub(super) fn client(&self, idle: Duration) -> Http {
+        HttpClient::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(idle)
+            .http2_only(self.protocol != Protocol::Negotiated)
+            // A connection that was cut without a word is noticed within these times.
+            .http2_keep_alive_interval(Duration::from_secs(15))
+            .http2_keep_alive_timeout(Duration::from_secs(15))
+            .http2_keep_alive_while_idle(true)
+            .http2_initial_stream_window_size(WINDOW)
+            .http2_initial_connection_window_size(2 * WINDOW)
+            .build(self.https.clone())
+    }
 }

@@ -1,8 +1,10 @@
-//! The connection to the API server that everything in a process shares.
+//! The client of the API server that everything in a process shares.
 //!
-//! One HTTP/2 connection carries all requests and watches. The layers, outermost first: counting →
-//! leader gate → authentication → retry → deadlines → base address.
+//! The layers, outermost first: counting → leader gate → authentication → retry → deadlines → base
+//! address → [`connections`]: requests, watches and the leader's lease do not share an HTTP/2
+//! connection, so that none of them waits for the others.
 
+mod connections;
 mod connector;
 mod count;
 mod deadline;
@@ -14,10 +16,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use http::{HeaderValue, Uri};
-use kube::client::{Body, ClientBuilder, ConfigExt};
+use kube::client::{ClientBuilder, ConfigExt};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tower::ServiceBuilder;
+
+use connections::Connections;
+use connector::{Connector, Protocol};
 
 pub use count::{CountLayer, Counts, RequestKind};
 pub use deadline::{Bounded, DeadlineLayer, DeadlineService, Deadlines, TimedOut};
@@ -94,13 +99,23 @@ pub fn connect(
     gate: &LeaderGate,
     deadlines: Deadlines,
 ) -> Result<Client, ConnectError> {
+    connect_by(config, counts, gate, deadlines, Protocol::Negotiated)
+}
+
+fn connect_by(
+    config: &Config,
+    counts: &Counts,
+    gate: &LeaderGate,
+    deadlines: Deadlines,
+    protocol: Protocol,
+) -> Result<Client, ConnectError> {
     let setup = |source| ConnectError::Setup {
         server: config.cluster_url.to_string(),
         source,
     };
     connector::install_crypto();
     let auth = config.auth_layer().map_err(setup)?;
-    let http = connector::http_client::<Body>(config).map_err(setup)?;
+    let connector = Connector::new(config, protocol).map_err(setup)?;
     let service = ServiceBuilder::new()
         .layer(CountLayer::new(counts.clone()))
         .layer(LeaderGateLayer::new(gate.clone()))
@@ -109,7 +124,7 @@ pub fn connect(
         .layer(DeadlineLayer(deadlines))
         .layer(config.base_uri_layer())
         .layer(config.extra_headers_layer().map_err(setup)?)
-        .service(http);
+        .service(Connections::new(connector));
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 

@@ -46,6 +46,8 @@ const ROUNDS: usize = 3;
 pub enum Claim {
     /// No record of ours proves that it exists and is ours: it is created, never overwritten.
     Unproven,
+    /// It is to be created anew: one that exists, whosever it is, is left as it is.
+    Absent,
     /// Our last apply answered with this uid.
     Known {
         /// The uid.
@@ -156,6 +158,7 @@ pub async fn apply(cluster: &Cluster, request: Apply<'_>) -> Result<Applied, App
     };
     match claim {
         Claim::Unproven => attempt.create().await,
+        Claim::Absent => attempt.create_anew().await,
         Claim::Known { uid } if policy.replace => attempt.replace_known(&uid).await,
         Claim::Known { uid } => attempt.update(&uid).await,
         Claim::Adopted => match attempt.read().await? {
@@ -169,20 +172,29 @@ impl Attempt<'_> {
     /// Creates the object, or judges the one that exists.
     async fn create(&self) -> Result<Applied, ApplyError> {
         for _ in 0..ROUNDS {
-            let mut body = self.object.clone();
-            // Any version but 0 makes the apply an update of that version, which is refused with
-            // 409 if there is an object; 1 is never that of an object.
-            set_metadata(&mut body, "resourceVersion", "1");
-            match self.send(&body, false, Vec::new()).await {
-                Ok(applied) => return Ok(applied),
-                Err(error) if conflict(&error).is_some() => {}
-                Err(error) => return Err(self.sorted(error)),
+            match self.create_anew().await {
+                Err(ApplyError::Exists { .. }) => {}
+                answer => return answer,
             }
             if let Some(live) = self.read().await? {
                 return self.take_over(live).await;
             }
         }
         Err(self.contended())
+    }
+
+    /// Creates the object, and does nothing if there is one of its name.
+    async fn create_anew(&self) -> Result<Applied, ApplyError> {
+        let mut body = self.object.clone();
+        // Any version but 0 makes the apply an update of that version, which is refused with 409
+        // if there is an object; 1 is never that of an object.
+        set_metadata(&mut body, "resourceVersion", "1");
+        match self.send(&body, false, Vec::new()).await {
+            Err(error) if conflict(&error).is_some() => Err(ApplyError::Exists {
+                key: Box::new(self.key.clone()),
+            }),
+            answer => answer.map_err(|error| self.sorted(error)),
+        }
     }
 
     /// Applies to an existing object if it belongs to the release, or if the user has asked.

@@ -14,6 +14,7 @@ use helm_core::capabilities::{ApiVersions, HelmVersion, KubeVersion};
 use kube::Client;
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
 use serde::Deserialize;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::request::{self, Call};
@@ -150,6 +151,10 @@ pub struct Discovery {
     known: RwLock<Known>,
     /// Held while asking, so that many questions at once become one request.
     asking: tokio::sync::Mutex<()>,
+    /// How often what is served was found to have changed.
+    epoch: watch::Sender<u64>,
+    /// Told when somebody wants to know of changes.
+    wanted: Notify,
 }
 
 #[derive(Default)]
@@ -195,7 +200,50 @@ impl Discovery {
             client,
             known: RwLock::default(),
             asking: tokio::sync::Mutex::default(),
+            epoch: watch::Sender::new(0),
+            wanted: Notify::new(),
         }
+    }
+
+    /// Tells when other kinds are served than before: the number grows with each change that is
+    /// noticed. What is known at first is no change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.wanted.notify_one();
+        self.epoch.subscribe()
+    }
+
+    /// How often what is served was found to have changed.
+    pub fn epoch(&self) -> u64 {
+        *self.epoch.borrow()
+    }
+
+    /// Waits until somebody wants to know of changes.
+    pub(crate) async fn wanted(&self) {
+        if self.epoch.receiver_count() == 0 {
+            self.wanted.notified().await;
+        }
+    }
+
+    /// How a kind is served, as far as is known without asking.
+    pub(crate) fn served(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
+        self.read(|known| {
+            let versions = known.groups.get(&gvk.api_version())?;
+            let mut kinds = versions.kinds.iter();
+            kinds.find(|kind| kind.resource.kind == gvk.kind).cloned()
+        })
+    }
+
+    /// Asks for everything again.
+    ///
+    /// # Errors
+    /// When a request fails; what was known stays.
+    pub(crate) async fn refresh(&self) -> Result<(), DiscoveryError> {
+        let _asking = self.asking.lock().await;
+        self.ask_everything().await?;
+        if self.read(|known| known.piecemeal) {
+            self.ask_all_groups().await?;
+        }
+        Ok(())
     }
 
     /// Finds out how a kind is served: from the cache, or by asking.
@@ -385,7 +433,7 @@ impl Discovery {
                 seen.insert(name.api_version(), version.read(name, now));
             }
         }
-        self.write(|known| {
+        self.learn(|known| {
             for (name, versions) in &mut seen {
                 if versions.unavailable
                     && let Some(before) = known.groups.remove(name)
@@ -420,7 +468,7 @@ impl Discovery {
                 Err(error) => return Err(error),
             }
         }
-        self.write(|known| {
+        self.learn(|known| {
             known
                 .groups
                 .retain(|_, known| versions.contains(&known.version));
@@ -448,7 +496,9 @@ impl Discovery {
             Err(error) => return Err(error),
         };
         let versions = resources.read(version.clone(), Instant::now());
-        self.write(|known| known.groups.insert(version.api_version(), versions));
+        self.learn(|known| {
+            known.groups.insert(version.api_version(), versions);
+        });
         Ok(())
     }
 
@@ -471,9 +521,37 @@ impl Discovery {
         f(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Takes in what the server has answered, and tells of it if it is news.
+    fn learn(&self, f: impl FnOnce(&mut Known)) {
+        let changed = self.write(|known| {
+            let before = served_of(&known.groups);
+            f(known);
+            !before.is_empty() && before != served_of(&known.groups)
+        });
+        if changed {
+            self.epoch.send_modify(|epoch| *epoch += 1);
+        }
+    }
+
     fn write<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
         f(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What is served, without when that was asked: by group version, its kinds and their names.
+fn served_of(
+    groups: &BTreeMap<String, Versions>,
+) -> BTreeMap<String, (Vec<Arc<ApiKind>>, BTreeSet<String>)> {
+    groups
+        .iter()
+        // A group version that is remembered as not served has no names.
+        .filter(|(_, versions)| !versions.names.is_empty() || versions.unavailable)
+        .map(|(name, versions)| {
+            let mut kinds = versions.kinds.clone();
+            kinds.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
+            (name.clone(), (kinds, versions.names.clone()))
+        })
+        .collect()
 }
 
 fn group_version(gvk: &GroupVersionKind) -> GroupVersion {

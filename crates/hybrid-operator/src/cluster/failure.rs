@@ -31,6 +31,12 @@ pub enum ApplyError {
         /// Whose it is.
         owner: ForeignOwner,
     },
+    /// It exists, and it was to be created anew.
+    #[error("{key} exists already")]
+    Exists {
+        /// The object.
+        key: Box<ObjectKey>,
+    },
     /// It exists and is being deleted; it can be created again when it is gone.
     #[error("{key} is being deleted")]
     Terminating {
@@ -89,6 +95,7 @@ impl ApplyError {
         match self {
             Self::Incomplete { .. } => "IncompleteObject",
             Self::Foreign { .. } => "ForeignObject",
+            Self::Exists { .. } => "ObjectExists",
             Self::Terminating { .. } => "ObjectTerminating",
             Self::Immutable { .. } => "ImmutableField",
             Self::Invalid { .. } => "InvalidObject",
@@ -103,7 +110,7 @@ impl ApplyError {
     /// Whether the same apply may succeed later without anybody changing anything.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Terminating { .. } | Self::Contended { .. } => true,
+            Self::Exists { .. } | Self::Terminating { .. } | Self::Contended { .. } => true,
             Self::Discovery(error) => error.is_transient(),
             Self::Api(error) => error.is_transient(),
             Self::Incomplete { .. }

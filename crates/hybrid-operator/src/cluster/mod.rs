@@ -109,6 +109,21 @@ impl Cluster {
         self.discovery.group_changed(group);
     }
 
+    /// Tells when other kinds are served than before. See [`Discovery::changes`].
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.discovery.changes()
+    }
+
+    /// How often what is served, and so the capabilities, was found to have changed.
+    pub fn capabilities_epoch(&self) -> u64 {
+        self.discovery.epoch()
+    }
+
+    /// What is known of the kinds that are served.
+    pub(crate) fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
     /// The kind that is served under a plural, in any of its versions.
     async fn kind_of_plural(
         &self,

@@ -165,6 +165,11 @@ fn discovery_document(path: &str) -> Option<Value> {
                 "apps",
                 vec![resource("deployments", "Deployment", "Namespaced", true)],
             ),
+            group("batch", vec![resource("jobs", "Job", "Namespaced", false)]),
+            group(
+                "rbac.authorization.k8s.io",
+                vec![resource("clusterroles", "ClusterRole", "Cluster", false)],
+            ),
             group(
                 "apiextensions.k8s.io",
                 vec![resource(

@@ -34,10 +34,9 @@ impl Backoff {
     /// quarter, by `noise` of 0 to 255.
     pub fn failed(&mut self, key: &Key, noise: u8) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
-        let factor = 2_u32.saturating_pow((*failures).min(20));
+        let wait = wait(self.first, self.longest, *failures, noise);
         *failures = failures.saturating_add(1);
-        let wait = self.first.saturating_mul(factor).min(self.longest);
-        wait.saturating_sub(wait / 4 * u32::from(noise) / 255)
+        wait
     }
 
     /// Forgets a key that succeeded, was changed by its owner, or is gone.
@@ -51,13 +50,56 @@ impl Backoff {
     }
 }
 
+/// The waits of a single thing that is tried again.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    first: Duration,
+    longest: Duration,
+    failures: u32,
+}
+
+impl Retry {
+    /// Waits from `first`, doubling, to `longest`.
+    pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
+        Self {
+            first,
+            longest,
+            failures: 0,
+        }
+    }
+
+    /// Records a failure and answers the wait before the next attempt, as [`Backoff::failed`].
+    pub(crate) fn failed(&mut self, noise: u8) -> Duration {
+        let wait = wait(self.first, self.longest, self.failures, noise);
+        self.failures = self.failures.saturating_add(1);
+        wait
+    }
+
+    /// Forgets the failures.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+
+    /// The longest wait.
+    pub(crate) const fn longest(&self) -> Duration {
+        self.longest
+    }
+}
+
+/// The wait after so many earlier failures, less up to a quarter by `noise`.
+fn wait(first: Duration, longest: Duration, failures: u32, noise: u8) -> Duration {
+    let factor = 2_u32.saturating_pow(failures.min(20));
+    let wait = first.saturating_mul(factor).min(longest);
+    wait.saturating_sub(wait / 4 * u32::from(noise) / 255)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
 
-    use super::Backoff;
+    use super::{Backoff, Retry};
     use crate::controller::Key;
 
     #[test]
@@ -74,6 +116,11 @@ mod tests {
         backoff.reset(&a);
         assert_eq!(backoff.failures(&a), 0);
         assert_eq!(backoff.failed(&a, 0), Duration::from_secs(1));
+        let mut retry = Retry::new(Duration::from_secs(1), Duration::from_secs(5));
+        let waits: Vec<u64> = (0..4).map(|_| retry.failed(0).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 5]);
+        retry.reset();
+        assert_eq!(retry.failed(0), Duration::from_secs(1));
     }
 
     proptest! {

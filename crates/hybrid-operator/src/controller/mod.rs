@@ -8,8 +8,12 @@
 //! ```
 
 mod backoff;
+pub(crate) mod definitions;
+mod ended;
+pub(crate) mod follow;
 mod queue;
 mod registry;
+pub(crate) mod served;
 mod source;
 mod worker;
 
@@ -20,10 +24,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 pub use backoff::Backoff;
+pub use follow::WatchState;
 pub use queue::{Priority, Queue};
-pub(crate) use registry::map_event;
-pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey, WatchState};
-pub use source::{Source, SourceError};
+pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey};
+pub use source::Source;
 pub use worker::{QueueHandle, WorkerOptions, Workers};
 
 /// Names one object of one controller.

@@ -1,28 +1,35 @@
 //! Watches of dependents, shared by the whole process.
 //!
-//! A watch is opened when the first release needs it and closed when none does. Each event is
+//! A watch is opened when the first release needs it. When none does any longer it stays open for a
+//! while, so that looking at a release and letting go of it opens and closes nothing. Each event is
 //! reduced at once to a [`Seen`] and the object dropped, and only objects with the operator's label
 //! are asked for, so that memory grows with the operator's own objects alone.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::core::{ApiResource, GroupVersionKind, PartialObjectMeta};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
-use tracing::{debug, warn};
+use tracing::debug;
 
+use super::ended::Ended;
+use super::follow::{
+    Events, Follower, Lists, Subject, WatchState, follow, map_event, metadata, whole,
+};
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, is_kept, owner_of};
-use crate::readiness::{Readiness, depends_on_status, readiness_of};
+use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
+use crate::telemetry::metrics::WatchMetrics;
+
+/// How long a watch that nobody holds stays open, at least; at most twice as long.
+const LINGER: Duration = Duration::from_mins(2);
 
 /// What is kept of a dependent.
 #[derive(Debug, Clone)]
@@ -77,21 +84,6 @@ impl WatchKey {
     }
 }
 
-/// How far a watch is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchState {
-    /// The first list is under way.
-    Starting,
-    /// Every object is known.
-    Synced,
-    /// It may not be watched: the permission that is missing.
-    Forbidden(String),
-    /// The kind does not exist.
-    Missing,
-    /// It fails for another reason and is tried again.
-    Failing(String),
-}
-
 /// What an object says of whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owners {
@@ -119,52 +111,73 @@ pub trait Route: Send + Sync {
 type ObjectName = (Option<Arc<str>>, Arc<str>);
 
 struct Watch {
+    subject: Subject,
     state: watch::Sender<WatchState>,
     objects: RwLock<HashMap<ObjectName, Seen>>,
     /// The highest resource version that was told of.
     version: AtomicU64,
+    /// How Jobs and Pods of hooks have ended.
+    ended: Arc<Ended>,
+    /// Whether somebody has looked while not every object was known, and must be told when they
+    /// are.
+    awaited: AtomicBool,
+    /// Custom resources to be told of the next state.
+    waiting: Mutex<HashSet<CrIdentity>>,
+    /// Whether nobody held the watch when it was last looked at.
+    idle: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(task) = self
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        {
+        if let Some(task) = lock(&self.task).take() {
             task.abort();
         }
     }
 }
 
 /// Keeps a watch open, and reads what it has seen.
+///
+/// Who finds it in another state than [`WatchState::Synced`] knows nothing of the objects. Once they
+/// are known, the owners of all of them are told.
 #[derive(Clone)]
 pub struct WatchGuard(Arc<Watch>);
 
 impl WatchGuard {
     /// How far the watch is.
     pub fn state(&self) -> WatchState {
-        self.0.state.borrow().clone()
+        self.0.look()
     }
 
     /// Waits until the first list is known or has failed.
     pub async fn settled(&self) -> WatchState {
         let mut state = self.0.state.subscribe();
-        let settled = state.wait_for(|state| *state != WatchState::Starting).await;
-        settled.map_or(WatchState::Starting, |state| state.clone())
+        // The sender lives as long as `self`.
+        let _ = state.wait_for(|state| *state != WatchState::Starting).await;
+        self.0.look()
+    }
+
+    /// What keeps the objects from being watched and what to do about it, as a sentence for a
+    /// condition; `None` while they are watched, or are about to be.
+    pub fn problem(&self) -> Option<String> {
+        self.0.subject.problem(&self.0.state.borrow())
+    }
+
+    /// Tells the routes of this custom resource when the watch gets into another state than it is
+    /// in now, even if none of its objects is found then. Nothing happens where every object is
+    /// known already.
+    pub fn wake_when_known(&self, owner: &CrIdentity) {
+        let mut waiting = lock(&self.0.waiting);
+        if self.0.look() != WatchState::Synced {
+            waiting.insert(owner.clone());
+        }
     }
 
     /// What is known of an object.
     pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Seen> {
-        let key = (namespace.map(Into::into), name.into());
-        self.0
-            .objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&key)
-            .cloned()
+        // Before the objects are known, nobody may conclude that one is not there.
+        self.0.look();
+        self.0.get(&(namespace.map(Into::into), name.into()))
     }
 
     /// The highest resource version that the watch has told of: what was written before and is not
@@ -173,18 +186,10 @@ impl WatchGuard {
         self.0.version.load(Ordering::SeqCst)
     }
 
-    /// The objects of a custom resource: namespace, name and what is known.
-    pub fn owned_by(&self, owner: &CrIdentity) -> Vec<(Option<Arc<str>>, Arc<str>, Seen)> {
-        let objects = self
-            .0
-            .objects
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        objects
-            .iter()
-            .filter(|(_, seen)| seen.owner.as_ref() == Some(owner))
-            .map(|((namespace, name), seen)| (namespace.clone(), Arc::clone(name), seen.clone()))
-            .collect()
+    /// How the Job or Pod of a hook has ended, also when it is gone; `None` if the watch has not
+    /// seen its end, or has seen a thousand others since.
+    pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
+        self.0.ended.get(uid)
     }
 }
 
@@ -194,16 +199,32 @@ pub struct Registry(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    watches: Mutex<HashMap<WatchKey, Weak<Watch>>>,
+    metrics: WatchMetrics,
+    linger: Duration,
+    watches: Mutex<HashMap<WatchKey, Arc<Watch>>>,
+    /// Whether the task runs that closes watches.
+    housekeeping: AtomicBool,
     routes: RwLock<Vec<Arc<dyn Route>>>,
 }
 
 impl Registry {
     /// No watches yet.
     pub fn new(client: Client) -> Self {
+        Self::with(client, WatchMetrics::default(), LINGER)
+    }
+
+    /// No watches yet; their restarts are counted.
+    pub(crate) fn counted(client: Client, metrics: WatchMetrics) -> Self {
+        Self::with(client, metrics, LINGER)
+    }
+
+    fn with(client: Client, metrics: WatchMetrics, linger: Duration) -> Self {
         Self(Arc::new(Inner {
             client,
+            metrics,
+            linger,
             watches: Mutex::default(),
+            housekeeping: AtomicBool::new(false),
             routes: RwLock::default(),
         }))
     }
@@ -219,46 +240,71 @@ impl Registry {
 
     /// Opens a watch, or shares the one that is open.
     pub fn acquire(&self, key: WatchKey) -> WatchGuard {
-        let mut watches = self
-            .0
-            .watches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(present) = watches.get(&key).and_then(Weak::upgrade) {
-            return WatchGuard(present);
+        let mut watches = lock(&self.0.watches);
+        if let Some(present) = watches.get(&key) {
+            present.idle.store(false, Ordering::SeqCst);
+            return WatchGuard(Arc::clone(present));
         }
-        watches.retain(|_, watch| watch.strong_count() > 0);
-        let watch = Arc::new(Watch {
-            state: watch::Sender::new(WatchState::Starting),
-            objects: RwLock::default(),
-            version: AtomicU64::new(0),
-            task: Mutex::new(None),
-        });
-        let task = tokio::spawn(follow(
-            Arc::downgrade(&self.0),
-            key.clone(),
-            Arc::downgrade(&watch),
-        ));
-        *watch.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
-        watches.insert(key, Arc::downgrade(&watch));
+        let watch = Arc::new(Watch::new(Subject::new(
+            key.resource.clone(),
+            key.namespace.as_deref(),
+        )));
+        let task = tokio::spawn(self.0.follow(&key, &watch));
+        *lock(&watch.task) = Some(task.abort_handle());
+        watches.insert(key, Arc::clone(&watch));
+        if !self.0.housekeeping.swap(true, Ordering::SeqCst) {
+            tokio::spawn(close_idle(Arc::downgrade(&self.0), self.0.linger));
+        }
         WatchGuard(watch)
     }
+}
 
-    /// How many watches are open.
-    pub fn open(&self) -> usize {
-        let watches = self
-            .0
-            .watches
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        watches
-            .values()
-            .filter(|watch| watch.strong_count() > 0)
-            .count()
+/// Closes what nobody held at two looks in a row, until the registry is dropped.
+async fn close_idle(inner: Weak<Inner>, linger: Duration) {
+    loop {
+        tokio::time::sleep(linger).await;
+        let Some(inner) = inner.upgrade() else {
+            return;
+        };
+        lock(&inner.watches).retain(|key, watch| {
+            // The map holds it, and each guard does. Guards are made under the lock alone.
+            let held = Arc::strong_count(watch) > 1;
+            let was_idle = watch.idle.swap(!held, Ordering::SeqCst);
+            let close = !held && was_idle;
+            if close {
+                debug!(kind = %key.resource.kind, "a watch is closed: nobody needs it");
+            }
+            !close
+        });
     }
 }
 
 impl Inner {
+    /// Follows one watch for as long as it is open.
+    fn follow(
+        self: &Arc<Self>,
+        key: &WatchKey,
+        watch: &Arc<Watch>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (client, selector) = (self.client.clone(), key.selector.clone());
+        let (subject, gvk) = (watch.subject.clone(), key.gvk());
+        let ended = Arc::clone(&watch.ended);
+        let open = move |lists| events(&client, &subject, &gvk, lists, &selector, &ended);
+        let reader = Reader {
+            inner: Arc::downgrade(self),
+            watch: Arc::downgrade(watch),
+            listing: Listing::default(),
+            distrusted: false,
+        };
+        follow(
+            watch.subject.clone(),
+            self.metrics.clone(),
+            Lists::Streaming,
+            open,
+            reader,
+        )
+    }
+
     fn changed(&self, owners: &Owners) {
         for route in self
             .routes
@@ -276,156 +322,118 @@ impl Inner {
 #[derive(Default)]
 struct Listing {
     objects: HashMap<ObjectName, Seen>,
+    /// Owners of all objects in it.
+    owners: HashSet<Owners>,
+    /// Owners of those that differ from what was known.
     changed: HashSet<Owners>,
+}
+
+/// Takes in what a watch shows.
+struct Reader {
+    inner: Weak<Inner>,
+    watch: Weak<Watch>,
+    listing: Listing,
+    /// Whether the next list is to be told of as a whole.
+    distrusted: bool,
+}
+
+impl Follower for Reader {
+    type Object = (ObjectMeta, Readiness);
+
+    fn event(&mut self, event: Reduced) {
+        if let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) {
+            watch.apply(event, &mut self.listing, &mut self.distrusted, &inner);
+        }
+    }
+
+    fn state(&mut self, state: &WatchState) {
+        let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) else {
+            return;
+        };
+        watch.state.send_replace(state.clone());
+        let waiting = std::mem::take(&mut *lock(&watch.waiting));
+        for owner in waiting {
+            inner.changed(&Owners {
+                label: Some(owner),
+                hint: None,
+            });
+        }
+    }
+
+    fn distrust(&mut self) {
+        self.distrusted = true;
+    }
 }
 
 /// An event with what was kept of its object.
 type Reduced = watcher::Event<(ObjectMeta, Readiness)>;
 
-/// Follows one watch for as long as somebody holds it.
-async fn follow(inner: Weak<Inner>, key: WatchKey, watch: Weak<Watch>) {
-    let gvk = key.gvk();
-    let Some(client) = inner.upgrade().map(|inner| inner.client.clone()) else {
-        return;
-    };
-    // One request instead of two, and no list that is held whole, where the server knows how.
-    let mut streaming = true;
-    let mut events = open(&client, &key, streaming);
-    let mut listing = Listing::default();
-    let mut delay = Duration::from_millis(500);
-    while let Some(event) = events.next().await {
-        let (Some(inner), Some(watch)) = (inner.upgrade(), watch.upgrade()) else {
-            return;
-        };
-        match event {
-            Ok(event) => {
-                if !matches!(event, watcher::Event::Init) {
-                    delay = Duration::from_millis(500);
-                }
-                watch.apply(event, &mut listing, &inner);
-            }
-            Err(error) if streaming && is_refused(&error) => {
-                streaming = false;
-                events = open(&client, &key, streaming);
-            }
-            Err(error) => {
-                let state = state_of(&error, &key);
-                // What was seen stays true until the watch goes on, which tells of what has changed
-                // meanwhile. A watch that is refused begins anew: only its list says that it is
-                // allowed again.
-                let broken = matches!(state, WatchState::Failing(_));
-                if !broken {
-                    events = open(&client, &key, streaming);
-                }
-                if watch.state.send_if_modified(|present| {
-                    let changed = *present != state && !(broken && *present == WatchState::Synced);
-                    if changed {
-                        *present = state.clone();
-                    }
-                    changed
-                }) {
-                    warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "a watch failed");
-                }
-                drop((inner, watch));
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_mins(1));
-            }
-        }
-    }
-    debug!(kind = %gvk.kind, "a watch ended");
-}
-
 /// Opens the stream of a watch.
-fn open(
+fn events(
     client: &Client,
-    key: &WatchKey,
-    streaming: bool,
-) -> BoxStream<'static, Result<Reduced, watcher::Error>> {
-    let gvk = key.gvk();
-    let client = client.clone();
-    let mut config = watcher::Config::default().labels(&key.selector);
-    config = if streaming {
-        config.streaming_lists()
-    } else {
-        config.page_size(500)
-    };
-    if depends_on_status(&gvk) {
-        let api: Api<DynamicObject> = match &key.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &key.resource),
-            None => Api::all_with(client, &key.resource),
-        };
-        watcher(api, config)
+    subject: &Subject,
+    gvk: &GroupVersionKind,
+    lists: Lists,
+    selector: &str,
+    ended: &Arc<Ended>,
+) -> Events<(ObjectMeta, Readiness)> {
+    if depends_on_status(gvk) {
+        let (gvk, ended) = (gvk.clone(), Arc::clone(ended));
+        whole(client, subject, lists, Some(selector))
             .map_ok(move |event| {
                 map_event(event, |object| {
                     let value = serde_json::to_value(&object).unwrap_or_default();
+                    ended.note(&gvk, &object.metadata, &value);
                     (object.metadata, readiness_of(&gvk, &value))
                 })
             })
             .boxed()
     } else {
-        // Metadata is all that is asked for.
-        let api: Api<PartialObjectMeta<DynamicObject>> = match &key.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &key.resource),
-            None => Api::all_with(client, &key.resource),
-        };
-        watcher(api, config)
+        metadata(client, subject, lists, Some(selector))
             .map_ok(|event| {
-                map_event(event, |object| {
-                    let leaving = object.metadata.deletion_timestamp.is_some();
+                map_event(event, |metadata: ObjectMeta| {
+                    let leaving = metadata.deletion_timestamp.is_some();
                     let readiness = if leaving {
                         Readiness::Terminating
                     } else {
                         Readiness::Ready
                     };
-                    (object.metadata, readiness)
+                    (metadata, readiness)
                 })
             })
             .boxed()
     }
 }
 
-/// Whether the server does not know streaming lists.
-fn is_refused(error: &watcher::Error) -> bool {
-    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        if matches!(status.code, 400 | 422))
-}
-
-/// An event with something else made of its objects.
-pub(crate) fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
-    match event {
-        watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),
-        watcher::Event::Delete(object) => watcher::Event::Delete(map(object)),
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(map(object)),
-        watcher::Event::Init => watcher::Event::Init,
-        watcher::Event::InitDone => watcher::Event::InitDone,
-    }
-}
-
-fn state_of(error: &watcher::Error, key: &WatchKey) -> WatchState {
-    let source = match error {
-        watcher::Error::InitialListFailed(source)
-        | watcher::Error::WatchStartFailed(source)
-        | watcher::Error::WatchFailed(source) => Some(source),
-        _ => None,
-    };
-    match source {
-        Some(kube::Error::Api(status)) if status.code == 403 => WatchState::Forbidden(format!(
-            "list and watch {}{}",
-            key.resource.plural,
-            if key.resource.group.is_empty() {
-                String::new()
-            } else {
-                format!(".{}", key.resource.group)
-            }
-        )),
-        Some(kube::Error::Api(status)) if status.code == 404 => WatchState::Missing,
-        _ => WatchState::Failing(error.to_string()),
-    }
-}
-
 impl Watch {
+    fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            state: watch::Sender::new(WatchState::Starting),
+            objects: RwLock::default(),
+            version: AtomicU64::new(0),
+            ended: Arc::default(),
+            awaited: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            idle: AtomicBool::new(false),
+            task: Mutex::default(),
+        }
+    }
+
+    /// How far the watch is. Whoever looks while objects are not known is told when they are.
+    fn look(&self) -> WatchState {
+        let state = self.state.borrow().clone();
+        if state == WatchState::Synced {
+            return state;
+        }
+        // It is noted before the state is read again, and the end of a list sets the state before
+        // it reads the note: so one of the two sees the other.
+        self.awaited.store(true, Ordering::SeqCst);
+        self.state.borrow().clone()
+    }
+
     /// Takes an event in and tells of what it changed.
-    fn apply(&self, event: Reduced, listing: &mut Listing, inner: &Inner) {
+    fn apply(&self, event: Reduced, listing: &mut Listing, all: &mut bool, inner: &Inner) {
         if let watcher::Event::Apply((metadata, _))
         | watcher::Event::Delete((metadata, _))
         | watcher::Event::InitApply((metadata, _)) = &event
@@ -437,26 +445,14 @@ impl Watch {
             watcher::Event::Init => *listing = Listing::default(),
             watcher::Event::InitApply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
+                let owners = Owners::of(&metadata);
                 if !self.get(&name).is_some_and(|known| known.same(&seen)) {
-                    listing.changed.insert(Owners::of(&metadata));
+                    listing.changed.insert(owners.clone());
                 }
+                listing.owners.insert(owners);
                 listing.objects.insert(name, seen);
             }
-            watcher::Event::InitDone => {
-                let Listing { objects, changed } = std::mem::take(listing);
-                let before = std::mem::replace(&mut *self.write(), objects);
-                let gone = before
-                    .into_iter()
-                    .filter(|(name, _)| self.get(name).is_none())
-                    .map(|(_, seen)| Owners {
-                        label: seen.owner,
-                        hint: None,
-                    });
-                self.state.send_replace(WatchState::Synced);
-                for owners in gone.chain(changed) {
-                    inner.changed(&owners);
-                }
-            }
+            watcher::Event::InitDone => self.listed(std::mem::take(listing), all, inner),
             watcher::Event::Apply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
                 let before = self.write().insert(name, seen.clone());
@@ -472,6 +468,32 @@ impl Watch {
         }
     }
 
+    /// Takes in the end of a list. The first one is news to nobody but who has looked before it.
+    fn listed(&self, listing: Listing, all: &mut bool, inner: &Inner) {
+        let first = *self.state.borrow() == WatchState::Starting;
+        let before = std::mem::replace(&mut *self.write(), listing.objects);
+        let gone: HashSet<Owners> = before
+            .into_iter()
+            .filter(|(name, _)| self.get(name).is_none())
+            .map(|(_, seen)| Owners {
+                label: seen.owner,
+                hint: None,
+            })
+            .collect();
+        self.state.send_replace(WatchState::Synced);
+        let awaited = self.awaited.swap(false, Ordering::SeqCst);
+        let told = if std::mem::take(all) || awaited {
+            listing.owners
+        } else if first {
+            HashSet::new()
+        } else {
+            listing.changed
+        };
+        for owners in gone.iter().chain(told.difference(&gone)) {
+            inner.changed(owners);
+        }
+    }
+
     fn get(&self, name: &ObjectName) -> Option<Seen> {
         self.objects
             .read()
@@ -483,6 +505,10 @@ impl Watch {
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<ObjectName, Seen>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Seen) {
@@ -513,7 +539,10 @@ fn version_of(metadata: &ObjectMeta) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Secret;
+    use kube::client::Body;
     use serde_json::json;
+    use watcher::Event::{Delete, Init, InitApply, InitDone};
 
     use super::*;
     use crate::cluster::scripted::Script;
@@ -529,7 +558,54 @@ mod tests {
             let state = self.watch.state.borrow().clone();
             let known = self.watch.objects.read().unwrap().len();
             let call = (owners.label.clone(), state, known);
-            self.calls.lock().unwrap().push(call);
+            lock(&self.calls).push(call);
+        }
+    }
+
+    /// A watch that is shown what a test says, and who is told of it.
+    struct Stage {
+        _registry: Registry,
+        watch: WatchGuard,
+        reader: Reader,
+        route: Arc<Told>,
+    }
+
+    impl Stage {
+        fn new() -> Self {
+            let subject = Subject::new(ApiResource::erase::<Secret>(&()), Some("a"));
+            let watch = Arc::new(Watch::new(subject));
+            let route = Arc::new(Told {
+                watch: Arc::clone(&watch),
+                calls: Mutex::default(),
+            });
+            let registry = Registry::new(Script::default().client(false));
+            registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
+            let reader = Reader {
+                inner: Arc::downgrade(&registry.0),
+                watch: Arc::downgrade(&watch),
+                listing: Listing::default(),
+                distrusted: false,
+            };
+            Self {
+                _registry: registry,
+                watch: WatchGuard(watch),
+                reader,
+                route,
+            }
+        }
+
+        /// Shows events; the custom resources that are told of them.
+        fn show(&mut self, events: Vec<Reduced>) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
+            for event in events {
+                self.reader.event(event);
+            }
+            self.told()
+        }
+
+        fn told(&self) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
+            let mut calls = std::mem::take(&mut *lock(&self.route.calls));
+            calls.sort_by_key(|(label, ..)| label.clone());
+            calls
         }
     }
 
@@ -541,35 +617,16 @@ mod tests {
         (serde_json::from_value(metadata).unwrap(), Readiness::Ready)
     }
 
+    /// A call for the owner `label` while all of `known` objects are known.
+    fn call(label: &str, known: usize) -> (Option<CrIdentity>, WatchState, usize) {
+        let label = CrIdentity::from_label(label);
+        (Some(label), WatchState::Synced, known)
+    }
+
     #[tokio::test]
     async fn a_list_is_told_of_when_it_is_known_and_only_as_far_as_it_differs() {
-        use watcher::Event::{Delete, Init, InitApply, InitDone};
-
-        let watch = Arc::new(Watch {
-            state: watch::Sender::new(WatchState::Starting),
-            objects: RwLock::default(),
-            version: AtomicU64::new(0),
-            task: Mutex::default(),
-        });
-        let route = Arc::new(Told {
-            watch: Arc::clone(&watch),
-            calls: Mutex::default(),
-        });
-        let registry = Registry::new(Script::default().client(false));
-        registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
-        let mut listing = Listing::default();
-        let mut told = |events: Vec<Reduced>| {
-            for event in events {
-                watch.apply(event, &mut listing, &registry.0);
-            }
-            let mut calls = std::mem::take(&mut *route.calls.lock().unwrap());
-            calls.sort_by_key(|(label, ..)| label.clone());
-            calls
-        };
-        let call = |label: &str, known| {
-            let label = CrIdentity::from_label(label);
-            (Some(label), WatchState::Synced, known)
-        };
+        let mut stage = Stage::new();
+        assert_eq!(stage.watch.state(), WatchState::Starting);
         // Two objects of one custom resource are one call.
         let first = vec![
             Init,
@@ -577,8 +634,8 @@ mod tests {
             InitApply(object("two", "x", 2)),
             InitApply(object("three", "y", 3)),
         ];
-        assert_eq!(told(first), []);
-        assert_eq!(told(vec![InitDone]), [call("x", 3), call("y", 3)]);
+        assert_eq!(stage.show(first), []);
+        assert_eq!(stage.show(vec![InitDone]), [call("x", 3), call("y", 3)]);
         // Nothing has changed but a version; one is gone.
         let second = vec![
             Init,
@@ -586,7 +643,7 @@ mod tests {
             InitApply(object("two", "x", 4)),
             InitDone,
         ];
-        assert_eq!(told(second), [call("y", 2)]);
+        assert_eq!(stage.show(second), [call("y", 2)]);
         // A list that breaks off leaves nothing behind.
         let third = vec![
             Init,
@@ -596,7 +653,115 @@ mod tests {
             InitApply(object("two", "x", 4)),
             InitDone,
         ];
-        assert_eq!(told(third), []);
-        assert_eq!(told(vec![Delete(object("two", "x", 6))]), [call("x", 1)]);
+        assert_eq!(stage.show(third), []);
+        let gone = stage.show(vec![Delete(object("two", "x", 6))]);
+        assert_eq!(gone, [call("x", 1)]);
+    }
+
+    #[tokio::test]
+    async fn a_first_list_wakes_nobody_who_has_not_looked_before_it() {
+        let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
+        let looks: [(&str, fn(&WatchGuard)); 3] = [
+            ("state", |watch| drop(watch.state())),
+            ("object", |watch| drop(watch.get(Some("a"), "one"))),
+            ("problem", |watch| drop(watch.problem())),
+        ];
+        for (how, look) in looks {
+            let mut stage = Stage::new();
+            look(&stage.watch);
+            let told = stage.show(list());
+            let expected = if how == "problem" {
+                vec![]
+            } else {
+                vec![call("x", 1)]
+            };
+            assert_eq!(told, expected, "{how}");
+            // What is known now wakes nobody, however it is looked at.
+            look(&stage.watch);
+            assert_eq!(stage.show(list()), [], "{how}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_found_a_refused_watch_is_told_when_it_is_permitted_again() {
+        let mut stage = Stage::new();
+        let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
+        stage.show(list());
+        assert_eq!(stage.watch.problem(), None);
+        let permission = "watch secrets in namespace a".to_owned();
+        stage.reader.state(&WatchState::Forbidden(permission));
+        let problem = stage.watch.problem().unwrap();
+        for part in [
+            "cannot watch secrets in namespace a",
+            "grant",
+            "list and watch",
+        ] {
+            assert!(problem.contains(part), "{part} is not in {problem}");
+        }
+        assert_ne!(stage.watch.state(), WatchState::Synced);
+        assert_eq!(stage.show(list()), [call("x", 1)]);
+        assert_eq!(stage.watch.problem(), None);
+    }
+
+    #[tokio::test]
+    async fn an_owner_whose_object_is_gone_before_the_first_list_is_woken_by_it() {
+        let x = CrIdentity::from_label("x");
+        let mut stage = Stage::new();
+        stage.watch.wake_when_known(&x);
+        // Its object was deleted as soon as it was made, so no list and no event shows it.
+        stage.show(vec![Init, InitDone]);
+        stage.reader.state(&WatchState::Synced);
+        assert_eq!(stage.told(), [call("x", 0)]);
+        stage.watch.wake_when_known(&x);
+        stage.reader.state(&WatchState::Missing);
+        assert_eq!(stage.told(), [], "everything was known");
+        stage.watch.wake_when_known(&x);
+        let permission = WatchState::Forbidden("list secrets".to_owned());
+        stage.reader.state(&permission);
+        assert_eq!(stage.told(), [(Some(x), permission, 0)]);
+    }
+
+    #[tokio::test]
+    async fn after_a_panic_the_next_list_is_told_of_as_a_whole() {
+        let mut stage = Stage::new();
+        let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
+        stage.show(list());
+        stage.reader.distrust();
+        assert_eq!(stage.show(list()), [call("x", 1)]);
+        assert_eq!(stage.show(list()), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_nobody_holds_stays_open_for_a_while() {
+        let silent = tower::service_fn(|_: http::Request<Body>| {
+            std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
+        });
+        let minute = Duration::from_mins(1);
+        let client = Client::new(silent, "default");
+        let registry = Registry::with(client, WatchMetrics::default(), minute);
+        let key = WatchKey {
+            resource: ApiResource::erase::<Secret>(&()),
+            namespace: None,
+            selector: String::new(),
+        };
+        let open = || lock(&registry.0.watches).len();
+        let first = registry.acquire(key.clone());
+        let same = Arc::downgrade(&first.0);
+        drop(first);
+        // Whoever comes back within the time finds what was seen.
+        for _ in 0..10 {
+            tokio::time::sleep(minute / 2).await;
+            let again = registry.acquire(key.clone());
+            assert!(std::ptr::eq(Arc::as_ptr(&again.0), same.as_ptr()));
+        }
+        let held = registry.acquire(key);
+        tokio::time::sleep(5 * minute).await;
+        assert_eq!(open(), 1, "it is held");
+        drop(held);
+        tokio::time::sleep(minute / 2).await;
+        assert_eq!(open(), 1, "it was let go just now");
+        tokio::time::sleep(2 * minute).await;
+        assert_eq!(open(), 0);
+        assert_eq!(same.strong_count(), 0, "its task has ended");
     }
 }

@@ -3,31 +3,19 @@
 //! Only what concerns a controller triggers it: a new generation, or other labels, annotations,
 //! finalizers, or the deletion. Its own status writes do not.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
-use futures::StreamExt;
-use kube::api::{Api, DynamicObject};
+use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
 
+use super::follow::{Follower, Lists, Subject, WatchState, follow, whole};
 use super::{Key, Priority, QueueHandle};
-
-/// Why custom resources cannot be watched. The watch goes on trying.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("cannot watch {kind}: {message}")]
-pub struct SourceError {
-    /// The kind.
-    pub kind: String,
-    /// What the API server says.
-    pub message: String,
-}
 
 /// The custom resources of one kind.
 #[derive(Clone)]
@@ -43,8 +31,8 @@ struct Inner {
 
 struct Entry {
     object: Arc<DynamicObject>,
-    /// What the watch has told of it.
-    told: Told,
+    /// What the watch has told of it; `None` when that is not certain.
+    told: Option<Told>,
 }
 
 /// What concerns a controller of a custom resource.
@@ -79,17 +67,13 @@ impl Source {
             scopes: scopes.len(),
         }));
         for scope in scopes {
-            let resource = &source.0.resource;
-            let api = match scope {
-                Some(namespace) => Api::namespaced_with(client.clone(), namespace, resource),
-                None => Api::all_with(client.clone(), resource),
-            };
-            let mut config = watcher::Config::default().page_size(500);
-            if let Some(selector) = selector {
-                config = config.labels(selector);
-            }
-            let scope = scope.map(ToOwned::to_owned);
-            let task = follow(Arc::clone(&source.0), api, config, scope, queue.clone());
+            let subject = Subject::new(source.0.resource.clone(), scope);
+            let (client, selector) = (client.clone(), selector.map(ToOwned::to_owned));
+            let of = subject.clone();
+            let open = move |lists| whole(&client, &of, lists, selector.as_deref());
+            let reader = Reader::new(Arc::clone(&source.0), scope, queue.clone());
+            let metrics = queue.watch_metrics();
+            let task = follow(subject, metrics, Lists::Paged, open, reader);
             let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         }
@@ -155,9 +139,12 @@ impl Inner {
     fn keep(&self, object: DynamicObject) -> Change {
         let key = key_of(&object);
         let told = Told::of(&object);
-        let object = stripped(object);
-        let before = self.write().insert(key, Entry { object, told });
-        match before.map(|entry| entry.told) {
+        let entry = Entry {
+            object: stripped(object),
+            told: Some(told),
+        };
+        let before = self.write().insert(key, entry);
+        match before.and_then(|entry| entry.told) {
             Some(before) if before == told => Change::None,
             Some(before) if before.generation == told.generation => Change::Metadata,
             _ => Change::Generation,
@@ -201,83 +188,94 @@ fn key_of(object: &DynamicObject) -> Key {
     )
 }
 
-/// Follows the watch of one scope without end.
-async fn follow(
+/// Takes in what the watch of one scope shows.
+struct Reader {
     inner: Arc<Inner>,
-    api: Api<DynamicObject>,
-    config: watcher::Config,
+    /// The namespace; `None` for all.
     scope: Option<String>,
     queue: QueueHandle,
-) {
-    let mut events = watcher(api, config).boxed();
-    let mut listed: Vec<Key> = Vec::new();
-    let mut first = true;
-    let mut last_error = None;
-    let mut delay = Duration::from_millis(250);
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                let message = error.to_string();
-                if last_error.as_ref() != Some(&message) {
-                    let kind = &inner.resource.kind;
-                    warn!(%kind, error = &error as &dyn std::error::Error, "cannot watch; trying again");
-                    last_error = Some(message);
-                }
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_secs(30));
-                continue;
-            }
-        };
-        // A list that only begins says nothing of whether it can be had.
-        if !matches!(event, watcher::Event::Init) {
-            delay = Duration::from_millis(250);
-            last_error = None;
+    /// What the list that is under way has shown.
+    listed: HashSet<Key>,
+    /// Whether no list is complete yet.
+    first: bool,
+}
+
+impl Reader {
+    fn new(inner: Arc<Inner>, scope: Option<&str>, queue: QueueHandle) -> Self {
+        Self {
+            inner,
+            scope: scope.map(ToOwned::to_owned),
+            queue,
+            listed: HashSet::new(),
+            first: true,
         }
+    }
+
+    fn in_scope(&self, key: &Key) -> bool {
+        self.scope.is_none() || key.namespace.as_deref() == self.scope.as_deref()
+    }
+
+    /// What a list does not show is gone.
+    fn listed(&mut self) {
+        let listed = std::mem::take(&mut self.listed);
+        let gone: Vec<Key> = self
+            .inner
+            .read()
+            .keys()
+            .filter(|key| self.in_scope(key) && !listed.contains(key))
+            .cloned()
+            .collect();
+        for key in gone {
+            self.inner.write().remove(&key);
+            self.queue.add(key, Priority::Event);
+        }
+        if std::mem::take(&mut self.first) {
+            self.inner.synced.send_modify(|done| *done += 1);
+        }
+    }
+}
+
+impl Follower for Reader {
+    type Object = DynamicObject;
+
+    fn event(&mut self, event: watcher::Event<DynamicObject>) {
         match event {
-            watcher::Event::Init => listed.clear(),
+            watcher::Event::Init => self.listed.clear(),
             watcher::Event::InitApply(object) => {
                 let key = key_of(&object);
-                listed.push(key.clone());
-                if inner.keep(object) != Change::None {
-                    queue.add(key, Priority::Background);
+                self.listed.insert(key.clone());
+                if self.inner.keep(object) != Change::None {
+                    self.queue.add(key, Priority::Background);
                 }
             }
-            watcher::Event::InitDone => {
-                let listed: std::collections::HashSet<Key> = listed.drain(..).collect();
-                let in_scope =
-                    |key: &Key| scope.is_none() || key.namespace.as_deref() == scope.as_deref();
-                let gone: Vec<Key> = inner
-                    .read()
-                    .keys()
-                    .filter(|key| in_scope(key) && !listed.contains(key))
-                    .cloned()
-                    .collect();
-                for key in gone {
-                    inner.write().remove(&key);
-                    queue.add(key, Priority::Event);
-                }
-                if std::mem::take(&mut first) {
-                    inner.synced.send_modify(|done| *done += 1);
-                }
-            }
+            watcher::Event::InitDone => self.listed(),
             watcher::Event::Apply(object) => {
                 let key = key_of(&object);
-                match inner.keep(object) {
+                match self.inner.keep(object) {
                     Change::None => {}
-                    Change::Metadata => queue.add(key, Priority::Event),
+                    Change::Metadata => self.queue.add(key, Priority::Event),
                     Change::Generation => {
-                        queue.forgive(&key);
-                        queue.add(key, Priority::Event);
+                        self.queue.forgive(&key);
+                        self.queue.add(key, Priority::Event);
                     }
                 }
             }
             watcher::Event::Delete(object) => {
                 let key = key_of(&object);
-                inner.write().remove(&key);
-                queue.forgive(&key);
-                queue.add(key, Priority::Event);
+                self.inner.write().remove(&key);
+                self.queue.forgive(&key);
+                self.queue.add(key, Priority::Event);
             }
+        }
+    }
+
+    /// What is known stays so; nothing is removed before a list says so.
+    fn state(&mut self, _: &WatchState) {}
+
+    fn distrust(&mut self) {
+        let mut objects = self.inner.write();
+        for (_, entry) in objects.iter_mut().filter(|(key, _)| self.in_scope(key)) {
+            entry.told = None;
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request};
-use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult};
+use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 
 /// How the workers of one controller behave.
 #[derive(Debug, Clone)]
@@ -84,6 +84,23 @@ impl QueueHandle {
             .queue()
             .add_at(key, (Instant::now() + delay).into_std());
         self.0.wake.notify_one();
+    }
+
+    /// Takes every key that is ready.
+    #[cfg(test)]
+    pub(crate) fn ready(&self) -> std::collections::BTreeSet<Key> {
+        let mut queue = self.0.queue();
+        let now = Instant::now().into_std();
+        let taken: Vec<Key> = std::iter::from_fn(|| queue.take(now)).collect();
+        for key in &taken {
+            queue.done(key);
+        }
+        taken.into_iter().collect()
+    }
+
+    /// The metrics of watches that fill the queue.
+    pub(crate) fn watch_metrics(&self) -> WatchMetrics {
+        self.0.metrics.watches()
     }
 
     /// Forgets the failures of a key, whose owner has changed it.
@@ -224,7 +241,7 @@ impl Shared {
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()

@@ -12,12 +12,12 @@ use kube::core::GroupVersionKind;
 use super::HelmReconciler;
 use super::extend::{Extensions, PostHook, PreHook, ValueTranslator};
 use super::interest::Interests;
-use crate::cluster::ownership::CrIdentity;
+use crate::cluster::ownership::{CrIdentity, OperatorId};
 use crate::controller::{
     Key, Owners, Priority, QueueHandle, Route, Source, WorkerOptions, Workers,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
-use crate::release::{IndexState, ReleaseIndex, SecretStore};
+use crate::release::{IndexState, RecordChange, RecordMeta, ReleaseIndex, SecretStore};
 use crate::watches::{self, Watch, WatchesError};
 
 /// Why an entry cannot become a controller.
@@ -135,10 +135,7 @@ impl Controller for HelmController {
                     }
                 }
             };
-            let store = Arc::new(SecretStore::new(
-                context.client.clone(),
-                context.records.clone(),
-            ));
+            let store = SecretStore::new(context.client.clone(), context.records.clone());
             let queue = QueueHandle::new(context.metrics.controller(&self.name));
             let selector = self.watch.selector.as_ref().map(ToString::to_string);
             let source = Source::start(
@@ -154,14 +151,20 @@ impl Controller for HelmController {
             if context.stop.run_until_cancelled(known).await.is_none() {
                 return Ok(());
             }
+            let dependents = Arc::new(Dependents {
+                gvk: self.watch.gvk.clone(),
+                operator: context.operator.clone(),
+                queue: queue.clone(),
+                source: source.clone(),
+                known: RwLock::default(),
+            });
             if self.watch.watch_dependent_resources {
-                context.registry.add_route(Arc::new(Dependents {
-                    gvk: self.watch.gvk.clone(),
-                    queue: queue.clone(),
-                    source: source.clone(),
-                    known: RwLock::default(),
-                }));
+                context
+                    .registry
+                    .add_route(Arc::clone(&dependents) as Arc<dyn Route>);
             }
+            let told = move |change: &RecordChange| dependents.record_changed(&change.record);
+            context.records.on_change(Arc::new(told));
             let options = WorkerOptions {
                 concurrency: self
                     .watch
@@ -170,7 +173,7 @@ impl Controller for HelmController {
                 ..WorkerOptions::default()
             };
             let (process, stop) = (Arc::clone(&context.process), context.stop.clone());
-            let context_client = context.client.clone();
+            let interests = Interests::new(&context.cluster, queue.clone(), stop.clone());
             let reconciler = HelmReconciler {
                 period: self
                     .watch
@@ -180,7 +183,7 @@ impl Controller for HelmController {
                 chart: self.chart,
                 manager: context,
                 extensions: self.extensions,
-                interests: Interests::new(context_client, queue.clone(), stop.clone()),
+                interests,
                 clusters: Mutex::default(),
                 source,
                 store,
@@ -211,9 +214,10 @@ async fn complete(records: &ReleaseIndex) {
     }
 }
 
-/// Leads changes of dependents to their custom resource.
+/// Leads changes of dependents and of release records to their custom resource.
 struct Dependents {
     gvk: GroupVersionKind,
+    operator: OperatorId,
     queue: QueueHandle,
     source: Source,
     known: RwLock<HashMap<CrIdentity, Key>>,
@@ -245,6 +249,28 @@ impl Dependents {
             *self.known.write().unwrap_or_else(PoisonError::into_inner) = table;
             key
         })
+    }
+}
+
+impl Dependents {
+    /// Somebody else has changed a release record: `helm` or `kubectl` by hand, as a rule.
+    fn record_changed(&self, record: &RecordMeta) {
+        if record
+            .operator
+            .as_ref()
+            .is_some_and(|id| *id != self.operator)
+        {
+            return;
+        }
+        let key = match &record.cr {
+            Some(identity) => self.key_of(identity),
+            // A release that is nobody's may be in the way of the custom resource of its name.
+            None => Some(Key::new(Some(&record.namespace), record.name.as_str()))
+                .filter(|key| self.source.get(key).is_some()),
+        };
+        if let Some(key) = key {
+            self.queue.add(key, Priority::Event);
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::action::{ActionContext, ActionError};
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{ApiError, FIELD_MANAGER, read};
 use crate::controller::{Outcome, ReconcileError};
-use crate::release::{InputsDigest, StoreError};
+use crate::release::{InputsDigest, StoreError, removable};
 use crate::watches::DriftMode;
 
 /// How a step ended.
@@ -207,7 +207,7 @@ impl HelmReconciler {
         };
         ActionContext {
             cluster: &facts.cluster,
-            store: self.store.as_ref(),
+            store: &self.store,
             registry: &self.manager.registry,
             namespaces: &self.manager.namespaces,
             primary: &facts.primary,
@@ -296,17 +296,11 @@ impl HelmReconciler {
         }
     }
 
-    /// Deletes records beyond the limit; never the deployed one, nor a later one, whose objects
-    /// may still have to be removed.
+    /// Deletes records beyond the limit.
     pub(super) async fn prune_history(&self, facts: &Facts) {
         let limit = self.watch.max_history.map_or(10, usize::from).max(2);
         let history = self.store.history(&facts.namespace, &facts.name);
-        let surplus = history.len().saturating_sub(limit);
-        for meta in history
-            .iter()
-            .take_while(|meta| meta.status != ReleaseStatus::Deployed)
-            .take(surplus)
-        {
+        for meta in removable(&history, limit) {
             if let Err(error) = self.store.delete(meta).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,

@@ -7,20 +7,23 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::api::{Api, DynamicObject};
-use kube::core::{ApiResource, PartialObjectMeta};
+use kube::api::DynamicObject;
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::watcher;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::controller::{Key, Priority, QueueHandle, map_event};
+use crate::cluster::Cluster;
+use crate::controller::follow::{
+    Events, Follower, Lists, Subject, follow, map_event, metadata, whole,
+};
+use crate::controller::served::ServedKinds;
+use crate::controller::{Key, Priority, QueueHandle, WatchState};
 
 /// Names an object, or all objects of a kind in a place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -135,20 +138,21 @@ pub(super) struct Interests {
     stop: CancellationToken,
     known: Arc<Mutex<Names>>,
     watches: Mutex<HashMap<Scope, Watch>>,
+    served: ServedKinds,
 }
 
 /// A watch that runs until it is dropped.
 struct Watch {
-    synced: watch::Receiver<bool>,
+    subject: Subject,
+    state: watch::Receiver<WatchState>,
     _stop: DropGuard,
 }
 
-type Events = BoxStream<'static, Result<watcher::Event<(ObjectMeta, bool)>, watcher::Error>>;
-
 impl Interests {
-    pub(super) fn new(client: Client, queue: QueueHandle, stop: CancellationToken) -> Self {
+    pub(super) fn new(cluster: &Cluster, queue: QueueHandle, stop: CancellationToken) -> Self {
         Self {
-            client,
+            client: cluster.client().clone(),
+            served: ServedKinds::new(cluster.clone(), queue.clone(), stop.clone()),
             queue,
             stop,
             known: Arc::default(),
@@ -163,13 +167,53 @@ impl Interests {
         self.told(Depth::Metadata, named).unwrap_or_default()
     }
 
-    /// Whether an object is `Ready`; waits until its kind has been listed once.
+    /// Whether an object is `Ready`, as far as is known; waits until its kind has been listed once
+    /// or cannot be. See [`problem`](Self::problem).
     pub(super) async fn is_ready(&self, named: &Named, key: &Key) -> bool {
-        let mut synced = self.open(named, Depth::Readiness, key);
+        let mut state = self.open(named, Depth::Readiness, key);
         // The sender lives as long as the watch; without one nothing is ready.
-        let _ = synced.wait_for(|synced| *synced).await;
+        let _ = state.wait_for(|state| *state != WatchState::Starting).await;
         self.told(Depth::Readiness, named)
             .is_some_and(|seen| seen.here)
+    }
+
+    /// What keeps something from being watched that a custom resource is interested in, as a
+    /// sentence for a condition.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the reconciler is to report it")
+    )]
+    pub(super) fn problem(&self, key: &Key) -> Option<String> {
+        let scopes: HashSet<Scope> = lock(&self.known)
+            .iter()
+            .filter(|(_, known)| known.keys.contains(key))
+            .map(|((depth, named), _)| named.scope(*depth))
+            .collect();
+        let watches = lock(&self.watches);
+        let watches = watches.iter().filter(|(scope, _)| scopes.contains(scope));
+        watches
+            .filter_map(|(_, watch)| watch.subject.problem(&watch.state.borrow()))
+            .min()
+    }
+
+    /// Wakes a custom resource from now on when this kind comes, goes or is served in another way.
+    /// To be called before the kind is resolved.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the reconciler is to subscribe")
+    )]
+    pub(super) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
+        self.served.add_kind(gvk, key);
+    }
+
+    /// Wakes a custom resource from now on when anything else is served than before. To be called
+    /// before the capabilities are read.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the reconciler is to subscribe")
+    )]
+    pub(super) fn add_capabilities(&self, key: &Key) {
+        self.served.add_capabilities(key);
     }
 
     /// Whether what was read is still so.
@@ -180,8 +224,14 @@ impl Interests {
 
     /// Forgets a custom resource, and what it alone was interested in.
     pub(super) fn forget(&self, key: &Key) {
+        self.served.forget(key);
         let mut known = lock(&self.known);
-        known.retain(|_, known| !known.keys.remove(key) || !known.keys.is_empty());
+        known.retain(|(depth, _), known| {
+            known.keys.remove(key);
+            // What an open watch has told of readiness it does not tell again: whoever waits for it
+            // later must find it here.
+            *depth == Depth::Readiness || !known.keys.is_empty()
+        });
         let needed: HashSet<Scope> = known
             .iter()
             .filter(|(_, known)| !known.keys.is_empty())
@@ -196,148 +246,194 @@ impl Interests {
     }
 
     /// Opens the watch that shows an object, or shares it.
-    fn open(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<bool> {
+    fn open(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<WatchState> {
         let mut known = lock(&self.known);
         let entry = known.entry((depth, named.clone())).or_default();
         entry.keys.insert(key.clone());
         let scope = named.scope(depth);
         let mut watches = lock(&self.watches);
         let watch = watches.entry(scope.clone()).or_insert_with(|| {
-            let (sender, synced) = watch::channel(false);
+            let (sender, state) = watch::channel(WatchState::Starting);
+            let subject = Subject::new(named.resource.clone(), named.namespace.as_deref());
             let follow = follow(
-                self.events(named, depth),
-                scope,
-                Arc::clone(&self.known),
-                self.queue.clone(),
-                sender,
+                subject.clone(),
+                self.queue.watch_metrics(),
+                Lists::Paged,
+                events(self.client.clone(), subject.clone(), depth),
+                self.reader(scope, sender),
             );
             let stop = self.stop.child_token();
             let guard = stop.clone().drop_guard();
             tokio::spawn(async move { stop.run_until_cancelled(follow).await });
             Watch {
-                synced,
+                subject,
+                state,
                 _stop: guard,
             }
         });
-        watch.synced.clone()
+        watch.state.clone()
     }
 
-    fn events(&self, named: &Named, depth: Depth) -> Events {
-        let client = self.client.clone();
-        let (namespace, resource) = (named.namespace.as_deref(), &named.resource);
-        let config = watcher::Config::default().page_size(500);
-        match depth {
-            Depth::Metadata => {
-                let api: Api<PartialObjectMeta<DynamicObject>> = match namespace {
-                    Some(namespace) => Api::namespaced_with(client, namespace, resource),
-                    None => Api::all_with(client, resource),
-                };
-                watcher(api, config)
-                    .map_ok(|event| map_event(event, |object| (object.metadata, true)))
-                    .boxed()
+    fn reader(&self, scope: Scope, state: watch::Sender<WatchState>) -> Reader {
+        Reader {
+            scope,
+            known: Arc::clone(&self.known),
+            queue: self.queue.clone(),
+            state,
+            listed: HashSet::new(),
+            newest: 0,
+        }
+    }
+}
+
+/// Opens the stream of a watch: of each object its metadata, and whether it is `Ready` where that
+/// is watched.
+fn events(
+    client: Client,
+    subject: Subject,
+    depth: Depth,
+) -> impl Fn(Lists) -> Events<(ObjectMeta, bool)> + Send {
+    move |lists| match depth {
+        Depth::Metadata => metadata(&client, &subject, lists, None)
+            .map_ok(|event| map_event(event, |metadata| (metadata, true)))
+            .boxed(),
+        Depth::Readiness => whole(&client, &subject, lists, None)
+            .map_ok(|event| {
+                map_event(event, |object| {
+                    let ready = is_ready(&object);
+                    (object.metadata, ready)
+                })
+            })
+            .boxed(),
+    }
+}
+
+/// Takes in what one watch shows.
+struct Reader {
+    scope: Scope,
+    known: Arc<Mutex<Names>>,
+    queue: QueueHandle,
+    state: watch::Sender<WatchState>,
+    /// What the list that is under way has shown of what is named.
+    listed: HashSet<Named>,
+    /// The newest resource version in it.
+    newest: u64,
+}
+
+impl Reader {
+    fn named(&self, metadata: &ObjectMeta) -> Named {
+        Named {
+            resource: self.scope.0.clone(),
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+        }
+    }
+
+    /// The name of everything that is watched.
+    fn list(&self) -> (Depth, Named) {
+        let (resource, namespace, depth) = self.scope.clone();
+        let list = Named {
+            resource,
+            namespace,
+            name: None,
+        };
+        (depth, list)
+    }
+
+    /// Of what is only waited for, it does not matter which version it is.
+    fn version(&self, metadata: &ObjectMeta) -> u64 {
+        match self.scope.2 {
+            Depth::Metadata => version_of(metadata.resource_version.as_deref()),
+            Depth::Readiness => 0,
+        }
+    }
+
+    fn in_scope(&self, depth: Depth, named: &Named) -> bool {
+        named.scope(depth) == self.scope
+    }
+
+    /// Takes in the end of a list.
+    fn listed(&mut self) {
+        let listed = std::mem::take(&mut self.listed);
+        let mut known = lock(&self.known);
+        // What vanished while nothing was watched is told of by no event.
+        for ((depth, named), known) in known.iter_mut() {
+            let was_here = known.told.is_some_and(|told| told.here);
+            if self.in_scope(*depth, named)
+                && named.name.is_some()
+                && was_here
+                && !listed.contains(named)
+            {
+                known.tell(Seen::of(false, u64::MAX), &self.queue);
             }
-            Depth::Readiness => {
-                let api: Api<DynamicObject> = match namespace {
-                    Some(namespace) => Api::namespaced_with(client, namespace, resource),
-                    None => Api::all_with(client, resource),
-                };
-                watcher(api, config)
-                    .map_ok(|event| {
-                        map_event(event, |object| {
-                            let ready = is_ready(&object);
-                            (object.metadata, ready)
-                        })
-                    })
-                    .boxed()
+        }
+        if let Some(known) = known.get_mut(&self.list()) {
+            let lists = known.told.map_or(0, |told| told.lists) + 1;
+            let seen = Seen {
+                lists,
+                ..Seen::of(true, self.newest)
+            };
+            known.tell(seen, &self.queue);
+        }
+    }
+
+    /// Takes in that an object is there or not.
+    fn changed(&self, metadata: &ObjectMeta, here: bool) {
+        let version = self.version(metadata);
+        let mut known = lock(&self.known);
+        if let Some(known) = find(&mut known, self.scope.2, &self.named(metadata)) {
+            known.tell(Seen::of(here, version), &self.queue);
+        }
+        if let Some(known) = known.get_mut(&self.list()) {
+            known.tell_version(version, &self.queue);
+        }
+    }
+
+    /// Wakes every custom resource that is interested in something here.
+    fn wake_all(&self) {
+        for ((depth, named), known) in lock(&self.known).iter() {
+            if self.in_scope(*depth, named) {
+                for key in &known.keys {
+                    self.queue.add(key.clone(), Priority::Event);
+                }
             }
         }
     }
 }
 
-/// Takes events in without end.
-async fn follow(
-    mut events: Events,
-    (resource, namespace, depth): Scope,
-    known: Arc<Mutex<Names>>,
-    queue: QueueHandle,
-    synced: watch::Sender<bool>,
-) {
-    let named = |metadata: &ObjectMeta| Named {
-        resource: resource.clone(),
-        namespace: metadata.namespace.clone(),
-        name: metadata.name.clone(),
-    };
-    let list = Named {
-        resource: resource.clone(),
-        namespace: namespace.clone(),
-        name: None,
-    };
-    // Of what is only waited for, it does not matter which version it is.
-    let version = |metadata: &ObjectMeta| match depth {
-        Depth::Metadata => version_of(metadata.resource_version.as_deref()),
-        Depth::Readiness => 0,
-    };
-    let mut listed: HashSet<Named> = HashSet::new();
-    let mut newest = 0;
-    let mut delay = Duration::from_millis(500);
-    while let Some(event) = events.next().await {
-        let event = match event {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::warn!(kind = %resource.kind, error = &error as &dyn std::error::Error, "what custom resources refer to cannot be watched; trying again");
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_mins(1));
-                continue;
-            }
-        };
-        let mut known = lock(&known);
-        let (metadata, here) = match event {
+impl Follower for Reader {
+    type Object = (ObjectMeta, bool);
+
+    fn event(&mut self, event: watcher::Event<(ObjectMeta, bool)>) {
+        match event {
             watcher::Event::Init => {
-                listed.clear();
-                newest = 0;
-                continue;
+                self.listed.clear();
+                self.newest = 0;
             }
             watcher::Event::InitApply((metadata, here)) => {
-                let (named, version) = (named(&metadata), version(&metadata));
-                newest = newest.max(version);
-                if let Some(known) = find(&mut known, depth, &named) {
-                    known.tell(Seen::of(here, version), &queue);
-                    listed.insert(named);
+                let (named, version) = (self.named(&metadata), self.version(&metadata));
+                self.newest = self.newest.max(version);
+                if let Some(known) = find(&mut lock(&self.known), self.scope.2, &named) {
+                    known.tell(Seen::of(here, version), &self.queue);
+                    self.listed.insert(named);
                 }
-                continue;
             }
-            watcher::Event::InitDone => {
-                delay = Duration::from_millis(500);
-                // What vanished while nothing was watched is told of by no event.
-                for ((of, named), known) in known.iter_mut() {
-                    let in_scope =
-                        *of == depth && named.resource == resource && named.namespace == namespace;
-                    let was_here = known.told.is_some_and(|told| told.here);
-                    if in_scope && named.name.is_some() && was_here && !listed.contains(named) {
-                        known.tell(Seen::of(false, u64::MAX), &queue);
-                    }
-                }
-                if let Some(known) = known.get_mut(&(depth, list.clone())) {
-                    let lists = known.told.map_or(0, |told| told.lists) + 1;
-                    let seen = Seen {
-                        lists,
-                        ..Seen::of(true, newest)
-                    };
-                    known.tell(seen, &queue);
-                }
-                synced.send_replace(true);
-                continue;
-            }
-            watcher::Event::Apply((metadata, here)) => (metadata, here),
-            watcher::Event::Delete((metadata, _)) => (metadata, false),
-        };
-        let version = version(&metadata);
-        if let Some(known) = find(&mut known, depth, &named(&metadata)) {
-            known.tell(Seen::of(here, version), &queue);
+            watcher::Event::InitDone => self.listed(),
+            watcher::Event::Apply((metadata, here)) => self.changed(&metadata, here),
+            watcher::Event::Delete((metadata, _)) => self.changed(&metadata, false),
         }
-        if let Some(known) = known.get_mut(&(depth, list.clone())) {
-            known.tell_version(version, &queue);
+    }
+
+    fn state(&mut self, state: &WatchState) {
+        self.state.send_replace(state.clone());
+        if !matches!(state, WatchState::Starting | WatchState::Synced) {
+            // They find out that they cannot be told of changes.
+            self.wake_all();
         }
+    }
+
+    fn distrust(&mut self) {
+        self.wake_all();
     }
 }
 
@@ -378,7 +474,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
     use serde_json::json;
 
     use super::*;
@@ -399,9 +494,9 @@ mod tests {
     impl Shown {
         fn new() -> Self {
             let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
-            let client = Script::default().client(false);
+            let cluster = Cluster::new(Script::default().client(false));
             Self {
-                interests: Interests::new(client, queue, CancellationToken::new()),
+                interests: Interests::new(&cluster, queue, CancellationToken::new()),
                 resource: ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&()),
             }
         }
@@ -414,12 +509,25 @@ mod tests {
             }
         }
 
-        async fn show(&self, depth: Depth, events: Vec<watcher::Event<(ObjectMeta, bool)>>) {
-            let events = stream::iter(events.into_iter().map(Ok)).boxed();
+        fn show(&self, depth: Depth, events: Vec<watcher::Event<(ObjectMeta, bool)>>) {
             let scope = self.named(None).scope(depth);
-            let known = Arc::clone(&self.interests.known);
-            let synced = watch::Sender::new(false);
-            follow(events, scope, known, self.interests.queue.clone(), synced).await;
+            let state = watch::Sender::new(WatchState::Starting);
+            let mut reader = self.interests.reader(scope, state);
+            for event in events {
+                reader.event(event);
+            }
+        }
+
+        fn is_ready(&self, name: &str) -> bool {
+            let told = self
+                .interests
+                .told(Depth::Readiness, &self.named(Some(name)));
+            told.is_some_and(|seen| seen.here)
+        }
+
+        fn wait_for(&self, name: &str, key: &Key) {
+            let named = self.named(Some(name));
+            drop(self.interests.open(&named, Depth::Readiness, key));
         }
     }
 
@@ -463,7 +571,7 @@ mod tests {
             vec![Init, InitApply(secret("read", "7")), InitDone],
             vec![Delete(secret("read", "9"))],
         ] {
-            shown.show(Depth::Metadata, events).await;
+            shown.show(Depth::Metadata, events);
             found.push(current());
         }
         let expected = [
@@ -494,10 +602,10 @@ mod tests {
             let named = shown.named(None);
             let key = Key::new(Some("a"), "one");
             shown.interests.add(&named, &key);
-            shown.show(Depth::Metadata, list()).await;
+            shown.show(Depth::Metadata, list());
             let seen = shown.interests.add(&named, &key);
             let read = seen.read(Some(&answer(10)));
-            shown.show(Depth::Metadata, events).await;
+            shown.show(Depth::Metadata, events);
             assert_eq!(shown.interests.is_current(&named, read), current);
         }
     }
@@ -507,9 +615,8 @@ mod tests {
         use watcher::Event::{Apply, Init, InitApply, InitDone};
 
         let shown = Shown::new();
-        let first = shown.named(Some("first"));
         let key = Key::new(Some("a"), "one");
-        drop(shown.interests.open(&first, Depth::Readiness, &key));
+        shown.wait_for("first", &key);
         let (second, _) = secret("second", "2");
         let events = vec![
             Init,
@@ -518,16 +625,59 @@ mod tests {
             InitDone,
             Apply(secret("second", "3")),
         ];
-        shown.show(Depth::Readiness, events).await;
-        let told = |name: &str| {
-            let told = shown
-                .interests
-                .told(Depth::Readiness, &shown.named(Some(name)));
-            told.is_some_and(|seen| seen.here)
-        };
-        assert!(told("second"));
+        shown.show(Depth::Readiness, events);
+        assert!(shown.is_ready("second"));
         shown.interests.forget(&key);
-        assert!(!told("second"), "nobody waits any longer");
+        assert!(!shown.is_ready("second"), "nobody waits any longer");
         assert!(lock(&shown.interests.watches).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_custom_resource_that_is_made_again_finds_what_stayed_ready() {
+        use watcher::Event::{Init, InitApply, InitDone};
+
+        let shown = Shown::new();
+        let (again, other) = (Key::new(Some("a"), "again"), Key::new(Some("a"), "other"));
+        shown.wait_for("database", &again);
+        shown.wait_for("elsewhere", &other);
+        shown.show(
+            Depth::Readiness,
+            vec![Init, InitApply(secret("database", "1")), InitDone],
+        );
+        assert!(shown.is_ready("database"));
+        // The watch stays open for the other one and tells nothing more of the database.
+        shown.interests.forget(&again);
+        shown.wait_for("database", &again);
+        assert!(shown.is_ready("database"));
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_is_not_permitted_is_named_to_those_who_need_it() {
+        let shown = Shown::new();
+        let (key, other) = (Key::new(Some("a"), "one"), Key::new(Some("a"), "two"));
+        let named = shown.named(Some("database"));
+        let (scope, subject) = (
+            named.scope(Depth::Readiness),
+            Subject::new(named.resource.clone(), named.namespace.as_deref()),
+        );
+        let (sender, state) = watch::channel(WatchState::Starting);
+        let mut reader = shown.interests.reader(scope.clone(), sender);
+        let watch = Watch {
+            subject,
+            state,
+            _stop: CancellationToken::new().drop_guard(),
+        };
+        lock(&shown.interests.watches).insert(scope, watch);
+        reader.state(&WatchState::Forbidden("list secrets".to_owned()));
+        // It is not waited for: the answer would never come.
+        assert!(!shown.interests.is_ready(&named, &key).await);
+        let problem = shown.interests.problem(&key).unwrap();
+        assert!(
+            problem.contains("no permission to list secrets") && problem.contains("namespace a"),
+            "{problem}"
+        );
+        assert_eq!(shown.interests.problem(&other), None);
+        reader.state(&WatchState::Synced);
+        assert_eq!(shown.interests.problem(&key), None);
     }
 }

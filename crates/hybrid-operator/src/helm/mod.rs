@@ -47,7 +47,7 @@ use crate::action::live::Live;
 use crate::cluster::{Cluster, OperatorId};
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request, Source};
 use crate::manager::ControllerContext;
-use crate::release::{InputsDigest, ReleaseStore};
+use crate::release::{InputsDigest, SecretStore};
 use crate::watches::Watch;
 
 pub use builder::{BuildError, HelmController, load};
@@ -69,7 +69,7 @@ pub struct HelmReconciler {
     chart: CompiledChart,
     manager: ControllerContext,
     source: Source,
-    store: Arc<dyn ReleaseStore>,
+    store: SecretStore,
     interests: Interests,
     extensions: Extensions,
     clusters: Mutex<HashMap<(String, String), Cluster>>,

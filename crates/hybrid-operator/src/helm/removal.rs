@@ -75,6 +75,7 @@ impl HelmReconciler {
             }
         } else {
             self.remove_orphans(facts, release).await?;
+            self.store.delete_leftover_parts(&identity).await?;
         }
         self.event(
             facts,

@@ -31,7 +31,7 @@ impl HelmReconciler {
         };
         let failure = {
             let context = self.context(facts, Kind::Test, &[]);
-            match run_hooks(&context, &mut stored, &HookEvent::Test).await {
+            match run_hooks(&context, &mut release.live, &mut stored, &HookEvent::Test).await {
                 Ok(Progress::Done) => None,
                 Ok(Progress::Waiting { .. }) => return Ok(Done::Again(LOOK_AGAIN)),
                 Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {

@@ -1,9 +1,9 @@
-//! Election by a `coordination.k8s.io/v1` Lease, as client-go's `leaderelection` does it.
+//! Leader election with a `coordination.k8s.io/v1` Lease, as in client-go's `leaderelection`.
 //!
-//! Clocks of different machines are not compared: a lease counts as expired when it has not
-//! changed for its duration on the local monotonic clock.
+//! Clocks of different machines are never compared: a lease has expired when it has not changed
+//! for its duration on the local monotonic clock.
 //!
-//! Needs `get`, `create` and `update` on leases.
+//! Needs the verbs `get`, `create` and `update` on leases.
 
 use std::time::Duration;
 
@@ -18,26 +18,26 @@ use tracing::{info, warn};
 
 use crate::client::LeaderGate;
 
-/// Which lease, and its times.
+/// The lease and its durations.
 #[derive(Debug, Clone)]
 pub struct LeaseOptions {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
     pub name: String,
-    /// Who asks: unique among the replicas.
+    /// Name of this process in the lease; unique among the replicas.
     pub identity: String,
-    /// After this long without a renewal others may take the lease.
+    /// Time after the last renewal when others may take the lease.
     pub duration: Duration,
-    /// After this long without a renewal the leader begins no write. What it began before ends
-    /// when others may take the lease.
+    /// Time after the last renewal when the leader stops starting writes. Writes that it has
+    /// started must end before others may take the lease.
     pub renew_deadline: Duration,
-    /// The time between two attempts.
+    /// Time between two attempts to take or renew the lease.
     pub retry_period: Duration,
 }
 
 impl LeaseOptions {
-    /// The times that controller-runtime has: 15 s, 10 s and 2 s.
+    /// Uses the durations of controller-runtime: 15 s, 10 s and 2 s.
     pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -64,23 +64,23 @@ pub struct LeaseError {
 /// How a term as leader ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Term {
-    /// The process is to stop; the lease is still ours.
+    /// The process was asked to stop; it still holds the lease.
     Stopped,
-    /// The lease was lost, or could not be renewed in time.
+    /// Another process took the lease, or it could not be renewed in time.
     Lost,
 }
 
-/// A candidate.
+/// A candidate for leadership.
 pub struct Elector {
     api: Api<Lease>,
     options: LeaseOptions,
     gate: LeaderGate,
-    /// What was last seen, and since when it has not changed.
+    /// The lease as it was last read, and the time since when it has not changed.
     seen: Option<(Option<LeaseSpec>, Instant)>,
 }
 
 impl Elector {
-    /// A candidate whose writes `gate` lets pass only while it leads.
+    /// Creates a candidate; `gate` lets writes pass only while it is the leader.
     pub fn new(client: Client, options: LeaseOptions, gate: LeaderGate) -> Self {
         gate.close();
         let api = Api::namespaced(client, &options.namespace);
@@ -92,13 +92,13 @@ impl Elector {
         }
     }
 
-    /// Waits until this process leads; false when `stop` came first.
+    /// Waits until this process is the leader; returns false when `stop` is cancelled first.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
-        info!(lease = %self.options.name, identity = %self.options.identity, "waiting for the leader's lease");
+        info!(lease = %self.options.name, identity = %self.options.identity, "waiting for the leader election lease");
         loop {
             match self.attempt().await {
                 Ok(true) => {
-                    info!(lease = %self.options.name, "this process leads");
+                    info!(lease = %self.options.name, "became the leader");
                     return true;
                 }
                 Ok(false) => {}
@@ -139,11 +139,11 @@ impl Elector {
             }
         }
         self.gate.close();
-        warn!(lease = %self.options.name, "the leader's lease was lost");
+        warn!(lease = %self.options.name, "lost the leader election lease");
         Term::Lost
     }
 
-    /// Gives the lease up, so that the next leader need not wait for it to expire.
+    /// Releases the lease, so that the next leader does not have to wait for it to expire.
     pub async fn release(&mut self) {
         self.gate.close();
         let Ok(Some(mut lease)) = self.api.get_opt(&self.options.name).await else {
@@ -169,7 +169,7 @@ impl Elector {
         }
     }
 
-    /// Tries once to take or renew the lease; whether it is ours.
+    /// Tries once to take or renew the lease; returns whether this process holds it.
     async fn attempt(&mut self) -> Result<bool, LeaseError> {
         let begun = Instant::now();
         let now = MicroTime(Timestamp::now());
@@ -220,7 +220,7 @@ impl Elector {
         Ok(taken.is_some())
     }
 
-    /// Whether the lease is ours, nobody's, or has not changed for its duration.
+    /// Whether this process holds the lease, nobody does, or it has expired.
     fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
         let holder = holder(lease).unwrap_or("");
         if holder.is_empty() || holder == self.options.identity {
@@ -275,7 +275,7 @@ fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref()
 }
 
-/// Somebody else wrote first: not an error, but not ours either.
+/// Treats a conflict as a lost race, which is not an error.
 fn lost_race(error: kube::Error) -> Result<Option<Lease>, kube::Error> {
     match error {
         kube::Error::Api(status) if status.code == 409 => Ok(None),

@@ -1,4 +1,4 @@
-//! Leader election: of several replicas one works.
+//! Leader election: of several replicas, only the leader runs the controllers.
 
 mod lease;
 

@@ -1,12 +1,12 @@
-//! The manager: one process, one client, one leader, many controllers.
+//! The manager: runs controllers in one process, with leader election, probes and metrics.
 //!
 //! ```text
 //! connect -> serve probes and metrics -> wait for the API server -> lead -> run controllers
 //! ```
 //!
-//! On SIGTERM or SIGINT what is under way ends, the lease is released, and the process exits with
-//! 0; a second signal ends it at once. A lost lease ends the process with an error: its
-//! replacement starts afresh. Whatever happens, what the operator deployed stays as it is.
+//! On SIGTERM or SIGINT reconciles in progress end, the lease is released, and the process exits
+//! with 0; a second signal ends it at once. A lost lease ends the process with an error, and its
+//! replacement starts from the cluster's state. Releases stay as they are in every case.
 
 mod probes;
 mod shutdown;
@@ -25,6 +25,7 @@ use crate::client::{self, ConnectError, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::Registry;
+use crate::controller::definitions::follow_definitions;
 use crate::leader::{Elector, Term};
 use crate::options::Options;
 use crate::release::ReleaseIndex;
@@ -32,7 +33,7 @@ use crate::telemetry::metrics::Metrics;
 
 pub use probes::{ProbeError, Readiness};
 
-/// What a controller gets from the manager.
+/// What the manager provides to a controller.
 #[derive(Clone)]
 pub struct ControllerContext {
     /// The client that all controllers share.
@@ -45,53 +46,53 @@ pub struct ControllerContext {
     pub records: ReleaseIndex,
     /// Metrics of the process.
     pub metrics: Metrics,
-    /// Sends events about objects.
+    /// Publishes events about objects.
     pub recorder: Recorder,
-    /// Namespaces that are watched; all when empty.
+    /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
-    /// The namespace that the operator runs in, when it is known.
+    /// The namespace that the operator runs in, if known.
     pub operator_namespace: Option<String>,
-    /// Marks the objects of this operator.
+    /// Identifies this operator on its objects and records.
     pub operator: OperatorId,
-    /// Marks the records that this process writes.
+    /// Identifies this process on the records that it writes.
     pub instance: InstanceId,
-    /// Whether a lease makes sure that no other replica writes.
+    /// Whether leader election ensures that no other replica writes.
     pub elected: bool,
-    /// How many keys a controller works on at once, unless it says otherwise.
+    /// How many keys a controller reconciles at once, unless it has its own setting.
     pub max_concurrent_reconciles: usize,
-    /// Time between two looks at an unchanged object, unless a controller says otherwise.
+    /// Time between two reconciles of an unchanged object, unless a controller has its own setting.
     pub reconcile_period: Duration,
-    /// Bounds the workers of all controllers together.
+    /// Limits the workers of all controllers together.
     pub process: Arc<Semaphore>,
-    /// Ends the controllers.
+    /// Cancelled when the controllers must stop.
     pub stop: CancellationToken,
 }
 
-/// Why a controller cannot run.
+/// The error of a controller that cannot run.
 pub type ControllerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Something that the manager runs while this process leads.
+/// A controller that the manager runs while this process is the leader.
 pub trait Controller: Send {
-    /// Its name, for logs and metrics.
+    /// Returns its name, for logs and metrics.
     fn name(&self) -> &str;
 
-    /// Runs until [`ControllerContext::stop`] and ends what is under way.
+    /// Runs until [`ControllerContext::stop`] is cancelled and reconciles in progress have ended.
     fn run(
         self: Box<Self>,
         context: ControllerContext,
     ) -> BoxFuture<'static, Result<(), ControllerError>>;
 }
 
-/// Why the manager ended.
+/// Why the manager stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// There is no way to the API server.
+    /// The connection to the API server cannot be set up.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// A server for probes or metrics cannot start.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// A controller cannot run.
+    /// A controller failed.
     #[error("controller {name} failed")]
     Controller {
         /// Its name.
@@ -101,14 +102,18 @@ pub enum ManagerError {
         source: ControllerError,
     },
     /// Leader election needs a namespace for its lease.
-    #[error("leader election needs a namespace: set --leader-election-namespace or $POD_NAMESPACE")]
+    #[error(
+        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE"
+    )]
     NoLeaseNamespace,
-    /// Another process leads now.
-    #[error("the leader's lease was lost")]
+    /// Another process may be the leader now.
+    #[error(
+        "lost the leader election lease; the process exits so that its replacement starts from the cluster's state"
+    )]
     LeaseLost,
 }
 
-/// Runs controllers.
+/// Runs controllers in one process.
 pub struct Manager {
     options: Options,
     controllers: Vec<Box<dyn Controller>>,
@@ -116,7 +121,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager without controllers.
+    /// Creates a manager without controllers.
     pub fn new(options: Options) -> Self {
         Self {
             options,
@@ -125,9 +130,9 @@ impl Manager {
         }
     }
 
-    /// Talks to the API server through this client, not through one of the options: tests give
-    /// one that counts or fails requests. Its requests have the deadlines of the options; a lost
-    /// lease does not stop its writes.
+    /// Uses this client instead of one made from the options, for tests that count or fail
+    /// requests. Its requests have the deadlines of the options; a lost lease does not stop its
+    /// writes.
     #[must_use]
     pub fn client(mut self, client: Client) -> Self {
         self.client = Some(client);
@@ -141,17 +146,17 @@ impl Manager {
         self
     }
 
-    /// Runs until a signal.
+    /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
-    /// When the way to the API server is wrong, a port is taken, a controller fails or the lease
-    /// is lost.
+    /// When the connection cannot be set up, a port is taken, a controller fails or the lease is
+    /// lost.
     pub async fn run(self) -> Result<(), ManagerError> {
         let stop = shutdown::on_signal();
         self.run_until(stop).await
     }
 
-    /// Runs until `stop`.
+    /// Runs until `stop` is cancelled.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -179,12 +184,16 @@ impl Manager {
         }
         readiness.set(true);
 
+        let definitions = follow_definitions(cluster.clone(), metrics.watches());
+        let stopped = stop.clone();
+        tokio::spawn(async move { stopped.run_until_cancelled(definitions).await });
+
         let lease = options.lease()?;
         let elector = lease.map(|lease| Elector::new(client.clone(), lease, gate));
         let context = ControllerContext {
             cluster,
-            registry: Registry::new(client.clone()),
-            records: follow_records(&client, &options.watch_namespaces, &stop),
+            registry: Registry::counted(client.clone(), metrics.watches()),
+            records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
             recorder: Recorder::new(client.clone(), reporter(&options)),
             client,
             metrics: metrics.clone(),
@@ -214,20 +223,21 @@ impl Manager {
     }
 }
 
-/// Waits until the API server answers, and says so while it does not.
+/// Waits until the API server answers; logs each failed attempt.
 async fn wait_until_reachable(cluster: &Cluster, server: &str) {
     let mut delay = Duration::from_millis(250);
     while let Err(error) = cluster.ping().await {
-        warn!(server, error = &error as &dyn std::error::Error, retry_in = ?delay, "the API server does not answer");
+        warn!(server, error = &error as &dyn std::error::Error, retry_in = ?delay, "cannot reach the API server; retrying");
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_secs(15));
     }
 }
 
-/// Watches the release records in `namespaces`, all when empty, until `stop`.
+/// Watches the release records in `namespaces` (empty means all) until `stop` is cancelled.
 fn follow_records(
     client: &Client,
     namespaces: &[String],
+    metrics: &Metrics,
     stop: &CancellationToken,
 ) -> ReleaseIndex {
     let records = ReleaseIndex::new();
@@ -240,7 +250,9 @@ fn follow_records(
         records.expect(scope.as_deref());
     }
     for scope in scopes {
-        let watch = records.clone().watch(client.clone(), scope);
+        let watch = records
+            .clone()
+            .watch(client.clone(), scope, metrics.watches());
         let stop = stop.clone();
         tokio::spawn(async move { stop.run_until_cancelled(watch).await });
     }
@@ -254,7 +266,7 @@ fn reporter(options: &Options) -> Reporter {
     }
 }
 
-/// Runs the controllers for as long as this process leads.
+/// Runs the controllers while this process is the leader.
 async fn lead(
     controllers: Vec<Box<dyn Controller>>,
     context: ControllerContext,
@@ -272,7 +284,7 @@ async fn lead(
     let mut running = tokio::task::JoinSet::new();
     for controller in controllers {
         let name = controller.name().to_owned();
-        info!(controller = name, "starting a controller");
+        info!(controller = name, "starting controller");
         let run = controller.run(context.clone());
         running.spawn(async move {
             run.await
@@ -307,7 +319,7 @@ async fn lead(
     outcome
 }
 
-/// Waits for a controller that fails; those that end well are not waited for.
+/// Waits until a controller fails; controllers that end without an error are ignored.
 async fn first_failure(
     running: &mut tokio::task::JoinSet<Result<(), ManagerError>>,
 ) -> Result<(), ManagerError> {

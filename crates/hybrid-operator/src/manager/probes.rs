@@ -21,7 +21,7 @@ use crate::telemetry::metrics::Metrics;
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// Says whether it is.
+    /// Sets whether `/readyz` answers 200.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::SeqCst);
     }
@@ -32,15 +32,15 @@ impl Readiness {
         } else {
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the API server has not answered yet",
+                "waiting for the API server to answer",
             )
         }
     }
 }
 
-/// Why a server cannot start.
+/// A server for probes or metrics cannot listen on its address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for {what} ({flag} changes it)")]
+#[error("cannot listen on {address} for {what}; choose another address with {flag}")]
 pub struct ProbeError {
     address: String,
     what: &'static str,
@@ -49,7 +49,7 @@ pub struct ProbeError {
     source: std::io::Error,
 }
 
-/// Starts both servers; an address of `0` turns one off.
+/// Starts both servers; the address `0` turns one off.
 pub(super) async fn serve(
     options: &Options,
     metrics: &Metrics,
@@ -108,7 +108,7 @@ pub(super) async fn serve(
     Ok(servers)
 }
 
-/// Go's `:8080` means every address.
+/// Binds an address; `:8080` means port 8080 of every address, as in Go.
 async fn bind(address: &str) -> std::io::Result<TcpListener> {
     match address.strip_prefix(':') {
         Some(port) => TcpListener::bind(format!("0.0.0.0:{port}")).await,

@@ -1,4 +1,4 @@
-//! Signals: the first asks for an orderly end, the second ends at once.
+//! Signals: the first one stops the process gracefully, the second one at once.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -7,7 +7,7 @@ use tracing::{error, info};
 /// The exit code after a second signal.
 const ABORTED: i32 = 130;
 
-/// A token that the first SIGTERM or SIGINT cancels; a second signal ends the process.
+/// Returns a token that the first SIGTERM or SIGINT cancels; the second signal ends the process.
 pub(super) fn on_signal() -> CancellationToken {
     let stop = CancellationToken::new();
     let token = stop.clone();
@@ -16,14 +16,14 @@ pub(super) fn on_signal() -> CancellationToken {
             signal(SignalKind::terminate()),
             signal(SignalKind::interrupt()),
         ) else {
-            error!("signals cannot be received");
+            error!("cannot install signal handlers; the process will not stop gracefully");
             return;
         };
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        info!("stopping; a second signal ends at once");
+        info!("stopping; send the signal again to exit at once");
         token.cancel();
         tokio::select! {
             _ = terminate.recv() => {}

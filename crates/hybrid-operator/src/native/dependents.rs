@@ -5,18 +5,18 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::Api;
+use kube::core::ApiResource;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{Store, store};
 use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tracing::warn;
 
-use crate::controller::{Key, Priority, QueueHandle};
+use crate::controller::follow::{self, Follower, Lists, Subject};
+use crate::controller::{Key, Priority, QueueHandle, WatchState};
 use crate::manager::ControllerContext;
 
 /// Finds the key of the custom resource that an object concerns.
@@ -54,20 +54,26 @@ where
     O::DynamicType: Hash + Eq,
     Api<O>: WholeApi<O>,
 {
-    let config = watcher::Config::default().labels(selector).page_size(500);
+    let selector = selector.to_owned();
     Box::new(move |context, queue| {
         let apis = Api::<O>::in_scope(context);
         let stores: Vec<Store<O>> = apis
             .into_iter()
             .map(|api| {
                 let (reader, writer) = store::<O>();
-                let follow = follow(
-                    api,
-                    config.clone(),
-                    (reader.clone(), writer),
-                    Arc::clone(&concerns),
-                    queue.clone(),
-                );
+                let follower = Reader {
+                    reader: reader.clone(),
+                    writer,
+                    concerns: Arc::clone(&concerns),
+                    queue: queue.clone(),
+                };
+                let subject = Subject::new(ApiResource::erase::<O>(&()), api.namespace());
+                let selector = selector.clone();
+                let open = move |lists| {
+                    watcher(api.clone(), follow::config(lists, Some(&selector))).boxed()
+                };
+                let metrics = queue.watch_metrics();
+                let follow = follow::follow(subject, metrics, Lists::Paged, open, follower);
                 let stop = context.stop.clone();
                 tokio::spawn(async move { stop.run_until_cancelled(follow).await });
                 reader
@@ -110,52 +116,47 @@ where
     }
 }
 
-async fn follow<O>(
-    api: Api<O>,
-    config: watcher::Config,
-    (reader, mut writer): (Store<O>, Writer<O>),
+/// Takes in what a watch shows.
+struct Reader<O>
+where
+    O: Resource<DynamicType = ()> + Clone + 'static,
+{
+    reader: Store<O>,
+    writer: Writer<O>,
     concerns: Concerns<O>,
     queue: QueueHandle,
-) where
-    O: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+}
+
+impl<O> Follower for Reader<O>
+where
+    O: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static,
 {
-    let mut events = watcher(api, config).boxed();
-    let mut delay = Duration::from_millis(250);
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(mut event) => {
-                if !matches!(event, watcher::Event::Init) {
-                    delay = Duration::from_millis(250);
-                }
-                if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) =
-                    &mut event
-                {
-                    object.managed_fields_mut().clear();
-                }
-                // A list is seen when it is whole: only then is it told of, and with it what has
-                // vanished since the last one.
-                let mut concerned: HashSet<Key> = HashSet::new();
-                let is_list = matches!(event, watcher::Event::InitDone);
-                if is_list {
-                    concerned.extend(reader.state().iter().filter_map(|object| concerns(object)));
-                }
-                writer.apply_watcher_event(&event);
-                if is_list {
-                    concerned.extend(reader.state().iter().filter_map(|object| concerns(object)));
-                } else if let watcher::Event::Apply(object) | watcher::Event::Delete(object) =
-                    &event
-                {
-                    concerned.extend(concerns(object));
-                }
-                for key in concerned {
-                    queue.add(key, Priority::Event);
-                }
+    type Object = O;
+
+    fn event(&mut self, mut event: watcher::Event<O>) {
+        if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = &mut event {
+            object.managed_fields_mut().clear();
+        }
+        // A list is seen when it is whole: only then is it told of, and with it what has vanished
+        // since the last one.
+        let mut changed = match &event {
+            watcher::Event::InitDone => self.reader.state(),
+            watcher::Event::Apply(object) | watcher::Event::Delete(object) => {
+                vec![Arc::new(object.clone())]
             }
-            Err(error) => {
-                warn!(kind = %O::kind(&()), error = &error as &dyn std::error::Error, "cannot watch; trying again");
-                tokio::time::sleep(delay).await;
-                delay = (delay * 2).min(Duration::from_secs(30));
-            }
+            watcher::Event::Init | watcher::Event::InitApply(_) => Vec::new(),
+        };
+        // What the user's function makes of an object must not keep the cache from being right.
+        self.writer.apply_watcher_event(&event);
+        if matches!(event, watcher::Event::InitDone) {
+            changed.extend(self.reader.state());
+        }
+        let keys = changed.iter().filter_map(|object| (self.concerns)(object));
+        for key in keys.collect::<HashSet<Key>>() {
+            self.queue.add(key, Priority::Event);
         }
     }
+
+    /// What is cached stays so; each list tells of everything.
+    fn state(&mut self, _: &WatchState) {}
 }

@@ -3,24 +3,37 @@
 //!
 //! A watch tells of a write some time after it has been answered, and a list may have been made
 //! before it. So a write of our own counts until the watch has caught up with it: older events do
-//! not undo it, nor does a list that began before it.
+//! not undo it, nor does a list that began before it. A watch may also tell of a write before it
+//! is answered: what it tells of a record that is being written is kept back until then, so that
+//! listeners hear of the changes of others alone.
+//!
+//! The same watch shows the parts of large records, so that those that no record refers to are
+//! known without a request.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+mod table;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use helm_core::release::ReleaseName;
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::PartialObjectMeta;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::core::{ApiResource, PartialObjectMeta};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::meta::{Format, RecordMeta, version_number};
+use super::meta::RecordMeta;
+use super::side::PartMeta;
 use crate::cluster::CrIdentity;
+use crate::controller::WatchState;
+use crate::controller::follow::{self, Follower, Subject};
+use crate::telemetry::metrics::WatchMetrics;
+use table::{Id, Inner, id_of};
 
-/// Selects Helm's records.
-const SELECTOR: &str = "owner=helm";
+/// Selects Helm's records, and the parts of large ones.
+const SELECTOR: &str = "owner in (helm,hybrid-operator)";
 
 /// Whether the index can be relied upon.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +42,7 @@ pub enum IndexState {
     Starting,
     /// It is complete and follows the cluster.
     Synced,
-    /// Listing or watching Secrets is not permitted; the text is the server's.
+    /// Listing or watching Secrets is not permitted: the permission that is missing.
     Forbidden(String),
     /// It has not been listed yet, and listing fails.
     Failing(String),
@@ -72,42 +85,20 @@ impl Default for Shared {
     }
 }
 
-#[derive(Default)]
-struct Inner {
-    entries: HashMap<Id, Entry>,
-    /// By release, for `history`.
-    releases: HashMap<(String, ReleaseName), BTreeMap<u32, Id>>,
-    by_cr: HashMap<CrIdentity, HashSet<Id>>,
-    /// Records that we have deleted and that a watch may still tell of, by uid: their namespace,
-    /// and when.
-    deleted: HashMap<String, (String, u64)>,
-    scopes: HashMap<Option<String>, ScopeState>,
-    /// Counts lists, so that writes can be told from lists that began later.
-    clock: u64,
-    listener: Option<ChangeListener>,
+/// Keeps back what a watch tells of a record while this process writes or deletes it. When it is
+/// dropped, what was not our own doing is told.
+pub(super) struct OwnWrite {
+    index: ReleaseIndex,
+    ids: Vec<Id>,
 }
 
-/// Namespace and name of a Secret.
-type Id = (String, String);
-
-struct Entry {
-    meta: RecordMeta,
-    /// When we wrote it ourselves, as long as no watch has told of that.
-    written: Option<u64>,
-}
-
-struct ScopeState {
-    state: IndexState,
-    /// When the list that is going on began, and what it has shown so far.
-    listing: Option<(u64, HashSet<Id>)>,
-}
-
-impl Default for ScopeState {
-    fn default() -> Self {
-        Self {
-            state: IndexState::Starting,
-            listing: None,
-        }
+impl Drop for OwnWrite {
+    fn drop(&mut self) {
+        let kept_back: Vec<RecordChange> = self.index.write(|inner| {
+            let ids = self.ids.iter();
+            ids.filter_map(|id| inner.under_way.remove(id)?).collect()
+        });
+        self.index.tell(&kept_back);
     }
 }
 
@@ -117,31 +108,33 @@ impl ReleaseIndex {
         Self::default()
     }
 
-    /// Sets who is told of changes by others.
+    /// Adds somebody who is told of changes of records by others, after the index knows them. This
+    /// process's own writes are not told of.
     pub fn on_change(&self, listener: ChangeListener) {
-        self.write(|inner| inner.listener = Some(listener));
+        self.write(|inner| inner.listeners.push(listener));
     }
 
     /// Feeds the index from the Secrets of a namespace, or of all, until it is dropped. Failures
     /// are retried for ever, with growing pauses, and shown in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`.
-    pub async fn watch(self, client: Client, namespace: Option<String>) {
-        let api: Api<PartialObjectMeta<Secret>> = match &namespace {
-            Some(namespace) => Api::namespaced(client, namespace),
-            None => Api::all(client),
-        };
+    pub async fn watch(self, client: Client, namespace: Option<String>, metrics: WatchMetrics) {
         self.expect(namespace.as_deref());
+        let subject = Subject::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
+        let open = move |lists| {
+            let api: Api<PartialObjectMeta<Secret>> = match &namespace {
+                Some(namespace) => Api::namespaced(client.clone(), namespace),
+                None => Api::all(client.clone()),
+            };
+            watcher::watcher(api, follow::config(lists, Some(SELECTOR))).boxed()
+        };
+        let reader = Reader {
+            scope: subject.namespace.clone(),
+            index: self,
+        };
         // A streaming list may be answered from a cache that lacks our own last write; a list is
         // as new as its answer.
-        let config = watcher::Config::default().labels(SELECTOR);
-        let mut events = std::pin::pin!(watcher::watcher(api, config).default_backoff());
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => self.apply(namespace.as_deref(), event),
-                Err(error) => self.fail(namespace.as_deref(), &error),
-            }
-        }
+        follow::follow(subject, metrics, follow::Lists::Paged, open, reader).await;
     }
 
     /// Announces a scope, so that the index is not complete before its first list.
@@ -184,31 +177,52 @@ impl ReleaseIndex {
         records
     }
 
-    /// How many records are known.
-    pub fn len(&self) -> usize {
-        self.read(|inner| inner.entries.len())
+    /// How long this process has known this very state of a record, by its own clock: zero for a
+    /// state that it does not know. Another clock never makes a record look older than it is, and
+    /// after a restart the time begins anew.
+    pub fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
+        let since = self.read(|inner| {
+            let entry = inner.entries.get(&id_of(meta))?;
+            entry.meta.is_same_state(meta).then_some(entry.since)
+        });
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether no record is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Begins to write or delete records; to be dropped when the answers are noted.
+    pub(super) fn writing(&self, namespace: &str, secrets: Vec<String>) -> OwnWrite {
+        let ids: Vec<Id> = secrets
+            .into_iter()
+            .map(|secret| (namespace.to_owned(), secret))
+            .collect();
+        self.write(|inner| {
+            for id in &ids {
+                inner.under_way.insert(id.clone(), None);
+            }
+        });
+        let index = self.clone();
+        OwnWrite { index, ids }
     }
 
     /// Takes note of a record that this process has written.
-    pub(crate) fn written(&self, meta: RecordMeta) {
+    pub(super) fn written(&self, meta: RecordMeta) {
         self.write(|inner| {
-            let clock = inner.clock;
-            inner.insert(Entry {
-                meta,
-                written: Some(clock),
-            });
+            if let Some(kept_back) = inner.under_way.get_mut(&id_of(&meta)) {
+                let newer = |change: &RecordChange| change.record.is_newer_than(&meta);
+                *kept_back = kept_back.take().filter(newer);
+            }
+            let written = Some(inner.clock);
+            inner.insert(meta, written, Instant::now());
         });
     }
 
     /// Takes note of a record that this process has deleted.
-    pub(crate) fn removed(&self, meta: &RecordMeta) {
+    pub(super) fn removed(&self, meta: &RecordMeta) {
         self.write(|inner| {
             let id = id_of(meta);
+            if let Some(kept_back) = inner.under_way.get_mut(&id) {
+                let other = |change: &RecordChange| change.record.uid != meta.uid;
+                *kept_back = kept_back.take().filter(other);
+            }
             if inner
                 .entries
                 .get(&id)
@@ -216,9 +230,43 @@ impl ReleaseIndex {
             {
                 inner.remove(&id);
             }
-            inner
-                .deleted
-                .insert(meta.uid.clone(), (meta.namespace.clone(), inner.clock));
+            inner.mark_deleted(&meta.uid, &meta.namespace);
+        });
+    }
+
+    /// The parts of a release.
+    pub(super) fn parts(&self, namespace: &str, name: &ReleaseName) -> Vec<PartMeta> {
+        self.read(|inner| {
+            let parts = inner.parts.get(&(namespace.to_owned(), name.clone()));
+            let parts = parts.into_iter().flat_map(BTreeMap::values);
+            parts.map(|part| part.meta.clone()).collect()
+        })
+    }
+
+    /// The parts that carry the label of a custom resource.
+    pub(super) fn parts_of(&self, cr: &CrIdentity) -> Vec<PartMeta> {
+        self.read(|inner| {
+            let parts = inner.parts.values().flat_map(BTreeMap::values);
+            parts
+                .filter(|part| part.meta.cr == *cr)
+                .map(|part| part.meta.clone())
+                .collect()
+        })
+    }
+
+    /// Takes note of a part that this process has written.
+    pub(super) fn part_written(&self, meta: PartMeta) {
+        self.write(|inner| {
+            let written = Some(inner.clock);
+            inner.insert_part(meta, written);
+        });
+    }
+
+    /// Takes note of a part that this process has deleted.
+    pub(super) fn part_removed(&self, meta: &PartMeta) {
+        self.write(|inner| {
+            inner.remove_part(meta);
+            inner.mark_deleted(&meta.uid, &meta.namespace);
         });
     }
 
@@ -228,42 +276,54 @@ impl ReleaseIndex {
         scope: Option<&str>,
         event: watcher::Event<PartialObjectMeta<Secret>>,
     ) {
-        let changes = self.write(|inner| inner.apply(scope, event));
+        self.apply_at(scope, event, Instant::now());
+    }
+
+    fn apply_at(
+        &self,
+        scope: Option<&str>,
+        event: watcher::Event<PartialObjectMeta<Secret>>,
+        now: Instant,
+    ) {
+        let changes = self.write(|inner| {
+            let mut changes = inner.apply(scope, event, now);
+            changes.retain(
+                |change| match inner.under_way.get_mut(&id_of(&change.record)) {
+                    Some(kept_back) => {
+                        *kept_back = Some(change.clone());
+                        false
+                    }
+                    None => true,
+                },
+            );
+            changes
+        });
+        self.tell(&changes);
+    }
+
+    /// Tells the listeners. They may ask the index, so they are called without the lock.
+    fn tell(&self, changes: &[RecordChange]) {
         if changes.is_empty() {
             return;
         }
-        // The listener may ask the index, so it is called without the lock.
-        if let Some(listener) = self.read(|inner| inner.listener.clone()) {
-            for change in &changes {
+        let listeners = self.read(|inner| inner.listeners.clone());
+        for change in changes {
+            for listener in &listeners {
                 listener(change);
             }
         }
     }
 
-    fn fail(&self, scope: Option<&str>, error: &watcher::Error) {
-        let state = match error {
-            watcher::Error::InitialListFailed(kube::Error::Api(status))
-            | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-            | watcher::Error::WatchFailed(kube::Error::Api(status))
-            | watcher::Error::WatchError(status)
-                if status.is_forbidden() =>
-            {
-                tracing::warn!(namespace = scope, message = %status.message,
-                    "release records cannot be watched");
-                IndexState::Forbidden(status.message.clone())
-            }
-            error => {
-                tracing::debug!(namespace = scope, %error, "the watch of release records failed");
-                IndexState::Failing(error.to_string())
-            }
+    /// Takes in that the watch of a scope fails. Of one that merely breaks off and resumes nothing
+    /// is told: what was complete stays usable.
+    fn fail(&self, scope: Option<&str>, state: &WatchState) {
+        let state = match state {
+            WatchState::Starting | WatchState::Synced => return,
+            WatchState::Forbidden(permission) => IndexState::Forbidden(permission.clone()),
+            WatchState::Missing => IndexState::Failing("Secrets are not served".to_owned()),
+            WatchState::Failing(message) => IndexState::Failing(message.clone()),
         };
-        self.write(|inner| {
-            let scope = inner.scope(scope);
-            // What was complete stays usable while the watch resumes.
-            if !scope.state.is_synced() || matches!(state, IndexState::Forbidden(_)) {
-                scope.state = state;
-            }
-        });
+        self.write(|inner| inner.scope(scope).state = state);
     }
 
     fn read<T>(&self, f: impl FnOnce(&Inner) -> T) -> T {
@@ -283,353 +343,23 @@ impl ReleaseIndex {
     }
 }
 
-impl Inner {
-    /// The worst state of all scopes.
-    fn state(&self) -> IndexState {
-        let states = self.scopes.values().map(|scope| &scope.state);
-        let rank = |state: &&IndexState| match state {
-            IndexState::Synced => 0,
-            IndexState::Starting => 1,
-            IndexState::Failing(_) => 2,
-            IndexState::Forbidden(_) => 3,
-        };
-        states
-            .max_by_key(rank)
-            .cloned()
-            .unwrap_or(IndexState::Starting)
-    }
-
-    fn apply(
-        &mut self,
-        scope: Option<&str>,
-        event: watcher::Event<PartialObjectMeta<Secret>>,
-    ) -> Vec<RecordChange> {
-        match event {
-            watcher::Event::Init => {
-                self.clock += 1;
-                self.scope(scope).listing = Some((self.clock, HashSet::new()));
-                Vec::new()
-            }
-            watcher::Event::InitApply(secret) => {
-                let Some(meta) = RecordMeta::of(&secret.metadata, Format::Helm) else {
-                    return Vec::new();
-                };
-                if let Some((_, listed)) = &mut self.scope(scope).listing {
-                    listed.insert(id_of(&meta));
-                }
-                self.seen(meta).into_iter().collect()
-            }
-            watcher::Event::InitDone => self.listed(scope),
-            watcher::Event::Apply(secret) => {
-                self.scope(scope).state = IndexState::Synced;
-                let meta = RecordMeta::of(&secret.metadata, Format::Helm);
-                meta.and_then(|meta| self.seen(meta)).into_iter().collect()
-            }
-            watcher::Event::Delete(secret) => {
-                self.scope(scope).state = IndexState::Synced;
-                let meta = RecordMeta::of(&secret.metadata, Format::Helm);
-                meta.and_then(|meta| self.gone(&meta)).into_iter().collect()
-            }
-        }
-    }
-
-    /// A record as a watch or a list has it.
-    fn seen(&mut self, meta: RecordMeta) -> Option<RecordChange> {
-        if self.deleted.contains_key(&meta.uid) {
-            return None;
-        }
-        if let Some(entry) = self.entries.get_mut(&id_of(&meta)) {
-            if entry.meta.uid == meta.uid && entry.meta.resource_version == meta.resource_version {
-                entry.written = None;
-                return None;
-            }
-            if !meta.is_newer_than(&entry.meta) {
-                return None;
-            }
-        }
-        self.insert(Entry {
-            meta: meta.clone(),
-            written: None,
-        });
-        Some(RecordChange {
-            record: meta,
-            gone: false,
-        })
-    }
-
-    /// A record that a watch says is gone.
-    fn gone(&mut self, meta: &RecordMeta) -> Option<RecordChange> {
-        if self.deleted.remove(&meta.uid).is_some() {
-            return None;
-        }
-        let id = id_of(meta);
-        if self.entries.get(&id)?.meta.uid != meta.uid {
-            return None;
-        }
-        let record = self.remove(&id)?.meta;
-        Some(RecordChange { record, gone: true })
-    }
-
-    /// The end of a list: what it has not shown is gone, unless we wrote it after it began.
-    fn listed(&mut self, scope: Option<&str>) -> Vec<RecordChange> {
-        let state = self.scope(scope);
-        state.state = IndexState::Synced;
-        let Some((began, listed)) = state.listing.take() else {
-            return Vec::new();
-        };
-        let in_scope = |namespace: &str| scope.is_none_or(|scope| scope == namespace);
-        self.deleted
-            .retain(|_, (namespace, deleted)| !in_scope(namespace) || *deleted >= began);
-        let vanished: Vec<Id> = self
-            .entries
-            .iter()
-            .filter(|(id, entry)| {
-                in_scope(&id.0)
-                    && !listed.contains(*id)
-                    && entry.written.is_none_or(|written| written < began)
-            })
-            .map(|(id, _)| id.clone())
-            .collect();
-        let gone = vanished.iter().filter_map(|id| self.remove(id));
-        gone.map(|entry| RecordChange {
-            record: entry.meta,
-            gone: true,
-        })
-        .collect()
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        let id = id_of(&entry.meta);
-        if let Some(known) = self.entries.get(&id)
-            && known.meta.uid == entry.meta.uid
-            && version_number(&known.meta.resource_version)
-                > version_number(&entry.meta.resource_version)
-        {
-            return;
-        }
-        self.remove(&id);
-        let meta = &entry.meta;
-        let release = (meta.namespace.clone(), meta.name.clone());
-        self.releases
-            .entry(release)
-            .or_default()
-            .insert(meta.revision.0, id.clone());
-        if let Some(cr) = &meta.cr {
-            self.by_cr.entry(cr.clone()).or_default().insert(id.clone());
-        }
-        self.entries.insert(id, entry);
-    }
-
-    fn remove(&mut self, id: &Id) -> Option<Entry> {
-        let entry = self.entries.remove(id)?;
-        let meta = &entry.meta;
-        let release = (meta.namespace.clone(), meta.name.clone());
-        if let Some(ids) = self.releases.get_mut(&release) {
-            ids.remove(&meta.revision.0);
-            if ids.is_empty() {
-                self.releases.remove(&release);
-            }
-        }
-        if let Some(cr) = &meta.cr
-            && let Some(ids) = self.by_cr.get_mut(cr)
-        {
-            ids.remove(id);
-            if ids.is_empty() {
-                self.by_cr.remove(cr);
-            }
-        }
-        Some(entry)
-    }
-
-    fn scope(&mut self, scope: Option<&str>) -> &mut ScopeState {
-        self.scopes.entry(scope.map(str::to_owned)).or_default()
-    }
+/// Feeds an index from the watch of one scope.
+struct Reader {
+    index: ReleaseIndex,
+    scope: Option<String>,
 }
 
-fn id_of(meta: &RecordMeta) -> Id {
-    (meta.namespace.clone(), meta.secret.clone())
+impl Follower for Reader {
+    type Object = PartialObjectMeta<Secret>;
+
+    fn event(&mut self, event: watcher::Event<Self::Object>) {
+        self.index.apply(self.scope.as_deref(), event);
+    }
+
+    fn state(&mut self, state: &WatchState) {
+        self.index.fail(self.scope.as_deref(), state);
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use helm_core::release::Status;
-    use kube::runtime::watcher::Event;
-    use serde_json::json;
-    use std::sync::Mutex;
-
-    fn record(revision: u32, status: &str, version: u64) -> PartialObjectMeta<Secret> {
-        serde_json::from_value(json!({"metadata": {
-            "name": format!("sh.helm.release.v1.web.v{revision}"), "namespace": "prod",
-            "uid": format!("uid-{revision}"), "resourceVersion": version.to_string(),
-            "labels": {"owner": "helm", "status": status,
-                       "helm.sdk.operatorframework.io/cr": "me"}}}))
-        .unwrap()
-    }
-
-    fn meta(revision: u32, status: &str, version: u64) -> RecordMeta {
-        RecordMeta::of(&record(revision, status, version).metadata, Format::Helm).unwrap()
-    }
-
-    /// Revisions that a listener was told of, and whether they are gone.
-    type Told = Arc<Mutex<Vec<(u32, bool)>>>;
-
-    fn index() -> (ReleaseIndex, Told) {
-        let index = ReleaseIndex::new();
-        let told = Told::default();
-        let heard = Arc::clone(&told);
-        index.on_change(Arc::new(move |change| {
-            heard
-                .lock()
-                .unwrap()
-                .push((change.record.revision.0, change.gone));
-        }));
-        (index, told)
-    }
-
-    fn list(index: &ReleaseIndex, records: &[PartialObjectMeta<Secret>]) {
-        index.apply(None, Event::Init);
-        for record in records {
-            index.apply(None, Event::InitApply(record.clone()));
-        }
-        index.apply(None, Event::InitDone);
-    }
-
-    fn shown(index: &ReleaseIndex) -> Vec<(u32, Status)> {
-        let history = index.history("prod", &"web".parse().unwrap());
-        history
-            .iter()
-            .map(|meta| (meta.revision.0, meta.status))
-            .collect()
-    }
-
-    #[test]
-    fn the_history_is_what_lists_and_events_tell() {
-        let (index, told) = index();
-        assert_eq!(index.state(), IndexState::Starting);
-        list(
-            &index,
-            &[record(10, "deployed", 5), record(9, "superseded", 4)],
-        );
-        assert!(index.state().is_synced());
-        assert_eq!(
-            shown(&index),
-            [(9, Status::Superseded), (10, Status::Deployed)]
-        );
-        assert_eq!(index.records_of(&CrIdentity::from_label("me")).len(), 2);
-        index.apply(None, Event::Apply(record(10, "superseded", 6)));
-        index.apply(None, Event::Apply(record(11, "deployed", 7)));
-        index.apply(None, Event::Delete(record(9, "superseded", 8)));
-        assert_eq!(
-            shown(&index),
-            [(10, Status::Superseded), (11, Status::Deployed)]
-        );
-        let told = told.lock().unwrap();
-        assert_eq!(
-            *told,
-            [(10, false), (9, false), (10, false), (11, false), (9, true)]
-        );
-    }
-
-    #[test]
-    fn our_own_writes_are_seen_at_once_and_not_announced() {
-        let (index, told) = index();
-        list(&index, &[]);
-        index.written(meta(1, "pending-install", 5));
-        assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
-        index.written(meta(1, "deployed", 7));
-        index.apply(None, Event::Apply(record(1, "pending-install", 5)));
-        assert_eq!(shown(&index), [(1, Status::Deployed)]);
-        index.apply(None, Event::Apply(record(1, "deployed", 7)));
-        index.removed(&meta(1, "deployed", 7));
-        index.apply(None, Event::Apply(record(1, "deployed", 7)));
-        assert_eq!(shown(&index), []);
-        index.apply(None, Event::Delete(record(1, "deployed", 8)));
-        assert_eq!(shown(&index), []);
-        assert!(told.lock().unwrap().is_empty());
-        assert!(index.is_empty());
-    }
-
-    #[test]
-    fn a_list_that_began_before_our_write_does_not_undo_it() {
-        let (index, _) = index();
-        list(&index, &[]);
-        index.apply(None, Event::Init);
-        index.written(meta(1, "pending-install", 5));
-        index.apply(None, Event::InitDone);
-        assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
-        // The next list began after the write, so what it does not show is gone.
-        list(&index, &[]);
-        assert_eq!(shown(&index), []);
-    }
-
-    #[test]
-    fn a_list_that_began_before_our_deletion_does_not_bring_the_record_back() {
-        let (index, _) = index();
-        list(&index, &[record(1, "deployed", 5)]);
-        index.apply(None, Event::Init);
-        index.removed(&meta(1, "deployed", 5));
-        index.apply(None, Event::InitApply(record(1, "deployed", 5)));
-        index.apply(None, Event::InitDone);
-        assert_eq!(shown(&index), []);
-        index.apply(None, Event::Delete(record(1, "deployed", 6)));
-        list(&index, &[]);
-        assert!(index.read(|inner| inner.deleted.is_empty()));
-    }
-
-    #[test]
-    fn a_relist_forgets_what_has_vanished_meanwhile() {
-        let (index, told) = index();
-        list(
-            &index,
-            &[record(1, "superseded", 1), record(2, "deployed", 2)],
-        );
-        told.lock().unwrap().clear();
-        list(&index, &[record(2, "deployed", 2)]);
-        assert_eq!(shown(&index), [(2, Status::Deployed)]);
-        assert_eq!(*told.lock().unwrap(), [(1, true)]);
-    }
-
-    #[test]
-    fn a_record_that_was_made_anew_replaces_the_old_one() {
-        let (index, _) = index();
-        list(&index, &[record(1, "deployed", 5)]);
-        let mut anew = record(1, "pending-install", 9);
-        anew.metadata.uid = Some("other".to_owned());
-        index.apply(None, Event::Apply(anew));
-        index.apply(None, Event::Delete(record(1, "deployed", 8)));
-        assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
-    }
-
-    #[test]
-    fn scopes_are_complete_when_all_of_them_are() {
-        let (index, _) = index();
-        index.expect(Some("a"));
-        index.expect(Some("b"));
-        index.apply(Some("a"), Event::Init);
-        index.apply(Some("a"), Event::InitDone);
-        assert_eq!(index.state(), IndexState::Starting);
-        let status = kube::core::Status::failure("no", "Forbidden")
-            .with_code(403)
-            .boxed();
-        index.fail(
-            Some("b"),
-            &watcher::Error::InitialListFailed(kube::Error::Api(status)),
-        );
-        assert_eq!(index.state(), IndexState::Forbidden("no".to_owned()));
-        index.apply(Some("b"), Event::Init);
-        index.apply(Some("b"), Event::InitDone);
-        assert!(index.state().is_synced());
-    }
-
-    #[test]
-    fn a_list_of_one_namespace_does_not_touch_the_records_of_others() {
-        let (index, _) = index();
-        index.apply(Some("prod"), Event::Init);
-        index.apply(Some("prod"), Event::InitApply(record(1, "deployed", 5)));
-        index.apply(Some("prod"), Event::InitDone);
-        index.apply(Some("test"), Event::Init);
-        index.apply(Some("test"), Event::InitDone);
-        assert_eq!(shown(&index), [(1, Status::Deployed)]);
-    }
-}
+mod tests;

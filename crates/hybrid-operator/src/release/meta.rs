@@ -6,12 +6,15 @@ use std::fmt;
 use helm_core::Digest;
 use helm_core::release::{ReleaseName, Revision, SYSTEM_LABELS, Status, name};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 use super::side::Parts;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::{CrIdentity, InstanceId, OperatorId};
 
+/// Field manager of every record and part that an operator of ours writes. Helm's is `Helm`, or
+/// `helm` in older versions, so that the API server tells the two apart.
+pub(super) const WRITER_MANAGER: &str = "hybrid-operator";
 /// Label `REVISION-INSTANCE`: who wrote the record.
 pub(super) const WRITER_LABEL: &str = "helm.sdk.operatorframework.io/writer";
 /// Label `REVISION-HASH`: the digest of the inputs of the revision.
@@ -72,7 +75,8 @@ pub struct RecordMeta {
     pub cr: Option<CrIdentity>,
     /// The operator that looks after it.
     pub operator: Option<OperatorId>,
-    /// Who wrote this very revision; `None` if it was not an operator of ours.
+    /// The instance that wrote this revision and its present status and content; `None` if
+    /// anything else than an operator of ours wrote one of them.
     pub writer: Option<InstanceId>,
     /// The digest of the inputs of this very revision; `None` if it was not made by us.
     pub digest: Option<InputsDigest>,
@@ -111,7 +115,9 @@ impl RecordMeta {
             status: Status::from(label("status").unwrap_or_default()),
             cr: label(CR_LABEL).map(CrIdentity::from_label),
             operator: label(OPERATOR_LABEL).map(OperatorId::new),
-            writer: own(WRITER_LABEL).map(InstanceId::new),
+            writer: own(WRITER_LABEL)
+                .filter(|_| is_as_we_wrote_it(metadata))
+                .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
@@ -130,48 +136,14 @@ impl RecordMeta {
         })
     }
 
-    /// A record of which only this is known.
-    pub fn bare(namespace: &str, name: ReleaseName, revision: Revision, status: Status) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            secret: name::secret_name(&name, revision),
-            name,
-            revision,
-            status,
-            cr: None,
-            operator: None,
-            writer: None,
-            digest: None,
-            uid: String::new(),
-            resource_version: String::new(),
-            created_at: None,
-            modified_at: None,
-            format: Format::Helm,
-            owners: Vec::new(),
-            parts: None,
-        }
-    }
-
-    /// Whether owner references hang on it.
-    pub fn is_owned(&self) -> bool {
-        !self.owners.is_empty()
-    }
-
-    /// Whether this revision was made by something else than an operator of ours. Helm copies
-    /// labels to the revisions that it makes; their own revision in the label gives them away.
-    pub fn is_foreign(&self) -> bool {
-        self.writer.is_none()
-    }
-
-    /// Whether the record is too large for Helm's command line, which then sees none of its
-    /// objects.
-    pub fn is_oversized(&self) -> bool {
-        self.parts.as_ref().is_some_and(Parts::is_whole)
-    }
-
     /// When the record was last written, as far as is known.
     pub fn written_at(&self) -> Option<Timestamp> {
         self.modified_at.max(self.created_at)
+    }
+
+    /// Whether this is the same state of the same record.
+    pub(super) fn is_same_state(&self, other: &Self) -> bool {
+        (&self.uid, &self.resource_version) == (&other.uid, &other.resource_version)
     }
 
     /// Whether this is a later state of the same record.
@@ -180,9 +152,26 @@ impl RecordMeta {
     }
 }
 
+/// Whether the status and the content of a record are those that an operator of ours wrote last.
+///
+/// Labels do not prove it: Helm keeps ours when it marks a record of ours as superseded, failed or
+/// being uninstalled, or notes that a test ran. But whoever changes a field takes it out of the
+/// entries of all other managers in `managedFields`, which the API server keeps.
+fn is_as_we_wrote_it(metadata: &ObjectMeta) -> bool {
+    let ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(WRITER_MANAGER);
+    let mut entries = metadata.managed_fields.iter().flatten().filter(ours);
+    entries.any(|entry| {
+        entry.fields_v1.as_ref().is_some_and(|fields| {
+            ["/f:metadata/f:labels/f:status", "/f:data/f:release"]
+                .iter()
+                .all(|field| fields.0.pointer(field).is_some())
+        })
+    })
+}
+
 /// Resource versions of one resource are numbers that grow (KEP-5504); one that is not counts as
 /// the latest.
-pub(super) fn version_number(version: &str) -> u64 {
+fn version_number(version: &str) -> u64 {
     version.parse().unwrap_or(u64::MAX)
 }
 
@@ -237,7 +226,7 @@ fn of_revision(label: &str, revision: Revision) -> Option<&str> {
 mod tests {
     use super::*;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn tags() -> RecordTags {
         RecordTags {
@@ -249,16 +238,36 @@ mod tests {
     }
 
     fn secret(revision: u32, labels: BTreeMap<String, String>) -> ObjectMeta {
+        let everything = json!({
+            "f:data": {".": {}, "f:release": {}}, "f:type": {},
+            "f:metadata": {"f:labels": {".": {}, "f:status": {}, "f:version": {}}}});
+        managed(revision, labels, &[("hybrid-operator", everything)])
+    }
+
+    /// The metadata of a record whose fields these managers have written.
+    fn managed(
+        revision: u32,
+        labels: BTreeMap<String, String>,
+        managers: &[(&str, Value)],
+    ) -> ObjectMeta {
+        let managers: Vec<Value> = managers
+            .iter()
+            .map(|(manager, fields)| {
+                json!({"manager": manager, "operation": "Update", "apiVersion": "v1",
+                    "fieldsType": "FieldsV1", "fieldsV1": fields})
+            })
+            .collect();
         let mut metadata: ObjectMeta = serde_json::from_value(json!({
             "name": format!("sh.helm.release.v1.web.v{revision}"), "namespace": "prod",
-            "uid": "u", "resourceVersion": "12", "creationTimestamp": "2026-01-01T00:00:00Z"}))
+            "uid": "u", "resourceVersion": "12", "creationTimestamp": "2026-01-01T00:00:00Z",
+            "managedFields": managers}))
         .unwrap();
         metadata.labels = Some(labels);
         metadata
     }
 
     #[test]
-    fn rule_3_7_labels_are_at_most_63_characters_and_read_back() {
+    fn labels_are_at_most_63_characters_and_read_back() {
         let tags = tags();
         let mut labels = tags.labels(Revision(4_294_967_295));
         for (key, value) in &labels {
@@ -271,15 +280,110 @@ mod tests {
         assert_eq!(meta.operator.as_ref(), Some(&tags.operator));
         assert_eq!(meta.writer.as_ref(), Some(&tags.writer));
         assert_eq!(meta.digest, tags.digest);
-        assert!(!meta.is_foreign());
     }
 
     #[test]
-    fn rule_3_7_labels_that_helm_has_copied_to_its_own_revision_do_not_count() {
+    fn labels_that_helm_has_copied_to_its_own_revision_do_not_count() {
         let meta = RecordMeta::of(&secret(2, tags().labels(Revision(1))), Format::Helm).unwrap();
         assert_eq!((meta.writer.as_ref(), meta.digest.as_ref()), (None, None));
-        assert!(meta.is_foreign());
         assert_eq!(meta.cr, Some(tags().cr));
+    }
+
+    #[test]
+    fn a_record_that_somebody_else_has_changed_has_no_writer_of_ours() {
+        let labels = |names: &[&str]| {
+            let names: BTreeMap<String, Value> = names
+                .iter()
+                .map(|name| (format!("f:{name}"), json!({})))
+                .collect();
+            json!({ "f:labels": names })
+        };
+        let content = json!({"f:release": {}});
+        let table = [
+            (
+                "untouched",
+                vec![(
+                    "hybrid-operator",
+                    json!({"f:metadata": labels(&["status", "version"]), "f:data": content}),
+                )],
+                true,
+            ),
+            (
+                "Helm has superseded it, or is uninstalling the release",
+                vec![
+                    (
+                        "hybrid-operator",
+                        json!({"f:metadata": labels(&["version"])}),
+                    ),
+                    (
+                        "Helm",
+                        json!({"f:metadata": labels(&["status", "modifiedAt"]), "f:data": content}),
+                    ),
+                ],
+                false,
+            ),
+            (
+                "Helm has run the chart's tests, which leaves the status",
+                vec![
+                    (
+                        "hybrid-operator",
+                        json!({"f:metadata": labels(&["status"])}),
+                    ),
+                    (
+                        "Helm",
+                        json!({"f:metadata": labels(&["modifiedAt"]), "f:data": content}),
+                    ),
+                ],
+                false,
+            ),
+            (
+                "a person has set another status",
+                vec![
+                    (
+                        "hybrid-operator",
+                        json!({"f:metadata": labels(&[]), "f:data": content}),
+                    ),
+                    ("kubectl-patch", json!({"f:metadata": labels(&["status"])})),
+                ],
+                false,
+            ),
+            (
+                "a person has added a label, which changes nothing of ours",
+                vec![
+                    (
+                        "hybrid-operator",
+                        json!({"f:metadata": labels(&["status"]), "f:data": content}),
+                    ),
+                    ("kubectl-label", json!({"f:metadata": labels(&["team"])})),
+                ],
+                true,
+            ),
+            (
+                "a record of Helm's that was adopted: only the labels are ours",
+                vec![
+                    (
+                        "hybrid-operator",
+                        json!({"f:metadata": labels(&["writer"])}),
+                    ),
+                    (
+                        "Helm",
+                        json!({"f:metadata": labels(&["status"]), "f:data": content}),
+                    ),
+                ],
+                false,
+            ),
+            (
+                "restored from a backup, which drops managers",
+                vec![],
+                false,
+            ),
+        ];
+        for (what, managers, ours) in table {
+            let metadata = managed(1, tags().labels(Revision(1)), &managers);
+            let meta = RecordMeta::of(&metadata, Format::Helm).unwrap();
+            assert_eq!(meta.writer.is_some(), ours, "{what}");
+            assert_eq!(meta.digest, tags().digest, "{what}");
+        }
     }
 
     #[test]
@@ -320,8 +424,12 @@ mod tests {
     #[test]
     fn owner_references_are_noticed() {
         let mut metadata = secret(1, BTreeMap::new());
-        assert!(!RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
-        metadata.owner_references = Some(vec![OwnerReference::default()]);
-        assert!(RecordMeta::of(&metadata, Format::Helm).unwrap().is_owned());
+        let owners = |metadata| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
+        assert!(owners(&metadata).is_empty());
+        metadata.owner_references = Some(vec![OwnerReference {
+            uid: "x".to_owned(),
+            ..OwnerReference::default()
+        }]);
+        assert_eq!(owners(&metadata), ["x"]);
     }
 }

@@ -1,26 +1,34 @@
-//! Records that are larger than a Secret: what is taken out of them, and where it goes.
+//! Records that are larger than a Secret: how what does not fit is split into parts, and how parts
+//! are named and labelled.
 //!
-//! Kubernetes accepts 1 MiB per Secret. Of a larger record first the chart is reduced, which
-//! Helm's command line does not need for rollback, uninstall, get and test; what was taken out
-//! goes into parts beside it. If manifest, hooks and values alone are too large, the whole record
-//! goes into parts, and Helm sees an empty one that says so.
+//! What is taken out of a record ([`compact`]) goes into parts beside it, each a Secret. It is the
+//! same for every write of a revision, so that parts are written once. Their names contain a hash
+//! of the content: they are written before the record that refers to them, and writing them again
+//! after a crash changes nothing.
 //!
-//! Parts carry no `owner=helm`, so that Helm does not take them for records. Their names contain
-//! a hash of the content: they are written before the record that refers to them, and writing
-//! them again after a crash changes nothing.
+//! Parts carry `owner=hybrid-operator`, so that Helm does not take them for records and one watch
+//! shows both. They say which custom resource, which release and which set of parts they belong
+//! to: a set that no record refers to was left by a crash, and is deleted.
 
 use std::fmt;
 
 use helm_core::Digest;
 use helm_core::release::compact::{self, MAX_STORED};
 use helm_core::release::{CodecError, Release, ReleaseName, Revision, codec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::meta::PARTS_LABEL;
+use crate::cluster::CrIdentity;
+use crate::cluster::ownership::CR_LABEL;
 
 /// Label with the name of the release that a part belongs to.
-pub const PART_OF_LABEL: &str = "helm.sdk.operatorframework.io/part-of-release";
+pub(super) const PART_OF_LABEL: &str = "helm.sdk.operatorframework.io/part-of-release";
+/// Value of Helm's label `owner` on parts.
+pub(super) const PART_OWNER: &str = "hybrid-operator";
 /// Type of the Secrets that hold parts.
-pub const PART_TYPE: &str = "helm.sdk.operatorframework.io/release-part.v1";
+pub(super) const PART_TYPE: &str = "helm.sdk.operatorframework.io/release-part.v1";
 /// Key of a part in the data of its Secret.
-pub const PART_KEY: &str = "part";
+pub(super) const PART_KEY: &str = "part";
 
 /// Characters of a hash in the name of a part.
 const HASH_DIGITS: usize = 12;
@@ -30,6 +38,7 @@ const HASH_DIGITS: usize = 12;
 pub(super) struct Parts {
     count: u32,
     hash: String,
+    /// Whether they hold the whole record, as those of former versions may.
     whole: bool,
 }
 
@@ -47,11 +56,6 @@ impl Parts {
             hash: hash.to_owned(),
             whole,
         })
-    }
-
-    /// Whether they hold the whole record.
-    pub(super) fn is_whole(&self) -> bool {
-        self.whole
     }
 
     /// The names of the Secrets.
@@ -72,6 +76,43 @@ impl fmt::Display for Parts {
     }
 }
 
+/// What is known of a part without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PartMeta {
+    /// Namespace of the release and of the Secret.
+    pub(super) namespace: String,
+    /// Name of the Secret.
+    pub(super) secret: String,
+    /// Uid of the Secret.
+    pub(super) uid: String,
+    /// The release that it belongs to.
+    pub(super) release: ReleaseName,
+    /// The revision that it belongs to.
+    pub(super) revision: Revision,
+    /// The set of parts that it belongs to.
+    pub(super) parts: Parts,
+    /// The custom resource that it belongs to.
+    pub(super) cr: CrIdentity,
+}
+
+impl PartMeta {
+    /// Reads the metadata of a Secret; `None` if it is no part.
+    pub(super) fn of(metadata: &ObjectMeta) -> Option<Self> {
+        let labels = metadata.labels.as_ref()?;
+        let label = |key: &str| labels.get(key).map(String::as_str);
+        let (revision, parts) = label(PARTS_LABEL)?.split_once('-')?;
+        Some(Self {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            secret: metadata.name.clone()?,
+            uid: metadata.uid.clone().unwrap_or_default(),
+            release: label(PART_OF_LABEL)?.parse().ok()?,
+            revision: Revision(revision.parse().ok()?),
+            parts: Parts::parse(parts)?,
+            cr: CrIdentity::from_label(label(CR_LABEL)?),
+        })
+    }
+}
+
 /// A record as it is stored.
 pub(super) struct Stored {
     /// What goes into Helm's Secret.
@@ -82,44 +123,19 @@ pub(super) struct Stored {
     pub(super) pieces: Vec<String>,
 }
 
-/// Encodes a record so that no Secret exceeds the limit of Kubernetes.
-pub(super) fn store(release: &Release) -> Result<Stored, CodecError> {
-    store_within(release, MAX_STORED)
+/// Encodes a record of a custom resource so that no Secret exceeds the limit of Kubernetes.
+pub(super) fn store(release: &Release, cr: &CrIdentity) -> Result<Stored, CodecError> {
+    store_within(release, cr, MAX_STORED)
 }
 
-fn store_within(release: &Release, limit: usize) -> Result<Stored, CodecError> {
+fn store_within(release: &Release, cr: &CrIdentity, limit: usize) -> Result<Stored, CodecError> {
     let compacted = compact::compact(release, limit)?;
-    if compacted.record.len() <= limit {
-        let whole = false;
-        let (parts, pieces) = split(&compacted.removed, limit, whole);
-        return Ok(Stored {
-            record: compacted.record,
-            parts,
-            pieces,
-        });
-    }
-    let (parts, pieces) = split(&codec::encode(release)?, limit, true);
+    let (parts, pieces) = split(&compacted.removed, cr, limit);
     Ok(Stored {
-        record: codec::encode(&signpost(release))?,
+        record: compacted.record,
         parts,
         pieces,
     })
-}
-
-/// The record that Helm sees in place of one that is too large for it.
-fn signpost(release: &Release) -> Release {
-    let mut signpost = Release::new(release.name.clone(), &*release.namespace, release.revision);
-    signpost.info = release.info.clone();
-    signpost.info.notes = String::new();
-    "This release is too large for the Helm command line; use its operator."
-        .clone_into(&mut signpost.info.description);
-    signpost.apply_method = release.apply_method;
-    signpost.labels.clone_from(&release.labels);
-    signpost.chart = release.chart.clone().map(|mut chart| {
-        (chart.templates, chart.values, chart.schema, chart.files) = (None, None, None, None);
-        chart
-    });
-    signpost
 }
 
 /// Puts a record together: `record` is the content of Helm's Secret, `pieces` those of its parts.
@@ -139,7 +155,7 @@ pub(super) fn restore(
     }
 }
 
-fn split(text: &str, limit: usize, whole: bool) -> (Option<Parts>, Vec<String>) {
+fn split(text: &str, cr: &CrIdentity, limit: usize) -> (Option<Parts>, Vec<String>) {
     if text.is_empty() {
         return (None, Vec::new());
     }
@@ -149,9 +165,11 @@ fn split(text: &str, limit: usize, whole: bool) -> (Option<Parts>, Vec<String>) 
         .chunks(limit.max(1))
         .map(|piece| String::from_utf8_lossy(piece).into_owned())
         .collect();
-    let mut hash = Digest::of(text).to_string();
+    // Two custom resources never share a part: one of them may delete it.
+    let mut hash = Digest::of(format!("{cr}\n{text}")).to_string();
     hash.truncate(HASH_DIGITS);
     let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
+    let whole = false;
     (Some(Parts { count, hash, whole }), pieces)
 }
 
@@ -183,8 +201,12 @@ mod tests {
         release
     }
 
+    fn cr(name: &str) -> CrIdentity {
+        CrIdentity::of("g", "K", Some("n"), name)
+    }
+
     fn round_trip(release: &Release, limit: usize) -> Stored {
-        let stored = store_within(release, limit).unwrap();
+        let stored = store_within(release, &cr("big"), limit).unwrap();
         assert!(stored.record.len() <= limit, "{}", stored.record.len());
         assert!(stored.pieces.iter().all(|piece| piece.len() <= limit));
         let label = stored.parts.as_ref().map(ToString::to_string);
@@ -201,31 +223,42 @@ mod tests {
     }
 
     #[test]
-    fn rule_3_8_a_record_of_any_size_comes_back() {
+    fn a_record_of_any_size_comes_back() {
         let small = round_trip(&release(100, 100), 10_000);
         assert!(small.parts.is_none() && small.pieces.is_empty());
 
         let large_chart = round_trip(&release(100, 30_000), 10_000);
-        assert!(!large_chart.parts.unwrap().is_whole());
         assert!(large_chart.pieces.len() > 1);
         let seen_by_helm = codec::decode(large_chart.record.as_bytes()).unwrap();
         assert_eq!(seen_by_helm.manifest, release(100, 30_000).manifest);
 
         let large_manifest = round_trip(&release(30_000, 100), 10_000);
-        assert!(large_manifest.parts.unwrap().is_whole());
+        assert!(large_manifest.pieces.len() > 1);
         let seen_by_helm = codec::decode(large_manifest.record.as_bytes()).unwrap();
-        assert!(seen_by_helm.info.description.contains("too large"));
+        assert!(seen_by_helm.manifest.is_empty());
     }
 
     #[test]
-    fn names_of_parts_tell_contents_apart() {
-        let names = |release: &Release| {
-            let parts = store_within(release, 10_000).unwrap().parts.unwrap();
-            parts.names(&release.name, release.revision)
+    fn a_whole_record_in_parts_of_a_former_version_is_read() {
+        let release = release(300, 100);
+        let encoded = codec::encode(&release).unwrap();
+        let parts = Parts::parse("2-abc123def456-whole");
+        assert_eq!(parts.as_ref().unwrap().to_string(), "2-abc123def456-whole");
+        let (one, two) = encoded.as_bytes().split_at(encoded.len() / 2);
+        let pieces = [one.to_vec(), two.to_vec()];
+        assert_eq!(restore(b"", parts.as_ref(), &pieces).unwrap(), release);
+    }
+
+    #[test]
+    fn names_of_parts_tell_contents_and_custom_resources_apart() {
+        let names = |release: &Release, name: &str| {
+            let parts = store_within(release, &cr(name), 10_000).unwrap().parts;
+            parts.unwrap().names(&release.name, release.revision)
         };
-        let one = names(&release(100, 30_000));
-        assert_eq!(one, names(&release(100, 30_000)));
-        assert_ne!(one, names(&release(100, 40_000)));
+        let one = names(&release(100, 30_000), "big");
+        assert_eq!(one, names(&release(100, 30_000), "big"));
+        assert_ne!(one, names(&release(100, 40_000), "big"));
+        assert_ne!(one, names(&release(100, 30_000), "other"));
         assert!(one[0].starts_with("release-part.big.v1.") && one[0].ends_with(".0"));
     }
 

@@ -1,23 +1,23 @@
-//! Logs by the flags that Go operators have (`--zap-log-level`, `--zap-encoder`).
+//! Sets up logging by the flags of the Go operators (`--zap-log-level`, `--zap-encoder`).
 
 use tracing_subscriber::EnvFilter;
 
-/// How logs look.
+/// Level and format of logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogOptions {
-    /// `debug`, `info`, `error`, or a number: the higher the more.
+    /// `error`, `warn`, `info`, `debug`, or a number; higher numbers log more.
     pub level: String,
-    /// `json` or `console`.
+    /// The format.
     pub encoder: Encoder,
 }
 
-/// The form of a log line.
+/// The format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoder {
-    /// One JSON object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// For people.
+    /// Text for people.
     Console,
 }
 
@@ -30,7 +30,7 @@ impl Default for LogOptions {
     }
 }
 
-/// The filter of a zap level; `$RUST_LOG` overrides it.
+/// Translates a zap level into a filter; `$RUST_LOG` overrides it.
 fn filter(level: &str) -> EnvFilter {
     let ours = match level {
         "panic" | "error" => "error",
@@ -43,18 +43,19 @@ fn filter(level: &str) -> EnvFilter {
     };
     EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new(format!(
-            "{ours},hyper_util=warn,h2=warn,rustls=warn,tower=warn"
+            // `controller::follow` says once why a watch fails; kube says it at each attempt.
+            "{ours},hyper_util=warn,h2=warn,rustls=warn,tower=warn,kube_runtime=error"
         ))
     })
 }
 
-/// Starts logging to standard error. A second call changes nothing.
+/// Starts logging to standard error. A second call has no effect.
 pub fn start(options: &LogOptions) {
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter(&options.level))
         .with_writer(std::io::stderr)
         .with_target(false);
-    // An error means that a library user logs in their own way already.
+    // An error means that the program has set up its own logging already.
     let _ = match options.encoder {
         Encoder::Json => builder.json().flatten_event(true).try_init(),
         Encoder::Console => builder.try_init(),

@@ -1,4 +1,4 @@
-//! Metrics under the names that controller-runtime has, so that dashboards go on working.
+//! Metrics with the names that controller-runtime uses, so that existing dashboards keep working.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +38,36 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct NameLabel {
     name: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RestartLabels {
+    kind: String,
+    cause: &'static str,
+}
+
+/// How often watches were opened anew with a fresh list; see `controller::follow`.
+#[derive(Debug, Clone, Default)]
+pub struct WatchMetrics(Family<RestartLabels, Counter>);
+
+impl WatchMetrics {
+    /// Counts a restart of a watch of `kind`.
+    pub(crate) fn restarted(&self, kind: &str, cause: &'static str) {
+        let labels = RestartLabels {
+            kind: kind.to_owned(),
+            cause,
+        };
+        self.0.get_or_create(&labels).inc();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn restarts(&self, kind: &str, cause: &'static str) -> u64 {
+        let labels = RestartLabels {
+            kind: kind.to_owned(),
+            cause,
+        };
+        self.0.get_or_create(&labels).get()
+    }
 }
 
 /// How a reconcile ended.
@@ -87,6 +117,7 @@ struct Families {
     active: Family<ControllerLabel, Gauge>,
     depth: Family<QueueLabel, Gauge>,
     adds: Family<QueueLabel, Counter>,
+    watches: WatchMetrics,
 }
 
 impl Default for Families {
@@ -103,12 +134,13 @@ impl Default for Families {
             active: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
+            watches: WatchMetrics::default(),
         }
     }
 }
 
 impl Metrics {
-    /// Metrics of a process whose requests `counts` counts.
+    /// Creates the metrics; the counters of requests are read from `counts`.
     pub fn new(counts: Counts) -> Self {
         let mut registry = Registry::default();
         let controllers = Families::default();
@@ -120,40 +152,53 @@ impl Metrics {
         })
         .set(1);
         let c = &controllers;
-        // The encoder puts `_total` behind a counter's name.
+        // The encoder appends `_total` to the names of counters.
         registry.register(
             "controller_runtime_reconcile",
-            "Reconciles by result",
+            "Number of reconciles by result",
             c.total.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_errors",
-            "Reconciles that failed",
+            "Number of failed reconciles",
             c.errors.clone(),
         );
         registry.register(
             "controller_runtime_reconcile_time_seconds",
-            "Length of reconciles",
+            "Duration of reconciles in seconds",
             c.seconds.clone(),
         );
         registry.register(
             "controller_runtime_active_workers",
-            "Reconciles under way",
+            "Number of reconciles in progress",
             c.active.clone(),
         );
-        registry.register("workqueue_depth", "Keys that are ready", c.depth.clone());
-        registry.register("workqueue_adds", "Keys that were added", c.adds.clone());
+        registry.register(
+            "workqueue_depth",
+            "Number of keys that wait to be reconciled",
+            c.depth.clone(),
+        );
+        registry.register(
+            "workqueue_adds",
+            "Number of keys added to the queue",
+            c.adds.clone(),
+        );
+        registry.register(
+            "hybrid_operator_watch_restarts",
+            "Watches that were opened anew with a fresh list",
+            c.watches.0.clone(),
+        );
         registry.register(
             "rest_client_requests",
-            "Requests to the API server",
+            "Number of requests to the API server",
             requests.clone(),
         );
         registry.register(
             "leader_election_master_status",
-            "1 on the leader",
+            "1 while this process is the leader, else 0",
             leader.clone(),
         );
-        registry.register("helm_operator_build_info", "The operator's version", info);
+        registry.register("helm_operator_build_info", "Version of the operator", info);
         Self(Arc::new(Inner {
             registry,
             requests,
@@ -163,7 +208,7 @@ impl Metrics {
         }))
     }
 
-    /// The metrics of one controller.
+    /// Returns the metrics of one controller.
     pub fn controller(&self, name: &str) -> ControllerMetrics {
         ControllerMetrics {
             name: name.into(),
@@ -171,7 +216,12 @@ impl Metrics {
         }
     }
 
-    /// Says whether this process leads.
+    /// Returns the metrics of watches.
+    pub fn watches(&self) -> WatchMetrics {
+        self.0.controllers.watches.clone()
+    }
+
+    /// Records whether this process is the leader.
     pub fn leads(&self, lease: &str, leads: bool) {
         self.0
             .leader
@@ -181,10 +231,10 @@ impl Metrics {
             .set(i64::from(leads));
     }
 
-    /// The text that Prometheus reads.
+    /// Encodes all metrics in the OpenMetrics text format.
     ///
     /// # Errors
-    /// When a value cannot be formatted, which does not happen to a `String`.
+    /// When a metric cannot be formatted; writing to a `String` itself does not fail.
     pub fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut sums: std::collections::BTreeMap<(String, &str), u64> =
             std::collections::BTreeMap::new();
@@ -226,7 +276,7 @@ pub struct ControllerMetrics {
 }
 
 impl ControllerMetrics {
-    /// Metrics that nobody reads.
+    /// Creates metrics that are not exported, for tests.
     pub fn detached(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -234,9 +284,14 @@ impl ControllerMetrics {
         }
     }
 
-    /// The controller's name.
+    /// Returns the controller's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The metrics of watches.
+    pub(crate) fn watches(&self) -> WatchMetrics {
+        self.families.watches.clone()
     }
 
     fn controller(&self) -> ControllerLabel {
@@ -269,7 +324,7 @@ impl ControllerMetrics {
     }
 }
 
-/// Measures a reconcile that is under way.
+/// Measures a reconcile in progress.
 pub(crate) struct ReconcileTimer {
     metrics: ControllerMetrics,
     start: Instant,
@@ -306,12 +361,14 @@ mod tests {
         controller.added();
         controller.begin().end(ReconcileResult::Success);
         metrics.leads("lease", true);
+        metrics.watches().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [
             "controller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} 1",
             "workqueue_adds_total{name=\"memcached\"} 1",
             "controller_runtime_active_workers{controller=\"memcached\"} 0",
             "leader_election_master_status{name=\"lease\"} 1",
+            "hybrid_operator_watch_restarts_total{kind=\"Pod\",cause=\"panic\"} 1",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

@@ -1,7 +1,7 @@
-//! `$NAME` and `${NAME}` in a text, replaced as Go's `os.Expand` does.
+//! Expands `$NAME` and `${NAME}` in a text as Go's `os.Expand` does.
 
-/// Replaces every `$NAME` and `${NAME}` by what `lookup` says of the name, nothing when it knows
-/// none. `$` before anything that cannot name a variable stays; `${}` and an unclosed `${` vanish.
+/// Replaces every `$NAME` and `${NAME}` by the result of `lookup`, or by nothing where it has none.
+/// A `$` that no name follows stays; `${}` and an unclosed `${` are removed.
 pub(super) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -21,8 +21,8 @@ pub(super) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Str
     out
 }
 
-/// The variable's name at the start of `text` (which follows a `$`) and how many bytes it takes.
-/// `None` is bad syntax whose bytes are eaten; an empty name of no bytes is no variable at all.
+/// Returns the variable's name at the start of `text`, which follows a `$`, and its length in bytes.
+/// `None` is bad syntax, whose bytes are removed; an empty name of length 0 is not a variable.
 fn variable(text: &str) -> (Option<&str>, usize) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.find('}') {

@@ -1,4 +1,4 @@
-//! Templates in `watches.yaml`, over `.Object` (the custom resource), `.Spec` and `.Env`.
+//! Templates in `watches.yaml`; their data are `.Object`, the custom resource, and `.Spec`, its spec.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,11 +8,11 @@ use serde_json::{Number, Value};
 
 use super::{Inputs, ValuesError};
 
-/// Go's functions and Sprig's, as the templates of the Go operators have them.
+/// The functions of Go's templates and of Sprig, as in the Go operators.
 static FUNCS: LazyLock<Arc<Funcs>> =
     LazyLock::new(|| Arc::new(Funcs::new().with(&go_template::sprig::FUNCS)));
 
-/// Evaluates the templates in the string leaves of a tree.
+/// Evaluates the templates in all strings of a tree.
 pub(super) fn evaluate(tree: &Value, inputs: &Inputs<'_>) -> Result<Values, ValuesError> {
     match node(tree, inputs, "values")? {
         Value::Object(values) => Ok(values),
@@ -39,7 +39,7 @@ fn node(tree: &Value, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesE
     })
 }
 
-/// The pipeline of a text that is one single action, and no control structure.
+/// Returns the pipeline of a text that consists of one action which is not a control structure.
 fn pipeline(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.trim_start_matches('-').trim_end_matches('-').trim();
@@ -52,7 +52,7 @@ fn pipeline(text: &str) -> Option<&str> {
     (!control && !inner.contains("{{") && !inner.contains("}}")).then_some(inner)
 }
 
-/// The result of a pipeline with its type.
+/// Evaluates a pipeline and keeps the type of its result.
 fn typed(pipeline: &str, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesError> {
     let json = render(&format!("{{{{ toRawJson ({pipeline}) }}}}"), inputs, field)?;
     serde_json::from_slice(&json).map_err(|_| ValuesError::Result {
@@ -60,7 +60,7 @@ fn typed(pipeline: &str, inputs: &Inputs<'_>, field: &str) -> Result<Value, Valu
     })
 }
 
-/// A text with its templates evaluated.
+/// Evaluates the templates in a text.
 pub(super) fn text(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<String, ValuesError> {
     if !text.contains("{{") {
         return Ok(text.to_owned());
@@ -111,7 +111,7 @@ fn go_value(value: &Value) -> GoValue {
     }
 }
 
-/// Whole numbers of a custom resource are int64, as in Go's unstructured objects.
+/// Whole numbers become int64, as in Go's unstructured objects.
 fn go_number(number: &Number) -> GoValue {
     match number.as_i64() {
         Some(value) => GoValue::Int64(value),

@@ -1,5 +1,5 @@
-//! The values of a release: what the custom resource says, and what `watches.yaml` lays over it.
-//! Pure: references and the environment are arguments.
+//! Computes the values of a release from the custom resource and its entry in `watches.yaml`.
+//! Pure: the content of references and the environment are arguments. Later sources win:
 //!
 //! ```text
 //! spec < values (templates) < valuesFrom < overrideValues
@@ -23,11 +23,11 @@ pub use values_from::Reference;
 /// Why values cannot be computed.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
-    /// The spec is no map.
-    #[error("spec must be a map, as the chart's values are; it is {0}")]
+    /// The spec is not a map.
+    #[error("spec must be a map of values for the chart, but it is {0}")]
     NoMap(&'static str),
-    /// A template in `watches.yaml` is none.
-    #[error("{field} in watches.yaml is no template")]
+    /// A template in `watches.yaml` has a syntax error.
+    #[error("invalid template in watches.yaml, field {field}")]
     Parse {
         /// Where it stands.
         field: String,
@@ -36,7 +36,7 @@ pub enum ValuesError {
         source: Box<go_template::ParseError>,
     },
     /// A template in `watches.yaml` fails for this custom resource.
-    #[error("{field} in watches.yaml fails")]
+    #[error("cannot evaluate the template in watches.yaml, field {field}")]
     Render {
         /// Where it stands.
         field: String,
@@ -44,14 +44,14 @@ pub enum ValuesError {
         #[source]
         source: Box<go_template::RenderError>,
     },
-    /// A template's result is no text or JSON.
-    #[error("{field} in watches.yaml gives something that is no value")]
+    /// The result of a template is neither UTF-8 text nor JSON.
+    #[error("the template in watches.yaml, field {field}, must give UTF-8 text or a JSON value")]
     Result {
         /// Where it stands.
         field: String,
     },
     /// A path of `overrideValues` or `targetPath` cannot be set.
-    #[error("{field} in watches.yaml cannot be set")]
+    #[error("cannot set {field}, a path in watches.yaml")]
     Set {
         /// The path.
         field: String,
@@ -59,8 +59,10 @@ pub enum ValuesError {
         #[source]
         source: Box<SetError>,
     },
-    /// A referenced object or key is not there.
-    #[error("{kind} {name} has no key {key}, or is not there")]
+    /// A referenced object or its key does not exist.
+    #[error(
+        "{kind} {name} does not exist or has no key {key}; create it, or make the reference optional"
+    )]
     Missing {
         /// Its kind.
         kind: String,
@@ -70,7 +72,7 @@ pub enum ValuesError {
         key: String,
     },
     /// A referenced values file is not YAML.
-    #[error("{kind} {name}, key {key}, is no values file")]
+    #[error("{kind} {name}, key {key}, is not a YAML map of values")]
     File {
         /// Its kind.
         kind: String,
@@ -84,7 +86,7 @@ pub enum ValuesError {
     },
 }
 
-/// What values are computed from, beside the spec and the entry of `watches.yaml`.
+/// What values are computed from, besides the entry of `watches.yaml`.
 pub struct Inputs<'a> {
     /// The custom resource.
     pub object: &'a Value,
@@ -97,9 +99,9 @@ pub struct Inputs<'a> {
 /// Computed values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Computed {
-    /// What the chart gets.
+    /// The values for the chart, without its defaults.
     pub values: Values,
-    /// Paths that `overrideValues` set to something else than the custom resource says.
+    /// Paths where `overrideValues` changed what the custom resource says.
     pub overridden: Vec<String>,
 }
 
@@ -123,7 +125,7 @@ pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesErr
     Ok(Computed { values, overridden })
 }
 
-/// A text of `watches.yaml` with its templates evaluated for a custom resource.
+/// Evaluates the templates in a text of `watches.yaml` for a custom resource.
 ///
 /// # Errors
 /// When a template fails.
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn without_further_options_the_spec_is_the_values() {
+    fn values_are_the_spec_without_further_options() {
         let spec = json!({"replicaCount": 2, "a": {"b": null}});
         assert_eq!(
             Value::from(computed(&watch(), spec.clone()).unwrap().values),

@@ -1,4 +1,4 @@
-//! `overrideValues`: texts laid over the values as Helm's `--set` does.
+//! `overrideValues`: sets single values as Helm's `--set` does.
 
 use helm_core::Values;
 use helm_core::values::{set, set_string};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Inputs, ValuesError, env, mapping};
 use crate::watches::{OverrideValuesType, Watch};
 
-/// Lays the texts over `values`; answers the paths that say something else now.
+/// Sets the values in `values`; returns the paths whose value changed.
 pub(super) fn apply(
     watch: &Watch,
     inputs: &Inputs<'_>,

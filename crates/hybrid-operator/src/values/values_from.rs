@@ -1,4 +1,4 @@
-//! `valuesFrom`: values of Secrets and `ConfigMap`s.
+//! `valuesFrom`: values from Secrets and `ConfigMap`s.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
-    /// The object that an entry names for a custom resource.
+    /// Returns the object that an entry names for a custom resource.
     ///
     /// # Errors
     /// When the name's template fails.
@@ -45,7 +45,7 @@ impl Reference {
     }
 }
 
-/// Lays the referenced values over `values`, in order.
+/// Merges the referenced values into `values`, in order.
 pub(super) fn apply(
     watch: &Watch,
     inputs: &Inputs<'_>,
@@ -65,7 +65,7 @@ pub(super) fn apply(
             return Err(ValuesError::Missing { kind, name, key });
         };
         let more = match &from.target_path {
-            // The text is the value as it is: nothing in it is syntax.
+            // The text is the value; commas and dots in it have no meaning.
             Some(path) => at_path(path, content),
             None => read(content.as_bytes()).map_err(|source| ValuesError::File {
                 kind,
@@ -79,7 +79,7 @@ pub(super) fn apply(
     Ok(())
 }
 
-/// A map that holds a text at a dotted path.
+/// Builds a map that holds a text at a dotted path.
 fn at_path(path: &str, text: &str) -> Values {
     let mut parts = path.split('.').rev();
     let mut values = Values::new();

@@ -1,4 +1,4 @@
-//! `watches.yaml`: which custom resource kind is served by which chart, and how.
+//! `watches.yaml`: binds kinds of custom resources to charts, with options.
 //!
 //! ```yaml
 //! - group: cache.example.com
@@ -9,8 +9,8 @@
 //!     image.repository: $MEMCACHED_IMAGE
 //! ```
 //!
-//! [`load`] reads a file whole and reports every mistake at once, each with its line, column and
-//! field, so that a person mends them in one go. Nothing outside the file system is contacted.
+//! [`load`] reads a file and reports all mistakes at once, each with its line, column and field, so
+//! that they can be fixed in one go. It reads files only and makes no requests.
 
 mod parse;
 mod suggest;
@@ -33,23 +33,23 @@ pub use validate::validate;
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,
-    /// Directory or `.tgz` of the chart, resolved against the folder of the file that names it.
+    /// Directory or `.tgz` of the chart; relative paths start at the folder of the watches file.
     pub chart: PathBuf,
     /// Whether a change of an owned object triggers its custom resource at once. Default: true.
     pub watch_dependent_resources: bool,
-    /// Texts laid over the spec, by dotted path as in Helm's `--set`.
+    /// Values that replace those of the spec, by dotted path as in Helm's `--set`.
     pub override_values: BTreeMap<String, String>,
-    /// Whether an overriding text is typed as by `--set` or stays a string.
+    /// How the texts of `overrideValues` become values.
     pub override_values_type: OverrideValuesType,
-    /// Time between two looks at an unchanged custom resource; zero means never.
+    /// Time between two reconciles of an unchanged custom resource; zero turns resyncs off.
     pub reconcile_period: Option<Duration>,
-    /// How many custom resources of this kind are worked on at once.
+    /// How many custom resources of this kind are reconciled at once.
     pub max_concurrent_reconciles: Option<NonZeroUsize>,
-    /// Only custom resources with these labels are served.
+    /// Only custom resources that match this label selector are reconciled.
     pub selector: Option<Selector>,
     /// Whether the results of `lookup` count as inputs of the release.
     pub lookup_is_input: bool,
-    /// A tree laid over the spec; its string leaves may be templates.
+    /// Values merged over the spec; its strings may be templates.
     pub values: Option<Value>,
     /// Secrets and `ConfigMap`s whose content becomes values.
     pub values_from: Vec<ValuesFrom>,
@@ -63,17 +63,17 @@ pub struct Watch {
     pub uninstall: ActionPolicy,
     /// Whether the chart's test hooks run after a change, and for how long.
     pub test: Option<ActionPolicy>,
-    /// What happens to changes that somebody else makes to the release's objects.
+    /// What to do about drift.
     pub drift_detection: DriftDetection,
-    /// Changes made to rendered objects before they are applied.
+    /// Patches for rendered objects, made before they are applied.
     pub patches: Vec<Patch>,
-    /// The service account that the operator acts as; may be a template.
+    /// The service account that the operator impersonates; may be a template.
     pub service_account_name: Option<String>,
     /// Custom resources that must be `Ready` first.
     pub depends_on: Vec<Dependency>,
     /// How many revisions of a release are kept. Default: 10.
     pub max_history: Option<NonZeroUsize>,
-    /// Template of the release's name; the custom resource's name by default.
+    /// Template of the release's name. Default: the custom resource's name.
     pub release_name: Option<String>,
     /// Namespace of the releases of cluster-scoped custom resources.
     pub release_namespace: Option<String>,
@@ -81,12 +81,12 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether a chart that renders nothing may replace a release that holds objects.
     pub allow_empty: bool,
-    /// What happens to the definitions in the chart's `crds/`.
+    /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
 }
 
 impl Watch {
-    /// An entry with every option at its default.
+    /// Creates an entry with every option at its default.
     pub fn new(gvk: GroupVersionKind, chart: impl Into<PathBuf>) -> Self {
         Self {
             gvk,
@@ -119,10 +119,10 @@ impl Watch {
     }
 }
 
-/// How `overrideValues` texts are typed.
+/// How the texts of `overrideValues` become values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverrideValuesType {
-    /// As Helm's `--set`: `true`, `null` and integers are recognised.
+    /// As with Helm's `--set`: `true`, `false`, `null` and integers are recognised.
     #[default]
     Typed,
     /// Every text stays a string, as in operator-sdk.
@@ -132,7 +132,7 @@ pub enum OverrideValuesType {
 /// A Secret or `ConfigMap` whose content becomes values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuesFrom {
-    /// What kind of object is read.
+    /// The kind of the object.
     pub kind: ReferenceKind,
     /// Its name; may be a template over the custom resource.
     pub name: String,
@@ -142,8 +142,8 @@ pub struct ValuesFrom {
     pub key: String,
     /// Dotted path at which the entry's text is set; without it the entry is a values file.
     pub target_path: Option<String>,
-    /// Whether the object or its entry may be absent at the first install. Once it was there, its
-    /// last value holds.
+    /// Whether the object or its entry may be missing at the first install. Once it has been
+    /// read, its last value is used.
     pub optional: bool,
 }
 
@@ -168,17 +168,17 @@ impl fmt::Display for ReferenceKind {
 /// Options of one of Helm's actions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ActionPolicy {
-    /// How long hooks and waits may take; 5 minutes by default, as in Helm.
+    /// Time limit of hooks and waits. Default: 5 minutes, as in Helm.
     pub timeout: Option<Duration>,
-    /// Whether the action ends only when every object is ready.
+    /// Whether the action waits until every object is ready.
     pub wait: bool,
     /// Whether waiting includes the completion of Jobs.
     pub wait_for_jobs: bool,
-    /// Whether hooks are left out.
+    /// Whether hooks are skipped.
     pub disable_hooks: bool,
     /// What follows a failure. Only install and upgrade have it.
     pub remediation: Remediation,
-    /// Kinds that are deleted and created anew when a field of theirs cannot be changed.
+    /// Kinds whose objects are deleted and created again when a field cannot be changed.
     /// Only upgrade has it; `None` means `Job`.
     pub recreate: Option<Vec<String>>,
 }
@@ -186,54 +186,54 @@ pub struct ActionPolicy {
 /// What follows a failed install or upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remediation {
-    /// How often the action is tried again on the same inputs.
+    /// How often the action is retried with the same inputs.
     pub retries: Option<u32>,
-    /// What is done to the failed release; the action's own default when absent.
+    /// What to do with the failed release; `None` means the action's default.
     pub strategy: Option<RemediationStrategy>,
 }
 
-/// What is done to a release whose install or upgrade failed.
+/// What to do with a release whose install or upgrade failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RemediationStrategy {
     /// Roll back to the last deployed revision.
     Rollback,
     /// Uninstall the release.
     Uninstall,
-    /// Leave it and try again in place.
+    /// Leave it, and retry in place.
     None,
 }
 
-/// What happens to changes that others make to a release's objects.
+/// What to do about drift: changes that others make to a release's objects.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DriftDetection {
-    /// What is done about a change.
+    /// How to react to drift.
     pub mode: DriftMode,
     /// Fields that others may own.
     pub ignore: Vec<DriftIgnore>,
 }
 
-/// What is done about drift.
+/// How to react to drift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DriftMode {
-    /// The recorded manifest is applied again.
+    /// Apply the recorded manifest again.
     #[default]
     Repair,
-    /// The condition `Drifted` tells of it.
+    /// Report it in the condition `Drifted`.
     Warn,
-    /// Nothing.
+    /// Ignore it.
     Off,
 }
 
 /// Fields of certain objects that others may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftIgnore {
-    /// The objects meant; all of them when every field is empty.
+    /// The objects; all of them when every field is empty.
     pub target: Target,
     /// JSON pointers (RFC 6901), such as `/spec/replicas`.
     pub paths: Vec<String>,
 }
 
-/// Selects rendered objects; what is absent matches everything.
+/// Selects rendered objects; a missing field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Target {
     /// API group; the empty string is the core group.
@@ -248,10 +248,10 @@ pub struct Target {
     pub namespace: Option<String>,
 }
 
-/// A change made to rendered objects.
+/// A patch for rendered objects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patch {
-    /// The objects meant.
+    /// The objects to patch.
     pub target: Target,
     /// The change.
     pub patch: PatchBody,
@@ -262,7 +262,7 @@ pub struct Patch {
 pub enum PatchBody {
     /// JSON Patch, RFC 6902.
     Json(json_patch::Patch),
-    /// An object laid over the rendered one, lists of associative keys merged by key.
+    /// Strategic merge patch: lists with associative keys are merged by key.
     StrategicMerge(Value),
 }
 
@@ -279,32 +279,32 @@ pub struct Dependency {
     pub namespace: Option<String>,
 }
 
-/// What happens to the definitions in a chart's `crds/`.
+/// What to do with the definitions in a chart's `crds/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CrdPolicy {
-    /// They are left out.
+    /// Leave them out.
     Skip,
-    /// They are created when absent, as Helm does.
+    /// Create those that are missing, as Helm does.
     #[default]
     Create,
-    /// They are created, and changed when the chart's differ.
+    /// Create those that are missing, and update those that differ from the chart's.
     CreateReplace,
 }
 
 /// One mistake in a watches file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Line, counted from 1; 0 when the mistake is the whole file's.
+    /// Line, counted from 1; 0 when the mistake concerns the whole file.
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,
     /// The field, such as `[0].install.timeout`; empty for the whole file.
     pub field: String,
-    /// What is wrong and, where it is known, how to mend it.
+    /// What is wrong and, where it is known, how to fix it.
     pub message: String,
 }
 
-/// Everything that is wrong with a watches file.
+/// Why a watches file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchesError {
     /// The file cannot be read.
@@ -316,7 +316,7 @@ pub enum WatchesError {
         #[source]
         source: std::io::Error,
     },
-    /// The file says something that cannot be meant.
+    /// The file has mistakes.
     #[error("{}", Listing { path, problems })]
     Invalid {
         /// The file.
@@ -367,8 +367,8 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, WatchesError> {
     load_with(path, |entry| Ok(entry.watch))
 }
 
-/// Reads a watches file as [`load`] does, and makes something of each entry. What `make` says is
-/// wrong with an entry's chart is reported with all other mistakes.
+/// Reads a watches file as [`load`] does, and calls `make` for each entry. An error of `make` is
+/// reported as a mistake of the entry's chart, together with all others.
 ///
 /// # Errors
 /// As [`load`].
@@ -387,7 +387,7 @@ pub fn load_with<T>(
     for entry in entries {
         let (line, column) = entry.chart_mark;
         let field = format!("[{}].chart", entry.index);
-        // Of a chart that is not there nothing more need be said.
+        // The missing chart is reported already.
         if problems.iter().any(|problem| problem.field == field) {
             continue;
         }
@@ -411,7 +411,7 @@ pub fn load_with<T>(
     })
 }
 
-/// An entry together with where it stands in the file.
+/// An entry and its place in the file.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The entry.

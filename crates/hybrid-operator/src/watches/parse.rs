@@ -1,4 +1,4 @@
-//! Turns the text of a watches file into entries, collecting every mistake on the way.
+//! Parses a watches file into entries and collects all mistakes.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -51,9 +51,9 @@ const ENTRY_FIELDS: &[&str] = &[
     "crds",
 ];
 
-/// Reads the entries of a watches file; relative chart paths are resolved against `base`.
+/// Parses the entries of a watches file; relative chart paths start at `base`.
 ///
-/// What can be read is returned next to the mistakes, so that later checks find theirs as well.
+/// Entries that can be read are returned beside the mistakes, so that later checks can add theirs.
 pub fn parse(text: &[u8], base: &Path) -> (Vec<Entry>, Vec<Problem>) {
     let mut problems = Vec::new();
     let root = match tree::parse(text) {
@@ -92,7 +92,7 @@ pub fn parse(text: &[u8], base: &Path) -> (Vec<Entry>, Vec<Problem>) {
     (entries, problems)
 }
 
-/// Reads one entry; `None` when it lacks what makes an entry.
+/// Reads one entry; `None` when a required field is missing or wrong.
 fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Option<Entry> {
     let group = fields.optional("group", string).unwrap_or_default();
     let version = fields.required("version", name);
@@ -211,7 +211,7 @@ fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
     })
 }
 
-/// Which fields an action's block has beside those of every action.
+/// The fields of an action's block besides those that all actions have.
 #[derive(Clone, Copy)]
 struct Extras {
     remediation: bool,
@@ -360,7 +360,7 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
     })
 }
 
-/// The fields of one map in the file, and the place where its mistakes go.
+/// The fields of one map in the file, and the list that collects its mistakes.
 struct Fields<'a> {
     node: &'a Node,
     path: String,
@@ -390,7 +390,7 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// Reports fields that are unknown or stand twice.
+    /// Reports unknown and duplicate fields.
     fn allow(&mut self, allowed: &[&str]) {
         let mut seen: Vec<String> = Vec::new();
         for (key, _) in self.node.as_map().into_iter().flatten() {
@@ -404,8 +404,11 @@ impl<'a> Fields<'a> {
                 self.problems
                     .push(problem(key, &field, format!("unknown field{hint}")));
             } else if seen.contains(&found) {
-                self.problems
-                    .push(problem(key, &field, "stands twice".to_owned()));
+                self.problems.push(problem(
+                    key,
+                    &field,
+                    "duplicate field; remove one of them".to_owned(),
+                ));
             }
             seen.push(found);
         }
@@ -426,7 +429,7 @@ impl<'a> Fields<'a> {
             })
     }
 
-    /// The field's value, if it is there and well formed. Null counts as absent.
+    /// Returns the field's value if it is present and valid. Null counts as absent.
     fn optional<T>(&mut self, field: &str, read: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
         let node = self.get(field).filter(|node| !node.is_null())?;
         read(node)
@@ -446,14 +449,14 @@ impl<'a> Fields<'a> {
         self.optional(field, read)
     }
 
-    /// A map below this one.
+    /// Reads a nested map.
     fn section<T>(&mut self, field: &str, read: impl Fn(&mut Fields<'_>) -> T) -> Option<T> {
         let node = self.get(field).filter(|node| !node.is_null())?;
         let path = join(&self.path, field);
         Fields::open(node, &path, &[], self.problems).map(|mut fields| read(&mut fields))
     }
 
-    /// A list of maps below this one; malformed items are reported and left out.
+    /// Reads a nested list of maps; invalid items are reported and left out.
     fn list<T>(&mut self, field: &str, read: impl Fn(&mut Fields<'_>) -> Option<T>) -> Vec<T> {
         let Some(node) = self.get(field).filter(|node| !node.is_null()) else {
             return Vec::new();
@@ -500,7 +503,7 @@ fn string(node: &Node) -> Result<String, String> {
         .ok_or_else(|| expected("a string", node))
 }
 
-/// A string that says something.
+/// Reads a string that is not empty.
 fn name(node: &Node) -> Result<String, String> {
     string(node).and_then(|text| {
         if text.trim().is_empty() {
@@ -567,7 +570,7 @@ fn string_map(node: &Node) -> Result<BTreeMap<String, String>, String> {
                 Value::String(text) => text,
                 Value::Null => String::new(),
                 scalar @ (Value::Bool(_) | Value::Number(_)) => scalar.to_string(),
-                _ => return Err(format!("`{key}`: {}", expected("a text", value))),
+                _ => return Err(format!("`{key}`: {}", expected("a string", value))),
             };
             Ok((key, text))
         })

@@ -1,9 +1,9 @@
-//! The nearest known name for a misspelt one.
+//! Suggests the nearest known name for a misspelt one.
 
-/// The candidate that a person most likely meant by `name`, if any is near enough.
+/// Returns the candidate that is nearest to `name`, if any is near enough.
 ///
-/// Near enough means an edit distance of at most a third of the name's length, and at least one;
-/// letter case counts for nothing.
+/// Near enough is an edit distance of at most a third of the name's length, or 1 for short names.
+/// Letter case is ignored.
 pub(super) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let wanted = name.to_lowercase();
     let limit = (wanted.chars().count() / 3).max(1);

@@ -1,4 +1,4 @@
-//! What a watches file may say, and what is said about a wrong one.
+//! Valid watches files, and the messages about invalid ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn complaints(text: &str) -> String {
 }
 
 #[test]
-fn an_entry_of_four_lines_has_every_default() {
+fn options_of_a_minimal_entry_have_their_defaults() {
     let (entries, problems) = parse(
         b"- group: cache.example.com\n  version: v1alpha1\n  kind: Memcached\n  chart: charts/m\n",
         Path::new("/base"),
@@ -44,7 +44,7 @@ fn an_entry_of_four_lines_has_every_default() {
 }
 
 #[test]
-fn every_field_is_read() {
+fn all_fields_are_read() {
     let text = r#"
 - group: example.com
   version: v1
@@ -130,7 +130,7 @@ fn every_field_is_read() {
 }
 
 #[test]
-fn every_mistake_is_reported_at_once_with_its_place() {
+fn all_mistakes_are_reported_at_once_with_their_place() {
     let text = "\
 - group: example.com
   version: v1
@@ -150,14 +150,14 @@ fn every_mistake_is_reported_at_once_with_its_place() {
     DIR/watches.yaml:5:3: [0].overideValues: unknown field; did you mean `overrideValues`?
     DIR/watches.yaml:6:20: [0].reconcilePeriod: time: invalid duration "soon"; durations look like "300ms", "1m30s" or "2h"
     DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, waitForJobs, disableHooks, remediation
-    DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: entry [0] in line 1 has it; one entry per kind
-    DIR/watches.yaml:11:10: [1].chart: no chart at DIR/nowhere; the path is relative to the folder of the watches file
+    DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: it is in entry [0], line 1, already; remove one of them
+    DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths start at the folder of the watches file
     DIR/watches.yaml:12:3: [2]: `kind` is required
     "#);
 }
 
 #[test]
-fn text_that_is_no_list_or_no_yaml_says_so() {
+fn a_file_that_is_not_a_yaml_list_is_refused() {
     assert!(complaints("group: x\n").contains("a watches file is a list of entries"));
     assert!(complaints("- a: [\n").starts_with("DIR/watches.yaml:"));
 }

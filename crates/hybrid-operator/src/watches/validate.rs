@@ -1,11 +1,11 @@
-//! Checks that span entries or need the file system: duplicate kinds, charts that are not there.
+//! Checks that compare entries or read the file system: duplicate kinds and missing charts.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Entry, Problem};
 
-/// Everything that is wrong with well-formed entries.
+/// Returns the mistakes of entries that are valid in themselves.
 pub fn validate(entries: &[Entry]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut first: HashMap<String, &Entry> = HashMap::new();
@@ -18,7 +18,7 @@ pub fn validate(entries: &[Entry]) -> Vec<Problem> {
                 column: entry.column,
                 field: format!("[{}]", entry.index),
                 message: format!(
-                    "duplicate entry for {kind}: entry [{}] in line {} has it; one entry per kind",
+                    "duplicate entry for {kind}: it is in entry [{}], line {}, already; remove one of them",
                     earlier.index, earlier.line
                 ),
             });
@@ -38,22 +38,24 @@ pub fn validate(entries: &[Entry]) -> Vec<Problem> {
     problems
 }
 
-/// Why there is no chart at `path`. What the chart says is checked when it is loaded.
+/// Returns why there is no chart at `path`. The chart itself is checked when it is loaded.
 fn chart_problem(path: &Path) -> Option<String> {
     let shown = path.display();
     if path.is_dir() {
         let has_metadata = path.join("Chart.yaml").is_file();
         return (!has_metadata).then(|| {
-            format!("{shown} is no chart: it has no Chart.yaml; name the folder that has it")
+            format!("{shown} has no Chart.yaml; give the path of a chart's folder or .tgz archive")
         });
     }
     if !path.exists() {
         return Some(format!(
-            "no chart at {shown}; the path is relative to the folder of the watches file"
+            "{shown} does not exist; relative paths start at the folder of the watches file"
         ));
     }
     let archive = path
         .extension()
         .is_some_and(|e| e.eq_ignore_ascii_case("tgz"));
-    (!archive).then(|| format!("{shown} is neither a folder nor a .tgz archive"))
+    (!archive).then(|| {
+        format!("{shown} is neither a folder nor a .tgz archive; give the path of a chart")
+    })
 }

@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use helm_core::Digest;
 use helm_core::chart::Metadata;
+use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{
     ApplyMethod, Release, ReleaseChart, ReleaseName, Revision, Status, StoredFile, Time,
 };
 use hybrid_operator::cluster::{InstanceId, OperatorId};
-use hybrid_operator::release::{RecordTags, ReleaseIndex, ReleaseStore, SecretStore, load_newest};
+use hybrid_operator::release::{RecordTags, ReleaseIndex, SecretStore};
+use hybrid_operator::telemetry::metrics::WatchMetrics;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -50,11 +52,21 @@ fn tags(stage: &Stage) -> RecordTags {
 
 /// A store whose index is fed until the test ends.
 async fn store(stage: &Stage) -> (SecretStore, tokio::task::JoinHandle<()>) {
+    let (_, store, feeding) = indexed_store(stage).await;
+    (store, feeding)
+}
+
+async fn indexed_store(stage: &Stage) -> (ReleaseIndex, SecretStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
-    let feeding = tokio::spawn(index.clone().watch(stage.client.clone(), namespace));
+    let feeding = tokio::spawn(index.clone().watch(
+        stage.client.clone(),
+        namespace,
+        WatchMetrics::default(),
+    ));
     until("the index is complete", async || index.state().is_synced()).await;
-    (SecretStore::new(stage.client.clone(), index), feeding)
+    let store = SecretStore::new(stage.client.clone(), index.clone());
+    (index, store, feeding)
 }
 
 fn name() -> ReleaseName {
@@ -66,12 +78,10 @@ async fn records_live_through_their_whole_life() {
     let Some(stage) = Stage::new("records").await else {
         return;
     };
-    let (store, _feeding) = store(&stage).await;
+    let (index, store, _feeding) = indexed_store(&stage).await;
     let told = Arc::new(Mutex::new(0));
     let heard = Arc::clone(&told);
-    store
-        .index()
-        .on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
+    index.on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
     let tags = tags(&stage);
     let pending = release(&stage, 1, Status::PendingInstall);
     let meta = store.create(&pending, &tags).await.unwrap();
@@ -127,7 +137,7 @@ async fn records_live_through_their_whole_life() {
 }
 
 #[tokio::test]
-async fn rule_3_8_symptom_8_a_release_of_four_mebibytes_is_kept() {
+async fn a_release_of_four_mebibytes_is_kept() {
     let Some(stage) = Stage::new("large").await else {
         return;
     };
@@ -148,11 +158,7 @@ async fn rule_3_8_symptom_8_a_release_of_four_mebibytes_is_kept() {
     store.create(&large, &tags(&stage)).await.unwrap();
     let (fresh, _fresh) = self::store(&stage).await;
     let history = fresh.history(&stage.namespace, &name());
-    let mut loaded = load_newest(&fresh, &history)
-        .await
-        .unwrap()
-        .unwrap()
-        .release;
+    let mut loaded = fresh.load(&history[0]).await.unwrap();
     loaded.labels.clear();
     assert_eq!(loaded, large);
     if let Some(shown) = stage.helm(&["get", "manifest", "rel"]) {
@@ -228,10 +234,15 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
     })
     .await;
     let records = known().await;
-    assert!(records[2].is_foreign() && !records[1].is_foreign());
     assert_eq!(
-        (&records[2].cr, &records[2].digest),
-        (&Some(tags.cr.clone()), &None)
+        (&records[2].cr, &records[2].writer, &records[2].digest),
+        (&Some(tags.cr.clone()), &None, &None)
+    );
+    // Helm has marked our second revision as superseded; the first one is as we wrote it.
+    assert_eq!(records[0].writer, Some(tags.writer.clone()));
+    assert_eq!(
+        (&records[1].writer, &records[1].digest),
+        (&None, &tags.digest)
     );
     let rolled_back = store.load(&records[2]).await.unwrap();
     assert_eq!(rolled_back.info.rollback_revision, Revision(1));
@@ -247,7 +258,7 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
     );
 
     let adopted = store.adopt(&records[2], &tags).await.unwrap();
-    assert!(!adopted.is_foreign());
+    assert_eq!((&adopted.writer, &adopted.digest), (&None, &tags.digest));
     assert!(
         run(&["ls", "-o", "json"])
             .await
@@ -256,4 +267,124 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
 
     run(&["uninstall", "rel"]).await;
     until("the records are gone", async || known().await.is_empty()).await;
+}
+
+/// A chart that makes one config map.
+fn chart() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("templates")).unwrap();
+    for (file, text) in [
+        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),
+        (
+            "templates/a.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: made}\ndata: {revision: helm}\n",
+        ),
+        (
+            "templates/test.yaml",
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: test, annotations: {helm.sh/hook: test}}\n",
+        ),
+    ] {
+        std::fs::write(dir.path().join(file), text).unwrap();
+    }
+    dir
+}
+
+#[tokio::test]
+async fn a_record_that_helm_has_changed_is_not_taken_for_ours() {
+    let chart = chart();
+    let chart = chart.path().to_str().unwrap();
+    for (what, args) in [
+        ("upgrade", &["upgrade", "rel", chart][..]),
+        ("rollback", &["rollback", "rel", "1"]),
+        ("uninstall", &["uninstall", "rel", "--keep-history"]),
+        ("test", &["test", "rel"]),
+    ] {
+        let Some(stage) = Stage::new("writer").await else {
+            return;
+        };
+        if stage.helm(&["ls"]).is_none() {
+            return;
+        }
+        let (store, _feeding) = store(&stage).await;
+        let tags = tags(&stage);
+        let first = release(&stage, 1, Status::Superseded);
+        let mut second = release(&stage, 2, Status::Deployed);
+        second.hooks = vec![Hook {
+            name: "test".to_owned(),
+            kind: "ConfigMap".to_owned(),
+            path: "c/templates/test.yaml".to_owned(),
+            manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: test}\n".to_owned(),
+            events: vec![HookEvent::Test],
+            ..Hook::default()
+        }];
+        store.create(&first, &tags).await.unwrap();
+        let pending = release(&stage, 2, Status::PendingUpgrade);
+        let pending = store.create(&pending, &tags).await.unwrap();
+        assert_eq!(pending.writer, Some(tags.writer.clone()), "{what}");
+        let ours = store.update(&pending, &second, &tags).await.unwrap();
+        assert_eq!(ours.writer, Some(tags.writer.clone()), "{what}");
+        // Somebody's label does not make it somebody else's record.
+        let labelled = json!({"metadata": {"labels": {"team": "blue"}}});
+        let secrets = stage.api("v1", "Secret", "secrets");
+        stage.edit(&secrets, &ours.secret, &labelled).await;
+
+        stage.helm(args).unwrap();
+        let records = async || store.history(&stage.namespace, &name());
+        until("helm's last write is known", async || {
+            let records = records().await;
+            records.len() > 1
+                && records.iter().all(|meta| !meta.status.is_pending())
+                && records.last().unwrap().writer.is_none()
+                && records[1].writer.is_none()
+        })
+        .await;
+        let records = records().await;
+        assert_eq!(records[0].writer, Some(tags.writer.clone()), "{what}");
+        // The inputs of a revision do not change when it is superseded.
+        assert_eq!(records[1].digest, tags.digest, "{what}");
+        for theirs in &records[2..] {
+            assert_eq!(
+                (&theirs.cr, &theirs.digest),
+                (&Some(tags.cr.clone()), &None)
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn parts_go_with_the_record_that_refers_to_them() {
+    let Some(stage) = Stage::new("parts").await else {
+        return;
+    };
+    let (store, _feeding) = store(&stage).await;
+    let secrets = stage.api("v1", "Secret", "secrets");
+    let left = async || secrets.list(&<_>::default()).await.unwrap().items.len();
+    let mut seed = 1_u64;
+    let mut noise = || -> String {
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(b'!' + seed.to_be_bytes()[0] % 94)
+        };
+        (0..1 << 20).map(|_| next()).collect()
+    };
+    let tags = tags(&stage);
+    let mut first = release(&stage, 1, Status::Failed);
+    first.manifest = noise();
+    let meta = store.create(&first, &tags).await.unwrap();
+    let one_release = left().await;
+    assert!(one_release > 1);
+    // The revision is tried again with another content, which replaces the parts.
+    first.manifest = noise();
+    let meta = store.update(&meta, &first, &tags).await.unwrap();
+    assert_eq!(left().await, one_release);
+    let mut loaded = store.load(&meta).await.unwrap();
+    loaded.labels.clear();
+    assert_eq!(loaded, first);
+
+    // Another process finds what this one would leave behind.
+    let params = kube::api::DeleteParams::default();
+    drop(secrets.delete(&meta.secret, &params).await.unwrap());
+    let (fresh, _fresh) = self::store(&stage).await;
+    fresh.delete_leftover_parts(&tags.cr).await.unwrap();
+    assert_eq!(left().await, 0);
 }

@@ -7,7 +7,7 @@ use helm_core::manifest::ObjectKey;
 use hybrid_operator::cluster::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
 use hybrid_operator::cluster::ownership::mark;
 use hybrid_operator::cluster::{Claimant, Cluster, Marks, OperatorId, Primary};
-use hybrid_operator_test::{ControlPlane, TestNamespace, shared_or_skip, skipped, wait};
+use hybrid_operator_test::{ControlPlane, TestNamespace, helm, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -147,19 +147,15 @@ impl Stage {
             .unwrap();
     }
 
-    /// Runs Helm in the namespace; `None`, with a line that says so, where there is none.
+    /// Runs Helm in the namespace; `None`, with a line that says so, where Helm cannot be built.
     pub(crate) fn helm(&self, args: &[&str]) -> Option<String> {
-        let program = std::env::var_os("HELM").unwrap_or_else(|| "helm".into());
+        let program = helm::ensure_or_skip().unwrap()?;
         let output = Command::new(&program)
             .args(args)
             .args(["--namespace", &self.namespace, "--kubeconfig"])
             .arg(self.plane.kubeconfig_path())
-            .output();
-        let Ok(output) = output else {
-            let reason = "no helm: go install helm.sh/helm/v4/cmd/helm@v4.3.1, or set $HELM";
-            skipped(1, &reason);
-            return None;
-        };
+            .output()
+            .unwrap();
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "helm {args:?}: {complaint}");
         Some(String::from_utf8(output.stdout).unwrap())

@@ -1,4 +1,4 @@
-//! The namespace where none is given: that of the environment or of the kubeconfig's context.
+//! The default namespace: from the environment, or from the kubeconfig's current context.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ struct Context {
     namespace: String,
 }
 
-/// `HELM_NAMESPACE`, else the namespace of the current context of the files in `KUBECONFIG` (or
-/// of `~/.kube/config`), else `default`. Files that cannot be read count as empty, since nothing
-/// else of them matters here.
+/// Returns `HELM_NAMESPACE`, else the namespace of the current context of the files in `KUBECONFIG`
+/// (or of `~/.kube/config`), else `default`. Files that cannot be read are ignored, since only the
+/// namespace matters here.
 pub(super) fn namespace(env: impl Fn(&str) -> Option<OsString>) -> String {
     let set = |name| env(name).filter(|value| !value.is_empty());
     if let Some(namespace) = set("HELM_NAMESPACE") {
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_namespace_is_that_of_the_first_context_of_the_current_name() {
+    fn the_first_context_with_the_current_name_gives_the_namespace() {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&first, "current-context: here\ncontexts: []\n").unwrap();

@@ -1,4 +1,4 @@
-//! `hybrid-operator template [NAME] CHART`: prints what `helm template` prints.
+//! `hybrid-operator template [NAME] CHART`: prints the same as `helm template`.
 
 mod kube_context;
 mod show_only;
@@ -23,14 +23,14 @@ const NAME: &str = "release-name";
 
 const EXAMPLES: &str = "\
 Examples:
-  # A chart directory, with values of a file and of the command line
+  # A chart directory, with values from a file and from the command line
   hybrid-operator template web ./helm-charts/web --values prod.yaml --set replicas=3
 
   # One template of a packaged chart, for another cluster
   hybrid-operator template web web-1.2.3.tgz --show-only templates/service.yaml \\
     --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1";
 
-/// What the user asked for.
+/// Arguments of `template`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
@@ -44,41 +44,42 @@ Examples:
     reason = "they are the switches of the command line"
 )]
 pub(crate) struct Args {
-    /// The release's name [default: release-name]
+    /// Name of the release [default: release-name]
     name: Option<String>,
 
-    /// A chart directory or a packaged chart (.tgz)
+    /// Path of a chart directory or a packaged chart (.tgz)
     chart: String,
 
-    /// The release's namespace [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
+    /// Namespace of the release [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
     #[arg(short, long, allow_hyphen_values = true)]
     namespace: Option<String>,
 
     #[command(flatten)]
     values: ValueFlags,
 
-    /// The version of Kubernetes that templates see
+    /// Kubernetes version for `.Capabilities.KubeVersion`
     #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     kube_version: Option<String>,
 
-    /// More API versions that templates see, such as `monitoring.coreos.com/v1`; can be repeated
+    /// Additional API versions for `.Capabilities.APIVersions`, such as `monitoring.coreos.com/v1`;
+    /// can be repeated
     #[arg(short, long, value_name = "VERSIONS", value_delimiter = ',', action = ArgAction::Append)]
     api_versions: Vec<String>,
 
-    /// Let templates see an upgrade instead of an install
+    /// Set `.Release.IsUpgrade` instead of `.Release.IsInstall`
     #[arg(long)]
     is_upgrade: bool,
 
-    /// Print the files of crds/ too, before everything else
+    /// Include the files of crds/ in the output
     #[arg(long)]
     include_crds: bool,
 
-    /// Print only what comes from this template (a path or pattern below the chart's directory);
-    /// can be repeated
+    /// Print only the output of this template (a path or pattern relative to the chart); can be
+    /// repeated
     #[arg(short, long, value_name = "TEMPLATE", action = ArgAction::Append, allow_hyphen_values = true)]
     show_only: Vec<String>,
 
-    /// Leave out hooks that are tests
+    /// Leave out test hooks
     #[arg(long)]
     skip_tests: bool,
 
@@ -86,20 +87,20 @@ pub(crate) struct Args {
     #[arg(long)]
     no_hooks: bool,
 
-    /// Do not check the values against the chart's schemas
+    /// Do not validate the values against the chart's JSON schemas
     #[arg(long)]
     skip_schema_validation: bool,
 
-    /// Accepted, as in `helm template`: NAME may be left out
+    /// Accepted for compatibility with `helm template`; NAME must be left out
     #[arg(short, long)]
     generate_name: bool,
 
-    /// Say what is done, and print what is rendered even when it is no valid YAML
+    /// Print progress, and the rendered output even when it is not valid YAML
     #[arg(long)]
     debug: bool,
 }
 
-/// Lets a switch be `--name=true` and `--name=false` too, as Helm's can be.
+/// Lets a switch be written `--name=true` and `--name=false` too, as in Helm.
 fn switch(arg: Arg) -> Arg {
     if !matches!(arg.get_action(), ArgAction::SetTrue) {
         return arg;
@@ -156,7 +157,10 @@ fn load(path: &str) -> anyhow::Result<Chart> {
     let chart = Chart::load(path).with_context(|| format!("cannot load the chart {path:?}"))?;
     let metadata = chart.metadata();
     if metadata.is_library() {
-        bail!("library charts are not installable; give the chart that depends on it");
+        bail!(
+            "library charts are not installable; give the chart that depends on {:?}",
+            chart.name()
+        );
     }
     let named = metadata.dependencies.iter();
     let missing: Vec<&str> = named
@@ -181,7 +185,7 @@ fn load(path: &str) -> anyhow::Result<Chart> {
     Ok(chart)
 }
 
-/// The error with the line that it is about.
+/// Adds the template's line to the error.
 fn explained(error: RenderError) -> anyhow::Error {
     let excerpt = error.excerpt().to_owned();
     if excerpt.is_empty() {
@@ -192,7 +196,7 @@ fn explained(error: RenderError) -> anyhow::Error {
 }
 
 impl Args {
-    /// The name that is given, or Helm's for none.
+    /// Returns the given name, or Helm's default.
     fn release_name(&self) -> anyhow::Result<ReleaseName> {
         if self.name.is_some() && self.generate_name {
             bail!("cannot set --generate-name and also specify a name; leave one of them out");
@@ -218,7 +222,7 @@ impl Args {
         Ok(capabilities)
     }
 
-    /// The definitions, the manifest and the hooks, as Helm prints them.
+    /// Formats the definitions, the manifest and the hooks, as Helm prints them.
     fn printed(&self, values: &Coalesced, rendered: &Rendered) -> String {
         let mut text = String::with_capacity(rendered.manifest().len() + 1024);
         if self.include_crds {
@@ -240,7 +244,7 @@ impl Args {
         text
     }
 
-    /// Why the chart does not render. With `--debug`, prints what it renders to nevertheless.
+    /// Returns the error of a chart that does not render. With `--debug`, prints the output first.
     fn failed(
         &self,
         chart: &CompiledChart,

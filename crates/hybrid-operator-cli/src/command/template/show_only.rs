@@ -1,11 +1,11 @@
-//! `--show-only`: the documents that come from the templates that the user names.
+//! `--show-only`: selects the documents of the named templates.
 
 use anyhow::bail;
 use helm_core::chart::path_match;
 use helm_core::manifest::split;
 
-/// The documents of `manifest` whose template matches a pattern: all that match the first, then
-/// all that match the second. A pattern that nothing matches is an error.
+/// Returns the documents of `manifest` whose template matches a pattern: those that match the first
+/// pattern, then those that match the second, and so on. A pattern without a match is an error.
 pub(super) fn pick(manifest: &str, patterns: &[String]) -> anyhow::Result<String> {
     let documents: Vec<(&str, &str)> = split(manifest)
         .filter_map(|document| Some((template_of(document)?, document)))
@@ -25,7 +25,7 @@ pub(super) fn pick(manifest: &str, patterns: &[String]) -> anyhow::Result<String
             known.sort_unstable();
             known.dedup();
             bail!(
-                "could not find template {pattern} in chart; there are {}",
+                "could not find template {pattern} in chart; choose from {}",
                 if known.is_empty() {
                     "none".to_owned()
                 } else {
@@ -37,7 +37,7 @@ pub(super) fn pick(manifest: &str, patterns: &[String]) -> anyhow::Result<String
     Ok(text)
 }
 
-/// The template that a document comes from, without the chart's name.
+/// Returns the path of a document's template, without the chart's name.
 fn template_of(document: &str) -> Option<&str> {
     let mut rest = document;
     loop {
@@ -75,12 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_nothing_matches_is_an_error_that_names_what_there_is() {
+    fn a_pattern_without_a_match_is_an_error_that_lists_the_templates() {
         assert_eq!(
             picked(&["templates/a.yaml", "templates/x.yaml"])
                 .unwrap_err()
                 .to_string(),
-            "could not find template templates/x.yaml in chart; there are \
+            "could not find template templates/x.yaml in chart; choose from \
              charts/sub/templates/b.yaml, templates/a.yaml"
         );
     }

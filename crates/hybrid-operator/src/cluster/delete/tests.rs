@@ -261,6 +261,11 @@ async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
                 empty.clone(),
             )
             .on(
+                &list("/apis/batch/v1/namespaces/app/jobs"),
+                200,
+                empty.clone(),
+            )
+            .on(
                 &list("/api/v1/namespaces/app/configmaps"),
                 200,
                 made_with_it.clone(),

@@ -266,3 +266,59 @@ async fn rule_2_5_a_kind_of_a_group_that_is_down_is_not_unknown() {
     );
     script.finish();
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_served_anew_or_no_longer_is_a_change() {
+    let other = json!([{"resource": "others", "responseKind": {"kind": "Other"}}]);
+    let mut larger = things();
+    larger.as_array_mut().unwrap().push(other[0].clone());
+    let script = first(Script::default(), groups("Current", &things()));
+    let discovery = discovery(&script);
+    let mut changes = discovery.changes();
+    discovery.refresh().await.unwrap();
+    let mut script = script;
+    let mut epoch = 0;
+    for (what, answer, changed) in [
+        (
+            "the first answer is no change, nor is the same",
+            groups("Current", &things()),
+            false,
+        ),
+        ("a kind comes", groups("Current", &larger), true),
+        ("its server is down", groups("Stale", &json!([])), false),
+        ("a kind goes", groups("Current", &things()), true),
+        ("a kind is replaced", groups("Current", &other), true),
+        ("the group goes", aggregated(&json!([])), true),
+    ] {
+        script = first(script, answer);
+        discovery.refresh().await.unwrap();
+        epoch += u64::from(changed);
+        assert_eq!(discovery.epoch(), epoch, "{what}");
+        assert_eq!(changes.has_changed().unwrap(), changed, "{what}");
+        changes.mark_unchanged();
+    }
+    script.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_found_by_asking_for_it_is_a_change() {
+    let none = failure(404, "NotFound", "", &json!({}));
+    let script = first(Script::default(), groups("Current", &json!([]))).on(
+        "GET /apis/new.io/v1",
+        404,
+        none,
+    );
+    let discovery = discovery(&script);
+    let new = gvk("new.io", "Thing");
+    assert!(discovery.resolve(&new).await.is_err());
+    assert_eq!((discovery.epoch(), discovery.served(&new)), (0, None));
+    tokio::time::advance(SOONEST).await;
+    let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true}]);
+    let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
+    let found = discovery.resolve(&new).await.unwrap();
+    assert_eq!(
+        (discovery.epoch(), discovery.served(&new)),
+        (1, Some(found))
+    );
+    script.finish();
+}

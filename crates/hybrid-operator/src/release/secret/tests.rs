@@ -1,12 +1,16 @@
 //! Records in Secrets against a scripted API server.
 
 use helm_core::Digest;
+use helm_core::manifest::{Hook, HookEvent, HookPhase};
 use helm_core::release::{ReleaseChart, Revision, Status, StoredFile};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::scripted::{Script, Seen, failure};
 use crate::cluster::{InstanceId, OperatorId};
-use crate::release::ReleaseStore;
+use crate::release::meta::{PARTS_LABEL, RecordTags};
+use crate::release::side::{PartMeta, Parts};
 
 const SECRETS: &str = "/api/v1/namespaces/prod/secrets";
 const FIRST: &str = "/api/v1/namespaces/prod/secrets/sh.helm.release.v1.web.v1";
@@ -68,7 +72,7 @@ fn secret(metadata: &Value, data: &[(&str, &[u8])]) -> Value {
 }
 
 #[tokio::test]
-async fn rule_3_7_a_record_is_posted_as_helm_stores_it_with_our_labels() {
+async fn a_record_is_posted_as_helm_stores_it_with_our_labels() {
     let script = Script::default().on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
     let store = store(&script);
     let mut first = release(1, Status::PendingInstall);
@@ -113,7 +117,7 @@ async fn rule_3_7_a_record_is_posted_as_helm_stores_it_with_our_labels() {
 }
 
 #[tokio::test]
-async fn rule_3_5_a_revision_that_exists_is_not_overwritten_and_becomes_known() {
+async fn a_revision_that_exists_is_not_overwritten_and_becomes_known() {
     let exists = failure(409, "AlreadyExists", "", &json!({}));
     let script = Script::default()
         .on(&format!("POST {SECRETS}"), 409, exists)
@@ -129,7 +133,7 @@ async fn rule_3_5_a_revision_that_exists_is_not_overwritten_and_becomes_known() 
 }
 
 #[tokio::test]
-async fn rule_3_5_an_update_is_fenced() {
+async fn an_update_is_fenced() {
     let script = Script::default();
     let store = store(&script);
     let meta = know(&store, &answer(1, "5"));
@@ -211,8 +215,23 @@ async fn corrupt_and_missing_records_are_told_apart() {
     script.finish();
 }
 
-/// A release whose record exceeds a Secret by its chart, or by its manifest.
-fn large(chart: usize, manifest: usize) -> Release {
+/// A release whose record exceeds a Secret, and the parts that it is stored in.
+struct Large {
+    release: Release,
+    parts: Parts,
+}
+
+/// A release that is stored in parts because of its chart.
+fn large_chart() -> Large {
+    large(1_200_000, 10)
+}
+
+/// A release that is stored in parts because of its manifest.
+fn large_manifest() -> Large {
+    large(10, 1_200_000)
+}
+
+fn large(chart: usize, manifest: usize) -> Large {
     let mut seed = 7_u64;
     let mut noise = |length: usize| -> String {
         let mut next = || {
@@ -231,31 +250,73 @@ fn large(chart: usize, manifest: usize) -> Release {
         }]),
         ..ReleaseChart::default()
     });
-    release
+    let parts = side::store(&release, &tags().cr).unwrap().parts.unwrap();
+    Large { release, parts }
+}
+
+/// The answer to the creation of the first record of a large release.
+fn answer_with_parts(large: &Large, version: &str) -> Value {
+    let mut answer = answer(1, version);
+    answer["metadata"]["labels"][PARTS_LABEL] = format!("1-{}", large.parts).into();
+    answer
+}
+
+/// The parts of a large release as the server has them.
+fn parts_of(large: &Large) -> Vec<Value> {
+    let parts = &large.parts;
+    let names = parts.names(&large.release.name, large.release.revision);
+    let part = |name: &String| {
+        json!({"metadata": {"name": name, "namespace": "prod", "uid": format!("uid of {name}"),
+            "resourceVersion": "2", "labels": {
+                "owner": "hybrid-operator",
+                "helm.sdk.operatorframework.io/part-of-release": "web",
+                "helm.sdk.operatorframework.io/parts": format!("1-{parts}"),
+                "helm.sdk.operatorframework.io/cr": tags().cr.as_str(),
+                "helm.sdk.operatorframework.io/operator": "op"}}})
+    };
+    names.iter().map(part).collect()
+}
+
+fn path_of(secret: &Value) -> String {
+    format!("{SECRETS}/{}", secret["metadata"]["name"].as_str().unwrap())
+}
+
+/// Puts a part into the index as a watch would.
+fn know_part(store: &SecretStore, part: &Value) {
+    let metadata: ObjectMeta = serde_json::from_value(part["metadata"].clone()).unwrap();
+    store.index.part_written(PartMeta::of(&metadata).unwrap());
+}
+
+/// Expects the creation of the parts and of the record of a large release.
+fn on_create(mut script: Script, large: &Large) -> Script {
+    for part in parts_of(large) {
+        script = script.on(&format!("POST {SECRETS}"), 201, part);
+    }
+    script.on(
+        &format!("POST {SECRETS}"),
+        201,
+        answer_with_parts(large, "5"),
+    )
 }
 
 #[tokio::test]
-async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
-    for (release, oversized) in [(large(2 << 20, 10), false), (large(10, 2 << 20), true)] {
-        let recording = Script::default();
-        let kept = store(&recording);
-        let stored = side::store(&release).unwrap();
-        let mut script = recording;
-        for _ in &stored.pieces {
-            script = script.on(&format!("POST {SECRETS}"), 201, answer(1, "4"));
-        }
-        let mut final_answer = answer(1, "5");
-        let label = format!("1-{}", stored.parts.as_ref().unwrap());
-        final_answer["metadata"]["labels"][PARTS_LABEL] = label.into();
-        script = script.on(&format!("POST {SECRETS}"), 201, final_answer.clone());
-        let meta = kept.create(&release, &tags()).await.unwrap();
-        assert_eq!(meta.is_oversized(), oversized);
+async fn parts_are_written_first_read_again_and_deleted() {
+    for large in [large_chart(), large_manifest()] {
+        let mut script = on_create(Script::default(), &large);
+        let kept = store(&script);
+        let release = &large.release;
+        let meta = kept.create(release, &tags()).await.unwrap();
 
         let requests = script.finish();
         let (record, parts) = requests.split_last().unwrap();
         assert!(parts.len() > 1);
-        for part in parts {
-            assert_eq!(part.body["metadata"]["labels"].get("owner"), None);
+        for (part, expected) in parts.iter().zip(parts_of(&large)) {
+            // The custom resource, the operator, the release, and the set with its revision.
+            assert_eq!(
+                part.body["metadata"]["labels"],
+                expected["metadata"]["labels"]
+            );
+            assert_eq!(part.body["metadata"].get("ownerReferences"), None);
             assert_eq!(part.body["immutable"], true);
             assert!(part.body["data"]["part"].as_str().unwrap().len() < (1 << 20) * 4 / 3);
         }
@@ -270,7 +331,7 @@ async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
         }
         let mut read = kept.load(&meta).await.unwrap();
         read.labels.clear();
-        assert_eq!(read, release);
+        assert_eq!(read, *release);
         script.finish();
 
         // A missing part makes the record unreadable, not smaller.
@@ -293,22 +354,205 @@ async fn rule_3_8_parts_are_written_first_read_again_and_deleted() {
 }
 
 #[tokio::test]
-async fn rule_3_8_a_crash_between_parts_and_record_changes_nothing() {
-    let release = large(1 << 20, 10);
-    let pieces = side::store(&release).unwrap().pieces.len();
+async fn an_install_in_parts_writes_each_part_once() {
+    for (chart, manifest) in [(1_200_000, 10), (10, 1_200_000)] {
+        let mut large = large(chart, manifest);
+        let mut release = large.release.clone();
+        release.hooks = vec![Hook {
+            name: "migrate".to_owned(),
+            path: "c/templates/job.yaml".to_owned(),
+            manifest: "kind: Job".to_owned(),
+            events: vec![HookEvent::PreInstall],
+            ..Hook::default()
+        }];
+        large.parts = side::store(&release, &tags().cr).unwrap().parts.unwrap();
+        let parts = parts_of(&large).len();
+        let mut script = on_create(Script::default(), &large);
+        let store = store(&script);
+        let mut meta = store.create(&release, &tags()).await.unwrap();
+        // A hook begins and ends, an attempt fails and is begun again, and it is deployed.
+        let phases = [HookPhase::Running, HookPhase::Succeeded];
+        for version in 6..12 {
+            release.hooks[0].last_run.phase = phases[version % 2].clone();
+            let text = format!("write {version}");
+            release.set_status(Status::ALL[version % Status::ALL.len()], text);
+            let answer = answer_with_parts(&large, &version.to_string());
+            script = script.on(&format!("PUT {FIRST}"), 200, answer);
+            meta = store.update(&meta, &release, &tags()).await.unwrap();
+        }
+        let requests = script.finish();
+        let count = |method: &str| requests.iter().filter(|seen| seen.method == method).count();
+        assert_eq!((count("POST"), count("PUT")), (parts + 1, 6));
+        assert_eq!(requests.len(), parts + 7);
+
+        // The last state is what is read again, with the parts of the first write.
+        let (record, created) = (&requests[parts + 6], &requests[..parts]);
+        for seen in std::iter::once(record).chain(created) {
+            let mut found = written(seen, "11");
+            found["data"] = seen.body["data"].clone();
+            let name = seen.body["metadata"]["name"].as_str().unwrap();
+            script = script.on(&format!("GET {SECRETS}/{name}"), 200, found);
+        }
+        let mut read = store.load(&meta).await.unwrap();
+        read.labels.clear();
+        assert_eq!(read, release);
+        script.finish();
+    }
+}
+
+#[tokio::test]
+async fn a_crash_between_parts_and_record_changes_nothing() {
+    let large = large_chart();
     let mut script = Script::default();
     let store = store(&script);
-    for _ in 0..pieces {
+    for part in parts_of(&large) {
+        know_part(&store, &part);
         let exists = failure(409, "AlreadyExists", "", &json!({}));
         script = script.on(&format!("POST {SECRETS}"), 409, exists);
     }
-    script = script.on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
-    store.create(&release, &tags()).await.unwrap();
+    let written = answer_with_parts(&large, "5");
+    script = script.on(&format!("POST {SECRETS}"), 201, written);
+    store.create(&large.release, &tags()).await.unwrap();
     script.finish();
 }
 
 #[tokio::test]
-async fn rule_3_1_all_records_are_deleted_the_newest_last() {
+async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
+    // A process that died had rendered another password, so that its parts are of no use now.
+    let (lost, large) = (large_chart(), large_manifest());
+    let release = &large.release;
+    let mut script = on_create(Script::default(), &large);
+    let store = store(&script);
+    for part in parts_of(&lost) {
+        know_part(&store, &part);
+        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
+    }
+    let meta = store.create(release, &tags()).await.unwrap();
+    let requests = script.finish();
+    let deleted = requests.last().unwrap();
+    assert_eq!(
+        deleted.body["preconditions"]["uid"],
+        parts_of(&lost).last().unwrap()["metadata"]["uid"]
+    );
+
+    // So are those of an update that did not get through, and then there is nothing to delete.
+    for part in parts_of(&lost) {
+        know_part(&store, &part);
+        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
+    }
+    let put = |script: Script, version| {
+        let answer = answer_with_parts(&large, version);
+        script.on(&format!("PUT {FIRST}"), 200, answer)
+    };
+    script = put(script, "6").in_any_order();
+    let meta = store.update(&meta, release, &tags()).await.unwrap();
+    script = put(script, "7");
+    store.update(&meta, release, &tags()).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_failed_deletion_of_leftover_parts_does_not_fail_the_write() {
+    let lost = large_chart();
+    let script = Script::default()
+        .on(&format!("POST {SECRETS}"), 201, answer(1, "5"))
+        .on(
+            &format!("DELETE {}", path_of(&parts_of(&lost)[0])),
+            503,
+            failure(503, "", "", &json!({})),
+        );
+    let store = store(&script);
+    for part in parts_of(&lost) {
+        know_part(&store, &part);
+    }
+    let first = release(1, Status::PendingInstall);
+    store.create(&first, &tags()).await.unwrap();
+    script.finish();
+    assert_eq!(store.index.parts("prod", &first.name), {
+        let metadata = |part: &Value| serde_json::from_value(part["metadata"].clone()).unwrap();
+        let parts = parts_of(&lost);
+        let parts = parts.iter().map(|part| PartMeta::of(&metadata(part)));
+        parts.map(Option::unwrap).collect::<Vec<_>>()
+    });
+}
+
+#[tokio::test]
+async fn parts_of_a_record_that_the_index_does_not_show_yet_are_left_alone() {
+    let large = large_chart();
+    let script = Script::default()
+        .on(&format!("POST {SECRETS}"), 201, answer(2, "9"))
+        .on(&format!("GET {FIRST}"), 200, answer_with_parts(&large, "5"));
+    let store = store(&script);
+    for part in parts_of(&large) {
+        know_part(&store, &part);
+    }
+    let second = release(2, Status::PendingUpgrade);
+    store.create(&second, &tags()).await.unwrap();
+    script.finish();
+    assert_eq!(history(&store), [1, 2]);
+}
+
+#[tokio::test]
+async fn what_a_crash_has_left_of_a_release_without_records_is_deleted() {
+    let lost = large_chart();
+    let none = failure(404, "NotFound", "", &json!({"kind": "secrets"}));
+    let mut script = Script::default();
+    let store = store(&script);
+    // A release that never had parts costs no request.
+    store.delete_leftover_parts(&tags().cr).await.unwrap();
+    script.finish();
+
+    script = script.on(&format!("GET {FIRST}"), 404, none);
+    for part in parts_of(&lost) {
+        know_part(&store, &part);
+        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
+    }
+    let other = CrIdentity::of("g", "Other", Some("prod"), "web");
+    store.delete_leftover_parts(&other).await.unwrap();
+    store.delete_leftover_parts(&tags().cr).await.unwrap();
+    store.delete_leftover_parts(&tags().cr).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_uninstall_deletes_the_parts_after_the_record_that_refers_to_them() {
+    let large = large_chart();
+    let script = Script::default()
+        .on(&format!("DELETE {FIRST}"), 200, json!({}))
+        .on(&format!("DELETE {SECRETS}"), 200, json!({}));
+    let store = store(&script);
+    know(&store, &answer_with_parts(&large, "5"));
+    for part in parts_of(&large) {
+        know_part(&store, &part);
+    }
+    let name = large.release.name.clone();
+    store.delete_all("prod", &name).await.unwrap();
+    let requests = script.finish();
+    assert_eq!(
+        requests[1].query,
+        format!(
+            "labelSelector=helm.sdk.operatorframework.io%2Fpart-of-release%3Dweb%2Chelm.sdk.operatorframework.io%2Fcr%20in%20%28{}%29",
+            tags().cr
+        )
+    );
+    assert!(store.index.parts("prod", &name).is_empty());
+}
+
+#[tokio::test]
+async fn parts_of_a_former_version_are_deleted_by_their_names() {
+    let large = large_chart();
+    let mut script = Script::default().on(&format!("DELETE {FIRST}"), 200, json!({}));
+    let store = store(&script);
+    know(&store, &answer_with_parts(&large, "5"));
+    for part in parts_of(&large) {
+        script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
+    }
+    store.delete_all("prod", &large.release.name).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn all_records_are_deleted_the_newest_last() {
     let script = Script::default();
     let store = store(&script);
     for revision in 1..=3 {
@@ -337,7 +581,7 @@ async fn rule_3_1_all_records_are_deleted_the_newest_last() {
 }
 
 #[tokio::test]
-async fn rule_3_9_adoption_removes_owner_references_and_adds_our_labels() {
+async fn adoption_removes_owner_references_and_adds_our_labels() {
     let script = Script::default();
     let store = store(&script);
     let mut foreign = answer(1, "5");
@@ -345,10 +589,11 @@ async fn rule_3_9_adoption_removes_owner_references_and_adds_our_labels() {
     foreign["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
     let meta = know(&store, &foreign);
-    assert!(meta.is_owned() && meta.is_foreign());
+    assert_eq!(meta.owners, ["x"]);
     let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
     let adopted = store.adopt(&meta, &tags()).await.unwrap();
-    assert!(!adopted.is_owned() && !adopted.is_foreign());
+    assert!(adopted.owners.is_empty());
+    assert_eq!(adopted.cr, Some(tags().cr));
     let body = &script.finish()[0].body["metadata"];
     assert_eq!(body["ownerReferences"], Value::Null);
     assert!(body.get("ownerReferences").is_some());
@@ -391,7 +636,7 @@ async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
         );
     let store = store(&script);
     let found = store
-        .find_chunked("prod", &"web".parse().unwrap())
+        .chunked("prod", &"web".parse().unwrap())
         .await
         .unwrap();
     assert_eq!((found.len(), found[0].status), (1, Status::Deployed));
@@ -407,7 +652,7 @@ async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
 }
 
 #[tokio::test]
-async fn rule_2_7_a_terminating_namespace_is_named() {
+async fn a_terminating_namespace_is_named() {
     let cause = json!({"causes": [{"reason": "NamespaceTerminating"}]});
     let script = Script::default().on(
         &format!("POST {SECRETS}"),

@@ -4,7 +4,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{BinaryError, GO_NEEDED};
+use crate::{BuildError, GO_NEEDED, Program};
 
 /// MiB that a build from empty caches writes: modules, compiled packages, the binary.
 const NEEDED_MIB: u64 = 4096;
@@ -12,35 +12,37 @@ const NEEDED_MIB: u64 = 4096;
 const NEEDED_WARM_MIB: u64 = 512;
 
 /// Checks what the build needs; `cache` is where the binary will be.
-pub(super) fn check(cache: &Path) -> Result<(), BinaryError> {
+pub(crate) fn check(program: &Program, cache: &Path) -> Result<(), BuildError> {
     // In a directory without go.mod: within a module Go may fetch another toolchain to answer.
-    let answer = go(&["env", "GOVERSION", "GOMODCACHE", "GOCACHE"])?;
+    let answer = Command::new("go")
+        .args(["env", "GOVERSION", "GOMODCACHE", "GOCACHE"])
+        .current_dir(env::temp_dir())
+        .env("GOWORK", "off")
+        .env("GO111MODULE", "on")
+        .output()
+        .map_err(|source| BuildError::GoMissing {
+            program: program.name,
+            variable: program.variable,
+            source,
+        })?;
+    let answer = String::from_utf8_lossy(&answer.stdout);
     let mut lines = answer.lines();
     let version = lines.next().unwrap_or_default();
     if parse_version(version).is_none_or(|found| found < GO_NEEDED) {
-        return Err(BinaryError::GoTooOld {
+        return Err(BuildError::GoTooOld {
+            program: program.name,
+            variable: program.variable,
             found: version.to_owned(),
         });
     }
     let modules = PathBuf::from(lines.next().unwrap_or_default());
     let compiled = PathBuf::from(lines.next().unwrap_or_default());
-    let warm = modules.join("k8s.io/kubernetes@v1.36.3").is_dir();
+    let warm = modules.join(program.largest_module).is_dir();
     let needed = if warm { NEEDED_WARM_MIB } else { NEEDED_MIB };
     for dir in [modules.as_path(), compiled.as_path(), cache] {
-        check_space(dir, needed)?;
+        check_space(program, dir, needed)?;
     }
     Ok(())
-}
-
-fn go(args: &[&str]) -> Result<String, BinaryError> {
-    let output = Command::new("go")
-        .args(args)
-        .current_dir(env::temp_dir())
-        .env("GOWORK", "off")
-        .env("GO111MODULE", "on")
-        .output()
-        .map_err(BinaryError::GoMissing)?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Reads `go1.26.8`, `go1.27rc1`, `go1.26` and `devel go1.28-…`.
@@ -55,7 +57,7 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 
 /// Refuses when the file system of `dir` has less than `needed_mib` left; a directory that does
 /// not exist yet is judged by the one above it, and what cannot be asked is not refused.
-fn check_space(dir: &Path, needed_mib: u64) -> Result<(), BinaryError> {
+fn check_space(program: &Program, dir: &Path, needed_mib: u64) -> Result<(), BuildError> {
     let Some(existing) = dir.ancestors().find(|dir| dir.is_dir()) else {
         return Ok(());
     };
@@ -64,7 +66,8 @@ fn check_space(dir: &Path, needed_mib: u64) -> Result<(), BinaryError> {
     };
     let free_mib = stat.f_bavail.saturating_mul(stat.f_frsize) / (1024 * 1024);
     if free_mib < needed_mib {
-        return Err(BinaryError::Disk {
+        return Err(BuildError::Disk {
+            program: program.name,
             dir: existing.to_owned(),
             needed_mib,
             free_mib,
@@ -76,9 +79,10 @@ fn check_space(dir: &Path, needed_mib: u64) -> Result<(), BinaryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HELM;
 
     #[test]
-    fn versions_as_go_writes_them() {
+    fn versions_are_read_as_go_writes_them() {
         for (text, version) in [
             ("go1.26.8", Some((1, 26))),
             ("go1.27rc1", Some((1, 27))),
@@ -93,10 +97,10 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_too_small_is_named_with_its_figures() {
+    fn a_full_disk_is_reported_with_its_directory() {
         let dir = tempfile::tempdir().unwrap();
-        check_space(&dir.path().join("not/there/yet"), 0).unwrap();
-        let error = check_space(dir.path(), u64::MAX).unwrap_err();
+        check_space(&HELM, &dir.path().join("not/there/yet"), 0).unwrap();
+        let error = check_space(&HELM, dir.path(), u64::MAX).unwrap_err();
         assert!(error.is_missing_prerequisite());
         assert!(
             error

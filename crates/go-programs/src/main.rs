@@ -1,0 +1,38 @@
+//! `go-programs NAME...`: builds the named programs one after another, unless they are built
+//! already. The Makefile's scripts run it beside `cargo build`.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use go_programs::{CONTROL_PLANE, HELM, Program};
+
+const USAGE: &str = "usage: go-programs [control-plane] [helm]";
+
+fn main() -> ExitCode {
+    let mut programs: Vec<&Program> = Vec::new();
+    for name in std::env::args().skip(1) {
+        match name.as_str() {
+            "control-plane" => programs.push(&CONTROL_PLANE),
+            "helm" => programs.push(&HELM),
+            _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),
+        }
+    }
+    if programs.is_empty() {
+        return fail(&USAGE);
+    }
+    for program in programs {
+        if let Err(error) = program.ensure() {
+            return match error.source() {
+                Some(cause) => fail(&format_args!("{error}: {cause}")),
+                None => fail(&error),
+            };
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn fail(error: &dyn std::fmt::Display) -> ExitCode {
+    drop(writeln!(io::stderr(), "go-programs: {error}"));
+    ExitCode::FAILURE
+}

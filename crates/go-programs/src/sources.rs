@@ -1,0 +1,176 @@
+//! The programs: their embedded sources, and how they are built.
+
+use std::fs;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::{BuildError, Program};
+
+macro_rules! embedded {
+    ($folder:literal: $($name:literal),+ $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../tests/", $folder, "/", $name)))),+]
+    };
+}
+
+/// Nobody debugs these programs, and the compiler takes a tenth less time without the information.
+const NO_DEBUG_INFO: &str = "-gcflags=all=-dwarf=false";
+
+/// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one binary.
+pub static CONTROL_PLANE: Program = Program {
+    name: "control plane",
+    variable: "CONTROL_PLANE_BIN",
+    file: "controlplane",
+    sources: embedded!["control-plane":
+        "go.mod",
+        "go.sum",
+        "main.go",
+        "up.go",
+        "plane.go",
+        "certs.go",
+        "files.go",
+        "client.go",
+        "kwok.go",
+        "stages.yaml",
+    ],
+    package: ".",
+    // Without the version the API server reports v0.0.0, and charts with a `kubeVersion` refuse it.
+    flags: &[
+        "-trimpath",
+        NO_DEBUG_INFO,
+        "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3 \
+         -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36",
+    ],
+    largest_module: "k8s.io/kubernetes@v1.36.3",
+    build: "etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok; \
+            usually 5 to 8 minutes on two cores",
+};
+
+/// Helm's command, of the version that the chart engine follows.
+pub static HELM: Program = Program {
+    name: "helm",
+    variable: "HELM",
+    file: "helm",
+    sources: embedded!["helm": "go.mod", "go.sum"],
+    package: "helm.sh/helm/v4/cmd/helm",
+    // Without the version it reports v4.3.
+    flags: &[
+        "-trimpath",
+        NO_DEBUG_INFO,
+        "-ldflags=-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
+    ],
+    largest_module: "k8s.io/client-go@v0.37.1",
+    build: "helm.sh/helm/v4 v4.3.1; usually 4 minutes on two cores",
+};
+
+impl Program {
+    /// Returns a name for exactly these sources, built exactly so.
+    pub(crate) fn hash(&self) -> String {
+        let mut hasher = Sha256::new();
+        for part in self
+            .sources
+            .iter()
+            .flat_map(|(name, text)| [*name, *text])
+            .chain(self.flags.iter().copied())
+            .chain([self.package])
+        {
+            hasher.update((part.len() as u64).to_le_bytes());
+            hasher.update(part);
+        }
+        let digest = hasher.finalize();
+        let start = digest.first_chunk().copied().map_or(0, u64::from_be_bytes);
+        format!("{start:016x}")
+    }
+
+    /// Writes the sources into a directory, which is created.
+    pub(crate) fn unpack(&self, dir: &Path) -> Result<(), BuildError> {
+        fs::create_dir_all(dir).map_err(BuildError::cache("create", dir))?;
+        for (name, text) in self.sources {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(BuildError::cache("write", &path))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static PROGRAMS: [(&Program, &str); 2] = [(&CONTROL_PLANE, "control-plane"), (&HELM, "helm")];
+
+    #[test]
+    fn every_file_of_the_folders_is_embedded() {
+        for (program, folder) in PROGRAMS {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../tests")
+                .join(folder);
+            let mut there: Vec<String> = fs::read_dir(folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .filter(|name| name != "README.md")
+                .collect();
+            there.sort();
+            let mut embedded: Vec<_> = program
+                .sources
+                .iter()
+                .map(|(name, _)| (*name).to_owned())
+                .collect();
+            embedded.sort();
+            assert_eq!(there, embedded);
+        }
+    }
+
+    #[test]
+    fn programs_report_the_version_that_go_mod_requires() {
+        for (program, module, setting) in [
+            (&CONTROL_PLANE, "k8s.io/kubernetes", "gitVersion="),
+            (&HELM, "helm.sh/helm/v4", "version.version="),
+        ] {
+            let required = required(program.sources[0].1, module);
+            let mut words = program.flags.iter().flat_map(|flag| flag.split(' '));
+            assert!(
+                words.any(|word| word.ends_with(&format!("{setting}{required}"))),
+                "{required}"
+            );
+            assert!(program.build.contains("kube-apiserver") || program.build.contains(required));
+        }
+    }
+
+    #[test]
+    fn the_largest_module_is_a_requirement() {
+        for (program, _) in PROGRAMS {
+            let (module, version) = program.largest_module.split_once('@').unwrap();
+            assert_eq!(required(program.sources[0].1, module), version);
+        }
+    }
+
+    /// The version of a module in a `go.mod`.
+    fn required<'a>(go_mod: &'a str, module: &str) -> &'a str {
+        go_mod
+            .lines()
+            .find_map(|line| line.trim().strip_prefix(module)?.strip_prefix(' '))
+            .and_then(|rest| rest.split(' ').next())
+            .unwrap()
+    }
+
+    #[test]
+    fn the_benchmark_measures_the_same_helm() {
+        let module = "helm.sh/helm/v4";
+        let benchmark = include_str!("../../../benches/go/go.mod");
+        assert_eq!(
+            required(benchmark, module),
+            required(HELM.sources[0].1, module)
+        );
+    }
+
+    #[test]
+    fn unpacking_writes_what_is_embedded() {
+        let dir = tempfile::tempdir().unwrap();
+        HELM.unpack(&dir.path().join("src")).unwrap();
+        assert_eq!(
+            fs::read_to_string(dir.path().join("src/go.mod")).unwrap(),
+            HELM.sources[0].1
+        );
+    }
+}

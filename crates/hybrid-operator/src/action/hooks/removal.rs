@@ -1,0 +1,92 @@
+//! Deletes what hooks have made: as their policies say, and with the release.
+
+use helm_core::manifest::hook::DeletePolicy;
+use helm_core::manifest::{Hook, HookPhase, ObjectKey};
+use helm_core::release::Release;
+use kube::core::GroupVersionKind;
+
+use super::{is_definition, is_of_run};
+use crate::action::{ActionContext, ActionError, objects};
+use crate::cluster::apply::ApplyError;
+use crate::cluster::delete::{Propagation, Verdict, delete, holds_others, judge};
+use crate::cluster::ownership::placed;
+use crate::cluster::{DiscoveryError, read};
+
+/// Deletes the objects of hooks that succeeded in a run, in reverse order, where the policy says
+/// so.
+pub(super) async fn remove_succeeded(
+    context: &ActionContext<'_>,
+    ended: &[Hook],
+    run: &str,
+) -> Result<(), ActionError> {
+    for hook in ended.iter().rev() {
+        if hook.has_delete_policy(&DeletePolicy::HookSucceeded) {
+            remove(context, hook, Some(run)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the objects of a hook, of one run or of any, as far as they are ours and not to be
+/// kept.
+pub(super) async fn remove(
+    context: &ActionContext<'_>,
+    hook: &Hook,
+    run: Option<&str>,
+) -> Result<(), ActionError> {
+    for object in objects(&hook.manifest, 0)? {
+        if is_definition(object.key()) {
+            continue;
+        }
+        let Some(key) = located(context, object.key()).await? else {
+            continue;
+        };
+        let Some(live) = read::get_metadata(context.cluster, &key).await? else {
+            continue;
+        };
+        if run.is_some_and(|run| !is_of_run(&live, run)) {
+            continue;
+        }
+        let claimant = context.claimant();
+        if let Verdict::Delete { uid } = judge(&live, &claimant, None, object.is_kept())
+            && holds_others(context.cluster, &key, &claimant)
+                .await?
+                .is_none()
+        {
+            delete(context.cluster, &key, &uid, Propagation::Background).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes what is left of the hooks of these records that have ever run.
+pub(in crate::action) async fn remove_all(
+    context: &ActionContext<'_>,
+    records: impl Iterator<Item = &Release>,
+) -> Result<(), ActionError> {
+    let has_run =
+        |hook: &&Hook| hook.last_run.phase != HookPhase::None || !hook.event_runs.is_empty();
+    let mut hooks: Vec<&Hook> = Vec::new();
+    for hook in records.flat_map(|release| release.hooks.iter().filter(has_run)) {
+        if hooks.iter().all(|known| known.manifest != hook.manifest) {
+            hooks.push(hook);
+        }
+    }
+    for hook in hooks {
+        remove(context, hook, None).await?;
+    }
+    Ok(())
+}
+
+/// Where an object of a hook is; `None` if its kind is not served, so that there is none.
+pub(super) async fn located(
+    context: &ActionContext<'_>,
+    key: &ObjectKey,
+) -> Result<Option<ObjectKey>, ActionError> {
+    let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+    match context.cluster.resolve(&gvk).await {
+        Ok(kind) => Ok(Some(placed(key, kind.scope, context.namespace))),
+        Err(DiscoveryError::UnknownKind { .. }) => Ok(None),
+        Err(error) => Err(ApplyError::from(error).into()),
+    }
+}

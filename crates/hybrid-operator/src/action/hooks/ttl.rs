@@ -1,0 +1,107 @@
+//! Keeps a hook's Job until the record says how it has ended.
+//!
+//! With a small `ttlSecondsAfterFinished` the API server deletes a Job as soon as it has ended,
+//! possibly before anybody has read how. So the Job is created with [`HELD_FOR`] instead, and is
+//! given the chart's value when its end is recorded, unless its delete policies remove it anyway.
+//! If this operator never comes back, the Job goes after that time all the same.
+
+use helm_core::manifest::Hook;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::memory::HookMemory;
+use crate::action::{ActionContext, ActionError, objects};
+use crate::cluster::FIELD_MANAGER;
+
+/// How long a Job that has ended is kept until its end is recorded, in seconds.
+const HELD_FOR: i64 = 24 * 60 * 60;
+
+/// The chart's value, if it is one that is not applied before the Job's end is recorded.
+fn held(object: &Value) -> Option<i64> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    if text("kind") != Some("Job") || !text("apiVersion")?.starts_with("batch/") {
+        return None;
+    }
+    let ttl = object.pointer("/spec/ttlSecondsAfterFinished")?.as_i64()?;
+    (ttl < HELD_FOR).then_some(ttl)
+}
+
+/// Lets a Job that is about to be created stay long enough.
+pub(super) fn hold(object: &mut Value) {
+    if held(object).is_some()
+        && let Some(ttl) = object.pointer_mut("/spec/ttlSecondsAfterFinished")
+    {
+        *ttl = HELD_FOR.into();
+    }
+}
+
+/// Gives the Jobs of a hook whose end is recorded the chart's value. What cannot be given it is
+/// logged, and goes later.
+pub(super) async fn release(
+    context: &ActionContext<'_>,
+    memory: &HookMemory,
+    hook: &Hook,
+) -> Result<(), ActionError> {
+    for object in objects(&hook.manifest, 0)? {
+        let Some(ttl) = held(object.object()) else {
+            continue;
+        };
+        let mut key = object.key().clone();
+        let namespace = key
+            .namespace
+            .get_or_insert_with(|| context.namespace.to_owned());
+        let jobs: Api<Job> = Api::namespaced(context.cluster.client().clone(), namespace);
+        let Some(uid) = memory.uid(&key) else {
+            continue;
+        };
+        let patch = json!({
+            "metadata": {"uid": uid},
+            "spec": {"ttlSecondsAfterFinished": ttl},
+        });
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        match jobs.patch(&key.name, &params, &Patch::Merge(patch)).await {
+            Ok(_) => {}
+            // It is gone, or another one has its name.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            Err(error) => {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(
+                    hook = %hook.name,
+                    error,
+                    "ttlSecondsAfterFinished of a hook's Job cannot be set; it goes after a day"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_would_go_at_once_is_kept() {
+        let spec = |ttl: Value| json!({"ttlSecondsAfterFinished": ttl, "backoffLimit": 1});
+        for (version, kind, ttl, expected) in [
+            ("batch/v1", "Job", json!(0), json!(HELD_FOR)),
+            ("batch/v1", "Job", json!(600), json!(HELD_FOR)),
+            ("batch/v1", "Job", json!(HELD_FOR + 1), json!(HELD_FOR + 1)),
+            ("batch/v1", "Job", Value::Null, Value::Null),
+            // Kinds of others.
+            ("example.com/v1", "Job", json!(0), json!(0)),
+            ("batch/v1", "CronJob", json!(0), json!(0)),
+        ] {
+            let mut object = json!({"apiVersion": version, "kind": kind, "spec": spec(ttl)});
+            hold(&mut object);
+            assert_eq!(object["spec"], spec(expected), "{version} {kind}");
+        }
+        let mut without = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": {}});
+        hold(&mut without);
+        assert_eq!(without["spec"], json!({}));
+    }
+}

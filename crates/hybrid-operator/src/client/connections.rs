@@ -1,0 +1,309 @@
+//! Which connection a request goes over.
+//!
+//! A server bounds the streams of an HTTP/2 connection, kube-apiserver to 100, and a watch holds a
+//! stream for minutes. So watches have connections of their own, as many as they need, and so has
+//! the leader's lease, which must not wait for a hundred slow writes either. A connection is opened
+//! when something is to be sent over it.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Request, Response, Uri};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Error;
+use kube::client::Body;
+use tower::Service;
+
+use super::connector::{Connector, Http};
+use super::is_watch;
+
+/// Watches that share a connection: fewer than the streams that a server allows, for one that ends
+/// here is open there a little longer.
+const WATCHES: usize = 80;
+
+/// After this time without a request a connection is closed.
+const IDLE: Duration = Duration::from_secs(90);
+
+/// The same for a connection of watches, which begin anew every five minutes.
+const IDLE_WATCHES: Duration = Duration::from_mins(10);
+
+/// All connections to one API server.
+#[derive(Clone)]
+pub(super) struct Connections {
+    requests: Http,
+    leases: Http,
+    watches: Arc<Watches>,
+}
+
+/// The connections of watches.
+struct Watches {
+    connector: Connector,
+    lines: Mutex<Vec<Line>>,
+}
+
+/// One connection and the number of watches that it carries.
+struct Line {
+    http: Http,
+    carried: Arc<AtomicUsize>,
+}
+
+/// The place of a watch on its connection, until it is dropped.
+#[derive(Debug)]
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Connections {
+    /// No connection is opened yet.
+    pub(super) fn new(connector: Connector) -> Self {
+        Self {
+            requests: connector.client(IDLE),
+            leases: connector.client(IDLE),
+            watches: Arc::new(Watches {
+                connector,
+                lines: Mutex::default(),
+            }),
+        }
+    }
+
+    fn of(&self, uri: &Uri) -> (Http, Option<Place>) {
+        if is_watch(uri) {
+            let (http, place) = self.watches.place();
+            (http, Some(place))
+        } else if uri.path().contains("/apis/coordination.k8s.io/") {
+            (self.leases.clone(), None)
+        } else {
+            (self.requests.clone(), None)
+        }
+    }
+}
+
+impl Watches {
+    /// A place on the first connection that has one.
+    fn place(&self) -> (Http, Place) {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        for line in lines.iter() {
+            // Places are given away under the lock alone.
+            if line.carried.load(Ordering::SeqCst) < WATCHES {
+                line.carried.fetch_add(1, Ordering::SeqCst);
+                return (line.http.clone(), Place(Arc::clone(&line.carried)));
+            }
+        }
+        let http = self.connector.client(IDLE_WATCHES);
+        let carried = Arc::new(AtomicUsize::new(1));
+        lines.push(Line {
+            http: http.clone(),
+            carried: Arc::clone(&carried),
+        });
+        (http, Place(carried))
+    }
+}
+
+impl Service<Request<Body>> for Connections {
+    type Response = Response<Placed<Incoming>>;
+    type Error = Error;
+    type Future = BoxFuture<'static, Result<Self::Response, Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (http, place) = self.of(request.uri());
+        let answer = http.request(request);
+        Box::pin(async move {
+            let response = answer.await?;
+            Ok(response.map(|inner| Placed {
+                inner,
+                _place: place,
+            }))
+        })
+    }
+}
+
+/// A body, and the place of its watch while it is read.
+#[derive(Debug)]
+pub(super) struct Placed<B> {
+    inner: B,
+    _place: Option<Place>,
+}
+
+impl<B> http_body::Body for Placed<B>
+where
+    B: http_body::Body + Unpin,
+{
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use bytes::Bytes;
+    use futures::future::join_all;
+    use futures::{StreamExt, stream};
+    use http_body_util::combinators::BoxBody;
+    use http_body_util::{BodyExt, Full, StreamBody};
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+    use k8s_openapi::api::coordination::v1::Lease;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::{Api, PostParams};
+    use kube::core::ApiResource;
+    use kube::{Client, Config};
+    use serde_json::{Value, json};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::client::{Counts, Deadlines, LeaderGate, Protocol, connect_by};
+    use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
+
+    /// An API server that allows 100 streams for each connection, as kube-apiserver does, and whose
+    /// watches never end.
+    struct Server {
+        address: SocketAddr,
+        connections: Arc<AtomicUsize>,
+    }
+
+    impl Server {
+        async fn start() -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let connections = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&connections);
+            tokio::spawn(async move {
+                loop {
+                    let (stream, _) = listener.accept().await.unwrap();
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let serving = http2::Builder::new(TokioExecutor::new())
+                        .timer(TokioTimer::new())
+                        .max_concurrent_streams(100)
+                        .serve_connection(TokioIo::new(stream), service_fn(answer));
+                    tokio::spawn(serving);
+                }
+            });
+            Self {
+                address,
+                connections,
+            }
+        }
+
+        fn client(&self) -> Client {
+            let mut config = Config::new(format!("http://{}", self.address).parse().unwrap());
+            config.default_namespace = "default".to_owned();
+            let deadlines = Deadlines {
+                answer: Duration::from_secs(5),
+                ..Deadlines::default()
+            };
+            let (counts, gate) = (Counts::default(), LeaderGate::default());
+            connect_by(&config, &counts, &gate, deadlines, Protocol::Http2).unwrap()
+        }
+
+        fn connections(&self) -> usize {
+            self.connections.load(Ordering::SeqCst)
+        }
+    }
+
+    async fn answer(
+        request: Request<Incoming>,
+    ) -> Result<Response<BoxBody<Bytes, Infallible>>, Infallible> {
+        let body = if is_watch(request.uri()) {
+            let end = json!({"type": "BOOKMARK", "object": {
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"resourceVersion": "1",
+                             "annotations": {"k8s.io/initial-events-end": "true"}}}});
+            let first = Ok(Frame::data(Bytes::from(format!("{end}\n"))));
+            let pieces = stream::iter([first]).chain(stream::pending());
+            BodyExt::boxed(StreamBody::new(pieces))
+        } else {
+            let object = json!({"metadata": {"name": "one", "resourceVersion": "2"}});
+            BodyExt::boxed(Full::new(Bytes::from(object.to_string())))
+        };
+        Ok(Response::new(body))
+    }
+
+    fn watches(registry: &Registry, count: usize) -> Vec<WatchGuard> {
+        let guards = (0..count).map(|number| {
+            registry.acquire(WatchKey {
+                resource: ApiResource::erase::<ConfigMap>(&()),
+                namespace: Some(format!("n{number}")),
+                selector: "a=b".to_owned(),
+            })
+        });
+        guards.collect()
+    }
+
+    fn object<T: serde::de::DeserializeOwned>(value: Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[tokio::test]
+    async fn three_hundred_watches_leave_room_for_writes_and_the_lease() {
+        let server = Server::start().await;
+        let client = server.client();
+        let registry = Registry::new(client.clone());
+        assert_eq!(server.connections(), 0, "nothing was sent yet");
+
+        let guards = watches(&registry, 300);
+        let states = join_all(guards.iter().map(WatchGuard::settled)).await;
+        let synced = states.iter().filter(|s| **s == WatchState::Synced).count();
+        assert_eq!(synced, 300, "every watch is answered");
+        assert_eq!(server.connections(), 4, "80 watches share a connection");
+
+        // Both fail at their deadline if the watches leave no stream free.
+        let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+        let map = object(json!({"metadata": {"name": "one"}}));
+        maps.create(&PostParams::default(), &map).await.unwrap();
+        let leases: Api<Lease> = Api::default_namespaced(client);
+        let lease = object(json!({"metadata": {"name": "one"}}));
+        leases
+            .replace("one", &PostParams::default(), &lease)
+            .await
+            .unwrap();
+        assert_eq!(server.connections(), 6);
+    }
+
+    #[tokio::test]
+    async fn few_watches_need_one_connection_and_closed_ones_make_room() {
+        let server = Server::start().await;
+        for _ in 0..3 {
+            let client = server.client();
+            let before = server.connections();
+            for _ in 0..3 {
+                let registry = Registry::new(client.clone());
+                let guards = watches(&registry, 60);
+                let states = join_all(guards.iter().map(WatchGuard::settled)).await;
+                assert!(states.iter().all(|state| *state == WatchState::Synced));
+            }
+            let opened = server.connections() - before;
+            assert!(opened <= 2, "{opened} connections for 60 watches at a time");
+        }
+    }
+}

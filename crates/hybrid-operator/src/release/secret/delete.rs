@@ -1,0 +1,242 @@
+//! Deleting records, and parts that no record refers to.
+
+use std::collections::{BTreeSet, HashSet};
+
+use helm_core::release::{ReleaseName, name};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::SecretStore;
+use super::write::{fencing_error, write_call};
+use crate::cluster::ownership::CR_LABEL;
+use crate::cluster::{ApiError, CrIdentity, request};
+use crate::release::StoreError;
+use crate::release::index::OwnWrite;
+use crate::release::meta::{Format, RecordMeta};
+use crate::release::side::{PART_OF_LABEL, PartMeta};
+
+impl SecretStore {
+    /// Deletes a record and its parts; one that is gone is no error.
+    pub async fn delete(&self, meta: &RecordMeta) -> Result<(), StoreError> {
+        self.delete_record(meta).await?;
+        if meta.format == Format::Helm {
+            if let Err(error) = self.delete_parts_of(meta).await {
+                leftover(&error);
+            }
+            let parts = self.index.parts(&meta.namespace, &meta.name);
+            if let Err(error) = self.delete_unreferenced(parts, None).await {
+                leftover(&error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all records of a release, the newest last: until the end the release is known to
+    /// be uninstalled, and what was installed can be read. Then all parts go. If that is cut off,
+    /// [`SecretStore::delete_leftover_parts`] finishes it.
+    pub async fn delete_all(&self, namespace: &str, name: &ReleaseName) -> Result<(), StoreError> {
+        let history = self.index.history(namespace, name);
+        let Some((newest, older)) = history.split_last() else {
+            return Ok(());
+        };
+        if !older.is_empty() {
+            let _own = self.deleting(namespace, older);
+            let selector = format!("owner=helm,name={name},version!={}", newest.revision);
+            self.delete_collection(namespace, &selector).await?;
+            for meta in older {
+                self.forget(meta);
+            }
+        }
+        // Once the newest record is gone, the name of the release is free for others.
+        let parts = self.index.parts(namespace, name);
+        self.delete_record(newest).await?;
+        self.delete_parts(namespace, name, &parts).await?;
+        let known: HashSet<&str> = parts.iter().map(|part| part.secret.as_str()).collect();
+        for meta in &history {
+            for secret in names_of_parts(meta) {
+                if !known.contains(secret.as_str()) {
+                    self.delete_secret(namespace, &secret, None).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the parts of a custom resource's releases that no record refers to, before the
+    /// custom resource goes: what a crash has left of a release without records. Without such
+    /// parts it sends no request.
+    pub async fn delete_leftover_parts(&self, cr: &CrIdentity) -> Result<(), StoreError> {
+        let parts = self.index.parts_of(cr);
+        self.delete_unreferenced(parts, None).await
+    }
+
+    /// Deletes the parts of a release that no record refers to, after one of its records was
+    /// written. A failure is no failure of that write: they are deleted after the next one.
+    pub(super) async fn delete_unreferenced_parts(&self, written: &RecordMeta) {
+        let parts = self.index.parts(&written.namespace, &written.name);
+        if let Err(error) = self.delete_unreferenced(parts, Some(written)).await {
+            leftover(&error);
+        }
+    }
+
+    /// Deletes those of these parts that no record refers to. The state of every record but
+    /// `certain` is asked for: the index may lag behind, and a record without its parts is lost.
+    async fn delete_unreferenced(
+        &self,
+        parts: Vec<PartMeta>,
+        certain: Option<&RecordMeta>,
+    ) -> Result<(), StoreError> {
+        let mut judged: Vec<(PartMeta, bool)> = Vec::new();
+        for part in parts {
+            let same_set = |(known, _): &&(PartMeta, bool)| is_same_set(known, &part);
+            let is_leftover = match judged.iter().find(same_set) {
+                Some((_, is_leftover)) => *is_leftover,
+                None => self.is_leftover(&part, certain).await?,
+            };
+            judged.push((part, is_leftover));
+        }
+        for (part, _) in judged.iter().filter(|(_, is_leftover)| *is_leftover) {
+            self.delete_secret(&part.namespace, &part.secret, Some(&part.uid))
+                .await?;
+            self.index.part_removed(part);
+        }
+        Ok(())
+    }
+
+    async fn is_leftover(
+        &self,
+        part: &PartMeta,
+        certain: Option<&RecordMeta>,
+    ) -> Result<bool, StoreError> {
+        let refers = |meta: &RecordMeta| {
+            meta.revision == part.revision && meta.parts.as_ref() == Some(&part.parts)
+        };
+        let history = self.index.history(&part.namespace, &part.release);
+        if history.iter().any(refers) {
+            return Ok(false);
+        }
+        if certain.is_some_and(|meta| meta.revision == part.revision) {
+            return Ok(true);
+        }
+        let secret = name::secret_name(&part.release, part.revision);
+        let record = self.learn(&part.namespace, &secret).await?;
+        Ok(!record.as_ref().is_some_and(refers))
+    }
+
+    async fn delete_record(&self, meta: &RecordMeta) -> Result<(), StoreError> {
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "preconditions": {"uid": meta.uid}});
+        let uri = self.path(&meta.namespace, Some(&meta.secret))?;
+        let call = write_call(Method::DELETE, uri, &options);
+        let _own = self.deleting(&meta.namespace, std::slice::from_ref(meta));
+        match self
+            .call("delete", &meta.namespace, Some(&meta.secret), call)
+            .await
+        {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(fencing_error(error, meta)),
+        }
+        self.forget(meta);
+        Ok(())
+    }
+
+    /// Deletes the parts that a record names.
+    pub(super) async fn delete_parts_of(&self, meta: &RecordMeta) -> Result<(), StoreError> {
+        let known = self.index.parts(&meta.namespace, &meta.name);
+        for secret in names_of_parts(meta) {
+            self.delete_secret(&meta.namespace, &secret, None).await?;
+            if let Some(part) = known.iter().find(|part| part.secret == secret) {
+                self.index.part_removed(part);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes these parts of a release in one request. It leaves those alone that another custom
+    /// resource has written since under the same name of a release.
+    async fn delete_parts(
+        &self,
+        namespace: &str,
+        name: &ReleaseName,
+        parts: &[PartMeta],
+    ) -> Result<(), StoreError> {
+        let owners: BTreeSet<&str> = parts.iter().map(|part| part.cr.as_str()).collect();
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let owners: Vec<&str> = owners.into_iter().collect();
+        let selector = format!(
+            "{PART_OF_LABEL}={name},{CR_LABEL} in ({})",
+            owners.join(",")
+        );
+        self.delete_collection(namespace, &selector).await?;
+        for part in parts {
+            self.index.part_removed(part);
+        }
+        Ok(())
+    }
+
+    /// Deletes a Secret; one that is gone, or another of its name, is no error.
+    async fn delete_secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: Option<&str>,
+    ) -> Result<(), StoreError> {
+        let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if let (Some(options), Some(uid)) = (options.as_object_mut(), uid) {
+            options.insert("preconditions".to_owned(), json!({ "uid": uid }));
+        }
+        let uri = self.path(namespace, Some(name))?;
+        let call = write_call(Method::DELETE, uri, &options);
+        match self.call("delete", namespace, Some(name), call).await {
+            Ok(_) | Err(ApiError::Conflict { .. }) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn delete_collection(&self, namespace: &str, selector: &str) -> Result<(), StoreError> {
+        let uri = format!(
+            "{}?labelSelector={}",
+            self.path(namespace, None)?,
+            request::query_value(selector)
+        );
+        let options: Value = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        let mut call = write_call(Method::DELETE, uri, &options);
+        call.accept = request::METADATA_LIST;
+        self.call("deletecollection", namespace, None, call).await?;
+        Ok(())
+    }
+
+    fn deleting(&self, namespace: &str, records: &[RecordMeta]) -> OwnWrite {
+        let secrets = records.iter().map(|meta| meta.secret.clone());
+        self.index.writing(namespace, secrets.collect())
+    }
+
+    fn forget(&self, meta: &RecordMeta) {
+        self.with_cache(|cache| cache.forget(&meta.uid));
+        self.index.removed(meta);
+    }
+}
+
+fn names_of_parts(meta: &RecordMeta) -> Vec<String> {
+    let parts = meta.parts.iter();
+    parts
+        .flat_map(|parts| parts.names(&meta.name, meta.revision))
+        .collect()
+}
+
+fn is_same_set(a: &PartMeta, b: &PartMeta) -> bool {
+    (&a.namespace, &a.release, a.revision, &a.parts)
+        == (&b.namespace, &b.release, b.revision, &b.parts)
+}
+
+/// Says that parts could not be deleted now.
+pub(super) fn leftover(error: &StoreError) {
+    tracing::warn!(
+        error = error as &dyn std::error::Error,
+        "parts of a release record that are no longer needed could not be deleted; they are deleted after the next write of the release"
+    );
+}

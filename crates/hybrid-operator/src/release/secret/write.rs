@@ -1,0 +1,319 @@
+//! Creating, updating and adopting records.
+
+use std::collections::BTreeMap;
+
+use data_encoding::BASE64;
+use helm_core::release::Release;
+use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{SecretStore, Written};
+use crate::cluster::ApiError;
+use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
+use crate::cluster::request::{self, Answer, Call};
+use crate::release::StoreError;
+use crate::release::meta::{Format, PARTS_LABEL, RecordMeta, RecordTags, WRITER_MANAGER};
+use crate::release::side::{
+    self, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts, Stored,
+};
+
+impl SecretStore {
+    /// Writes a revision that must not exist yet.
+    pub async fn create(
+        &self,
+        release: &Release,
+        tags: &RecordTags,
+    ) -> Result<RecordMeta, StoreError> {
+        let stored = encode(release, tags)?;
+        self.write_parts(release, tags, &stored, None).await?;
+        let mut labels = labels_of(release, tags, &stored);
+        labels.insert(
+            "createdAt".to_owned(),
+            Timestamp::now().as_second().to_string(),
+        );
+        let name = release.secret_name();
+        let body = secret_body(
+            &name,
+            &release.namespace,
+            &labels,
+            SECRET_TYPE,
+            SECRET_KEY,
+            &stored.record,
+        );
+        let uri = with_manager(&self.path(&release.namespace, None)?);
+        let call = write_call(Method::POST, uri, &body);
+        let own = self.index.writing(&release.namespace, vec![name.clone()]);
+        let answer = self
+            .call("create", &release.namespace, Some(&name), call)
+            .await;
+        let written = match answer {
+            Ok(answer) => self.note(&answer, stored)?,
+            Err(ApiError::Conflict { .. }) => {
+                self.learn(&release.namespace, &name).await?;
+                let (name, revision) = (release.name.clone(), release.revision);
+                return Err(StoreError::Exists { name, revision });
+            }
+            Err(error) => return Err(creation_error(error, &release.namespace)),
+        };
+        drop(own);
+        self.delete_unreferenced_parts(&written).await;
+        Ok(written)
+    }
+
+    /// Takes note of a record that exists although the index does not know it: the watch lags
+    /// behind, the answer to our own creation was lost, or somebody has taken its label off.
+    pub(super) async fn learn(
+        &self,
+        namespace: &str,
+        secret: &str,
+    ) -> Result<Option<RecordMeta>, StoreError> {
+        let call = Call::get(self.path(namespace, Some(secret))?, request::METADATA_ONLY);
+        match self.call("get", namespace, Some(secret), call).await {
+            Ok(answer) => {
+                let Written { metadata } = answer.decode()?;
+                let meta = RecordMeta::of(&metadata, Format::Helm);
+                if let Some(meta) = &meta {
+                    self.index.written(meta.clone());
+                }
+                Ok(meta)
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes a revision that must be what `meta` says.
+    pub async fn update(
+        &self,
+        meta: &RecordMeta,
+        release: &Release,
+        tags: &RecordTags,
+    ) -> Result<RecordMeta, StoreError> {
+        let stored = encode(release, tags)?;
+        self.write_parts(release, tags, &stored, meta.parts.as_ref())
+            .await?;
+        let mut labels = labels_of(release, tags, &stored);
+        if let Some(created) = meta.created_at {
+            labels.insert("createdAt".to_owned(), created.as_second().to_string());
+        }
+        labels.insert(
+            "modifiedAt".to_owned(),
+            Timestamp::now().as_second().to_string(),
+        );
+        let mut body = secret_body(
+            &meta.secret,
+            &meta.namespace,
+            &labels,
+            SECRET_TYPE,
+            SECRET_KEY,
+            &stored.record,
+        );
+        fence(&mut body, meta);
+        let uri = with_manager(&self.path(&meta.namespace, Some(&meta.secret))?);
+        let call = write_call(Method::PUT, uri, &body);
+        let own = self
+            .index
+            .writing(&meta.namespace, vec![meta.secret.clone()]);
+        let answer = self
+            .call("update", &meta.namespace, Some(&meta.secret), call)
+            .await;
+        let written = self.note(&answer.map_err(|error| fencing_error(error, meta))?, stored)?;
+        drop(own);
+        if meta.parts != written.parts
+            && let Err(error) = self.delete_parts_of(meta).await
+        {
+            super::delete::leftover(&error);
+        }
+        self.delete_unreferenced_parts(&written).await;
+        Ok(written)
+    }
+
+    /// Writes the parts of a record that `known` does not have yet, before the record itself.
+    async fn write_parts(
+        &self,
+        release: &Release,
+        tags: &RecordTags,
+        stored: &Stored,
+        known: Option<&Parts>,
+    ) -> Result<(), StoreError> {
+        let Some(parts) = stored.parts.as_ref().filter(|parts| known != Some(*parts)) else {
+            return Ok(());
+        };
+        let labels = BTreeMap::from([
+            ("owner".to_owned(), PART_OWNER.to_owned()),
+            (PART_OF_LABEL.to_owned(), release.name.to_string()),
+            (
+                PARTS_LABEL.to_owned(),
+                format!("{}-{parts}", release.revision),
+            ),
+            (CR_LABEL.to_owned(), tags.cr.to_string()),
+            (OPERATOR_LABEL.to_owned(), tags.operator.to_string()),
+        ]);
+        let names = parts.names(&release.name, release.revision);
+        for (name, piece) in names.iter().zip(&stored.pieces) {
+            let mut body = secret_body(
+                name,
+                &release.namespace,
+                &labels,
+                PART_TYPE,
+                PART_KEY,
+                piece,
+            );
+            if let Some(secret) = body.as_object_mut() {
+                secret.insert("immutable".to_owned(), true.into());
+            }
+            let uri = with_manager(&self.path(&release.namespace, None)?);
+            let call = write_call(Method::POST, uri, &body);
+            match self
+                .call("create", &release.namespace, Some(name), call)
+                .await
+            {
+                Ok(answer) => {
+                    let Written { metadata } = answer.decode()?;
+                    if let Some(part) = PartMeta::of(&metadata) {
+                        self.index.part_written(part);
+                    }
+                }
+                // An earlier attempt has written it: the name tells its content.
+                Err(ApiError::Conflict { .. }) => {}
+                Err(error) => return Err(creation_error(error, &release.namespace)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a record ours: adds the labels, and removes owner references, by which garbage
+    /// collection would delete the history before the uninstall. The record itself stays, and who
+    /// wrote it, too.
+    pub async fn adopt(
+        &self,
+        meta: &RecordMeta,
+        tags: &RecordTags,
+    ) -> Result<RecordMeta, StoreError> {
+        let mut body = json!({"metadata": {
+            "labels": tags.labels(meta.revision),
+            "ownerReferences": null,
+        }});
+        fence(&mut body, meta);
+        let uri = with_manager(&self.path(&meta.namespace, Some(&meta.secret))?);
+        let call = Call::with_body(
+            Method::PATCH,
+            uri,
+            request::METADATA_ONLY,
+            request::MERGE_PATCH,
+            body.to_string().into_bytes(),
+        );
+        let _own = self
+            .index
+            .writing(&meta.namespace, vec![meta.secret.clone()]);
+        let answer = self
+            .call("patch", &meta.namespace, Some(&meta.secret), call)
+            .await;
+        let answer = answer.map_err(|error| fencing_error(error, meta))?;
+        let written: Written = answer.decode()?;
+        let adopted =
+            RecordMeta::of(&written.metadata, meta.format).ok_or_else(|| StoreError::Gone {
+                secret: meta.secret.clone(),
+            })?;
+        if meta.format == Format::Helm {
+            self.index.written(adopted.clone());
+        }
+        Ok(adopted)
+    }
+
+    /// Takes note of what was written.
+    fn note(&self, answer: &Answer, stored: Stored) -> Result<RecordMeta, StoreError> {
+        let Written { metadata } = answer.decode()?;
+        let secret = metadata.name.clone().unwrap_or_default();
+        let meta = RecordMeta::of(&metadata, Format::Helm).ok_or(StoreError::Gone { secret })?;
+        if stored.parts.is_none() {
+            self.with_cache(|cache| {
+                cache.put(&meta.uid, &meta.resource_version, stored.record.into());
+            });
+        }
+        self.index.written(meta.clone());
+        Ok(meta)
+    }
+}
+
+fn encode(release: &Release, tags: &RecordTags) -> Result<Stored, StoreError> {
+    side::store(release, &tags.cr).map_err(|source| StoreError::Encode {
+        name: release.name.clone(),
+        source,
+    })
+}
+
+/// Names us in the managed fields of what a request writes.
+fn with_manager(path: &str) -> String {
+    format!("{path}?fieldManager={WRITER_MANAGER}")
+}
+
+pub(super) fn write_call(method: Method, uri: String, body: &Value) -> Call {
+    let body = body.to_string().into_bytes();
+    Call::with_body(method, uri, request::METADATA_ONLY, request::JSON, body)
+}
+
+/// Helm's labels, the user's, and ours.
+fn labels_of(release: &Release, tags: &RecordTags, stored: &Stored) -> BTreeMap<String, String> {
+    let mut labels = release.secret_labels();
+    labels.remove(PARTS_LABEL);
+    labels.extend(tags.labels(release.revision));
+    if let Some(parts) = &stored.parts {
+        labels.insert(
+            PARTS_LABEL.to_owned(),
+            format!("{}-{parts}", release.revision),
+        );
+    }
+    labels
+}
+
+fn secret_body(
+    name: &str,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+    secret_type: &str,
+    key: &str,
+    content: &str,
+) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "type": secret_type,
+        "data": {key: BASE64.encode(content.as_bytes())},
+    })
+}
+
+/// Makes a body one that changes exactly the state of the record that `meta` describes.
+fn fence(body: &mut Value, meta: &RecordMeta) {
+    if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("uid".to_owned(), meta.uid.clone().into());
+        metadata.insert(
+            "resourceVersion".to_owned(),
+            meta.resource_version.clone().into(),
+        );
+    }
+}
+
+pub(super) fn fencing_error(error: ApiError, meta: &RecordMeta) -> StoreError {
+    match error {
+        ApiError::Conflict { .. } => StoreError::Fenced {
+            secret: meta.secret.clone(),
+        },
+        error if error.is_not_found() => StoreError::Gone {
+            secret: meta.secret.clone(),
+        },
+        error => error.into(),
+    }
+}
+
+fn creation_error(error: ApiError, namespace: &str) -> StoreError {
+    if error.has_cause("NamespaceTerminating") {
+        return StoreError::NamespaceTerminating {
+            namespace: namespace.to_owned(),
+        };
+    }
+    error.into()
+}

@@ -1,0 +1,406 @@
+//! Hooks on a real API server: Jobs that vanish, hooks of several events, and what they leave.
+
+use std::process::Command;
+
+use hybrid_operator_test::{TestNamespace, wait};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::helm_cli::helm;
+use crate::world::{
+    LIMIT, Mortal, Project, World, api, apply, cluster_api, condition, control_plane, merge, until,
+};
+
+/// What the public charts with an admission webhook have: a Job that makes its certificate before
+/// everything else, one that enters it into the webhook afterwards, and the permissions of both as
+/// hooks at all these events.
+const ADMISSION: &str = "\
+{{- define \"meta\" }}
+  annotations:
+    helm.sh/hook: {{ .on }}
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+{{- $name := printf \"%s-%s-admission\" .Release.Namespace .Release.Name }}
+{{- $all := dict \"on\" \"pre-install,pre-upgrade,post-install,post-upgrade\" }}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ $name }}
+{{- template \"meta\" $all }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ $name }}
+{{- template \"meta\" $all }}
+rules: [{apiGroups: [\"\"], resources: [secrets], verbs: [get, create]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ $name }}
+{{- template \"meta\" $all }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: {{ $name }}}
+subjects: [{kind: ServiceAccount, name: {{ $name }}, namespace: {{ .Release.Namespace }}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{ $name }}
+{{- template \"meta\" $all }}
+rules: [{apiGroups: [admissionregistration.k8s.io], resources: [validatingwebhookconfigurations], verbs: [get, update]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ $name }}
+{{- template \"meta\" $all }}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {{ $name }}}
+subjects: [{kind: ServiceAccount, name: {{ $name }}, namespace: {{ .Release.Namespace }}}]
+{{- range $job, $on := dict \"create\" \"pre-install,pre-upgrade\" \"patch\" \"post-install,post-upgrade\" }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ $name }}-{{ $job }}
+{{- template \"meta\" (dict \"on\" $on) }}
+spec:
+  ttlSecondsAfterFinished: 0
+  template:
+    spec:
+      restartPolicy: OnFailure
+      serviceAccountName: {{ $name }}
+      containers: [{name: main, image: image}]
+{{- end }}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: {{ $name }}}
+webhooks:
+- name: validate.admission.example.com
+  matchPolicy: Equivalent
+  rules: [{apiGroups: [admission.example.com], apiVersions: [v1], operations: [CREATE], resources: [nothings]}]
+  failurePolicy: Fail
+  sideEffects: None
+  admissionReviewVersions: [v1]
+  clientConfig: {service: {name: {{ .Release.Name }}, namespace: {{ .Release.Namespace }}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}}
+data: {value: {{ .Values.value | quote }}}
+";
+
+/// A Job that is a hook; `pod` is what becomes of its Pod: `running` runs until it is told to end.
+fn job(name: &str, events: &str, policies: &str, spec: &str, pod: &str) -> String {
+    format!(
+        "apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{{{ .Release.Name }}}}-{name}
+  annotations: {{helm.sh/hook: \"{events}\", helm.sh/hook-delete-policy: \"{policies}\"}}
+spec:
+  backoffLimit: 0
+  {spec}
+  template:
+    metadata: {{annotations: {{test.hybrid-operator/pod: \"{pod}\"}}}}
+    spec: {{restartPolicy: Never, containers: [{{name: main, image: image}}]}}
+"
+    )
+}
+
+const ONCE: &str = "before-hook-creation";
+const AT_ONCE: &str = "ttlSecondsAfterFinished: 0";
+
+/// How often a Job was run: the Job controller tells of every Pod that it makes.
+async fn runs(namespace: &TestNamespace, job: &str) -> usize {
+    let events = api(namespace, "Event").list(&ListParams::default()).await;
+    let made = |event: &&DynamicObject| {
+        event.data["reason"] == "SuccessfulCreate" && event.data["involvedObject"]["name"] == job
+    };
+    events.unwrap().items.iter().filter(made).count()
+}
+
+/// Waits until a Job was run so often; it is never run more often before that.
+async fn has_run(namespace: &TestNamespace, job: &str, times: usize) {
+    let enough = async || {
+        let found = runs(namespace, job).await;
+        if found == times {
+            Ok(())
+        } else {
+            Err(format!("{found}"))
+        }
+    };
+    let what = format!("{times} runs of {job}");
+    wait::until(LIMIT, &what, enough).await.unwrap();
+}
+
+/// Waits until the Pod of a Job is there and its phase is so; answers its name.
+async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
+    let list = ListParams::default().labels(&format!("job-name={job}"));
+    let found = async || {
+        let pods = pods.list(&list).await.unwrap().items;
+        let found = pods.iter().find(|pod| pod.data["status"]["phase"] == phase);
+        let name = found.and_then(|pod| pod.metadata.name.clone());
+        name.ok_or_else(|| format!("{pods:?}"))
+    };
+    let what = format!("a Pod of {job} that is {phase}");
+    wait::until(LIMIT, &what, found).await.unwrap()
+}
+
+/// Lets a Pod that runs end: as `failed`, or well.
+async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
+    let annotations = json!({"test.hybrid-operator/pod": how});
+    merge(
+        pods,
+        name,
+        &json!({"metadata": {"annotations": annotations}}),
+    )
+    .await;
+}
+
+/// Waits until a revision of a Widget is deployed and ready.
+async fn deployed(widgets: &Api<DynamicObject>, name: &str, revision: u32) {
+    let ready = |cr: &Value| {
+        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+            && cr["status"]["release"]["revision"] == revision
+            && cr["status"]["release"]["status"] == "deployed"
+    };
+    drop(until(widgets, name, "deployed", ready).await.unwrap());
+}
+
+async fn absent(world: &World, kind: &str, name: &str) {
+    let clustered = matches!(kind, "ClusterRole" | "ClusterRoleBinding");
+    let api = if clustered {
+        cluster_api(&world.namespace, kind)
+    } else {
+        world.api(kind)
+    };
+    let gone = wait::gone(&api, name, LIMIT).await;
+    gone.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
+#[tokio::test]
+async fn the_hooks_of_an_admission_webhook_run_once_for_each_revision_and_leave_nothing() {
+    let project = Project::new("", &[("admission.yaml", ADMISSION)]);
+    let Some(world) = project.start("admission").await else {
+        return;
+    };
+    let name = format!("{}-one-admission", world.namespace.name());
+    for revision in 1..=2 {
+        world
+            .widget("one", json!({"value": revision.to_string()}))
+            .await;
+        world
+            .data("one", json!({"value": revision.to_string()}))
+            .await;
+        deployed(&world.api("Widget"), "one", revision).await;
+        let runs_of = async |job: &str| runs(&world.namespace, &format!("{name}-{job}")).await;
+        let runs = (runs_of("create").await, runs_of("patch").await);
+        let expected = usize::try_from(revision).unwrap();
+        assert_eq!(runs, (expected, expected), "{}", world.operator.log());
+        for kind in [
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+            "ClusterRole",
+            "ClusterRoleBinding",
+        ] {
+            absent(&world, kind, &name).await;
+        }
+        absent(&world, "Job", &format!("{name}-create")).await;
+        absent(&world, "Job", &format!("{name}-patch")).await;
+    }
+    assert_eq!(world.history("one").await, ["superseded", "deployed"]);
+}
+
+#[tokio::test]
+async fn a_job_that_its_ttl_removes_at_once_runs_once() {
+    let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
+    let project = Project::new("", &[("hook.yaml", &hook)]);
+    let Some(world) = project.start("ttl").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    // The chart has no delete policy that removes it: that is done by its TTL.
+    world.gone("Job", "one-migrate").await;
+    assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ends_while_no_operator_runs_is_not_run_again() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "running");
+    let project = Project::new("", &[("hook.yaml", &hook)]);
+    let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
+    let client = async || plane.client().await.unwrap();
+    let operator = Mortal::start(&project, client().await, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    let pods = api(&namespace, "Pod");
+    let pod = pod_of(&pods, "one-migrate", "Running").await;
+    drop(operator);
+    end(&pods, &pod, Value::Null).await;
+    let jobs = api(&namespace, "Job");
+    let complete = |job: &Value| condition(job, "Complete").is_some_and(|c| c["status"] == "True");
+    drop(
+        until(&jobs, "one-migrate", "Complete", complete)
+            .await
+            .unwrap(),
+    );
+
+    let _operator = Mortal::start(&project, client().await, namespace.name());
+    deployed(&widgets, "one", 1).await;
+    wait::gone(&jobs, "one-migrate", LIMIT).await.unwrap();
+    assert_eq!(runs(&namespace, "one-migrate").await, 1);
+}
+
+#[tokio::test]
+async fn a_job_that_somebody_deletes_before_its_end_fails_the_install_and_says_so() {
+    let hook = job("migrate", "pre-install", ONCE, "", "running");
+    let options = "install: {remediation: {retries: 0}}";
+    let project = Project::new(options, &[("hook.yaml", &hook)]);
+    let Some(world) = project.start("deleted").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    drop(pod_of(&world.api("Pod"), "one-migrate", "Running").await);
+    world.remove("Job", "one-migrate").await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    let expected = "one-migrate was deleted before it had ended";
+    assert!(message.contains(expected), "{message}");
+    assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
+    assert_eq!(world.history("one").await, ["failed"]);
+}
+
+#[tokio::test]
+async fn a_hook_of_two_events_of_an_install_runs_twice() {
+    let hook = job("check", "pre-install,post-install", ONCE, "", "");
+    let project = Project::new("", &[("hook.yaml", &hook)]);
+    let Some(world) = project.start("twice").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    assert_eq!(runs(&world.namespace, "one-check").await, 2);
+}
+
+#[tokio::test]
+async fn a_hook_that_cleans_up_before_the_deletion_runs_though_it_ran_after_the_install() {
+    let hook = job("register", "post-install,pre-delete", ONCE, "", "");
+    let project = Project::new("", &[("hook.yaml", &hook)]);
+    let Some(world) = project.start("cleanup").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    assert_eq!(runs(&world.namespace, "one-register").await, 1);
+    world.remove("Widget", "one").await;
+    assert_eq!(runs(&world.namespace, "one-register").await, 2);
+    world.gone("Job", "one-register").await;
+}
+
+#[tokio::test]
+async fn a_deletion_hook_that_failed_runs_again_until_it_succeeds() {
+    let hook = job("backup", "pre-delete", ONCE, "", "running");
+    let project = Project::new("", &[("hook.yaml", &hook)]);
+    let Some(world) = project.start("again").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    let widgets = world.api("Widget");
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    let pods = world.api("Pod");
+    let first = pod_of(&pods, "one-backup", "Running").await;
+    end(&pods, &first, json!("failed")).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(
+        message.contains("pre-delete hook one-backup failed"),
+        "{message}"
+    );
+
+    has_run(&world.namespace, "one-backup", 2).await;
+    let second = pod_of(&pods, "one-backup", "Running").await;
+    assert_ne!(first, second);
+    end(&pods, &second, Value::Null).await;
+    world.gone("Widget", "one").await;
+    assert_eq!(runs(&world.namespace, "one-backup").await, 2);
+}
+
+#[tokio::test]
+async fn hooks_without_a_namespace_are_deleted_by_their_policy_and_with_the_release() {
+    let role = |name: &str, policy: &str| {
+        format!(
+            "apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {{{{ .Release.Namespace }}}}-{name}
+  annotations: {{helm.sh/hook: pre-install, helm.sh/hook-delete-policy: {policy}}}
+rules: []
+"
+        )
+    };
+    let (short, long) = (role("short", "hook-succeeded"), role("long", ONCE));
+    let project = Project::new("", &[("short.yaml", &short), ("long.yaml", &long)]);
+    let Some(world) = project.start("roles").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    let roles = cluster_api(&world.namespace, "ClusterRole");
+    let name = |role: &str| format!("{}-{role}", world.namespace.name());
+    absent(&world, "ClusterRole", &name("short")).await;
+    assert!(roles.get_opt(&name("long")).await.unwrap().is_some());
+    world.remove("Widget", "one").await;
+    absent(&world, "ClusterRole", &name("long")).await;
+}
+
+#[tokio::test]
+async fn helm_reads_and_rewrites_a_record_and_hooks_still_run_when_they_should() {
+    let Some(program) = helm() else { return };
+    let templates = [
+        (
+            "register.yaml",
+            job("register", "post-install,pre-delete", ONCE, "", ""),
+        ),
+        ("check.yaml", job("check", "test", ONCE, "", "")),
+    ];
+    let templates: Vec<(&str, &str)> = templates.iter().map(|(n, t)| (*n, t.as_str())).collect();
+    let project = Project::new("", &templates);
+    let Some(world) = project.start("rewritten").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    let helm = |args: &[&str]| {
+        let output = Command::new(&program)
+            .args(args)
+            .args(["--namespace", world.namespace.name()])
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {error}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let hooks = helm(&["get", "hooks", "one"]);
+    assert!(hooks.contains("name: one-register"), "{hooks}");
+    // It writes the record anew, without the fields that it does not know.
+    let tested = helm(&["test", "one"]);
+    assert!(tested.contains("one-check"), "{tested}");
+    assert_eq!(runs(&world.namespace, "one-register").await, 1);
+    world.remove("Widget", "one").await;
+    assert_eq!(runs(&world.namespace, "one-register").await, 2);
+}

@@ -1,0 +1,289 @@
+//! Release records: large ones that are stored in parts, wherever the operator dies, and records
+//! that somebody changes by hand.
+
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, merge, until};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}, password: {{ randAlphaNum 20 }}}
+";
+
+/// Config maps that are large together, so that the manifest alone exceeds a Secret.
+const LARGE: &str = "\
+{{- range $i := until 4 }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ $.Release.Name }}-large-{{ $i }}}
+data: {text: {{ $.Files.Get \"large.txt\" | quote }}, value: {{ $.Values.value | quote }}}
+{{- end }}
+";
+
+/// A chart whose releases are stored in parts: because of a file that no template reads, or
+/// because of their manifests.
+fn large_chart(manifest: bool) -> Project {
+    let mut templates = vec![("map.yaml", MAP)];
+    if manifest {
+        templates.push(("large.yaml", LARGE));
+    }
+    let project = Project::new("", &templates);
+    let size = if manifest { 400_000 } else { 1_400_000 };
+    let mut seed = 1_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from(b"0123456789abcdefghijklmnopqrstuv"[usize::from(seed.to_be_bytes()[0] % 32)])
+    };
+    let text: String = (0..size).map(|_| next()).collect();
+    project.write("chart/large.txt", &text);
+    project
+}
+
+struct Run<'p> {
+    plane: &'p ControlPlane,
+    project: &'p Project,
+    namespace: TestNamespace,
+}
+
+impl<'p> Run<'p> {
+    async fn begin(plane: &'p ControlPlane, project: &'p Project) -> Self {
+        let namespace = TestNamespace::create(plane, "records").await.unwrap();
+        Self {
+            plane,
+            project,
+            namespace,
+        }
+    }
+
+    fn widgets(&self) -> Api<DynamicObject> {
+        api(&self.namespace, "Widget")
+    }
+
+    async fn operator(&self) -> Mortal {
+        let client = self.plane.client().await.unwrap();
+        Mortal::start(self.project, client, self.namespace.name())
+    }
+
+    async fn spec(&self, value: &str) {
+        apply(&self.widgets(), "one", &json!({"spec": {"value": value}})).await;
+    }
+
+    async fn delete(&self) {
+        let deleted = self.widgets().delete("one", &DeleteParams::default()).await;
+        drop(deleted.unwrap());
+    }
+
+    async fn deployed(&self, revision: u32) -> Value {
+        let ready = until(&self.widgets(), "one", "Ready", |cr| {
+            is_deployed(cr, revision)
+        });
+        ready.await.unwrap()
+    }
+
+    async fn gone(&self) {
+        wait::gone(&self.widgets(), "one", LIMIT).await.unwrap();
+    }
+
+    /// Starts an operator that dies at write `k` of what follows; `None` when it gets to the end
+    /// before.
+    async fn die_at(
+        &self,
+        k: usize,
+        fault: Fault,
+        change: impl Future<Output = ()>,
+        end: impl Future<Output = ()>,
+    ) -> Option<()> {
+        let faults = Faults::new();
+        let client = self.plane.client_with(&faults).await.unwrap();
+        faults.stop_at(k, fault, Recorded::is_write);
+        let operator = Mortal::start(self.project, client, self.namespace.name());
+        change.await;
+        let struck = wait::until(LIMIT, "the fault", async || faults.struck());
+        tokio::select! {
+            struck = struck => struck.unwrap(),
+            () = end => {}
+        }
+        drop(operator);
+        faults.struck().then_some(())
+    }
+
+    /// The parts and the records that are left.
+    async fn left(&self) -> (Vec<DynamicObject>, Vec<DynamicObject>) {
+        let secrets = api(&self.namespace, "Secret");
+        let list = secrets.list(&ListParams::default()).await.unwrap();
+        let name = |secret: &DynamicObject| secret.metadata.name.clone().unwrap();
+        list.items
+            .into_iter()
+            .filter(|secret| name(secret).contains("release"))
+            .partition(|secret| name(secret).starts_with("release-part."))
+    }
+
+    /// Fails unless nothing of the release is left.
+    async fn is_empty(&self, context: &str) {
+        let (parts, records) = self.left().await;
+        assert_eq!((parts.len(), records.len()), (0, 0), "{context}");
+        let maps = api(&self.namespace, "ConfigMap");
+        let maps = maps.list(&ListParams::default()).await.unwrap().items;
+        let ours = |map: &&DynamicObject| map.metadata.name.as_deref() != Some("kube-root-ca.crt");
+        assert_eq!(maps.iter().filter(ours).count(), 0, "{context}");
+    }
+
+    /// Fails unless there are exactly the parts to which records refer.
+    async fn has_only_parts_in_use(&self, context: &str) {
+        let (parts, records) = self.left().await;
+        assert!(!parts.is_empty(), "{context}");
+        for part in &parts {
+            assert!(
+                records.iter().any(|record| set_of(record) == set_of(part)),
+                "{context}: {:?}",
+                part.metadata.name
+            );
+        }
+        for record in &records {
+            let set = set_of(record);
+            let count: usize = set.split('-').nth(1).unwrap().parse().unwrap();
+            let own = parts.iter().filter(|part| set_of(part) == set);
+            assert_eq!(own.count(), count, "{context}: {set}");
+        }
+    }
+}
+
+/// The set of parts that a part belongs to, or that a record refers to.
+fn set_of(secret: &DynamicObject) -> String {
+    let labels = secret.metadata.labels.as_ref().unwrap();
+    labels["helm.sdk.operatorframework.io/parts"].clone()
+}
+
+fn is_deployed(cr: &Value, revision: u32) -> bool {
+    condition(cr, "Ready").is_some_and(|c| {
+        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
+    }) && cr["status"]["release"]["status"] == "deployed"
+        && cr["status"]["release"]["revision"] == revision
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_in_parts_is_uninstalled_wherever_the_operator_dies() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    for (manifest, fault) in [
+        (false, Fault::Unreachable),
+        (false, Fault::AnswerLost),
+        (true, Fault::Unreachable),
+    ] {
+        let project = large_chart(manifest);
+        let mut deaths = 0;
+        for k in 1..30 {
+            let run = Run::begin(plane, &project).await;
+            let context = format!("{fault:?} at write {k}, manifest in parts: {manifest}");
+            let operator = run.operator().await;
+            run.spec("1").await;
+            run.deployed(1).await;
+            drop(operator);
+            run.has_only_parts_in_use(&context).await;
+
+            let died = run.die_at(k, fault, run.delete(), run.gone()).await;
+            let _successor = run.operator().await;
+            run.gone().await;
+            run.is_empty(&context).await;
+            if died.is_none() {
+                break;
+            }
+            deaths += 1;
+        }
+        // The record twice, its parts, an object at least, and the finalizer.
+        assert!(deaths >= 5, "only {deaths} writes");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_in_parts_that_is_cut_off_leaves_no_parts_that_no_record_needs() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = large_chart(true);
+    let mut deaths = 0;
+    for k in 1..30 {
+        let run = Run::begin(plane, &project).await;
+        let context = format!("died at write {k}");
+        let operator = run.operator().await;
+        run.spec("1").await;
+        run.deployed(1).await;
+        drop(operator);
+        let change = run.spec("2");
+        let end = async { drop(run.deployed(2).await) };
+        let died = run.die_at(k, Fault::AnswerLost, change, end).await;
+        let operator = run.operator().await;
+        run.deployed(2).await;
+        drop(operator);
+        run.has_only_parts_in_use(&context).await;
+        if died.is_none() {
+            break;
+        }
+        deaths += 1;
+    }
+    assert!(deaths >= 8, "only {deaths} writes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_resource_that_goes_before_its_first_record_leaves_no_parts() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = large_chart(false);
+    let run = Run::begin(plane, &project).await;
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    // The second write of a Secret; the first one, too, was a part.
+    let is_secret = |request: &Recorded| request.kind() == "create secrets";
+    faults.stop_at(2, Fault::AnswerLost, is_secret);
+    let operator = Mortal::start(&project, client, run.namespace.name());
+    run.spec("1").await;
+    let struck = wait::until(LIMIT, "the fault", async || faults.struck());
+    struck.await.unwrap();
+    drop(operator);
+    let (parts, records) = run.left().await;
+    assert_eq!((parts.len(), records.len()), (2, 0));
+    run.delete().await;
+    let _successor = run.operator().await;
+    run.gone().await;
+    run.is_empty("after the deletion").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_changed_by_hand_wakes_its_custom_resource() {
+    let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("by-hand").await else {
+        return;
+    };
+    let secrets = world.api("Secret");
+    world.widget("one", json!({"value": "1"})).await;
+    let deployed = |cr: &Value| is_deployed(cr, 1);
+    world.until("Widget", "one", "deployed", deployed).await;
+
+    // `helm uninstall --keep-history`, as far as the record shows it.
+    let patch = json!({"metadata": {"labels": {"status": "uninstalled"}}});
+    merge(&secrets, "sh.helm.release.v1.one.v1", &patch).await;
+    let deployed = |cr: &Value| is_deployed(cr, 2);
+    world
+        .until("Widget", "one", "installed again", deployed)
+        .await;
+
+    for revision in 1..=2 {
+        let name = format!("sh.helm.release.v1.one.v{revision}");
+        let deleted = secrets.delete(&name, &DeleteParams::default()).await;
+        drop(deleted.unwrap());
+    }
+    let deployed = |cr: &Value| is_deployed(cr, 1) || is_deployed(cr, 3);
+    world
+        .until("Widget", "one", "recorded again", deployed)
+        .await;
+    assert!(world.history("one").await.contains(&"deployed".to_owned()));
+}

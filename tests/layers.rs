@@ -1,0 +1,272 @@
+//! The modules of the framework use each other in one direction only, and few of them hold a client.
+//!
+//! The tables below are the architecture as `docs/architecture.md` describes it. What production
+//! code of `crates/hybrid-operator/src` uses is compared with them; tests may use anything.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// From top to bottom: a module, and the modules that it may use. Each stands in a later row.
+const MAY_USE: &[(&str, &[&str])] = &[
+    (
+        "options",
+        &["manager", "leader", "client", "telemetry", "duration"],
+    ),
+    (
+        "manager",
+        &[
+            "controller",
+            "leader",
+            "release",
+            "cluster",
+            "client",
+            "telemetry",
+        ],
+    ),
+    (
+        "helm",
+        &[
+            "action",
+            "controller",
+            "release",
+            "cluster",
+            "readiness",
+            "client",
+            "values",
+            "watches",
+            "telemetry",
+            "duration",
+        ],
+    ),
+    ("native", &["controller", "cluster"]),
+    ("action", &["controller", "release", "cluster", "readiness"]),
+    ("controller", &["cluster", "readiness", "telemetry"]),
+    ("leader", &["client"]),
+    ("release", &["cluster"]),
+    ("cluster", &["client"]),
+    // Pure modules: no client, no clock, no environment.
+    ("readiness", &[]),
+    ("values", &["watches"]),
+    ("watches", &["duration"]),
+    ("telemetry", &[]),
+    ("client", &[]),
+    ("duration", &[]),
+];
+
+/// Uses against that direction, each with its reason.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    (
+        "manager",
+        "options",
+        "the manager is made from the options of the command line",
+    ),
+    (
+        "helm",
+        "manager",
+        "a controller implements the manager's trait `Controller` and takes its context",
+    ),
+    (
+        "native",
+        "manager",
+        "a controller implements the manager's trait `Controller` and takes its context",
+    ),
+    (
+        "telemetry",
+        "client",
+        "the metrics show how many requests the client counted",
+    ),
+];
+
+/// Files, and directories with a slash, that may name [`kube::Client`].
+const HOLD_A_CLIENT: &[&str] = &[
+    "client/",
+    "cluster/",
+    "controller/",
+    "leader/",
+    "manager/",
+    "native/context.rs",
+    "release/index.rs",
+    "release/secret.rs",
+    // Reads the logs of a hook's Pods before they are deleted.
+    "action/hook_logs.rs",
+    // Watches what a chart's values refer to.
+    "helm/interest.rs",
+];
+
+#[test]
+fn modules_use_only_modules_below_them() {
+    let mut wrong = Vec::new();
+    let mut needed = BTreeSet::new();
+    for (path, text) in sources() {
+        let module = top_module(&path);
+        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
+            assert_eq!(module, "lib", "{path}: the module is not in the table");
+            continue;
+        };
+        for used in used_modules(&path, &text) {
+            let exception = EXCEPTIONS
+                .iter()
+                .position(|(from, to, _)| *from == module && *to == used);
+            needed.extend(exception);
+            if used != module && exception.is_none() && !allowed.contains(&used.as_str()) {
+                wrong.push(format!("{path}: {module} may not use {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let unneeded: Vec<_> = (0..EXCEPTIONS.len())
+        .filter(|i| !needed.contains(i))
+        .map(|i| EXCEPTIONS[i])
+        .collect();
+    assert!(unneeded.is_empty(), "no longer needed: {unneeded:#?}");
+}
+
+#[test]
+fn the_table_has_no_cycle() {
+    for (row, (module, used)) in MAY_USE.iter().enumerate() {
+        let below: Vec<&str> = MAY_USE[row + 1..].iter().map(|(name, _)| *name).collect();
+        for other in *used {
+            assert!(below.contains(other), "{module} uses {other}");
+        }
+    }
+}
+
+#[test]
+fn only_named_files_hold_a_client() {
+    let wrong: Vec<String> = sources()
+        .into_iter()
+        .filter(|(path, text)| names_client(text) && !may_hold_a_client(path))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(wrong.is_empty(), "these files name kube::Client: {wrong:?}");
+}
+
+#[test]
+fn violations_are_found() {
+    let text = "\
+//! See [`crate::options`].
+use crate::manager::{Controller, ControllerContext};
+use crate::{action::deploy, cluster};
+use super::super::release;
+use super::error; // crate::native
+
+fn client(kind: HelmClient) -> crate::client::Counts {}
+
+#[cfg(test)]
+mod tests {
+    use crate::values;
+    use kube::Client;
+}
+";
+    let production = production_code(text);
+    let used = used_modules("helm/observe.rs", &production);
+    assert_eq!(
+        used.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["action", "client", "cluster", "manager", "release"]
+    );
+    assert_eq!(
+        used_modules("helm/mod.rs", "use super::options::Options;"),
+        BTreeSet::from(["options".to_owned()])
+    );
+    assert!(!names_client(&production));
+    assert!(names_client("struct Plan { client: kube::Client }"));
+    assert!(may_hold_a_client("cluster/apply.rs") && !may_hold_a_client("helm/plan.rs"));
+}
+
+/// Paths below `src` and their production code.
+fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/hybrid-operator/src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.file_name().is_some_and(|name| name != "tests.rs") {
+                let relative = path.strip_prefix(&root).unwrap().to_str().unwrap();
+                let text = production_code(&fs::read_to_string(&path).unwrap());
+                found.push((relative.to_owned(), text));
+            }
+        }
+    }
+    assert!(found.len() > 50, "only {} files in {root:?}", found.len());
+    found
+}
+
+/// A file without its comments and without the tests at its end.
+fn production_code(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..end]
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn top_module(path: &str) -> &str {
+    path.split(['/', '.']).next().unwrap_or(path)
+}
+
+/// The top modules that code names, by paths from `crate` or by `super` up to the root.
+fn used_modules(path: &str, text: &str) -> BTreeSet<String> {
+    let depth = path.trim_end_matches("/mod.rs").split('/').count();
+    let root = "super::".repeat(depth);
+    let mut used = BTreeSet::new();
+    for prefix in ["crate::", root.as_str()] {
+        for (at, _) in text.match_indices(prefix) {
+            if text[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$')) {
+                continue;
+            }
+            let rest = &text[at + prefix.len()..];
+            match rest.strip_prefix('{') {
+                Some(group) => used.extend(group_heads(group)),
+                None => used.extend(identifier(rest)),
+            }
+        }
+    }
+    used
+}
+
+/// The first names of the paths in `{a::b, c}`, given what follows the brace.
+fn group_heads(group: &str) -> Vec<String> {
+    let (mut heads, mut nested, mut start) = (Vec::new(), 0, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => nested += 1,
+            ',' | '}' if nested == 0 => {
+                heads.extend(identifier(group[start..at].trim_start()));
+                start = at + 1;
+                if c == '}' {
+                    break;
+                }
+            }
+            '}' => nested -= 1,
+            _ => {}
+        }
+    }
+    heads
+}
+
+/// The module's name at the start of a path; types begin with a capital letter and are the root's.
+fn identifier(text: &str) -> Option<String> {
+    let end = text
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    let name = &text[..end];
+    name.starts_with(char::is_lowercase)
+        .then(|| name.to_owned())
+        .filter(|name| name != "super")
+}
+
+fn names_client(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|word| word == "Client")
+}
+
+fn may_hold_a_client(path: &str) -> bool {
+    HOLD_A_CLIENT
+        .iter()
+        .any(|allowed| path == *allowed || (allowed.ends_with('/') && path.starts_with(allowed)))
+}

@@ -1,6 +1,10 @@
 //! Limits that stop hostile templates, and the counters of one render.
 
-use std::time::{Duration, Instant};
+mod stop;
+
+use std::time::Duration;
+
+pub use stop::{Cancel, Stop};
 
 /// What one render may use. The defaults are far above what real charts need.
 #[derive(Clone, Debug)]
@@ -100,6 +104,9 @@ pub enum BudgetError {
         /// The limit.
         limit: Duration,
     },
+    /// Somebody called [`Cancel::cancel`].
+    #[error("the render was cancelled")]
+    Cancelled,
 }
 
 /// The limits of a render with what it has used of them.
@@ -110,8 +117,8 @@ pub struct Budget {
     output: usize,
     depth: usize,
     keys: usize,
-    deadline: Option<Instant>,
-    /// The step at which the clock is looked at next.
+    stop: Stop,
+    /// The step at which the clock and the cancel handle are looked at next.
     next_look: u64,
 }
 
@@ -121,18 +128,23 @@ const STEPS_BETWEEN_LOOKS: u64 = 4_096;
 impl Budget {
     /// Starts the clock.
     pub(crate) fn new(limits: Limits) -> Self {
-        let deadline = limits
-            .time
-            .and_then(|time| Instant::now().checked_add(time));
+        let stop = Stop::new(Cancel::new(), limits.time);
         Self {
             limits,
             steps: 0,
             output: 0,
             depth: 0,
             keys: 0,
-            deadline,
+            stop,
             next_look: STEPS_BETWEEN_LOOKS,
         }
+    }
+
+    /// Ends the render when `stop` says so, which takes the place of the limit on time.
+    pub(crate) fn set_stop(&mut self, stop: Stop) {
+        self.stop = stop;
+        // What was cancelled before it began does not begin.
+        self.next_look = 0;
     }
 
     /// The limits.
@@ -159,12 +171,7 @@ impl Budget {
                 limit: self.limits.steps,
             });
         }
-        match (self.deadline, self.limits.time) {
-            (Some(deadline), Some(limit)) if Instant::now() > deadline => {
-                Err(BudgetError::Time { limit })
-            }
-            _ => Ok(()),
-        }
+        self.stop.check()
     }
 
     /// Checks the length of a string before it is made, and counts it as work.
@@ -270,18 +277,28 @@ mod tests {
     }
 
     #[test]
-    fn time_is_over_after_the_deadline() {
-        let limits = Limits {
-            time: Some(Duration::ZERO),
-            ..Limits::default()
-        };
-        let mut budget = Budget::new(limits);
-        while Instant::now() <= budget.deadline.unwrap() {}
-        assert_eq!(
-            budget.step(10_000),
-            Err(BudgetError::Time {
-                limit: Duration::ZERO
-            })
-        );
+    fn every_counter_of_work_sees_that_the_render_is_cancelled() {
+        let cancel = Cancel::new();
+        let mut budget = Budget::new(Limits::default());
+        budget.set_stop(Stop::new(cancel.clone(), None));
+        assert!(budget.step(1).is_ok());
+        cancel.cancel();
+        let cancelled = Err(BudgetError::Cancelled);
+        assert_eq!(budget.step(STEPS_BETWEEN_LOOKS), cancelled);
+        assert_eq!(budget.range(10_000), cancelled);
+        assert_eq!(budget.string(1 << 20), cancelled);
+        assert_eq!(budget.key(1), cancelled);
+        // Small steps add up.
+        let mut steps = (0..STEPS_BETWEEN_LOOKS).map(|_| budget.step(1));
+        assert!(steps.any(|step| step == cancelled));
+    }
+
+    #[test]
+    fn what_was_cancelled_before_it_began_does_not_begin() {
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let mut budget = Budget::new(Limits::default());
+        budget.set_stop(Stop::new(cancel, None));
+        assert_eq!(budget.step(1), Err(BudgetError::Cancelled));
     }
 }

@@ -43,7 +43,7 @@ pub mod sprig;
 mod stack;
 mod value;
 
-pub use budget::{Budget, BudgetError, Limits};
+pub use budget::{Budget, BudgetError, Cancel, Limits, Stop};
 pub use error::{Frame, FuncError, Location, ParseError, RenderError};
 pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
 pub use session::Session;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::budget::{Budget, Limits};
+use crate::budget::{Budget, Limits, Stop};
 use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
 use crate::set::{Template, TemplateSet};
@@ -59,6 +59,14 @@ impl Session {
             texts: HashMap::new(),
             slots: Vec::new(),
         }
+    }
+
+    /// The same, which ends when `stop` says so instead of after [`Limits::time`]: for a render that
+    /// is only a part of what has to end by then.
+    #[must_use]
+    pub fn with_stop(mut self, stop: Stop) -> Self {
+        self.budget.set_stop(stop);
+        self
     }
 
     /// The same with data that functions reach through [`crate::Call::host`].

@@ -98,26 +98,43 @@ impl<'n> Reader<'n> {
     }
 
     fn merge(self, value: &'n Node, into: &mut Entries<'n>) -> Result<(), Error> {
-        self.budget.spend(value)?;
-        let failure = || {
-            Error::at(
-                "map merge requires map or sequence of maps as the value",
-                value.mark,
-            )
-        };
-        if let Some(entries) = value.as_map() {
-            return self.collect(entries, into, false);
+        if value.as_map().is_some() {
+            return self.merge_map(value, into);
         }
         let Kind::List(sources) = &value.kind else {
-            return Err(failure());
+            self.budget.spend(value)?;
+            return Err(no_merge(value));
         };
         // Earlier sources win.
         for source in sources.iter().rev() {
-            let entries = source.as_map().ok_or_else(failure)?;
-            self.collect(entries, into, false)?;
+            self.merge_map(source, into)?;
         }
         Ok(())
     }
+
+    /// Merges one map, which counts as read with all that is in it: maps that merge each other
+    /// unfold as aliases do.
+    fn merge_map(self, source: &'n Node, into: &mut Entries<'n>) -> Result<(), Error> {
+        self.budget.spend(source)?;
+        let entries = source.as_map().ok_or_else(|| no_merge(source))?;
+        let depth = self.budget.alias_depth.get();
+        if let Kind::Alias(target) = &source.kind {
+            self.budget.alias_depth.set(depth + 1);
+            self.budget.spend(target)?;
+        }
+        for (key, value) in entries {
+            self.budget.spend(key)?;
+            self.budget.spend(value)?;
+        }
+        let merged = crate::stack::grow(|| self.collect(entries, into, false));
+        self.budget.alias_depth.set(depth);
+        merged
+    }
+}
+
+fn no_merge(value: &Node) -> Error {
+    let message = "map merge requires map or sequence of maps as the value";
+    Error::at(message, value.mark)
 }
 
 #[derive(Default)]
@@ -188,36 +205,61 @@ fn go_value(node: &Node) -> String {
 
 /// A node as Go's `%#v` prints it within another; only messages have it.
 fn go_syntax(node: &Node, depth: usize) -> String {
+    let mut text = String::new();
+    push_go_syntax(node, depth, &mut text);
+    text
+}
+
+/// Writes at most some more than `LONGEST` bytes: aliases may unfold without end.
+fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
     const DEEPEST: usize = 20;
-    if depth > DEEPEST {
-        return "...".to_owned();
+    const LONGEST: usize = 4_096;
+    if depth > DEEPEST || out.len() > LONGEST {
+        out.push_str("...");
+        return;
     }
-    let below = |node: &Node| go_syntax(node, depth + 1);
     match &node.kind {
-        Kind::Alias(target) => below(target),
+        Kind::Alias(target) => push_go_syntax(target, depth + 1, out),
         Kind::List(items) => {
-            let items: Vec<String> = items.iter().map(below).collect();
-            format!("[]interface {{}}{{{}}}", items.join(", "))
+            out.push_str("[]interface {}{");
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                push_go_syntax(item, depth + 1, out);
+                if out.len() > LONGEST {
+                    break;
+                }
+            }
+            out.push('}');
         }
         Kind::Map(entries) => {
-            let entries: Vec<String> = entries
-                .iter()
-                .map(|(key, value)| format!("{}:{}", below(key), below(value)))
-                .collect();
-            format!(
-                "map[interface {{}}]interface {{}}{{{}}}",
-                entries.join(", ")
-            )
+            out.push_str("map[interface {}]interface {}{");
+            for (index, (key, value)) in entries.iter().enumerate() {
+                if index > 0 {
+                    out.push_str(", ");
+                }
+                push_go_syntax(key, depth + 1, out);
+                out.push(':');
+                push_go_syntax(value, depth + 1, out);
+                if out.len() > LONGEST {
+                    break;
+                }
+            }
+            out.push('}');
         }
-        Kind::Scalar { text, .. } => match node.scalar() {
-            Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
-            Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
-            Some(Ok(Scalar::Bool(value))) => value.to_string(),
-            Some(Ok(Scalar::Int(value))) => value.to_string(),
-            Some(Ok(Scalar::Uint(value))) => format!("{value:#x}"),
-            Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
-            _ => format!("{text:?}"),
-        },
+        Kind::Scalar { text, .. } => {
+            let shown = match node.scalar() {
+                Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
+                Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
+                Some(Ok(Scalar::Bool(value))) => value.to_string(),
+                Some(Ok(Scalar::Int(value))) => value.to_string(),
+                Some(Ok(Scalar::Uint(value))) => format!("{value:#x}"),
+                Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
+                _ => format!("{text:?}"),
+            };
+            out.push_str(&shown);
+        }
     }
 }
 
@@ -229,21 +271,25 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         if let Kind::Alias(target) = &self.node.kind {
             let depth = self.budget.alias_depth.get();
             self.budget.alias_depth.set(depth + 1);
-            let value = self.child(target).deserialize_any(visitor);
+            let value = crate::stack::grow(|| self.child(target).deserialize_any(visitor));
             self.budget.alias_depth.set(depth);
             return value;
         }
         match &self.node.kind {
-            Kind::List(items) => visitor.visit_seq(Items {
-                reader: self,
-                items: items.iter(),
+            Kind::List(items) => crate::stack::grow(|| {
+                visitor.visit_seq(Items {
+                    reader: self,
+                    items: items.iter(),
+                })
             }),
             Kind::Map(entries) => {
                 let entries = self.entries(entries)?.into_iter();
-                visitor.visit_map(Fields {
-                    reader: self,
-                    entries,
-                    value: None,
+                crate::stack::grow(|| {
+                    visitor.visit_map(Fields {
+                        reader: self,
+                        entries,
+                        value: None,
+                    })
                 })
             }
             _ => match self.node.scalar() {

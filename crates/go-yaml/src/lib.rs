@@ -26,6 +26,7 @@ mod parser;
 mod resolve;
 mod scanner;
 mod ser;
+mod stack;
 pub mod tree;
 
 use std::marker::PhantomData;

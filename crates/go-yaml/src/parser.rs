@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
             let message = format!("exceeded max depth of {}", crate::scanner::MAX_DEPTH);
             return Err(Error::parser(message, mark, mark));
         }
-        let node = self.node_at_depth(block, indentless);
+        let node = crate::stack::grow(|| self.node_at_depth(block, indentless));
         self.depth -= 1;
         node
     }

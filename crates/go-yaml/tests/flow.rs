@@ -40,3 +40,56 @@ fn flow_collections_are_read_as_go_reads_them() {
     assert!(TABLE.lines().count() > 100);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn the_deepest_documents_fit_into_the_stack_of_a_usual_thread() {
+    const DEEPEST: usize = 511;
+    let flow = "[".repeat(DEEPEST) + &"]".repeat(DEEPEST);
+    let block = "- ".repeat(DEEPEST) + "a";
+    for text in [flow, block] {
+        let thread = std::thread::Builder::new().stack_size(2 << 20);
+        let read = thread.spawn(move || go_yaml::from_str::<Value>(&text).is_ok());
+        assert!(read.unwrap().join().unwrap());
+    }
+    let deeper = "[".repeat(2_000);
+    let error = go_yaml::from_str::<Value>(&deeper).unwrap_err();
+    assert!(error.to_string().contains("exceeded max depth"), "{error}");
+}
+
+#[test]
+fn maps_that_merge_each_other_do_not_unfold_without_end() {
+    use std::fmt::Write as _;
+    let text = |levels: usize, times: usize| {
+        let mut text = "a0: &a0 {k: v}\n".to_owned();
+        for level in 1..levels {
+            let below = vec![format!("*a{}", level - 1); times].join(", ");
+            writeln!(text, "a{level}: &a{level} {{<<: [{below}], k{level}: 1}}").unwrap();
+        }
+        text
+    };
+    let read: Value = go_yaml::from_str(&text(3, 3)).unwrap();
+    assert_eq!(read["a2"], serde_json::json!({"k": "v", "k1": 1, "k2": 1}));
+    // As in Go; the last would take years.
+    for levels in [4, 6, 12] {
+        let error = go_yaml::from_str::<Value>(&text(levels, 10)).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("document contains excessive aliasing"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_unfolds_without_end_is_not_printed_in_full() {
+    use std::fmt::Write as _;
+    let mut text = "a0: &a0 [x]\n".to_owned();
+    for level in 1..18 {
+        let below = vec![format!("*a{}", level - 1); 10].join(", ");
+        writeln!(text, "a{level}: &a{level} [{below}]").unwrap();
+    }
+    text += "? *a17\n: y\n";
+    let error = go_yaml::from_str::<Value>(&text).unwrap_err().to_string();
+    assert!(error.len() < 10_000, "{}", error.len());
+}

@@ -286,6 +286,11 @@ pub struct CapabilityReads {
 }
 
 impl CapabilityReads {
+    /// Whether nothing was read.
+    pub fn is_empty(&self) -> bool {
+        self.kube_version.is_none() && self.api_versions.is_empty()
+    }
+
     /// The same reads with the answers that `capabilities` gives.
     #[must_use]
     pub fn again(&self, capabilities: &Capabilities) -> Self {

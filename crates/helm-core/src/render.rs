@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use go_template::Stop;
 use serde_json::Value;
 
 use crate::capabilities::CapabilityReads;
@@ -141,6 +142,7 @@ impl Rendered {
         output: Output,
         chart: &Chart,
         subchart_notes: bool,
+        stop: &Stop,
     ) -> Result<Self, RenderError> {
         let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
         let notes = take_notes(&mut files, chart, subchart_notes);
@@ -150,6 +152,8 @@ impl Rendered {
             let content = text(&path, &content)?;
             let path: Arc<str> = path.into();
             for text in manifest::split(&content) {
+                stop.check()?;
+                manifest::check_count(documents.len() + hooks.len())?;
                 sort_document(&path, text, &mut documents, &mut hooks)?;
             }
         }
@@ -291,7 +295,7 @@ mod tests {
             files: files.collect(),
             ..Output::default()
         };
-        Rendered::assemble(output, &chart, false)
+        Rendered::assemble(output, &chart, false, &Stop::default())
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads a key and the `:` after it, which stand on one line.
+    /// Reads a key and the `:` after it, which stand on one line. A key without a value may have
+    /// none.
     fn flow_key(&mut self) -> Option<Key<'t>> {
         let (start, line) = (self.at, self.line);
         let key = match self.byte(0) {
@@ -78,10 +79,14 @@ impl<'t> Reader<'t> {
             _ => Key::Plain(self.flow_plain()?),
         };
         self.skip_spaces();
-        if self.byte(0) != b':' || self.line != line || self.at - start > LONGEST_KEY {
+        if self.line != line || self.at - start > LONGEST_KEY {
             return None;
         }
-        self.at += 1;
+        match self.byte(0) {
+            b':' => self.at += 1,
+            b',' | b'}' => {}
+            _ => return None,
+        }
         Some(key)
     }
 
@@ -110,9 +115,8 @@ impl<'t> Reader<'t> {
             let ends = |byte| matches!(byte, b',' | b'[' | b']' | b'{' | b'}');
             match self.byte(0) {
                 b'\n' | 0 => break,
-                b'\t' => return None,
+                b'\t' | b'?' => return None,
                 b':' if self.ends_word(1) => break,
-                b'?' => return None,
                 b'#' if self.follows_space(start) => break,
                 byte if ends(byte) => break,
                 _ => self.at += 1,

@@ -128,9 +128,7 @@ impl<'a> Scanner<'a> {
             if !needed {
                 // The first token may turn out to be a key.
                 let head = self.parsed;
-                let key = (self.simple_keys.iter())
-                    .rposition(|key| key.possible && !key.forgotten && key.token_number == head);
-                needed = match key {
+                needed = match self.key_at(head) {
                     Some(index) => self.is_key_possible(index)?,
                     None => false,
                 };
@@ -221,6 +219,18 @@ impl<'a> Scanner<'a> {
     }
 
     // === Simple keys ===
+
+    /// The level whose simple key may begin with the token of this number.
+    fn key_at(&self, number: usize) -> Option<usize> {
+        // A level is opened by a token that comes after the key of the level around it.
+        let first = self
+            .simple_keys
+            .partition_point(|key| key.token_number < number);
+        let keys = self.simple_keys.get(first..).unwrap_or_default().iter();
+        let mut keys = keys.take_while(|key| key.token_number == number);
+        let index = keys.position(|key| key.possible && !key.forgotten)?;
+        Some(first + index)
+    }
 
     /// Whether a simple key can still be one: it stays within a line, and is not too long.
     fn is_key_possible(&mut self, index: usize) -> Result<bool, Error> {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use go_template::Frame;
+use go_template::{BudgetError, Frame};
 
-use super::LookupKey;
 use super::include::{self, Warning};
+use super::{LookupKey, MAX_LOOKUPS};
 use crate::manifest::ManifestError;
 
 /// Why a chart does not render.
@@ -33,6 +33,20 @@ pub enum RenderError {
     /// Objects that a `lookup` asked for are not in the snapshot: fetch them and render again.
     #[error("the templates look up {} objects that were not fetched", .0.len())]
     NeedsLookup(Vec<LookupKey>),
+    /// The templates ask for more different objects than they may, those that were fetched for
+    /// earlier rounds among them.
+    #[error(
+        "the templates look up more than {MAX_LOOKUPS} different objects; look up a list instead of single names"
+    )]
+    TooManyLookups,
+    /// The render was cancelled: its [`Cancel`](super::Cancel) says so. Templates look at it
+    /// between any two steps. One call of a function is not interrupted, such as that which makes
+    /// an RSA key, nor is the reading of one document.
+    #[error("the render was cancelled")]
+    Cancelled,
+    /// Sorting what the templates wrote goes over a limit of the render.
+    #[error("cannot sort the rendered documents")]
+    Limit(#[source] BudgetError),
     /// The chart does not run on this version of Kubernetes.
     #[error(
         "chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}"
@@ -95,6 +109,9 @@ impl RenderError {
             Self::Parse { .. } => "TemplateSyntax",
             Self::Execution { .. } => "TemplateFailed",
             Self::NeedsLookup(_) => "NeedsLookup",
+            Self::TooManyLookups => "TooManyLookups",
+            Self::Cancelled => "Cancelled",
+            Self::Limit(_) => "LimitExceeded",
             Self::KubeVersion { .. } => "IncompatibleKubernetes",
             Self::NotInstallable(_) => "NotInstallable",
             Self::MissingDependencies(_) => "MissingDependencies",
@@ -107,6 +124,15 @@ impl RenderError {
         match self {
             Self::Parse { excerpt, .. } | Self::Execution { excerpt, .. } => excerpt,
             _ => "",
+        }
+    }
+}
+
+impl From<BudgetError> for RenderError {
+    fn from(error: BudgetError) -> Self {
+        match error {
+            BudgetError::Cancelled => Self::Cancelled,
+            error => Self::Limit(error),
         }
     }
 }

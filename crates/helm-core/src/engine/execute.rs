@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use go_template::{Map, Session, Str, Tree, Type, Value};
+use go_template::{BudgetError, Map, Session, Stop, Str, Tree, Type, Value};
 
 use super::compile::Linked;
-use super::include::Host;
+use super::include::{Host, TooManyLookups};
 use super::lookup::LookupKey;
 use super::values_object::{self, VALUES_TYPE};
 use super::{RenderError, RenderInput, context, strip};
@@ -24,9 +24,14 @@ pub struct Output {
 }
 
 /// Executes the files of the linked charts.
-pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, RenderError> {
-    let mut session =
-        Session::new(input.limits.clone()).with_host(Host::new(Arc::clone(&input.lookup)));
+pub(super) fn files(
+    linked: &Linked,
+    input: &RenderInput<'_>,
+    stop: &Stop,
+) -> Result<Output, RenderError> {
+    let mut session = Session::new(input.limits.clone())
+        .with_stop(stop.clone())
+        .with_host(Host::new(Arc::clone(&input.lookup)));
     let scopes = scopes(linked, input);
     let mut output = Output {
         files: Vec::with_capacity(linked.files.len()),
@@ -41,11 +46,7 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
         if let Err(error) = result {
-            // What is missing may well be why it failed.
-            return Err(match needed(&mut session) {
-                Some(needed) => needed,
-                None => RenderError::from_execution(&error),
-            });
+            return Err(failure(&mut session, &error));
         }
         strip::no_values(&mut text, 0);
         output.files.push((file.path.clone(), text));
@@ -62,6 +63,22 @@ pub(super) fn files(linked: &Linked, input: &RenderInput<'_>) -> Result<Output, 
         output.lookups = std::mem::take(&mut host.lookups).into_iter().collect();
     }
     Ok(output)
+}
+
+/// Why a template failed.
+fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderError {
+    if error.budget() == Some(&BudgetError::Cancelled) {
+        return RenderError::Cancelled;
+    }
+    if let Some(TooManyLookups) = error.host() {
+        return RenderError::TooManyLookups;
+    }
+    // What is missing may well be why it failed, but no answer gives the time back.
+    let needed = match error.budget() {
+        Some(_) => None,
+        None => needed(session),
+    };
+    needed.unwrap_or_else(|| RenderError::from_execution(error))
 }
 
 /// The lookups that the snapshot has no answer for.

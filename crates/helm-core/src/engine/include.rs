@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
 use memchr::memmem::{Finder, find_iter};
 
-use super::lookup::{Lookup, LookupAnswer, LookupKey};
+use super::lookup::{LONGEST_KEY, Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS};
 use super::strip;
 use crate::capabilities::CapabilityReads;
 use crate::values::tree::from_json;
@@ -70,6 +70,11 @@ pub(crate) fn names_version(text: &[u8]) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("HELM_ERR_START{0}HELM_ERR_END")]
 pub(crate) struct Warning(pub(crate) String);
+
+/// The templates look up more than [`MAX_LOOKUPS`] objects.
+#[derive(Debug, thiserror::Error)]
+#[error("more than {MAX_LOOKUPS} different objects are looked up")]
+pub(crate) struct TooManyLookups;
 
 /// A text without the marks that Helm puts around an author's message.
 pub(crate) fn without_marks(text: &str) -> String {
@@ -172,6 +177,13 @@ fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Resu
 }
 
 fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    // Keys are kept, so what makes them long or many is refused first.
+    let length: usize = (0..4).map(|index| args.str(index).len()).sum();
+    if length > LONGEST_KEY {
+        return Err(FuncError::new(format!(
+            "cannot look up a name of {length} bytes, more than {LONGEST_KEY}"
+        )));
+    }
     let text = |index: usize| args.str(index).to_string_lossy().into_owned();
     let key = LookupKey {
         api_version: text(0),
@@ -182,16 +194,37 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     let Some(host) = call.host_mut::<Host>() else {
         return Ok(Value::Map(Map::new()));
     };
-    let answer = host.lookup.get(&key);
-    host.lookups.insert(key.clone());
-    match answer {
-        LookupAnswer::Found(object) => Ok(Value::from(&from_json(&object))),
+    if !host.lookups.contains(&key) {
+        if host.lookups.len() >= MAX_LOOKUPS {
+            return Err(FuncError::host(TooManyLookups));
+        }
+        host.lookups.insert(key.clone());
+    }
+    match host.lookup.get(&key) {
+        LookupAnswer::Found(object) => {
+            call.budget().step(nodes(&object))?;
+            Ok(Value::from(&from_json(&object)))
+        }
         LookupAnswer::Absent => Ok(Value::Map(Map::new())),
         LookupAnswer::Unknown => {
             // The render goes on, so that one round finds as many keys as it can.
-            host.unknown.insert(key);
+            if !host.unknown.contains(&key) {
+                if host.lookup.fetched() + host.unknown.len() >= MAX_LOOKUPS {
+                    return Err(FuncError::host(TooManyLookups));
+                }
+                host.unknown.insert(key);
+            }
             Ok(Value::Map(Map::new()))
         }
         LookupAnswer::Failed(message) => Err(FuncError::new(message)),
+    }
+}
+
+/// How many values an object is made of.
+fn nodes(object: &serde_json::Value) -> u64 {
+    match object {
+        serde_json::Value::Array(items) => 1 + items.iter().map(nodes).sum::<u64>(),
+        serde_json::Value::Object(map) => 1 + map.values().map(nodes).sum::<u64>(),
+        _ => 1,
     }
 }

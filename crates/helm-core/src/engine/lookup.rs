@@ -2,8 +2,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde_json::Value;
+
+/// How many different objects and lists the templates of one render may look up, in all rounds
+/// together. Each is a request to the API server.
+pub const MAX_LOOKUPS: usize = 1_000;
+
+/// Bytes of API version, kind, namespace and name together. Kubernetes has 253 for a name, 63 for a
+/// namespace.
+pub(super) const LONGEST_KEY: usize = 1_024;
 
 /// What a template asks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +63,11 @@ pub enum LookupAnswer {
 pub trait Lookup: Send + Sync {
     /// What is known of `key`.
     fn get(&self, key: &LookupKey) -> LookupAnswer;
+
+    /// How many answers were fetched for it, which count towards [`MAX_LOOKUPS`].
+    fn fetched(&self) -> usize {
+        0
+    }
 }
 
 /// No cluster at all: nothing exists, as for `helm template`.
@@ -66,7 +80,7 @@ impl Lookup for NoCluster {
     }
 }
 
-/// A snapshot held in memory; what it does not have is unknown.
+/// A snapshot held in memory; what it does not have is unknown. Cheap to clone.
 ///
 /// ```
 /// use helm_core::engine::lookup::{Lookup, LookupAnswer, LookupKey, Snapshot};
@@ -80,17 +94,21 @@ impl Lookup for NoCluster {
 /// assert_eq!(snapshot.get(&key), LookupAnswer::Absent);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Snapshot(HashMap<LookupKey, LookupAnswer>);
+pub struct Snapshot(Arc<HashMap<LookupKey, LookupAnswer>>);
 
 impl Snapshot {
-    /// Adds an answer.
+    /// Adds an answer. Clones made before do not see it.
     pub fn insert(&mut self, key: LookupKey, answer: LookupAnswer) {
-        self.0.insert(key, answer);
+        Arc::make_mut(&mut self.0).insert(key, answer);
     }
 }
 
 impl Lookup for Snapshot {
     fn get(&self, key: &LookupKey) -> LookupAnswer {
         self.0.get(key).cloned().unwrap_or(LookupAnswer::Unknown)
+    }
+
+    fn fetched(&self) -> usize {
+        self.0.len()
     }
 }

@@ -42,8 +42,10 @@ use std::sync::Arc;
 use compile::Templates;
 pub use error::RenderError;
 pub use execute::Output;
-pub use go_template::Limits as RenderLimits;
-pub use lookup::{Lookup, LookupAnswer, LookupKey, NoCluster, Snapshot};
+pub use go_template::{Cancel, Limits as RenderLimits};
+pub use lookup::{Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, NoCluster, Snapshot};
+
+use go_template::Stop;
 
 use crate::capabilities::Capabilities;
 use crate::chart::{Chart, version_range};
@@ -99,8 +101,10 @@ pub struct RenderInput<'a> {
     pub capabilities: &'a Capabilities,
     /// Answers for `lookup`.
     pub lookup: Arc<dyn Lookup>,
-    /// Bounds.
+    /// Bounds; the limit on time is one for the templates and for sorting what they write.
     pub limits: RenderLimits,
+    /// Ends the render with [`RenderError::Cancelled`] within milliseconds.
+    pub cancel: Cancel,
     /// Whether the notes of dependencies are rendered too (`--render-subchart-notes`).
     pub subchart_notes: bool,
 }
@@ -116,6 +120,7 @@ impl<'a> RenderInput<'a> {
             capabilities: &DEFAULT,
             lookup: Arc::new(NoCluster),
             limits: RenderLimits::default(),
+            cancel: Cancel::new(),
             subchart_notes: false,
         }
     }
@@ -132,6 +137,18 @@ impl<'a> RenderInput<'a> {
     pub fn lookup(mut self, lookup: impl Lookup + 'static) -> Self {
         self.lookup = Arc::new(lookup);
         self
+    }
+
+    /// Ends when `cancel` says so. See [`RenderError::Cancelled`] for what cannot be interrupted.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = cancel;
+        self
+    }
+
+    /// Starts the clock of a render.
+    fn start(&self) -> Stop {
+        Stop::new(self.cancel.clone(), self.limits.time)
     }
 }
 
@@ -185,8 +202,9 @@ impl CompiledChart {
                 version: version.version().to_owned(),
             });
         }
-        let output = self.render_files(input)?;
-        Rendered::assemble(output, chart, input.subchart_notes)
+        let stop = input.start();
+        let output = self.execute(input, &stop)?;
+        Rendered::assemble(output, chart, input.subchart_notes, &stop)
     }
 
     /// Whether the chart can be a release: it is no library, and has all of its dependencies.
@@ -209,8 +227,12 @@ impl CompiledChart {
     /// Renders the chart's files, in the order in which Helm does, and no further: documents are
     /// neither parsed nor sorted.
     pub fn render_files(&self, input: &RenderInput<'_>) -> Result<Output, RenderError> {
+        self.execute(input, &input.start())
+    }
+
+    fn execute(&self, input: &RenderInput<'_>, stop: &Stop) -> Result<Output, RenderError> {
         let linked = self.0.templates.link(input.values.resolved())?;
-        execute::files(&linked, input)
+        execute::files(&linked, input, stop)
     }
 }
 

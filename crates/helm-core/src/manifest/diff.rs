@@ -1,6 +1,7 @@
 //! Differences between two manifests by meaning: which objects, and which of their fields.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -47,26 +48,10 @@ pub fn diff(
     namespace: &str,
     skip: impl Fn(&str) -> bool,
 ) -> Vec<Change> {
-    let identity = |object: &ManifestObject| {
-        let key = object.key();
-        let namespace = key
-            .namespace
-            .clone()
-            .unwrap_or_else(|| namespace.to_owned());
-        (
-            key.group.clone(),
-            key.kind.clone(),
-            namespace,
-            key.name.clone(),
-        )
-    };
-    let mut before: BTreeMap<_, _> = old
-        .iter()
-        .map(|object| (identity(object), object))
-        .collect();
+    let mut before = by_identity(old, namespace);
     let mut changes = Vec::new();
     for object in new {
-        let kind = match before.remove(&identity(object)) {
+        let kind = match before.remove(&object.key().identity(namespace)) {
             None => ChangeKind::Added,
             Some(earlier) => {
                 let mut paths = Vec::new();
@@ -90,7 +75,7 @@ pub fn diff(
     }
     let removed = old
         .iter()
-        .filter(|object| before.remove(&identity(object)).is_some());
+        .filter(|object| before.remove(&object.key().identity(namespace)).is_some());
     changes.extend(removed.map(|object| Change {
         key: object.key().clone(),
         kind: ChangeKind::Removed,
@@ -100,7 +85,38 @@ pub fn diff(
 
 /// Whether both manifests mean the same objects, in whatever order and spelling.
 pub fn same_meaning(old: &[ManifestObject], new: &[ManifestObject], namespace: &str) -> bool {
-    diff(old, new, namespace, |_| false).is_empty()
+    let mut before = by_identity(old, namespace);
+    let same = new.iter().all(|object| {
+        let earlier = before.remove(&object.key().identity(namespace));
+        earlier.is_some_and(|earlier| is_same(earlier.object(), object.object()))
+    });
+    same && before.is_empty()
+}
+
+/// Objects by what tells them apart in a cluster; of those that stand twice the last.
+fn by_identity<'o>(
+    objects: &'o [ManifestObject],
+    namespace: &'o str,
+) -> HashMap<(&'o str, &'o str, &'o str, &'o str), &'o ManifestObject> {
+    let with_identity = |object: &'o ManifestObject| (object.key().identity(namespace), object);
+    objects.iter().map(with_identity).collect()
+}
+
+/// Whether two values mean the same: a null says the same as nothing. Looks at each value once.
+fn is_same(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let mut fields = old.iter();
+            fields.all(|(key, value)| is_same(value, new.get(key).unwrap_or(&Value::Null)))
+                && new
+                    .iter()
+                    .all(|(key, value)| value.is_null() || old.contains_key(key))
+        }
+        (Value::Array(old), Value::Array(new)) => {
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| is_same(old, new))
+        }
+        _ => old == new,
+    }
 }
 
 fn compare(
@@ -110,9 +126,10 @@ fn compare(
     skip: &impl Fn(&str) -> bool,
     paths: &mut Vec<String>,
 ) {
-    if old == new || skip(path) {
+    if skip(path) {
         return;
     }
+    // Whole values are not compared first: each level would do so again.
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, value) in old {
@@ -135,6 +152,7 @@ fn compare(
                 });
             }
         }
+        _ if old == new => {}
         _ => paths.push(path.clone()),
     }
 }
@@ -147,14 +165,67 @@ fn within(path: &mut String, part: &str, run: impl FnOnce(&mut String)) {
     path.truncate(length);
 }
 
-fn escape(key: &str) -> String {
-    key.replace('~', "~0").replace('/', "~1")
+fn escape(key: &str) -> Cow<'_, str> {
+    if key.contains(['~', '/']) {
+        Cow::Owned(key.replace('~', "~0").replace('/', "~1"))
+    } else {
+        Cow::Borrowed(key)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::manifest::parse_objects;
+
+    #[test]
+    fn manifests_mean_the_same_when_there_is_no_change() {
+        let object = |body: &str| {
+            let head = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}"#;
+            parse_objects(&format!("{head}, \"data\": {body}}}")).unwrap()
+        };
+        let values = [
+            "null",
+            "{}",
+            "1",
+            "\"1\"",
+            "[]",
+            "[null]",
+            "[1]",
+            "[{}]",
+            r#"{"a":null}"#,
+            r#"{"a":{}}"#,
+            r#"{"a":{"b":null}}"#,
+            r#"{"a":{"b":1}}"#,
+            r#"{"a":{"b":1},"c":null}"#,
+        ];
+        for old in values {
+            for new in values {
+                let (before, after) = (object(old), object(new));
+                let changes = diff(&before, &after, "ns", |_| false);
+                let same = same_meaning(&before, &after, "ns");
+                assert_eq!(same, changes.is_empty(), "{old} and {new}: {changes:?}");
+            }
+        }
+        assert!(!same_meaning(&object("1"), &[], "ns"));
+        assert!(!same_meaning(&[], &object("1"), "ns"));
+        assert!(same_meaning(&[], &[], "ns"));
+    }
+
+    #[test]
+    fn a_difference_on_the_innermost_level_is_found() {
+        let deep = |leaf: &str| {
+            let nested = "[1, 2, ".repeat(400) + leaf + &"]".repeat(400);
+            let head = "apiVersion: v1, kind: Secret, metadata: {name: a}";
+            parse_objects(&format!("{{{head}, data: {nested}}}")).unwrap()
+        };
+        let changes = diff(&deep("1"), &deep("2"), "ns", |_| false);
+        let ChangeKind::Changed(paths) = &changes[0].kind else {
+            panic!("{:?}", changes[0].kind)
+        };
+        assert_eq!(paths, &["/data".to_owned() + &"/2".repeat(400)]);
+        assert!(!same_meaning(&deep("1"), &deep("2"), "ns"));
+    }
 
     #[test]
     fn changes_name_objects_and_fields() {

@@ -126,7 +126,13 @@ impl KindOrder {
 
     /// Sorts by kind and keeps the order of items of one kind.
     pub fn sort<T>(self, items: &mut [T], kind: impl Fn(&T) -> &str) {
-        items.sort_by(|a, b| self.compare(kind(a), kind(b)));
+        items.sort_by_cached_key(|item| {
+            let kind = kind(item);
+            match self.rank(kind) {
+                Some(rank) => (rank, String::new()),
+                None => (usize::MAX, kind.to_owned()),
+            }
+        });
     }
 }
 
@@ -142,6 +148,17 @@ mod tests {
             kinds
         };
         assert_eq!(sorted(INSTALL), sorted(UNINSTALL));
+    }
+
+    #[test]
+    fn sorting_agrees_with_comparing() {
+        for order in [KindOrder::Install, KindOrder::Uninstall] {
+            let mut kinds = [INSTALL, &["Zebra", "Ant", "", "ant"]].concat();
+            let mut compared = kinds.clone();
+            order.sort(&mut kinds, |kind| kind);
+            compared.sort_by(|a, b| order.compare(a, b));
+            assert_eq!(kinds, compared);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! ```
 
 pub mod diff;
+mod duplicate;
 mod head;
 pub mod hook;
 mod kind_order;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use diff::{Change, ChangeKind};
+pub use duplicate::first_duplicate;
 pub(crate) use head::Head;
 pub use hook::{
     DeletePolicy, EventRun, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy,
@@ -59,6 +61,21 @@ pub enum ManifestError {
         /// What an object must have.
         missing: &'static str,
     },
+    /// There are more objects than [`MAX_OBJECTS`].
+    #[error("the manifest has more than {MAX_OBJECTS} objects; split it into several releases")]
+    TooMany,
+}
+
+/// How many objects a manifest may have, hooks and items of lists among them. The largest public
+/// charts have some hundreds.
+pub const MAX_OBJECTS: usize = 100_000;
+
+/// Refuses one more object than [`MAX_OBJECTS`].
+pub(crate) fn check_count(objects: usize) -> Result<(), ManifestError> {
+    if objects >= MAX_OBJECTS {
+        return Err(ManifestError::TooMany);
+    }
+    Ok(())
 }
 
 fn source_or_unknown(template: Option<&str>) -> &str {
@@ -71,6 +88,7 @@ impl ManifestError {
         match self {
             Self::Yaml { .. } => "InvalidYaml",
             Self::NoObject { .. } => "InvalidObject",
+            Self::TooMany => "TooManyObjects",
         }
     }
 }
@@ -194,6 +212,7 @@ pub(crate) fn push_object(
             }
         }
         object => {
+            check_count(objects.len())?;
             let key = ObjectKey::of(&object).ok_or_else(|| missing("kind"))?;
             let source = source.cloned();
             objects.push(ManifestObject {
@@ -230,6 +249,14 @@ mod tests {
         assert_eq!(keys, ["Secret a", "Deployment.apps n/b"]);
         assert_eq!(objects[1].source(), Some("c/templates/list.yaml"));
         assert_eq!(objects[1].position(), 1);
+    }
+
+    #[test]
+    fn a_colon_at_the_end_of_an_argument_stays_in_it() {
+        let manifest = "apiVersion: v1\nkind: Pod\nargs: [--addr=:, --name=x:]\n";
+        let objects = parse_objects(manifest).unwrap();
+        let expected = serde_json::json!(["--addr=:", "--name=x:"]);
+        assert_eq!(objects[0].object()["args"], expected);
     }
 
     #[test]

@@ -62,11 +62,17 @@ impl ObjectKey {
     /// Whether both mean the same object of a cluster, whatever version each is written in.
     /// A missing namespace counts as `namespace`.
     pub fn is_same_object(&self, other: &Self, namespace: &str) -> bool {
-        let resolved = |key: &Self| key.namespace.as_deref().unwrap_or(namespace).to_owned();
-        self.group == other.group
-            && self.kind == other.kind
-            && self.name == other.name
-            && resolved(self) == resolved(other)
+        self.identity(namespace) == other.identity(namespace)
+    }
+
+    /// What tells objects of a cluster apart: group, kind, namespace and name. A missing namespace
+    /// counts as `namespace`.
+    pub(crate) fn identity<'k>(
+        &'k self,
+        namespace: &'k str,
+    ) -> (&'k str, &'k str, &'k str, &'k str) {
+        let namespace = self.namespace.as_deref().unwrap_or(namespace);
+        (&self.group, &self.kind, namespace, &self.name)
     }
 }
 

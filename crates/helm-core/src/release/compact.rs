@@ -175,7 +175,7 @@ impl Body {
         }
         to.manifest = String::new();
         to.config = Values::new();
-        to.info.notes = TOO_LARGE.to_owned();
+        TOO_LARGE.clone_into(&mut to.info.notes);
         to.values_from = None;
         Self {
             manifest: from.manifest.clone(),

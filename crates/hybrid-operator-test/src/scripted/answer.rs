@@ -85,7 +85,7 @@ impl Answer {
         Self::status(409, "Conflict", "the object has been modified")
     }
 
-    /// Answers 409 AlreadyExists, as for the creation of an object that exists.
+    /// Answers 409 `AlreadyExists`, as for the creation of an object that exists.
     pub fn already_exists() -> Self {
         Self::status(409, "AlreadyExists", "already exists")
     }

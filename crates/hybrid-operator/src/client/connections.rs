@@ -5,7 +5,6 @@
 //! the leader's lease, which must not wait for a hundred slow writes either. A connection is opened
 //! when something is to be sent over it.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +31,13 @@ const IDLE: Duration = Duration::from_secs(90);
 
 /// The same for a connection of watches, which begin anew every five minutes.
 const IDLE_WATCHES: Duration = Duration::from_mins(10);
+
+/// How often a connection is asked whether it still is one.
+const PING: Duration = Duration::from_secs(15);
+
+/// The same for the connection of the lease: a dead one must be replaced before the lease runs out,
+/// which is not renewed for ten seconds then.
+const PING_LEASES: Duration = Duration::from_secs(3);
 
 /// All connections to one API server.
 #[derive(Clone)]
@@ -67,8 +73,8 @@ impl Connections {
     /// No connection is opened yet.
     pub(super) fn new(connector: Connector) -> Self {
         Self {
-            requests: connector.client(IDLE),
-            leases: connector.client(IDLE),
+            requests: connector.client(IDLE, PING),
+            leases: connector.client(IDLE, PING_LEASES),
             watches: Arc::new(Watches {
                 connector,
                 lines: Mutex::default(),
@@ -99,7 +105,7 @@ impl Watches {
                 return (line.http.clone(), Place(Arc::clone(&line.carried)));
             }
         }
-        let http = self.connector.client(IDLE_WATCHES);
+        let http = self.connector.client(IDLE_WATCHES, PING);
         let carried = Arc::new(AtomicUsize::new(1));
         lines.push(Line {
             http: http.clone(),
@@ -163,6 +169,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
     use std::net::SocketAddr;
 
     use bytes::Bytes;

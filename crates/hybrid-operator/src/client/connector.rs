@@ -51,16 +51,16 @@ impl Connector {
         Ok(Self { https, protocol })
     }
 
-    /// A client whose connection is closed when nothing was sent over it for this time.
-    pub(super) fn client(&self, idle: Duration) -> Http {
+    /// A client whose connection is closed when nothing was sent over it for the time `idle`. One
+    /// that was cut without a word is noticed by pings within twice the time `ping`.
+    pub(super) fn client(&self, idle: Duration, ping: Duration) -> Http {
         HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(idle)
             .http2_only(self.protocol != Protocol::Negotiated)
-            // A connection that was cut without a word is noticed within these times.
-            .http2_keep_alive_interval(Duration::from_secs(15))
-            .http2_keep_alive_timeout(Duration::from_secs(15))
+            .http2_keep_alive_interval(ping)
+            .http2_keep_alive_timeout(ping)
             .http2_keep_alive_while_idle(true)
             .http2_initial_stream_window_size(WINDOW)
             .http2_initial_connection_window_size(2 * WINDOW)

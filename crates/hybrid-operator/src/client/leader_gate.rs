@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rule_3_5_no_write_begins_after_the_deadline_or_outlasts_the_lease() {
+    async fn no_write_begins_after_the_deadline_or_outlasts_the_lease() {
         const POD: &str = "/api/v1/namespaces/n/pods/p";
         let seconds = Duration::from_secs;
         let gate = LeaderGate::default();

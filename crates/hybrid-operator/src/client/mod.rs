@@ -1,7 +1,7 @@
 //! The client of the API server that everything in a process shares.
 //!
 //! The layers, outermost first: counting → leader gate → authentication → retry → deadlines → base
-//! address → [`connections`]: requests, watches and the leader's lease do not share an HTTP/2
+//! address → `connections`: requests, watches and the leader's lease do not share an HTTP/2
 //! connection, so that none of them waits for the others.
 
 mod connections;

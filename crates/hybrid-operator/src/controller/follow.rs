@@ -263,6 +263,7 @@ impl Health {
 }
 
 /// How far an event brings a watch.
+#[derive(Clone, Copy)]
 enum Progress {
     None,
     Listed,

@@ -186,6 +186,21 @@ impl WatchGuard {
         self.0.version.load(Ordering::SeqCst)
     }
 
+    /// The objects of a custom resource: namespace, name and what is known.
+    pub fn owned_by(&self, owner: &CrIdentity) -> Vec<(Option<Arc<str>>, Arc<str>, Seen)> {
+        self.0.look();
+        let objects = self
+            .0
+            .objects
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        objects
+            .iter()
+            .filter(|(_, seen)| seen.owner.as_ref() == Some(owner))
+            .map(|((namespace, name), seen)| (namespace.clone(), Arc::clone(name), seen.clone()))
+            .collect()
+    }
+
     /// How the Job or Pod of a hook has ended, also when it is gone; `None` if the watch has not
     /// seen its end, or has seen a thousand others since.
     pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
@@ -658,10 +673,13 @@ mod tests {
         assert_eq!(gone, [call("x", 1)]);
     }
 
+    /// A way to look at a watch.
+    type Look = fn(&WatchGuard);
+
     #[tokio::test]
     async fn a_first_list_wakes_nobody_who_has_not_looked_before_it() {
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        let looks: [(&str, fn(&WatchGuard)); 3] = [
+        let looks: [(&str, Look); 3] = [
             ("state", |watch| drop(watch.state())),
             ("object", |watch| drop(watch.get(Some("a"), "one"))),
             ("problem", |watch| drop(watch.problem())),

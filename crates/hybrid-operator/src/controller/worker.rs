@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -114,22 +114,15 @@ pub struct Workers {
     shared: Arc<Shared>,
     reconcile: Arc<dyn Reconcile>,
     options: WorkerOptions,
-    process: Arc<Semaphore>,
 }
 
 impl Workers {
-    /// Workers that take from `queue`. `process` bounds the workers of all controllers together.
-    pub fn new(
-        queue: &QueueHandle,
-        reconcile: Arc<dyn Reconcile>,
-        options: WorkerOptions,
-        process: Arc<Semaphore>,
-    ) -> Self {
+    /// Workers that take from `queue`.
+    pub fn new(queue: &QueueHandle, reconcile: Arc<dyn Reconcile>, options: WorkerOptions) -> Self {
         Self {
             shared: Arc::clone(&queue.0),
             reconcile,
             options,
-            process,
         }
     }
 
@@ -177,11 +170,9 @@ impl Workers {
     fn work(&self, key: Key) -> impl Future<Output = Key> + Send + 'static {
         let shared = Arc::clone(&self.shared);
         let reconcile = Arc::clone(&self.reconcile);
-        let process = Arc::clone(&self.process);
         let deadline = self.options.deadline;
         let span = info_span!("reconcile", controller = %shared.metrics.name(), object = %key);
         async move {
-            let permit = process.acquire_owned().await;
             let attempt = shared.backoff().failures(&key);
             let timer = shared.metrics.begin();
             let request = Request {
@@ -197,7 +188,6 @@ impl Workers {
                 Err(_) => Err(format!("took longer than {deadline:?}").into()),
             };
             shared.finish(&key, result, timer);
-            drop(permit);
             key
         }
         .instrument(span)
@@ -256,7 +246,7 @@ mod tests {
     use std::time::Duration;
 
     use futures::future::BoxFuture;
-    use tokio::sync::{Notify, Semaphore};
+    use tokio::sync::Notify;
     use tokio_util::sync::CancellationToken;
 
     use super::{QueueHandle, WorkerOptions, Workers};
@@ -296,12 +286,7 @@ mod tests {
             concurrency: 2,
             deadline: Duration::from_secs(10),
         };
-        let workers = Workers::new(
-            &queue,
-            Arc::new(Arc::clone(&moody)),
-            options,
-            Arc::new(Semaphore::new(9)),
-        );
+        let workers = Workers::new(&queue, Arc::new(Arc::clone(&moody)), options);
         let stop = CancellationToken::new();
         let running = tokio::spawn(workers.run(stop.clone()));
         queue.add(Key::new(None, "x"), Priority::Event);

@@ -65,7 +65,7 @@ pub struct RecordChange {
 }
 
 /// Told of every change by somebody else, after the index knows it.
-pub type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
+type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
 
 /// The index. Cheap to clone; all clones are one index.
 #[derive(Clone, Default)]
@@ -110,8 +110,8 @@ impl ReleaseIndex {
 
     /// Adds somebody who is told of changes of records by others, after the index knows them. This
     /// process's own writes are not told of.
-    pub fn on_change(&self, listener: ChangeListener) {
-        self.write(|inner| inner.listeners.push(listener));
+    pub fn on_change(&self, listener: impl Fn(&RecordChange) + Send + Sync + 'static) {
+        self.write(|inner| inner.listeners.push(Arc::new(listener)));
     }
 
     /// Feeds the index from the Secrets of a namespace, or of all, until it is dropped. Failures

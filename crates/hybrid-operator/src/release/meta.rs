@@ -22,6 +22,9 @@ pub(super) const DIGEST_LABEL: &str = "helm.sdk.operatorframework.io/digest";
 /// Label `REVISION-COUNT-HASH`: the parts that are stored beside the record.
 pub(super) const PARTS_LABEL: &str = "helm.sdk.operatorframework.io/parts";
 
+/// Label `REVISION-ATTEMPTS` or `REVISION-ATTEMPTS-hook`: how often the revision failed.
+pub(super) const FAILURES_LABEL: &str = "helm.sdk.operatorframework.io/failures";
+
 /// Hexadecimal digits of a digest in a label.
 const DIGEST_DIGITS: usize = 32;
 
@@ -47,6 +50,39 @@ impl From<&Digest> for InputsDigest {
 impl fmt::Display for InputsDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// How often a revision failed, and how it did so last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failures {
+    /// How many attempts failed.
+    pub attempts: u32,
+    /// Whether a hook failed in the last one.
+    pub hook: bool,
+}
+
+impl Failures {
+    /// None so far.
+    pub const NONE: Self = Self {
+        attempts: 0,
+        hook: false,
+    };
+
+    fn parse(label: &str) -> Option<Self> {
+        let (attempts, hook) = match label.strip_suffix("-hook") {
+            Some(attempts) => (attempts, true),
+            None => (label, false),
+        };
+        let attempts = attempts.parse().ok()?;
+        Some(Self { attempts, hook })
+    }
+}
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.attempts)?;
+        f.write_str(if self.hook { "-hook" } else { "" })
     }
 }
 
@@ -80,6 +116,8 @@ pub struct RecordMeta {
     pub writer: Option<InstanceId>,
     /// The digest of the inputs of this very revision; `None` if it was not made by us.
     pub digest: Option<InputsDigest>,
+    /// How often this very revision failed; `None` if no operator of ours says so.
+    pub failures: Option<Failures>,
     /// Name of the Secret.
     pub secret: String,
     /// Uid of the Secret.
@@ -88,6 +126,9 @@ pub struct RecordMeta {
     pub resource_version: String,
     /// When it was created.
     pub created_at: Option<Timestamp>,
+    /// When the API server created the Secret: by the same clock as the objects that were applied
+    /// after it.
+    pub stored_at: Option<Timestamp>,
     /// When it was last changed.
     pub modified_at: Option<Timestamp>,
     /// How it is stored.
@@ -119,10 +160,12 @@ impl RecordMeta {
                 .filter(|_| is_as_we_wrote_it(metadata))
                 .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
+            failures: own(FAILURES_LABEL).and_then(Failures::parse),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             created_at: seconds("createdAt")
                 .or_else(|| metadata.creation_timestamp.as_ref().map(|time| time.0)),
+            stored_at: metadata.creation_timestamp.as_ref().map(|time| time.0),
             modified_at: seconds("modifiedAt"),
             format,
             owners: metadata
@@ -186,6 +229,8 @@ pub struct RecordTags {
     pub writer: InstanceId,
     /// The digest of the inputs of the revision; `None` leaves it unknown.
     pub digest: Option<InputsDigest>,
+    /// How often the revision failed; `None` leaves it unknown.
+    pub failures: Option<Failures>,
 }
 
 impl RecordTags {
@@ -201,6 +246,9 @@ impl RecordTags {
         ]);
         if let Some(digest) = &self.digest {
             labels.insert(DIGEST_LABEL.to_owned(), format!("{revision}-{digest}"));
+        }
+        if let Some(failures) = &self.failures {
+            labels.insert(FAILURES_LABEL.to_owned(), format!("{revision}-{failures}"));
         }
         labels
     }
@@ -234,6 +282,10 @@ mod tests {
             operator: OperatorId::new("op"),
             writer: InstanceId::new(&"pod-with-a-long-name-".repeat(10)),
             digest: Some((&Digest::of("inputs")).into()),
+            failures: Some(Failures {
+                attempts: 3,
+                hook: true,
+            }),
         }
     }
 
@@ -280,6 +332,7 @@ mod tests {
         assert_eq!(meta.operator.as_ref(), Some(&tags.operator));
         assert_eq!(meta.writer.as_ref(), Some(&tags.writer));
         assert_eq!(meta.digest, tags.digest);
+        assert_eq!(meta.failures, tags.failures);
     }
 
     #[test]
@@ -424,7 +477,7 @@ mod tests {
     #[test]
     fn owner_references_are_noticed() {
         let mut metadata = secret(1, BTreeMap::new());
-        let owners = |metadata| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
+        let owners = |metadata: &ObjectMeta| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
         assert!(owners(&metadata).is_empty());
         metadata.owner_references = Some(vec![OwnerReference {
             uid: "x".to_owned(),

@@ -27,7 +27,7 @@ use crate::cluster::ApiError;
 
 pub use history::removable;
 pub use index::{IndexState, RecordChange, ReleaseIndex};
-pub use meta::{Format, InputsDigest, RecordMeta, RecordTags};
+pub use meta::{Failures, Format, InputsDigest, RecordMeta, RecordTags};
 pub use secret::SecretStore;
 
 /// Why a record was not read or written.

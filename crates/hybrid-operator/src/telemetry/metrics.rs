@@ -231,7 +231,7 @@ impl Metrics {
             .set(i64::from(leads));
     }
 
-    /// Encodes all metrics in the OpenMetrics text format.
+    /// Encodes all metrics in the `OpenMetrics` text format.
     ///
     /// # Errors
     /// When a metric cannot be formatted; writing to a `String` itself does not fail.

@@ -1,7 +1,7 @@
-//! RELEASES 1 on a real API server.
+//! How objects are applied, on a real API server.
 
 use hybrid_operator::cluster::apply::{
-    Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, create_generated,
+    Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, TakeOver, create_generated,
 };
 use hybrid_operator::cluster::ownership::RUN_LABEL;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::support::{Stage, config_map, deployment, known};
 
 #[tokio::test]
-async fn rule_1_1_foreign_objects_stay_untouched() {
+async fn foreign_objects_stay_untouched() {
     let Some(stage) = Stage::new("foreign").await else {
         return;
     };
@@ -35,12 +35,25 @@ async fn rule_1_1_foreign_objects_stay_untouched() {
         before.resource_version()
     );
 
+    // Not even while a release is adopted: nothing says that it belongs to that.
     let policy = ApplyPolicy {
-        take_over: true,
+        take_over: TakeOver::HelmRelease {
+            name: "rel".to_owned(),
+            namespace: stage.namespace.clone(),
+        },
         ..ApplyPolicy::default()
     };
+    let error = stage
+        .apply_with(object.clone(), Claim::Adopted, &policy)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+
+    // A Go operator has marked it with an owner reference alone.
+    let owner = json!({"metadata": {"ownerReferences": [stage.primary.owner_reference()]}});
+    stage.edit(&stage.config_maps(), "theirs", &owner).await;
     let taken = stage
-        .apply_with(object, Claim::Unproven, &policy)
+        .apply_with(object, Claim::Adopted, &policy)
         .await
         .unwrap();
     assert!(!taken.created);
@@ -48,7 +61,7 @@ async fn rule_1_1_foreign_objects_stay_untouched() {
 }
 
 #[tokio::test]
-async fn rule_1_1_applying_again_changes_nothing_and_dropped_keys_go() {
+async fn applying_again_changes_nothing_and_dropped_keys_go() {
     let Some(stage) = Stage::new("again").await else {
         return;
     };
@@ -71,7 +84,7 @@ async fn rule_1_1_applying_again_changes_nothing_and_dropped_keys_go() {
 }
 
 #[tokio::test]
-async fn rule_1_1_objects_that_vanished_or_were_made_anew_are_noticed() {
+async fn objects_that_vanished_or_were_made_anew_are_noticed() {
     let Some(stage) = Stage::new("anew").await else {
         return;
     };
@@ -100,7 +113,7 @@ async fn rule_1_1_objects_that_vanished_or_were_made_anew_are_noticed() {
 }
 
 #[tokio::test]
-async fn rule_1_2_keys_that_a_former_operator_created_can_be_dropped() {
+async fn keys_that_a_former_operator_created_can_be_dropped() {
     let Some(stage) = Stage::new("former").await else {
         return;
     };
@@ -126,7 +139,7 @@ async fn rule_1_2_keys_that_a_former_operator_created_can_be_dropped() {
 }
 
 #[tokio::test]
-async fn rule_1_3_symptom_16_an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
+async fn an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
     let Some(stage) = Stage::new("scale").await else {
         return;
     };
@@ -161,7 +174,7 @@ async fn rule_1_3_symptom_16_an_autoscaler_keeps_its_replicas_and_a_person_does_
 }
 
 #[tokio::test]
-async fn rule_1_3_ignored_fields_stay_as_others_set_them() {
+async fn ignored_fields_stay_as_others_set_them() {
     let Some(stage) = Stage::new("ignored").await else {
         return;
     };
@@ -184,7 +197,7 @@ async fn rule_1_3_ignored_fields_stay_as_others_set_them() {
 }
 
 #[tokio::test]
-async fn rule_1_4_duplicate_keys_are_merged_and_misfits_are_final() {
+async fn duplicate_keys_are_merged_and_misfits_are_final() {
     let Some(stage) = Stage::new("duplicates").await else {
         return;
     };
@@ -280,7 +293,7 @@ async fn immutable_fields_are_named() {
 }
 
 #[tokio::test]
-async fn rule_2_7_nothing_is_created_in_a_namespace_that_ends() {
+async fn nothing_is_created_in_a_namespace_that_ends() {
     let Some(stage) = Stage::new("ending").await else {
         return;
     };
@@ -306,7 +319,7 @@ async fn rule_2_7_nothing_is_created_in_a_namespace_that_ends() {
 }
 
 #[tokio::test]
-async fn rule_1_5_generated_names_are_made_once_per_run() {
+async fn generated_names_are_made_once_per_run() {
     let Some(stage) = Stage::new("generated").await else {
         return;
     };
@@ -335,7 +348,7 @@ async fn rule_1_5_generated_names_are_made_once_per_run() {
 }
 
 #[tokio::test]
-async fn rule_1_6_replacing_keeps_the_object() {
+async fn replacing_keeps_the_object() {
     let Some(stage) = Stage::new("replace").await else {
         return;
     };
@@ -358,4 +371,40 @@ async fn rule_1_6_replacing_keeps_the_object() {
     let live = api.get("s").await.unwrap();
     assert_eq!(live.data["spec"]["clusterIP"], address);
     assert_eq!(live.data["spec"]["ports"][0]["port"], 81);
+}
+
+#[tokio::test]
+async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
+    let Some(stage) = Stage::new("forced").await else {
+        return;
+    };
+    let api = stage.config_maps();
+    let map = |data: Value| config_map("conf", &data);
+    let first = map(json!({"a": "1", "b": "1", "c": "1"}));
+    let first = stage.apply(first, Claim::Unproven).await.unwrap();
+    // One key was changed by somebody to what it will be.
+    stage.edit(&api, "conf", &json!({"data": {"b": "2"}})).await;
+    let policy = ApplyPolicy {
+        replace: true,
+        ..ApplyPolicy::default()
+    };
+    let second = map(json!({"a": "2", "b": "2", "c": "1"}));
+    let forced = stage
+        .apply_with(second.clone(), known(&first), &policy)
+        .await
+        .unwrap();
+    for key in ["a", "b", "c"] {
+        stage
+            .edit(&api, "conf", &json!({"data": {key: "theirs"}}))
+            .await;
+        let live = api.get("conf").await.unwrap();
+        let ours = hybrid_operator::cluster::drift::ours_hash(&live.metadata);
+        assert_ne!(ours, forced.ours, "{key}");
+        let repaired = stage.apply(second.clone(), known(&first)).await.unwrap();
+        assert_eq!(repaired.ours, forced.ours, "{key}");
+    }
+    let third = map(json!({"c": "1"}));
+    stage.apply(third, known(&first)).await.unwrap();
+    let live = api.get("conf").await.unwrap();
+    assert_eq!(live.data["data"], json!({"c": "1"}));
 }

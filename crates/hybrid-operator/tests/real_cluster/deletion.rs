@@ -1,4 +1,4 @@
-//! RELEASES 2 on a real API server.
+//! What is deleted and what is not, on a real API server.
 
 use helm_core::manifest::ObjectKey;
 use hybrid_operator::cluster::apply::Claim;
@@ -16,7 +16,7 @@ fn key(object: &Value, namespace: Option<&str>) -> ObjectKey {
 }
 
 #[tokio::test]
-async fn rule_2_2_only_the_object_that_was_judged_is_deleted() {
+async fn only_the_object_that_was_judged_is_deleted() {
     let Some(stage) = Stage::new("delete").await else {
         return;
     };
@@ -67,7 +67,7 @@ async fn rule_2_2_only_the_object_that_was_judged_is_deleted() {
 }
 
 #[tokio::test]
-async fn rule_2_3_a_kept_object_survives_its_owner() {
+async fn a_kept_object_survives_its_owner() {
     let Some(stage) = Stage::new("keep").await else {
         return;
     };
@@ -117,7 +117,7 @@ async fn rule_2_3_a_kept_object_survives_its_owner() {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
+async fn a_namespace_with_foreign_objects_is_protected() {
     let Some(stage) = Stage::new("protect").await else {
         return;
     };
@@ -173,7 +173,7 @@ async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_definition_with_foreign_objects_is_protected() {
+async fn a_definition_with_foreign_objects_is_protected() {
     let Some(stage) = Stage::new("definition").await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! RELEASES 4.2 on a real API server: what changes the hash of what is ours, and what does not.
+//! Drift on a real API server: what changes the hash of what is ours, and what does not.
 
 use hybrid_operator::cluster::apply::Claim;
 use hybrid_operator::cluster::drift::ours_hash;
@@ -13,7 +13,7 @@ async fn ours(api: &Api<DynamicObject>, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn rule_4_2_every_change_of_ours_shows_and_repairing_restores_the_hash() {
+async fn every_change_of_ours_shows_and_repairing_restores_the_hash() {
     let Some(stage) = Stage::new("drift").await else {
         return;
     };
@@ -42,7 +42,7 @@ async fn rule_4_2_every_change_of_ours_shows_and_repairing_restores_the_hash() {
 }
 
 #[tokio::test]
-async fn rule_4_2_what_others_add_is_no_drift() {
+async fn what_others_add_is_no_drift() {
     let Some(stage) = Stage::new("additions").await else {
         return;
     };
@@ -62,7 +62,7 @@ async fn rule_4_2_what_others_add_is_no_drift() {
 }
 
 #[tokio::test]
-async fn rule_4_2_status_and_rollouts_are_no_drift() {
+async fn status_and_rollouts_are_no_drift() {
     let Some(stage) = Stage::new("rollout").await else {
         return;
     };

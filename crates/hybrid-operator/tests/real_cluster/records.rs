@@ -47,6 +47,7 @@ fn tags(stage: &Stage) -> RecordTags {
         operator: OperatorId::new("test"),
         writer: InstanceId::new("pod-1"),
         digest: Some((&Digest::of("inputs")).into()),
+        failures: None,
     }
 }
 
@@ -81,7 +82,7 @@ async fn records_live_through_their_whole_life() {
     let (index, store, _feeding) = indexed_store(&stage).await;
     let told = Arc::new(Mutex::new(0));
     let heard = Arc::clone(&told);
-    index.on_change(Arc::new(move |_| *heard.lock().unwrap() += 1));
+    index.on_change(move |_| *heard.lock().unwrap() += 1);
     let tags = tags(&stage);
     let pending = release(&stage, 1, Status::PendingInstall);
     let meta = store.create(&pending, &tags).await.unwrap();

@@ -110,16 +110,12 @@ impl Inner {
             }
             watcher::Event::Delete(secret) => {
                 self.scope(scope).state = IndexState::Synced;
-                match RecordMeta::of(&secret.metadata, Format::Helm) {
-                    Some(meta) => self.gone(&meta),
-                    None => {
-                        if let Some(part) = PartMeta::of(&secret.metadata) {
-                            self.remove_part(&part);
-                            self.deleted.remove(&part.uid);
-                        }
-                        None
-                    }
+                if let Some(part) = PartMeta::of(&secret.metadata) {
+                    self.remove_part(&part);
+                    self.deleted.remove(&part.uid);
                 }
+                let meta = RecordMeta::of(&secret.metadata, Format::Helm);
+                meta.and_then(|meta| self.gone(&meta))
             }
         };
         change.into_iter().collect()

@@ -27,12 +27,12 @@ fn index() -> (ReleaseIndex, Told) {
     let index = ReleaseIndex::new();
     let told = Told::default();
     let heard = Arc::clone(&told);
-    index.on_change(Arc::new(move |change| {
+    index.on_change(move |change| {
         heard
             .lock()
             .unwrap()
             .push((change.record.revision.0, change.gone));
-    }));
+    });
     (index, told)
 }
 
@@ -267,12 +267,12 @@ fn every_listener_is_told() {
     let (index, first) = index();
     let second = Told::default();
     let heard = Arc::clone(&second);
-    index.on_change(Arc::new(move |change| {
+    index.on_change(move |change| {
         heard
             .lock()
             .unwrap()
             .push((change.record.revision.0, change.gone));
-    }));
+    });
     list(&index, &[record(1, "deployed", 5)]);
     assert_eq!(*first.lock().unwrap(), [(1, false)]);
     assert_eq!(*second.lock().unwrap(), [(1, false)]);

@@ -28,6 +28,7 @@ fn tags() -> RecordTags {
         operator: OperatorId::new("op"),
         writer: InstanceId::new("pod"),
         digest: Some((&Digest::of("inputs")).into()),
+        failures: None,
     }
 }
 

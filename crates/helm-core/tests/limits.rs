@@ -1,0 +1,251 @@
+//! What ends a render that would take too long or ask for too much.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test stops at the first surprise"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use helm_core::capabilities::Capabilities;
+use helm_core::chart::{Chart, File};
+use helm_core::engine::{
+    Cancel, CompiledChart, Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, ReleaseInfo, RenderError,
+    RenderInput, Snapshot,
+};
+use helm_core::manifest::{MAX_OBJECTS, ManifestError, parse_objects};
+use helm_core::values::{Coalesced, Values};
+
+fn chart(template: &str) -> (CompiledChart, Coalesced) {
+    let chart = Chart::from_files([
+        File::new("Chart.yaml", "{apiVersion: v2, name: c, version: 0.1.0}"),
+        File::new("templates/a.yaml", template),
+    ])
+    .unwrap();
+    let compiled = CompiledChart::compile(&chart).unwrap();
+    let values = compiled.coalesce(Values::new()).unwrap();
+    (compiled, values)
+}
+
+fn info() -> ReleaseInfo {
+    ReleaseInfo::new("r", "ns")
+}
+
+/// Answers every lookup, and tells that the template has come to it.
+struct Signal(mpsc::SyncSender<()>);
+
+impl Lookup for Signal {
+    fn get(&self, _: &LookupKey) -> LookupAnswer {
+        let _ = self.0.try_send(());
+        LookupAnswer::Absent
+    }
+}
+
+/// Loops that take minutes, and do nothing but what is named.
+const ENDLESS: &[&str] = &[
+    "{{ range until 10000000 }}{{ end }}",
+    "{{ range until 10000 }}{{ range until 10000 }}{{ $x := . }}{{ end }}{{ end }}",
+    "{{ range until 1000000 }}{{ $x := repeat 100000 \"x\" }}{{ end }}",
+    "{{ range until 1000000 }}{{ $x := until 100000 }}{{ end }}",
+    "{{ range until 1000000 }}{{ $x := derivePassword 1 \"long\" \"p\" \"u\" \"s\" }}{{ end }}",
+    "{{ range until 1000000 }}{{ $x := bcrypt \"p\" }}{{ end }}",
+    "{{ range until 50 }}{{ $x := genPrivateKey \"rsa\" }}{{ end }}",
+    "{{ range until 50 }}{{ $x := genCA \"n\" 1 }}{{ end }}",
+    "{{ $t := repeat 100000 \"ab\" }}{{ range until 1000000 }}{{ $x := regexMatch \"(a|b)*c\" $t }}{{ end }}",
+    "{{ define \"t\" }}{{ range until 1000000 }}{{ $x := sha256sum \"x\" }}{{ end }}{{ end }}{{ $x := include \"t\" . }}",
+];
+
+#[test]
+fn a_cancelled_render_ends_in_the_middle_of_every_kind_of_loop() {
+    for body in ENDLESS {
+        let (compiled, values) = chart(&format!(
+            "{{{{ $x := lookup \"v1\" \"Secret\" \"ns\" \"a\" }}}}{body}"
+        ));
+        let (sender, begun) = mpsc::sync_channel(1);
+        let cancel = Cancel::new();
+        std::thread::scope(|scope| {
+            let mut input = RenderInput::new(info(), &values)
+                .lookup(Signal(sender))
+                .cancel(cancel.clone());
+            // Nothing but the handle ends it.
+            input.limits.time = None;
+            input.limits.steps = u64::MAX;
+            let render = scope.spawn(move || compiled.render(&input));
+            begun.recv_timeout(Duration::from_mins(1)).unwrap();
+            cancel.cancel();
+            let error = render.join().unwrap().unwrap_err();
+            assert!(matches!(error, RenderError::Cancelled), "{body}: {error}");
+            assert_eq!(error.reason(), "Cancelled");
+        });
+    }
+}
+
+#[test]
+fn a_render_that_is_cancelled_does_not_ask_for_lookups_anymore() {
+    let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}");
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let input = RenderInput::new(info(), &values)
+        .lookup(Snapshot::default())
+        .cancel(cancel);
+    let error = compiled.render(&input).unwrap_err();
+    assert!(matches!(error, RenderError::Cancelled), "{error}");
+}
+
+/// Cancels the render when it is asked, which is the last thing that the templates do.
+struct CancelsLast(Cancel, AtomicBool);
+
+impl Lookup for CancelsLast {
+    fn get(&self, _: &LookupKey) -> LookupAnswer {
+        self.0.cancel();
+        self.1.store(true, Ordering::Relaxed);
+        LookupAnswer::Absent
+    }
+}
+
+#[test]
+fn sorting_what_the_templates_wrote_can_be_cancelled_too() {
+    let (compiled, values) =
+        chart("kind: A\n---\nkind: B\n# {{ lookup \"v1\" \"A\" \"\" \"\" }}\n");
+    let cancel = Cancel::new();
+    let lookup = CancelsLast(cancel.clone(), AtomicBool::new(false));
+    let input = RenderInput::new(info(), &values)
+        .lookup(lookup)
+        .cancel(cancel);
+    // Too short for the templates to look at the handle again.
+    assert!(compiled.render_files(&input).is_ok());
+    let error = compiled.render(&input).unwrap_err();
+    assert!(matches!(error, RenderError::Cancelled), "{error}");
+}
+
+#[test]
+fn the_limit_on_time_ends_templates_with_their_place() {
+    let (compiled, values) = chart(ENDLESS[1]);
+    let mut input = RenderInput::new(info(), &values);
+    input.limits.time = Some(Duration::from_millis(1));
+    let error = compiled.render(&input).unwrap_err();
+    let RenderError::Execution { message, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(message.contains("c/templates/a.yaml:1"), "{message}");
+    assert!(
+        message.contains("the templates take longer than 1ms"),
+        "{message}"
+    );
+}
+
+#[test]
+fn lookups_of_one_round_are_bounded() {
+    let exactly = format!(
+        "{{{{ range until {MAX_LOOKUPS} }}}}{{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}\
+         {{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}{{{{ end }}}}"
+    );
+    let (compiled, values) = chart(&exactly);
+    let input = RenderInput::new(info(), &values).lookup(Snapshot::default());
+    let Err(RenderError::NeedsLookup(keys)) = compiled.render(&input) else {
+        panic!()
+    };
+    assert_eq!(keys.len(), MAX_LOOKUPS);
+
+    let (compiled, values) = chart(&exactly.replace("1000", "1001"));
+    for error in [
+        compiled.render(&RenderInput::new(info(), &values).lookup(Snapshot::default())),
+        // Without a cluster the keys are remembered too.
+        compiled.render(&RenderInput::new(info(), &values)),
+    ] {
+        let error = error.unwrap_err();
+        assert!(matches!(error, RenderError::TooManyLookups), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("more than 1000 different objects"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn lookups_of_all_rounds_together_are_bounded() {
+    let (compiled, values) = chart(
+        "{{ range until 400 }}{{ lookup \"v1\" \"Secret\" \"ns\" (randAlphaNum 20) }}{{ end }}",
+    );
+    let mut snapshot = Snapshot::default();
+    let mut asked = 0;
+    loop {
+        let input = RenderInput::new(info(), &values).lookup(snapshot.clone());
+        match compiled.render(&input).unwrap_err() {
+            RenderError::NeedsLookup(keys) => {
+                asked += keys.len();
+                assert!(asked <= MAX_LOOKUPS, "{asked}");
+                for key in keys {
+                    snapshot.insert(key, LookupAnswer::Absent);
+                }
+            }
+            RenderError::TooManyLookups => break,
+            error => panic!("{error}"),
+        }
+    }
+    assert_eq!(asked, 800);
+}
+
+#[test]
+fn keys_of_lookups_are_not_long() {
+    let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" (repeat 100000 \"x\") }}");
+    let input = RenderInput::new(info(), &values).lookup(Snapshot::default());
+    let error = compiled.render(&input).unwrap_err().to_string();
+    assert!(
+        error.contains("cannot look up a name of 100010 bytes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_manifest_has_no_more_than_so_many_objects() {
+    let head = "{apiVersion: v1, kind: List, items: [";
+    let item = "{apiVersion: v1, kind: Secret, metadata: {name: a}},";
+    let list = |count| format!("{head}{}]}}", item.repeat(count));
+    assert_eq!(
+        parse_objects(&list(MAX_OBJECTS)).unwrap().len(),
+        MAX_OBJECTS
+    );
+    let error = parse_objects(&list(MAX_OBJECTS + 1)).unwrap_err();
+    assert!(matches!(error, ManifestError::TooMany), "{error}");
+
+    let template = |count| {
+        let count: usize = count;
+        format!("{{{{ range until {count} }}}}---\nkind: A\n{{{{ end }}}}")
+    };
+    let (compiled, values) = chart(&template(MAX_OBJECTS));
+    assert!(compiled.render(&RenderInput::new(info(), &values)).is_ok());
+    let (compiled, values) = chart(&template(MAX_OBJECTS + 1));
+    let error = compiled
+        .render(&RenderInput::new(info(), &values))
+        .unwrap_err();
+    assert!(
+        matches!(error, RenderError::Object(ManifestError::TooMany)),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("more than 100000 objects"),
+        "{error}"
+    );
+}
+
+/// Holds for what can be moved to another thread.
+fn movable<T: Send + 'static>() {}
+
+/// What a render needs can be shared with a thread, without copying much.
+#[test]
+fn the_parts_of_a_render_can_be_moved_to_another_thread() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    shared::<CompiledChart>();
+    shared::<Coalesced>();
+    shared::<Capabilities>();
+    shared::<Snapshot>();
+    shared::<ReleaseInfo>();
+    shared::<Cancel>();
+    movable::<Result<helm_core::Rendered, RenderError>>();
+}

@@ -53,8 +53,8 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
 
 #[expect(
     clippy::print_stderr,
-    reason = "the last words of a program are for people"
+    reason = "an error of the command line goes to standard error"
 )]
 fn complain(error: &anyhow::Error) {
-    eprintln!("{}", helm::status::chain(error.as_ref()));
+    eprintln!("error: {error:#}");
 }

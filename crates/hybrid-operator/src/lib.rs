@@ -16,6 +16,7 @@ pub mod native;
 pub mod options;
 pub mod readiness;
 pub mod release;
+pub mod render_pool;
 pub mod telemetry;
 pub mod values;
 pub mod watches;

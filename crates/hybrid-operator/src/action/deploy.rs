@@ -10,29 +10,22 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
-use helm_core::manifest::{HookEvent, ManifestObject};
+use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
-use super::live::{Live, Place, place};
-use super::{ActionContext, ActionError, Progress, hooks, objects, prune};
-use crate::cluster::apply::{self as generated, Applied, Apply, ApplyError, Claim, apply};
-use crate::cluster::delete::{Propagation, delete};
+use super::live::{Live, One, Place, expires, place_of, read_unwatched, settled};
+use super::{ActionContext, ActionError, Progress, hooks, objects, prune, repair};
+use crate::cluster::DiscoveryError;
+use crate::cluster::apply::{
+    self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
+};
+use crate::cluster::delete::{Propagation, Verdict, delete, verify};
 use crate::cluster::ownership::mark;
-use crate::cluster::{DiscoveryError, read};
-use crate::controller::WatchGuard;
+use crate::controller::WatchState;
 use crate::release::RecordMeta;
 
 /// How many objects of a kind are applied at once.
 const CONCURRENCY: usize = 8;
-
-/// An object that was applied.
-pub(super) struct One {
-    pub(super) applied: Applied,
-    /// Hash of what was applied.
-    pub(super) content: u64,
-    /// The watch that shows it.
-    pub(super) guard: WatchGuard,
-}
 
 /// `None` when nothing had to be applied.
 type ApplyResult = Result<Option<One>, ActionError>;
@@ -91,8 +84,7 @@ pub async fn deploy(
             Some(previous) => objects(&previous.release.manifest, previous.release.revision.0)?,
             None => Vec::new(),
         };
-        live.revision = Some(revision);
-        live.complete = false;
+        live.begin(revision);
         if let waiting @ Progress::Waiting { .. } =
             apply_all(context, live, &wanted, &before).await?
         {
@@ -105,7 +97,18 @@ pub async fn deploy(
             let made = objects(&leftover.release.manifest, number)?;
             prune::prune(context, live, number, &made, &wanted).await?;
         }
-        live.complete = true;
+        live.finish(&wanted, context);
+    } else if wait && !live.drifted().is_empty() {
+        // Somebody has changed or removed an object since it was applied: it would be waited for
+        // in vain.
+        let manifest = objects(&stored.release.manifest, revision)?;
+        let accepted = live.apply_again();
+        let only = |key: &ObjectKey| accepted.contains(key);
+        let chosen = live.drifted_of(&manifest, context, &only);
+        repair::apply_again(context, live, chosen).await?;
+    }
+    if wait && !live.unwatched().is_empty() {
+        read_unwatched(context.cluster, live).await?;
     }
     if wait && let Some(missing) = live.unready(wait_for_jobs).into_iter().next() {
         return waited(context, stored, missing);
@@ -156,7 +159,8 @@ async fn apply_all(
         let known = &*live;
         let mut applies: Vec<BoxFuture<'_, ApplyResult>> = Vec::new();
         for object in group {
-            applies.push(apply_one(context, known, object, Before::Record(before)).boxed());
+            let before = Before::Record(before);
+            applies.push(apply_one(context, &context.policy, known, object, before).boxed());
         }
         let mut applies = futures::stream::iter(applies).buffer_unordered(CONCURRENCY);
         let mut done = Vec::new();
@@ -171,7 +175,7 @@ async fn apply_all(
         drop(applies);
         // What was applied is remembered even if another object of the kind failed.
         for one in done {
-            live.applied(&one.applied, one.content, one.guard);
+            live.applied(one);
         }
         match failed {
             None => {}
@@ -216,47 +220,61 @@ pub(super) enum Before<'a> {
     /// The objects of the deployed record: what is the same there, or was applied by this
     /// process just so, is left out if nobody changed it.
     Record(&'a [ManifestObject]),
-    /// It is applied whatever is known.
+    /// It is applied whatever is known; only a Job that its time to live has removed is not.
     Ignored,
 }
 
 /// Applies one object, unless nothing would change.
 pub(super) async fn apply_one(
     context: &ActionContext<'_>,
+    policy: &ApplyPolicy,
     live: &Live,
     object: &ManifestObject,
     before: Before<'_>,
 ) -> ApplyResult {
-    let spot = place(
-        context.cluster,
-        context.registry,
-        context.operator,
-        context.namespaces,
-        object.key(),
-        context.namespace,
-    )
-    .await
-    .map_err(ApplyError::from)?;
+    let spot = place_of(context, object.key())
+        .await
+        .map_err(ApplyError::from)?;
     let hash = content_of(object);
-    if let Before::Record(before) = before {
-        let same = match live.content(&spot.key) {
-            Some(applied) => applied == hash,
-            None => before
+    let seen = |spot: &Place| {
+        let key = &spot.key;
+        spot.guard.get(key.namespace.as_deref(), &key.name)
+    };
+    let recorded = match before {
+        Before::Record(before) => {
+            let old = before
                 .iter()
-                .any(|old| old.key() == object.key() && old.object() == object.object()),
-        };
-        if same && live.is_clean(&spot.key) {
-            return Ok(None);
+                .find(|old| old.key().is_same_object(object.key(), context.namespace));
+            let same = match live.content(&spot.key) {
+                Some(applied) => applied == hash,
+                None => old.is_some_and(|old| old.object() == object.object()),
+            };
+            // Replacing drops what others have added, which is not known here.
+            if same && !policy.replace && live.is_clean(&spot.key) {
+                return Ok(None);
+            }
+            old.is_some()
         }
-    }
-    let seen = spot
-        .guard
-        .get(spot.key.namespace.as_deref(), &spot.key.name);
-    let own = seen.filter(|seen| seen.owner.as_ref() == Some(&context.primary.identity()));
+        Before::Ignored => {
+            // It ran when its revision was deployed.
+            if expires(object)
+                && settled(&spot.guard).await == WatchState::Synced
+                && seen(&spot).is_none()
+            {
+                return Ok(None);
+            }
+            true
+        }
+    };
+    let own = seen(&spot).filter(|seen| seen.owner.as_ref() == Some(&context.primary.identity()));
     let uid = own
         .map(|seen| seen.uid.to_string())
         .or_else(|| live.uid(&spot.key).map(Into::into));
-    let claim = uid.map_or(Claim::Unproven, |uid| Claim::Known { uid });
+    let claim = match uid {
+        Some(uid) => Claim::Known { uid },
+        None if recorded && policy.take_over != TakeOver::Never => Claim::Adopted,
+        None => Claim::Unproven,
+    };
     let run = generated::is_generated(object.object())
         .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
     let marks = context.marks(run.as_deref(), false);
@@ -266,14 +284,14 @@ pub(super) async fn apply_one(
         object: body,
         claim,
         claimant: marks.claimant(),
-        policy: &context.policy,
+        policy,
     };
     let applied = if run.is_some() {
         generated::create_generated(context.cluster, request, true).await?
     } else {
         match apply(context.cluster, request.clone()).await {
-            Err(ApplyError::Immutable { key, .. }) if context.recreates(&key.kind) => {
-                recreate(context, request, &spot, object).await?
+            Err(ApplyError::Immutable { key, fields, .. }) if context.recreates(&key.kind) => {
+                recreate(context, request, &spot, object, fields).await?
             }
             answer => answer?,
         }
@@ -281,26 +299,46 @@ pub(super) async fn apply_one(
     Ok(Some(One {
         applied,
         content: hash,
+        run,
+        expires: expires(object),
         guard: spot.guard,
     }))
 }
 
-/// Deletes an object whose fields cannot be changed, and creates it anew.
+/// Deletes an object whose fields cannot be changed, and creates it anew. As with any deletion it
+/// has to be the release's, the one that was applied, and not to be kept.
 async fn recreate(
     context: &ActionContext<'_>,
     request: Apply<'_>,
     place: &Place,
     object: &ManifestObject,
+    fields: Vec<String>,
 ) -> Result<Applied, ActionError> {
-    let live = read::get_metadata(context.cluster, &place.key).await?;
-    if let Some(uid) = live.and_then(|live| live.uid) {
-        // The Pods of a StatefulSet, and with them its data, stay.
-        let propagation = if object.key().kind == "StatefulSet" {
-            Propagation::Orphan
-        } else {
-            Propagation::Background
-        };
-        delete(context.cluster, &place.key, &uid, propagation).await?;
+    let recorded = match &request.claim {
+        Claim::Known { uid } => Some(uid.as_str()),
+        Claim::Unproven | Claim::Absent | Claim::Adopted => None,
+    };
+    let claimant = &request.claimant;
+    let kept = object.is_kept();
+    let verdict = verify(context.cluster, &place.key, claimant, recorded, kept).await?;
+    let key = || Box::new(place.key.clone());
+    match verdict {
+        Verdict::Delete { uid } => {
+            // The Pods of a StatefulSet, and with them its data, stay.
+            let propagation = if object.key().kind == "StatefulSet" {
+                Propagation::Orphan
+            } else {
+                Propagation::Background
+            };
+            delete(context.cluster, &place.key, &uid, propagation).await?;
+        }
+        Verdict::Gone => {}
+        Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
+        Verdict::Foreign(owner) => return Err(ApplyError::Foreign { key: key(), owner }.into()),
+        // Somebody has made it anew since: it is looked at again.
+        Verdict::Recreated | Verdict::Older | Verdict::Protected { .. } => {
+            return Err(ApplyError::Contended { key: key() }.into());
+        }
     }
     let anew = Apply {
         claim: Claim::Unproven,

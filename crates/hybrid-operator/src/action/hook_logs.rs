@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rule_5_the_logs_of_every_container_of_a_jobs_pods_are_read() {
+    async fn the_logs_of_every_container_of_a_jobs_pods_are_read() {
         let container = |name: &str| json!({"name": name, "image": "i"});
         let pod = json!({
             "metadata": {"name": "migrate-x"},

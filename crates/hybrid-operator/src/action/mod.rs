@@ -6,6 +6,7 @@
 //!
 //! * [`deploy`]: the way from a pending record to a deployed one, for install, upgrade, rollback.
 //! * [`repair`]: applies recorded objects again.
+//! * [`recognise`]: finds out after a restart whether anything has changed.
 //! * [`uninstall`]: the way from a deployed record to none.
 //! * `hooks`, `prune`, [`live`]: what these share.
 
@@ -13,7 +14,9 @@ pub mod deploy;
 mod hook_logs;
 mod hooks;
 pub mod live;
+mod names;
 mod prune;
+pub mod recognise;
 pub mod repair;
 pub mod uninstall;
 
@@ -85,6 +88,7 @@ impl ActionContext<'_> {
             operator: self.operator.clone(),
             writer: self.instance.clone(),
             digest: meta.digest.clone(),
+            failures: meta.failures,
         }
     }
 
@@ -202,6 +206,29 @@ impl ActionError {
 fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionError> {
     helm_core::manifest::parse_objects(manifest)
         .map_err(|source| ActionError::Manifest { revision, source })
+}
+
+/// Deletes what only a failed revision has: nothing of it is in one of the revisions that are
+/// `kept`. What is kept by annotation, and what is not ours, stays.
+///
+/// # Errors
+/// When an object cannot be looked at or deleted; called again it does what is left.
+pub async fn prune_leftover(
+    context: &ActionContext<'_>,
+    live: &mut live::Live,
+    leftover: &deploy::Stored,
+    kept: &[deploy::Stored],
+) -> Result<(), ActionError> {
+    let mut wanted = Vec::new();
+    for stored in kept {
+        wanted.extend(objects(
+            &stored.release.manifest,
+            stored.release.revision.0,
+        )?);
+    }
+    let revision = leftover.release.revision.0;
+    let made = objects(&leftover.release.manifest, revision)?;
+    prune::prune(context, live, revision, &made, &wanted).await
 }
 
 /// Identifies an object of a revision that the API server names.

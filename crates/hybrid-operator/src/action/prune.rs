@@ -1,11 +1,14 @@
 //! Removes objects that a release no longer has.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
+use jiff::Timestamp;
 
-use super::live::{Live, place};
+use super::live::{Live, place_of};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::apply::{delete_generated, is_generated};
-use crate::cluster::delete::{Propagation, Verdict, delete, delete_as_seen, release_kept, verify};
+use crate::cluster::delete::{
+    Propagation, Verdict, delete, delete_as_seen, release_kept, verify_since,
+};
 
 /// Deletes what `before` had and `wanted` has not. What is kept by annotation, and what is not
 /// ours, stays.
@@ -24,39 +27,38 @@ pub(super) async fn prune(
                 .any(|new| new.key().is_same_object(old.key(), context.namespace))
     });
     for object in gone {
-        remove(context, live, revision, object).await?;
+        remove(context, live, revision, object, Scope::All).await?;
     }
     Ok(())
 }
 
+/// Which of the objects of a revision are deleted.
+#[derive(Clone, Copy)]
+pub(super) enum Scope {
+    /// All that are the release's.
+    All,
+    /// Those that were created at this time or later, and not taken over.
+    CreatedSince(Timestamp),
+}
+
 /// Deletes an object of a revision, if it is there, ours, and not to be kept. What was asked to go,
-/// and by which identity.
+/// and by which identity. Until the API server has agreed, the object stays known.
 pub(super) async fn remove(
     context: &ActionContext<'_>,
     live: &mut Live,
     revision: u32,
     object: &ManifestObject,
+    scope: Scope,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     if is_generated(object.object()) {
         let run = generated_run(&context.primary.uid, revision, object);
         let marks = context.marks(Some(&run), false);
         let claimant = marks.claimant();
         let asked = delete_generated(context.cluster, object.key(), &run, &claimant).await?;
-        for (key, _) in &asked {
-            live.forget(key);
-        }
+        live.forget_run(&run);
         return Ok(asked);
     }
-    let placed = place(
-        context.cluster,
-        context.registry,
-        context.operator,
-        context.namespaces,
-        object.key(),
-        context.namespace,
-    )
-    .await;
-    let place = match placed {
+    let place = match place_of(context, object.key()).await {
         Ok(place) => place,
         // A kind that is gone has no objects.
         Err(error) if !error.is_transient() => return Ok(Vec::new()),
@@ -70,7 +72,12 @@ pub(super) async fn remove(
         place.key.kind.as_str(),
         "Namespace" | "CustomResourceDefinition"
     );
-    if let Some(uid) = recorded.as_ref().filter(|_| !holds && !object.is_kept())
+    let since = match scope {
+        Scope::All => None,
+        Scope::CreatedSince(since) => Some(since),
+    };
+    let sure = !holds && !object.is_kept() && since.is_none();
+    if let Some(uid) = recorded.as_ref().filter(|_| sure)
         && live.is_clean(&place.key)
         && let Some(seen) = place
             .guard
@@ -89,24 +96,30 @@ pub(super) async fn remove(
         return Ok(vec![(place.key, uid.clone())]);
     }
     let claimant = marks.claimant();
-    let verdict = verify(
+    let verdict = verify_since(
         context.cluster,
         &place.key,
         &claimant,
         recorded.as_deref(),
         object.is_kept(),
+        since,
     )
     .await?;
-    live.forget(&place.key);
-    match verdict {
+    let asked = match verdict {
         Verdict::Delete { uid } => {
             delete(context.cluster, &place.key, &uid, Propagation::Background).await?;
-            Ok(vec![(place.key, uid)])
+            vec![(place.key.clone(), uid)]
         }
         Verdict::Kept { uid } => {
             release_kept(context.cluster, &place.key, &uid, context.primary).await?;
-            Ok(Vec::new())
+            Vec::new()
         }
-        _ => Ok(Vec::new()),
-    }
+        Verdict::Gone
+        | Verdict::Foreign(_)
+        | Verdict::Recreated
+        | Verdict::Older
+        | Verdict::Protected { .. } => Vec::new(),
+    };
+    live.forget(&place.key);
+    Ok(asked)
 }

@@ -27,6 +27,7 @@ use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
 
+mod drift;
 mod hooks;
 
 /// Everything that an action needs, with a script in the place of the API server.
@@ -112,9 +113,9 @@ impl Stage {
     }
 
     /// A request and its answer.
-    fn exchange(&self, line: &str) -> (String, u16, Value) {
-        let (words, code) = split(line);
-        let run = line.split_once(" @").map(|(_, run)| run_label(run));
+    fn exchange(&self, request: &str) -> (String, u16, Value) {
+        let (words, code) = split(request);
+        let run = request.split_once(" @").map(|(_, run)| run_label(run));
         let (verb, rest) = words.split_once(' ').unwrap();
         let number = rest.split(' ').next().unwrap();
         let (method, path) = match verb {
@@ -302,7 +303,7 @@ fn hooks(before: &HookEvent, after: &HookEvent) -> Vec<Hook> {
 }
 
 #[tokio::test]
-async fn rule_3_1_an_install_runs_hooks_by_weight_and_objects_in_their_order() {
+async fn an_install_runs_hooks_by_weight_and_objects_in_their_order() {
     let stage = Stage::new();
     let lines = [
         "record 1 pending-install",
@@ -335,7 +336,7 @@ async fn rule_3_1_an_install_runs_hooks_by_weight_and_objects_in_their_order() {
 }
 
 #[tokio::test]
-async fn rule_3_1_an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes() {
+async fn an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes() {
     let stage = Stage::new();
     let mut live = Live::default();
     let before = [
@@ -370,7 +371,7 @@ async fn rule_3_1_an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes(
 }
 
 #[tokio::test]
-async fn rule_2_4_a_rollback_removes_what_the_failed_revision_has_made() {
+async fn a_rollback_removes_what_the_failed_revision_has_made() {
     let stage = Stage::new();
     let mut live = Live::default();
     let good = ["configmaps/c", "deployments/d"];
@@ -412,7 +413,7 @@ async fn rule_2_4_a_rollback_removes_what_the_failed_revision_has_made() {
 }
 
 #[tokio::test]
-async fn rule_2_an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
+async fn an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
     let stage = Stage::new();
     let mut live = Live::default();
     let objects = [
@@ -462,7 +463,7 @@ async fn rule_2_an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
 }
 
 #[tokio::test]
-async fn rule_5_tests_run_by_weight_and_touch_nothing_else() {
+async fn tests_run_by_weight_and_touch_nothing_else() {
     let stage = Stage::new();
     let mut live = Live::default();
     let mut stored = stage.install(&mut live, &["configmaps/c"]).await;
@@ -500,7 +501,7 @@ fn labelled(name: &str, labels: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_hook_deletes_nothing_that_belongs_to_others() {
+async fn a_hook_deletes_nothing_that_belongs_to_others() {
     let others = json!({CR_LABEL: "another custom resource's"});
     // What has no owner may be left of Helm's command line.
     for (labels, deleted) in [(&others, false), (&json!({}), true)] {
@@ -534,7 +535,7 @@ async fn rule_2_2_a_hook_deletes_nothing_that_belongs_to_others() {
 }
 
 #[tokio::test]
-async fn rule_2_2_an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
+async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
     let stage = Stage::new();
     let mut live = Live::default();
     let mut stored = stage.install(&mut live, &[]).await;
@@ -696,7 +697,7 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
 }
 
 #[tokio::test]
-async fn rule_1_6_a_kind_that_holds_others_is_never_made_anew() {
+async fn a_kind_that_holds_others_is_never_made_anew() {
     let mut stage = Stage::new();
     stage.recreate = vec!["Namespace".to_owned()];
     let mut live = Live::default();

@@ -9,9 +9,11 @@
 
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
+use jiff::Timestamp;
 
 use super::deploy::Stored;
 use super::live::Live;
+use super::prune::Scope;
 use super::{ActionContext, ActionError, Progress, hooks, objects, prune};
 use crate::cluster::apply::is_generated;
 use crate::cluster::delete::is_gone;
@@ -67,6 +69,36 @@ pub async fn remove_objects(
     stored: &Stored,
     earlier: &[Stored],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
+    remove_of(context, live, stored, earlier, Scope::All).await
+}
+
+/// Deletes every object that the attempts of these records created; answers what was asked to go.
+/// What was there before them and was taken over stays, as does what is to be kept.
+///
+/// An attempt writes its record before its first object, so that an object that the API server
+/// created earlier than the record is none of the attempt's. That is known after a restart, too.
+pub async fn remove_created(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    stored: &Stored,
+    earlier: &[Stored],
+) -> Result<Vec<(ObjectKey, String)>, ActionError> {
+    let began = std::iter::once(stored)
+        .chain(earlier)
+        .map(|record| record.meta.stored_at)
+        .min()
+        .flatten();
+    let since = Scope::CreatedSince(began.unwrap_or(Timestamp::MAX));
+    remove_of(context, live, stored, earlier, since).await
+}
+
+async fn remove_of(
+    context: &ActionContext<'_>,
+    live: &mut Live,
+    stored: &Stored,
+    earlier: &[Stored],
+    scope: Scope,
+) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let mut all: Vec<(u32, ManifestObject)> = Vec::new();
     for record in std::iter::once(stored).chain(earlier) {
         let revision = record.release.revision.0;
@@ -83,7 +115,7 @@ pub async fn remove_objects(
     KindOrder::Uninstall.sort(&mut all, |(_, object)| &object.key().kind);
     let mut asked = Vec::new();
     for (revision, object) in &all {
-        asked.extend(prune::remove(context, live, *revision, object).await?);
+        asked.extend(prune::remove(context, live, *revision, object, scope).await?);
     }
     Ok(asked)
 }
@@ -96,7 +128,7 @@ pub async fn remove_all(
 ) -> Result<(), ActionError> {
     KindOrder::Uninstall.sort(&mut objects, |object| &object.key().kind);
     for object in &objects {
-        prune::remove(context, live, 0, object).await?;
+        prune::remove(context, live, 0, object, Scope::All).await?;
     }
     Ok(())
 }

@@ -8,7 +8,12 @@
 //! Known    --apply, uid---------------> 200 applied
 //!                                   +-> 409 fields of others --GET--> leave out theirs, force
 //!                                   +-> 409 other object ----GET--> judged like Unproven
+//! replace  --GET--PUT--> migrate, apply
 //! ```
+//!
+//! A PUT alone would leave the fields that it changed in an Update entry of ours, where neither
+//! drift detection nor the removal of dropped keys finds them; the apply after it takes every field
+//! of the object into our Apply entry.
 //!
 //! A server-side apply never refuses a foreign object by itself: it would take it over silently
 //! and prune the other's fields. The resource version and the uid in the body make it a create or
@@ -23,7 +28,7 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::conflict::{leave_out, migration};
+use super::conflict::{FORMER_MANAGERS, leave_out, migration};
 use super::failure::{Conflict, conflict, is_kind_gone, sorted};
 use super::ownership::{has_release_metadata, placed};
 use super::prepare::{Merged, prepare};
@@ -33,7 +38,6 @@ use super::{
     ownership,
 };
 
-pub use super::batch::{AppliedAll, apply_all};
 pub use super::conflict::{LeaveOut, injected_fields};
 pub use super::failure::ApplyError;
 pub use super::generated::{create_generated, delete_generated, is_generated};
@@ -53,29 +57,51 @@ pub enum Claim {
         /// The uid.
         uid: String,
     },
-    /// It belongs to a release that is being adopted, or that somebody else's tool has changed
-    /// since: it is read first, and entries of earlier field managers become ours.
+    /// A record of a release that is being adopted names it: it is read first, and entries of
+    /// earlier field managers become ours.
     Adopted,
+}
+
+/// Which existing objects become the release's although neither our label nor Helm's metadata of
+/// this release proves that they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TakeOver {
+    /// None.
+    #[default]
+    Never,
+    /// While a release is adopted: the objects that its records name ([`Claim::Adopted`]), where
+    /// nothing on them contradicts that they belong to this release. An object of another release,
+    /// of another custom resource, of another controller, or with no sign of an owner stays
+    /// untouched.
+    HelmRelease {
+        /// Name of the release, as Helm's annotation on its objects has it.
+        name: String,
+        /// Namespace of the release, as Helm's annotation has it.
+        namespace: String,
+    },
 }
 
 /// How objects are applied.
 #[derive(Clone, Debug)]
 pub struct ApplyPolicy {
-    /// Take over existing objects that do not belong to the release, as the user has asked.
-    pub take_over: bool,
+    /// Which objects of a release that is being adopted are taken over.
+    pub take_over: TakeOver,
     /// Replace whole objects (PUT) instead of applying: Helm's `--force`. Never deletes.
     pub replace: bool,
     /// Fields that are left to others where these have set them.
     pub leave_out: Vec<LeaveOut>,
+    /// Whether it is only tried: the answer is as if it was done, and nothing is changed.
+    pub dry_run: bool,
 }
 
 impl Default for ApplyPolicy {
     /// Applies; takes nothing over; leaves injected certificates to their injectors.
     fn default() -> Self {
         Self {
-            take_over: false,
+            take_over: TakeOver::Never,
             replace: false,
             leave_out: injected_fields(),
+            dry_run: false,
         }
     }
 }
@@ -120,6 +146,13 @@ pub(super) struct Written {
     pub(super) metadata: ObjectMeta,
 }
 
+/// The answer to an apply.
+struct Sent {
+    metadata: ObjectMeta,
+    created: bool,
+    left_out: Vec<String>,
+}
+
 /// An object that is being applied.
 struct Attempt<'a> {
     cluster: &'a Cluster,
@@ -129,6 +162,8 @@ struct Attempt<'a> {
     merged: Vec<Merged>,
     claimant: Claimant<'a>,
     policy: &'a ApplyPolicy,
+    /// Whether a record of the release that is being adopted names the object.
+    recorded: bool,
 }
 
 /// Applies an object: one request where nothing stands in the way.
@@ -155,6 +190,7 @@ pub async fn apply(cluster: &Cluster, request: Apply<'_>) -> Result<Applied, App
         merged,
         claimant,
         policy,
+        recorded: claim == Claim::Adopted,
     };
     match claim {
         Claim::Unproven => attempt.create().await,
@@ -197,18 +233,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// Applies to an existing object if it belongs to the release, or if the user has asked.
+    /// Applies to an existing object if it belongs to the release, or to the one that is adopted.
     async fn take_over(&self, live: ObjectMeta) -> Result<Applied, ApplyError> {
-        // An owner reference alone is no proof: a controller of the same custom resource may have
-        // made the object.
-        let proven = has_release_metadata(&live, &self.claimant)
-            || ownership::cr_of(&live) == Some(self.claimant.primary.identity());
-        let owner = match ownership::ownership(&live, &self.claimant) {
-            Ownership::Foreign(owner) => Some(owner),
-            Ownership::Ours | Ownership::Release if proven => None,
-            Ownership::Ours | Ownership::Release => Some(ForeignOwner::Nobody),
-        };
-        if let Some(owner) = owner.filter(|_| !self.policy.take_over) {
+        if let Some(owner) = self.other_owner(&live) {
             let key = Box::new(self.key.clone());
             return Err(ApplyError::Foreign { key, owner });
         }
@@ -219,7 +246,41 @@ impl Attempt<'_> {
         if self.policy.replace {
             return self.replace(&live).await;
         }
-        let live = match migration(&live) {
+        self.own(live, FORMER_MANAGERS).await
+    }
+
+    /// To whom an existing object belongs; `None` if it may be applied to.
+    fn other_owner(&self, live: &ObjectMeta) -> Option<ForeignOwner> {
+        // An owner reference alone is no proof: a controller of the same custom resource may have
+        // made the object.
+        let proven = has_release_metadata(live, &self.claimant)
+            || ownership::cr_of(live) == Some(self.claimant.primary.identity());
+        match ownership::ownership(live, &self.claimant) {
+            Ownership::Ours | Ownership::Release if proven => None,
+            _ if self.is_adopted(live) => None,
+            Ownership::Foreign(owner) => Some(owner),
+            Ownership::Ours | Ownership::Release => Some(ForeignOwner::Nobody),
+        }
+    }
+
+    /// Whether the object is one of the release that is being adopted: a record names it, and
+    /// nothing on it speaks against that.
+    fn is_adopted(&self, live: &ObjectMeta) -> bool {
+        let TakeOver::HelmRelease { name, namespace } = &self.policy.take_over else {
+            return false;
+        };
+        let adopted = Claimant {
+            release_name: name,
+            release_namespace: namespace,
+            ..self.claimant
+        };
+        self.recorded && !matches!(ownership::ownership(live, &adopted), Ownership::Foreign(_))
+    }
+
+    /// Applies to an object that has just been read, after what these field managers own of it by
+    /// updates has become ours.
+    async fn own(&self, live: ObjectMeta, managers: &[&str]) -> Result<Applied, ApplyError> {
+        let live = match migration(&live, managers) {
             Some(patch) => self.migrate(&patch).await?,
             None => live,
         };
@@ -230,8 +291,13 @@ impl Attempt<'_> {
     async fn update(&self, uid: &str) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
         set_metadata(&mut body, "uid", uid);
-        let found = match self.send(&body, false, Vec::new()).await {
-            Ok(applied) => return Ok(applied),
+        let found = match self.exchange(&body, false, Vec::new()).await {
+            // A PUT of ours whose apply was cut off, or Helm's command line, left this: later
+            // applies would not remove what it holds.
+            Ok(sent) if migration(&sent.metadata, &[FIELD_MANAGER]).is_some() => {
+                return self.own(sent.metadata, &[FIELD_MANAGER]).await;
+            }
+            Ok(sent) => return Ok(self.applied(sent)),
             Err(error) => conflict(&error).ok_or_else(|| self.sorted(error))?,
         };
         if found == Conflict::Fields && !self.may_leave_out() {
@@ -268,7 +334,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Replaces the whole object, as Helm's `--force` does.
+    /// Replaces the whole object, as Helm's `--force` does, and makes its fields ours.
     async fn replace(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -282,8 +348,10 @@ impl Attempt<'_> {
             request::JSON,
             bytes(&body),
         );
-        let written = self.write("update", call, Vec::new()).await;
-        written.map_err(|error| self.raced(error))
+        let answer = request::call(self.cluster.client(), self.target("update"), call).await;
+        let written = answer.and_then(|answer| answer.decode::<Written>());
+        let Written { metadata } = written.map_err(|error| self.raced(error))?;
+        self.own(metadata, &[FIELD_MANAGER]).await
     }
 
     /// Turns the entries of former field managers into ours.
@@ -302,28 +370,37 @@ impl Attempt<'_> {
         force: bool,
         left_out: Vec<String>,
     ) -> Result<Applied, ApiError> {
+        let sent = self.exchange(body, force, left_out).await;
+        sent.map(|sent| self.applied(sent))
+    }
+
+    async fn exchange(
+        &self,
+        body: &Value,
+        force: bool,
+        left_out: Vec<String>,
+    ) -> Result<Sent, ApiError> {
         let uri = self.uri(&format!("force={force}&fieldValidation=Strict"))?;
         let (accept, form) = (request::METADATA_ONLY, request::APPLY);
         let call = Call::with_body(Method::PATCH, uri, accept, form, bytes(body));
-        self.write("patch", call, left_out).await
-    }
-
-    async fn write(
-        &self,
-        verb: &'static str,
-        call: Call,
-        left_out: Vec<String>,
-    ) -> Result<Applied, ApiError> {
-        let answer = request::call(self.cluster.client(), self.target(verb), call).await?;
+        let answer = request::call(self.cluster.client(), self.target("patch"), call).await?;
         let created = answer.status == StatusCode::CREATED;
         let Written { metadata } = answer.decode()?;
-        Ok(applied(
-            &self.key,
+        Ok(Sent {
             metadata,
             created,
             left_out,
-            self.merged.clone(),
-        ))
+        })
+    }
+
+    fn applied(&self, sent: Sent) -> Applied {
+        let Sent {
+            metadata,
+            created,
+            left_out,
+        } = sent;
+        let merged = self.merged.clone();
+        applied(&self.key, metadata, created, left_out, merged)
     }
 
     /// The metadata of the object as it is.
@@ -338,18 +415,24 @@ impl Attempt<'_> {
     }
 
     fn rules(&self) -> Vec<&LeaveOut> {
-        let gvk = self.kind.gvk();
         self.policy
             .leave_out
             .iter()
-            .filter(|rule| rule.applies(&gvk, &self.key.name))
+            .filter(|rule| rule.applies(&self.key, &self.object))
             .collect()
     }
 
     fn uri(&self, query: &str) -> Result<String, ApiError> {
         let namespace = self.key.namespace.as_deref();
         let path = request::path(self.kind, namespace, Some(&self.key.name))?;
-        Ok(format!("{path}?fieldManager={FIELD_MANAGER}&{query}"))
+        let dry_run = if self.policy.dry_run {
+            "&dryRun=All"
+        } else {
+            ""
+        };
+        Ok(format!(
+            "{path}?fieldManager={FIELD_MANAGER}&{query}{dry_run}"
+        ))
     }
 
     fn target(&self, verb: &'static str) -> Target {

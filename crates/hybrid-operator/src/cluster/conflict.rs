@@ -1,8 +1,11 @@
 //! Who else owns fields of an object: what is left out of a forced apply, and the takeover of
 //! entries that earlier tools have left in `managedFields`.
 
+use std::collections::BTreeMap;
+
+use helm_core::manifest::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::core::GroupVersionKind;
+use kube::core::{Selector, SelectorExt};
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
@@ -14,40 +17,59 @@ const PEOPLE: &[&str] = &[
 ];
 
 /// Field managers of earlier tools, whose `Update` entries become ours.
-const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
+pub(super) const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
 
-/// Fields of kinds that are left to others where these have set them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Fields of objects that are left to others where these have set them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaveOut {
-    /// The kinds; an empty group or kind stands for any.
-    pub group: String,
-    /// The kind; empty stands for any.
-    pub kind: String,
+    /// The API group; `None` stands for any, the empty text for the core group.
+    pub group: Option<String>,
+    /// The API version; `None` stands for any.
+    pub version: Option<String>,
+    /// The kind; `None` stands for any.
+    pub kind: Option<String>,
+    /// The object's namespace; `None` stands for any.
+    pub namespace: Option<String>,
     /// The object's name; `None` stands for any.
     pub name: Option<String>,
+    /// Selects objects by their labels in the manifest; `None` stands for any.
+    pub labels: Option<Selector>,
     /// JSON pointers; `*` stands for any one element.
     pub paths: Vec<String>,
-    /// Whether `group` was given: the core group is empty, too.
-    pub any_group: bool,
 }
 
 impl LeaveOut {
     /// A rule for all objects of a kind.
     pub fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
         Self {
-            group: group.to_owned(),
-            kind: kind.to_owned(),
-            name: None,
+            group: Some(group.to_owned()),
+            kind: Some(kind.to_owned()),
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            any_group: false,
+            ..Self::default()
         }
     }
 
-    /// Whether the rule is about an object.
-    pub fn applies(&self, gvk: &GroupVersionKind, name: &str) -> bool {
-        (self.any_group || self.group == gvk.group)
-            && (self.kind.is_empty() || self.kind == gvk.kind)
-            && self.name.as_deref().is_none_or(|own| own == name)
+    /// Whether the rule is about an object; `object` is the manifest's.
+    pub fn applies(&self, key: &ObjectKey, object: &Value) -> bool {
+        let is = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
+        let has_labels = |selector: &Selector| {
+            let labels = object.pointer("/metadata/labels").cloned();
+            let labels: BTreeMap<String, String> = labels
+                .and_then(|labels| serde_json::from_value(labels).ok())
+                .unwrap_or_default();
+            selector.matches(&labels)
+        };
+        is(&self.group, &key.group)
+            && is(&self.version, &key.version)
+            && is(&self.kind, &key.kind)
+            && is(&self.name, &key.name)
+            && is(
+                &self.namespace,
+                key.namespace.as_deref().unwrap_or_default(),
+            )
+            && self.labels.as_ref().is_none_or(has_labels)
     }
 
     fn covers(&self, path: &[String]) -> bool {
@@ -201,11 +223,11 @@ fn is_prefix(pattern: &str, path: &[String]) -> bool {
     })
 }
 
-/// The JSON patch that turns the `Update` entries of earlier tools into our Apply entry, so that
+/// The JSON patch that turns the `Update` entries of these managers into our Apply entry, so that
 /// later applies remove what they no longer hold. `None` if there is no such entry.
 ///
 /// The patch is refused with 409 if the object has changed meanwhile.
-pub(crate) fn migration(live: &ObjectMeta) -> Option<Value> {
+pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     let entries = live.managed_fields.as_deref()?;
     let is_former = |entry: &ManagedFieldsEntry| {
         entry.operation.as_deref() == Some("Update")
@@ -213,7 +235,7 @@ pub(crate) fn migration(live: &ObjectMeta) -> Option<Value> {
             && entry
                 .manager
                 .as_deref()
-                .is_some_and(|name| FORMER_MANAGERS.contains(&name))
+                .is_some_and(|name| managers.contains(&name))
     };
     let ours = entries.iter().find(|entry| is_ours(entry));
     let first = ours.or_else(|| entries.iter().find(|entry| is_former(entry)))?;
@@ -328,14 +350,15 @@ mod tests {
     #[test]
     fn injected_certificates_are_left_out() {
         let rules = injected_fields();
-        let gvk = GroupVersionKind::gvk(
-            "admissionregistration.k8s.io",
-            "v1",
-            "MutatingWebhookConfiguration",
-        );
+        let config = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": "x"},
+        });
+        let key = ObjectKey::of(&config).unwrap();
         let rules: Vec<&LeaveOut> = rules
             .iter()
-            .filter(|rule| rule.applies(&gvk, "x"))
+            .filter(|rule| rule.applies(&key, &config))
             .collect();
         assert_eq!(rules.len(), 1);
         let mut object = json!({"webhooks": [{"name": "w", "clientConfig": {"caBundle": "",
@@ -356,8 +379,8 @@ mod tests {
     #[test]
     fn keys_with_dots_and_slashes_are_found() {
         let rule = LeaveOut {
-            any_group: true,
-            ..LeaveOut::kind("", "", &["/metadata/annotations/a.b~1c"])
+            paths: vec!["/metadata/annotations/a.b~1c".to_owned()],
+            ..LeaveOut::default()
         };
         let mut object = json!({"metadata": {"annotations": {"a.b/c": "1", "a": "2"}}});
         let fields = json!({"f:metadata": {"f:annotations": {"f:a.b/c": {}, "f:a": {}}}});
@@ -368,16 +391,79 @@ mod tests {
     }
 
     #[test]
-    fn rules_name_kinds_and_objects() {
-        let gvk = GroupVersionKind::gvk("apps", "v1", "Deployment");
+    fn rules_select_objects_by_kind_version_namespace_name_and_labels() {
+        let object = json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "a", "namespace": "n", "labels": {"app": "web"}},
+        });
+        let key = ObjectKey::of(&object).unwrap();
+        let text = |text: &str| Some(text.to_owned());
+        let labels = |app: &str| Some(Selector::from_iter([("app".to_owned(), app.to_owned())]));
         let rule = LeaveOut::kind("apps", "Deployment", &[]);
-        assert!(rule.applies(&gvk, "a"));
-        assert!(!rule.applies(&GroupVersionKind::gvk("", "v1", "Deployment"), "a"));
-        let named = LeaveOut {
-            name: Some("b".to_owned()),
-            ..rule
-        };
-        assert!(!named.applies(&gvk, "a") && named.applies(&gvk, "b"));
+        for (change, applies) in [
+            (LeaveOut::default(), true),
+            (rule.clone(), true),
+            (LeaveOut::kind("", "Deployment", &[]), false),
+            (
+                LeaveOut {
+                    version: text("v1"),
+                    ..rule.clone()
+                },
+                true,
+            ),
+            (
+                LeaveOut {
+                    version: text("v1beta1"),
+                    ..rule.clone()
+                },
+                false,
+            ),
+            (
+                LeaveOut {
+                    namespace: text("n"),
+                    ..rule.clone()
+                },
+                true,
+            ),
+            (
+                LeaveOut {
+                    namespace: text("m"),
+                    ..rule.clone()
+                },
+                false,
+            ),
+            (
+                LeaveOut {
+                    name: text("a"),
+                    ..rule.clone()
+                },
+                true,
+            ),
+            (
+                LeaveOut {
+                    name: text("b"),
+                    ..rule.clone()
+                },
+                false,
+            ),
+            (
+                LeaveOut {
+                    labels: labels("web"),
+                    ..rule.clone()
+                },
+                true,
+            ),
+            (
+                LeaveOut {
+                    labels: labels("db"),
+                    ..rule
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(change.applies(&key, &object), applies, "{change:?}");
+        }
     }
 
     #[test]
@@ -396,7 +482,7 @@ mod tests {
 
     #[test]
     fn former_update_entries_become_our_apply_entry() {
-        let patch = migration(&live(&json!([
+        let live = live(&json!([
             entry(
                 "helm-operator",
                 "Update",
@@ -411,8 +497,8 @@ mod tests {
                 &json!({"f:data": {".": {}, "f:c": {}}})
             ),
             entry("manager", "Update", "status", &json!({"f:status": {}})),
-        ])))
-        .unwrap();
+        ]));
+        let patch = migration(&live, FORMER_MANAGERS).unwrap();
         let entries = patch[0]["value"].as_array().unwrap();
         assert_eq!(entries.len(), 3);
         assert_eq!(entries[0]["manager"], "helm");
@@ -429,7 +515,8 @@ mod tests {
     #[test]
     fn an_object_that_was_only_created_gets_an_apply_entry() {
         let fields = json!({"f:data": {"f:a": {}}});
-        let patch = migration(&live(&json!([entry("helm", "Update", "", &fields)]))).unwrap();
+        let live = live(&json!([entry("helm", "Update", "", &fields)]));
+        let patch = migration(&live, &[FIELD_MANAGER]).unwrap();
         assert_eq!(patch[0]["value"][0]["operation"], "Apply");
         assert_eq!(patch[0]["value"][0]["fieldsV1"], fields);
     }
@@ -442,7 +529,9 @@ mod tests {
             json!([entry("kubectl", "Update", "", &json!({}))]),
             json!([entry("manager", "Update", "status", &json!({}))]),
         ] {
-            assert_eq!(migration(&live(&entries)), None);
+            assert_eq!(migration(&live(&entries), FORMER_MANAGERS), None);
         }
+        let theirs = live(&json!([entry("manager", "Update", "", &json!({}))]));
+        assert_eq!(migration(&theirs, &[FIELD_MANAGER]), None);
     }
 }

@@ -10,6 +10,7 @@
 use futures::StreamExt;
 use helm_core::manifest::ObjectKey;
 use http::Method;
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
@@ -77,6 +78,8 @@ pub enum Verdict {
     Foreign(ForeignOwner),
     /// It is not the object that was recorded, but one of the same name.
     Recreated,
+    /// It was there before the attempt whose objects are to go, which took it over.
+    Older,
     /// It holds objects that are not of this release.
     Protected {
         /// What it holds, for people.
@@ -190,6 +193,14 @@ pub fn judge(
     Verdict::Delete { uid }
 }
 
+/// Whether an object was created at this time or later, by the API server's clock, which has whole
+/// seconds. One that does not say when counts as older.
+fn is_created_since(live: &ObjectMeta, since: Timestamp) -> bool {
+    live.creation_timestamp
+        .as_ref()
+        .is_some_and(|created| created.0.as_second() >= since.as_second())
+}
+
 /// Reads an object and judges whether it may be deleted. One request, but for namespaces and
 /// custom resource definitions, whose contents are looked at, too.
 pub async fn verify(
@@ -198,6 +209,18 @@ pub async fn verify(
     claimant: &Claimant<'_>,
     recorded: Option<&str>,
     kept: bool,
+) -> Result<Verdict, ReadError> {
+    verify_since(cluster, key, claimant, recorded, kept, None).await
+}
+
+/// The same, and what was created before `since` is [`Verdict::Older`].
+pub async fn verify_since(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    claimant: &Claimant<'_>,
+    recorded: Option<&str>,
+    kept: bool,
+    since: Option<Timestamp>,
 ) -> Result<Verdict, ReadError> {
     let Some(kind) = served(cluster, key).await? else {
         return Ok(Verdict::Gone);
@@ -209,6 +232,9 @@ pub async fn verify(
     let verdict = judge(&live, claimant, recorded, kept);
     if !matches!(verdict, Verdict::Delete { .. }) {
         return Ok(verdict);
+    }
+    if since.is_some_and(|since| !is_created_since(&live, since)) {
+        return Ok(Verdict::Older);
     }
     Ok(match holds_others(cluster, key, claimant).await? {
         Some(holds) => Verdict::Protected { holds },

@@ -3,11 +3,11 @@
 //! The API server keeps, for our field manager, the set of fields that we applied and that nobody
 //! has changed since. Any change or removal of such a field by anybody else shrinks the set;
 //! fields that others add leave it alone. So a hash of the set is all that has to be kept of an
-//! object to know that it has drifted, also of kinds without a generation.
+//! object to know that it has drifted, also of kinds without a generation. The set is that of an
+//! apply: whatever writes an object otherwise has to make its fields those of the Apply entry, as
+//! `apply` does after a PUT.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 
 use helm_core::manifest::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
@@ -20,7 +20,7 @@ use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, 
 /// our labels. 0 if there is no such entry.
 ///
 /// The hash does not depend on the order of fields and is the same in every version of the
-/// operator, since a status keeps a [`BaselineHash`] over restarts.
+/// operator, since a status keeps the [`aggregate`] over restarts.
 pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| is_ours(entry)) else {
@@ -50,43 +50,6 @@ pub fn is_ours(entry: &ManagedFieldsEntry) -> bool {
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
 
-/// The hashes of a release's objects as they were applied.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Baseline(BTreeMap<ObjectKey, u64>);
-
-impl Baseline {
-    /// Nothing applied yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Records the hash of an object.
-    pub fn set(&mut self, key: ObjectKey, ours: u64) {
-        self.0.insert(key, ours);
-    }
-
-    /// Forgets an object that is no longer part of the release.
-    pub fn remove(&mut self, key: &ObjectKey) {
-        self.0.remove(key);
-    }
-
-    /// The objects and their hashes.
-    pub fn iter(&self) -> impl Iterator<Item = (&ObjectKey, u64)> {
-        self.0.iter().map(|(key, ours)| (key, *ours))
-    }
-
-    /// One hash for all objects, short enough for a status.
-    pub fn aggregate(&self) -> BaselineHash {
-        aggregate(self.iter())
-    }
-}
-
-impl FromIterator<(ObjectKey, u64)> for Baseline {
-    fn from_iter<I: IntoIterator<Item = (ObjectKey, u64)>>(objects: I) -> Self {
-        Self(objects.into_iter().collect())
-    }
-}
-
 /// One hash over the objects of a release: equal after a restart means that nothing has drifted
 /// meanwhile. Displays as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,14 +58,6 @@ pub struct BaselineHash(u64);
 impl fmt::Display for BaselineHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
-    }
-}
-
-impl FromStr for BaselineHash {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        u64::from_str_radix(text, 16).map(Self)
     }
 }
 
@@ -116,55 +71,6 @@ pub fn aggregate<'a>(objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>) ->
         sum.wrapping_add(mix(identity ^ ours.rotate_left(31)))
     });
     BaselineHash(sum)
-}
-
-/// What a watch has seen of an object, as far as drift is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeenState {
-    /// It exists and has this [`ours_hash`].
-    Present(u64),
-    /// It does not exist, or is being deleted.
-    Gone,
-    /// It is not watched, or the watch has not listed yet.
-    Unknown,
-}
-
-/// What differs from a [`Baseline`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DriftReport {
-    /// Objects on which somebody has changed a field that we apply.
-    pub changed: Vec<ObjectKey>,
-    /// Objects that are gone.
-    pub gone: Vec<ObjectKey>,
-    /// Objects of which no watch tells anything; they are read every period.
-    pub unknown: Vec<ObjectKey>,
-}
-
-impl DriftReport {
-    /// Whether nothing has drifted, as far as is known.
-    pub fn is_clean(&self) -> bool {
-        self.changed.is_empty() && self.gone.is_empty()
-    }
-
-    /// Everything that has drifted.
-    pub fn drifted(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.changed.iter().chain(&self.gone)
-    }
-}
-
-/// Compares what is seen with what was applied.
-pub fn compare(baseline: &Baseline, seen: impl Fn(&ObjectKey) -> SeenState) -> DriftReport {
-    let mut report = DriftReport::default();
-    for (key, applied) in baseline.iter() {
-        let list = match seen(key) {
-            SeenState::Present(ours) if ours == applied => continue,
-            SeenState::Present(_) => &mut report.changed,
-            SeenState::Gone => &mut report.gone,
-            SeenState::Unknown => &mut report.unknown,
-        };
-        list.push(key.clone());
-    }
-    report
 }
 
 /// Hashes a set of fields in the form of `fieldsV1`: nested maps whose keys are path elements.
@@ -252,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_4_our_labels_and_the_controller_count() {
+    fn our_labels_and_the_controller_count() {
         let mut base = meta(&json!([entry("helm", "Apply", &json!({"f:data": {}}))]));
         let plain = ours_hash(&base);
         base.labels = Some([(CR_LABEL.to_owned(), "x".to_owned())].into());
@@ -279,29 +185,5 @@ mod tests {
         assert_eq!(hash, aggregate([(&b, 2), (&a, 1)]));
         assert_ne!(hash, aggregate([(&a, 2), (&b, 1)]));
         assert_ne!(hash, aggregate([(&a, 1)]));
-        assert_eq!(hash.to_string().parse(), Ok(hash));
-    }
-
-    #[test]
-    fn a_comparison_tells_changed_gone_and_unknown_objects_apart() {
-        let baseline: Baseline = [
-            (key("same"), 1),
-            (key("edited"), 2),
-            (key("deleted"), 3),
-            (key("unwatched"), 4),
-        ]
-        .into_iter()
-        .collect();
-        let report = compare(&baseline, |key| match key.name.as_str() {
-            "same" => SeenState::Present(1),
-            "edited" => SeenState::Present(9),
-            "deleted" => SeenState::Gone,
-            _ => SeenState::Unknown,
-        });
-        assert_eq!(report.changed, [key("edited")]);
-        assert_eq!(report.gone, [key("deleted")]);
-        assert_eq!(report.unknown, [key("unwatched")]);
-        assert!(!report.is_clean());
-        assert_eq!(report.drifted().count(), 2);
     }
 }

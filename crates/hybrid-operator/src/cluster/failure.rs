@@ -53,6 +53,18 @@ pub enum ApplyError {
         /// The server's message.
         message: String,
     },
+    /// A field that cannot be changed has changed, and the object may not be deleted to be created
+    /// anew.
+    #[error(
+        "{key}: {} cannot be changed, and its annotation helm.sh/resource-policy: keep does not let it be deleted and created anew; remove the annotation, or delete the object",
+        fields.join(", ")
+    )]
+    Kept {
+        /// The object.
+        key: Box<ObjectKey>,
+        /// The fields.
+        fields: Vec<String>,
+    },
     /// The server finds it invalid.
     #[error("{key}: {message}")]
     Invalid {
@@ -97,7 +109,7 @@ impl ApplyError {
             Self::Foreign { .. } => "ForeignObject",
             Self::Exists { .. } => "ObjectExists",
             Self::Terminating { .. } => "ObjectTerminating",
-            Self::Immutable { .. } => "ImmutableField",
+            Self::Immutable { .. } | Self::Kept { .. } => "ImmutableField",
             Self::Invalid { .. } => "InvalidObject",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
             Self::NamespaceMissing { .. } => "NamespaceMissing",
@@ -116,6 +128,7 @@ impl ApplyError {
             Self::Incomplete { .. }
             | Self::Foreign { .. }
             | Self::Immutable { .. }
+            | Self::Kept { .. }
             | Self::Invalid { .. }
             | Self::NamespaceTerminating { .. }
             | Self::NamespaceMissing { .. } => false,

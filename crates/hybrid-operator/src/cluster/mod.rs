@@ -2,9 +2,9 @@
 //! whose an object is and whether it still is as it was applied.
 //!
 //! ```text
-//! manifest object --mark--> apply --> AppliedObject { uid, ours }
-//!                                          |            |
-//!                        delete (uid) <----+            +--> drift::Baseline <--compare-- watches
+//! manifest object --mark--> apply --> Applied { uid, ours }
+//!                                          |      |
+//!                        delete (uid) <----+      +--compared with--> drift::ours_hash of watches
 //! ```
 //!
 //! * [`ownership`] (pure): what marks an object as ours, and who owns an existing one.
@@ -18,7 +18,6 @@
 //! a failed step to the queue.
 
 pub mod apply;
-mod batch;
 mod conflict;
 pub mod delete;
 pub mod discovery;

@@ -114,53 +114,6 @@ pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
     set_texts(metadata, "annotations", annotations);
 }
 
-/// Removes what [`mark`] and the Go operators add, so that manifests can be compared by meaning:
-/// older operators stored their labels and owner references in the manifest.
-pub fn unmark(object: &mut Value, primary: &Primary) {
-    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
-        return;
-    };
-    remove_keys(
-        metadata,
-        "labels",
-        &[CHART_LABEL, OPERATOR_LABEL, CR_LABEL, RUN_LABEL],
-    );
-    if let Some(labels) = metadata.get("labels").and_then(Value::as_object)
-        && labels.get(MANAGED_BY_LABEL).and_then(Value::as_str) == Some(MANAGED_BY_HELM)
-    {
-        remove_keys(metadata, "labels", &[MANAGED_BY_LABEL]);
-    }
-    remove_keys(
-        metadata,
-        "annotations",
-        &[
-            PRIMARY_ANNOTATION,
-            PRIMARY_TYPE_ANNOTATION,
-            RELEASE_NAME_ANNOTATION,
-            RELEASE_NAMESPACE_ANNOTATION,
-        ],
-    );
-    if let Some(references) = metadata
-        .get_mut("ownerReferences")
-        .and_then(Value::as_array_mut)
-    {
-        references.retain(|reference| {
-            let field = |name| {
-                reference
-                    .get(name)
-                    .and_then(Value::as_str)
-                    .unwrap_or_default()
-            };
-            field("kind") != primary.gvk.kind
-                || field("name") != primary.name
-                || group_of(field("apiVersion")) != primary.gvk.group
-        });
-        if references.is_empty() {
-            metadata.remove("ownerReferences");
-        }
-    }
-}
-
 /// Who an object says it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerHint {
@@ -336,15 +289,6 @@ pub fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
 }
 
-/// Whether an object of a manifest is excluded from deletion.
-pub fn is_kept_in_manifest(object: &Value) -> bool {
-    is_kept_value(
-        object
-            .get("metadata")
-            .and_then(|metadata| metadata.get("annotations")),
-    )
-}
-
 /// A label selector for all objects of this operator.
 pub fn operator_selector(operator: &OperatorId) -> String {
     format!("{OPERATOR_LABEL}={operator}")
@@ -435,15 +379,6 @@ fn set_texts(metadata: &mut Map<String, Value>, field: &str, texts: Vec<(&str, S
     }
 }
 
-fn remove_keys(metadata: &mut Map<String, Value>, field: &str, keys: &[&str]) {
-    if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
-        map.retain(|key, _| !keys.contains(&key.as_str()));
-        if map.is_empty() {
-            metadata.remove(field);
-        }
-    }
-}
-
 /// Adds the reference; where the chart names a controller of its own, ours is a plain reference,
 /// since an object has at most one controller.
 fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
@@ -505,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_4_an_object_in_the_namespace_of_its_custom_resource_gets_an_owner_reference() {
+    fn an_object_in_the_namespace_of_its_custom_resource_gets_an_owner_reference() {
         let primary = primary(Some("prod"));
         let object = marked(
             json!({"metadata": {"name": "web"}}),
@@ -593,25 +528,6 @@ mod tests {
         assert_eq!(object["metadata"]["labels"].get(MANAGED_BY_LABEL), None);
         assert_eq!(object["metadata"]["labels"][RUN_LABEL], "r1");
         assert_eq!(object["metadata"].get("annotations"), None);
-    }
-
-    #[test]
-    fn unmarking_gives_the_object_of_the_manifest_back() {
-        let primary = primary(Some("prod"));
-        for (object, scope) in [
-            (
-                json!({"metadata": {"name": "a", "namespace": "prod"}}),
-                Scope::Namespaced,
-            ),
-            (
-                json!({"metadata": {"name": "a", "labels": {"x": "y"}}}),
-                Scope::Cluster,
-            ),
-        ] {
-            let mut copy = marked(object.clone(), &primary, scope);
-            unmark(&mut copy, &primary);
-            assert_eq!(copy, object);
-        }
     }
 
     #[test]

@@ -7,11 +7,11 @@ use crate::cluster::OperatorId;
 use crate::duration;
 
 /// The prefix of all our annotations.
-pub const PREFIX: &str = "helm.sdk.operatorframework.io/";
+pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
 /// Who may take over a release that somebody else made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Adoption {
+pub(crate) enum Adoption {
     /// Nobody.
     Refused,
     /// Whichever operator sees it, unless another operator looks after it.
@@ -23,54 +23,57 @@ pub enum Adoption {
 /// What the annotations of a custom resource ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an annotation")]
-pub struct Annotations {
+pub(crate) struct Annotations {
     /// `install-disable-hooks`
-    pub install_disable_hooks: bool,
+    pub(crate) install_disable_hooks: bool,
     /// `upgrade-disable-hooks`
-    pub upgrade_disable_hooks: bool,
+    pub(crate) upgrade_disable_hooks: bool,
     /// `uninstall-disable-hooks`
-    pub uninstall_disable_hooks: bool,
+    pub(crate) uninstall_disable_hooks: bool,
     /// `install-description`
-    pub install_description: Option<String>,
+    pub(crate) install_description: Option<String>,
     /// `upgrade-description`
-    pub upgrade_description: Option<String>,
+    pub(crate) upgrade_description: Option<String>,
     /// `uninstall-description`
-    pub uninstall_description: Option<String>,
+    pub(crate) uninstall_description: Option<String>,
     /// `upgrade-force`: objects are replaced instead of applied.
-    pub upgrade_force: bool,
+    pub(crate) upgrade_force: bool,
     /// `rollback-force`, which is true unless said otherwise.
-    pub rollback_force: bool,
+    pub(crate) rollback_force: bool,
     /// `uninstall-wait`: the finalizer stays until every object is gone.
-    pub uninstall_wait: bool,
+    pub(crate) uninstall_wait: bool,
     /// `reconcile-period`; zero means never.
-    pub reconcile_period: Option<Duration>,
+    pub(crate) reconcile_period: Option<Duration>,
     /// `adopt-release`: true, false, or the name of an operator.
-    pub adopt_release: Adoption,
+    pub(crate) adopt_release: Adoption,
     /// `paused`, or the annotation that stands for it.
-    pub paused: bool,
+    pub(crate) paused: bool,
     /// `reset-at`: another value clears the attempts.
-    pub reset_at: Option<String>,
+    pub(crate) reset_at: Option<String>,
     /// `force-at`: another value makes a new revision whatever the inputs are.
-    pub force_at: Option<String>,
+    pub(crate) force_at: Option<String>,
     /// Annotations whose value was not understood, with the reason.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 impl Annotations {
     /// Whether this operator may take over a release that somebody else made.
-    pub fn adopts(&self, operator: &OperatorId) -> bool {
+    pub(crate) fn adopts(&self, operator: &OperatorId) -> bool {
         self.adopt_release == Adoption::Granted || self.adopts_from_operators(operator)
     }
 
     /// Whether this operator may take over a release from another operator.
-    pub fn adopts_from_operators(&self, operator: &OperatorId) -> bool {
+    pub(crate) fn adopts_from_operators(&self, operator: &OperatorId) -> bool {
         matches!(&self.adopt_release, Adoption::To(chosen) if chosen == operator)
     }
 }
 
 /// Reads annotations. Values are as Go's `strconv.ParseBool` and `time.ParseDuration` have them;
 /// one that is not understood is reported and counts as absent.
-pub fn read(annotations: &BTreeMap<String, String>, pause_annotation: Option<&str>) -> Annotations {
+pub(crate) fn read(
+    annotations: &BTreeMap<String, String>,
+    pause_annotation: Option<&str>,
+) -> Annotations {
     let mut problems = Vec::new();
     let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).cloned();
     let mut flag = |name: &str, default: bool| match text(name) {

@@ -10,8 +10,11 @@ use helm_core::{Chart, CompiledChart, RenderError};
 use kube::core::GroupVersionKind;
 
 use super::HelmReconciler;
+use super::access::Access;
+use super::events::EventSink;
 use super::extend::{Extensions, PostHook, PreHook, ValueTranslator};
 use super::interest::Interests;
+use super::setup::Setup;
 use crate::cluster::ownership::{CrIdentity, OperatorId};
 use crate::controller::{
     Key, Owners, Priority, QueueHandle, Route, Source, WorkerOptions, Workers,
@@ -47,7 +50,7 @@ pub enum BuildError {
 pub struct HelmController {
     name: String,
     watch: Watch,
-    chart: CompiledChart,
+    chart: Arc<CompiledChart>,
     extensions: Extensions,
 }
 
@@ -79,7 +82,7 @@ impl HelmController {
         Ok(Self {
             name: watch.gvk.kind.to_lowercase(),
             watch,
-            chart,
+            chart: Arc::new(chart),
             extensions: Extensions::default(),
         })
     }
@@ -123,7 +126,7 @@ impl Controller for HelmController {
     ) -> BoxFuture<'static, Result<(), ControllerError>> {
         Box::pin(async move {
             let kind = loop {
-                match context.cluster.resolve(&self.watch.gvk).await {
+                match context.connection.cluster.resolve(&self.watch.gvk).await {
                     Ok(kind) => break kind,
                     Err(error) => {
                         let gvk = &self.watch.gvk;
@@ -135,11 +138,14 @@ impl Controller for HelmController {
                     }
                 }
             };
-            let store = SecretStore::new(context.client.clone(), context.records.clone());
+            let store = SecretStore::new(
+                context.connection.client.clone(),
+                context.caches.records.clone(),
+            );
             let queue = QueueHandle::new(context.metrics.controller(&self.name));
             let selector = self.watch.selector.as_ref().map(ToString::to_string);
             let source = Source::start(
-                &context.client,
+                &context.connection.client,
                 kind.resource.clone(),
                 &context.namespaces,
                 selector.as_deref(),
@@ -147,49 +153,65 @@ impl Controller for HelmController {
                 &context.stop,
             );
             // Without the whole history an existing release would be installed again.
-            let known = async { tokio::join!(source.synced(), complete(&context.records)) };
+            let known = async { tokio::join!(source.synced(), complete(&context.caches.records)) };
             if context.stop.run_until_cancelled(known).await.is_none() {
                 return Ok(());
             }
             let dependents = Arc::new(Dependents {
                 gvk: self.watch.gvk.clone(),
-                operator: context.operator.clone(),
+                operator: context.identity.operator.clone(),
                 queue: queue.clone(),
                 source: source.clone(),
                 known: RwLock::default(),
             });
             if self.watch.watch_dependent_resources {
-                context
-                    .registry
-                    .add_route(Arc::clone(&dependents) as Arc<dyn Route>);
+                let route = Arc::clone(&dependents) as Arc<dyn Route>;
+                context.caches.registry.add_route(route);
             }
-            let told = move |change: &RecordChange| dependents.record_changed(&change.record);
-            context.records.on_change(Arc::new(told));
+            let changed = move |change: &RecordChange| dependents.record_changed(&change.record);
+            context.caches.records.on_change(changed);
             let options = WorkerOptions {
                 concurrency: self
                     .watch
                     .max_concurrent_reconciles
-                    .map_or(context.max_concurrent_reconciles, usize::from),
+                    .map_or(context.limits.max_concurrent_reconciles, usize::from),
                 ..WorkerOptions::default()
             };
-            let (process, stop) = (Arc::clone(&context.process), context.stop.clone());
-            let interests = Interests::new(&context.cluster, queue.clone(), stop.clone());
+            let stop = context.stop.clone();
+            let interests =
+                Interests::new(&context.connection.cluster, queue.clone(), stop.clone());
             let reconciler = HelmReconciler {
-                period: self
-                    .watch
-                    .reconcile_period
-                    .unwrap_or(context.reconcile_period),
-                watch: self.watch,
-                chart: self.chart,
-                manager: context,
-                extensions: self.extensions,
-                interests,
-                clusters: Mutex::default(),
-                source,
-                store,
-                releases: Mutex::default(),
+                access: Access {
+                    impersonated: Mutex::default(),
+                    registry: context.caches.registry,
+                    store,
+                    source,
+                    interests,
+                    events: EventSink::new(
+                        context.connection.client.clone(),
+                        context.connection.reporter,
+                    ),
+                    pool: context.limits.pool,
+                    client: context.connection.client,
+                    cluster: context.connection.cluster,
+                },
+                setup: Setup {
+                    period: self
+                        .watch
+                        .reconcile_period
+                        .unwrap_or(context.limits.reconcile_period),
+                    watch: self.watch,
+                    chart: self.chart,
+                    extensions: self.extensions,
+                    operator: context.identity.operator,
+                    instance: context.identity.instance,
+                    elected: context.identity.elected,
+                    operator_namespace: context.identity.namespace,
+                    namespaces: context.namespaces,
+                },
+                memories: Mutex::default(),
             };
-            Workers::new(&queue, Arc::new(reconciler), options, process)
+            Workers::new(&queue, Arc::new(reconciler), options)
                 .run(stop)
                 .await;
             Ok(())

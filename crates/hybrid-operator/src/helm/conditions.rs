@@ -4,32 +4,32 @@ use serde::{Deserialize, Serialize};
 
 /// `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable`, `Paused` as the Go operators have
 /// them; `Ready`, `Stalled`, `Drifted` and `Contested` are ours.
-pub mod types {
+pub(crate) mod types {
     /// The custom resource has been seen.
-    pub const INITIALIZED: &str = "Initialized";
+    pub(crate) const INITIALIZED: &str = "Initialized";
     /// A release is deployed.
-    pub const DEPLOYED: &str = "Deployed";
+    pub(crate) const DEPLOYED: &str = "Deployed";
     /// The last install, upgrade or uninstall failed.
-    pub const RELEASE_FAILED: &str = "ReleaseFailed";
+    pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
     /// The custom resource cannot be brought to what it says.
-    pub const IRRECONCILABLE: &str = "Irreconcilable";
+    pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
     /// The custom resource is paused.
-    pub const PAUSED: &str = "Paused";
+    pub(crate) const PAUSED: &str = "Paused";
     /// Every object of the release is ready.
-    pub const READY: &str = "Ready";
+    pub(crate) const READY: &str = "Ready";
     /// These inputs failed too often; they must change.
-    pub const STALLED: &str = "Stalled";
+    pub(crate) const STALLED: &str = "Stalled";
     /// The chart's tests succeeded on the deployed revision.
-    pub const TEST_SUCCESS: &str = "TestSuccess";
+    pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
     /// Another operator watches the custom resource, too, and leaves the release alone.
-    pub const CONTESTED: &str = "Contested";
+    pub(crate) const CONTESTED: &str = "Contested";
     /// Objects differ from what was applied and are left so.
-    pub const DRIFTED: &str = "Drifted";
+    pub(crate) const DRIFTED: &str = "Drifted";
 }
 
 /// A condition's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ConditionStatus {
+pub(crate) enum ConditionStatus {
     /// It is so.
     True,
     /// It is not so.
@@ -41,28 +41,28 @@ pub enum ConditionStatus {
 /// A condition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub(crate) struct Condition {
     /// What it is about.
     #[serde(rename = "type")]
-    pub type_: String,
+    pub(crate) type_: String,
     /// Whether it is so.
-    pub status: ConditionStatus,
+    pub(crate) status: ConditionStatus,
     /// One word why; never empty.
     #[serde(default)]
-    pub reason: String,
+    pub(crate) reason: String,
     /// Why, for people.
     #[serde(default)]
-    pub message: String,
+    pub(crate) message: String,
     /// Since when it is so.
     #[serde(default)]
-    pub last_transition_time: String,
+    pub(crate) last_transition_time: String,
     /// The generation that it speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
+    pub(crate) observed_generation: Option<i64>,
 }
 
 /// Sets a condition at `now`; whether its status or reason changed.
-pub fn set(
+pub(crate) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
     status: ConditionStatus,
@@ -102,7 +102,7 @@ pub fn set(
 }
 
 /// Takes a condition away.
-pub fn remove(conditions: &mut Vec<Condition>, type_: &str) {
+pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }
 

@@ -1,35 +1,33 @@
-//! What should be: values, the digest of all inputs, and the manifest when the digest is new.
+//! What should be: the inputs of the release with their digest, and, where a new revision would
+//! begin, its content.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
+use std::sync::Arc;
 
-use helm_core::engine::{LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
-use helm_core::manifest::ManifestObject;
-use helm_core::release::Revision;
+use helm_core::chart::File;
+use helm_core::manifest::diff::same_meaning;
+use helm_core::manifest::{ManifestObject, first_duplicate, parse_objects};
+use helm_core::release::{Release as Record, Revision, Status as ReleaseStatus, StoredFile};
 use helm_core::values::CoalesceError;
-use helm_core::{Capabilities, Coalesced, DigestBuilder, RenderError, Rendered, Values};
-
-use kube::core::GroupVersionKind;
+use helm_core::{Coalesced, Digest, RenderError, Rendered};
 use serde_json::Value;
 
+use super::access::Access;
+use super::digest::{Inputs, canonical};
+use super::events::{Notice, Notices};
 use super::extend::ExtensionError;
-use super::interest::Named;
-use super::observe::Facts;
-use super::plan;
-use super::references::{LastValues, Read, key_of};
-use super::{HelmReconciler, Release};
-use crate::action::live::{Live, place};
-use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, DiscoveryError};
-use crate::release::{InputsDigest, StoreError};
+use super::memory::{Computed, Memory};
+use super::observe::Observation;
+use super::plan::{self, Step};
+use super::references::{self, LastValues};
+use super::render::{LOOKUP_ROUNDS, Target, render};
+use super::setup::{Setup, timeout};
+use super::subject::Subject;
+use crate::cluster::DiscoveryError;
+use crate::cluster::read::ReadError;
+use crate::release::{InputsDigest, RecordMeta, StoreError};
+use crate::render_pool::RenderPoolError;
 use crate::values::{self, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy};
-
-/// How often a render is begun anew because a template looked something up.
-const LOOKUP_ROUNDS: usize = 8;
-/// How old what is known of the cluster's kinds may be.
-const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 
 /// Why it is not known what should be.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +47,15 @@ pub(super) enum DesiredError {
     /// The chart does not render.
     #[error(transparent)]
     Render(#[from] RenderError),
+    /// The chart was not rendered.
+    #[error("cannot render the chart")]
+    Pool(#[from] RenderPoolError),
+    /// The custom resource was deleted while its chart was rendered.
+    #[error("the custom resource was deleted while its chart was rendered")]
+    Deleted,
+    /// A record that is needed cannot be read.
+    #[error("cannot read a release record")]
+    Record(#[source] StoreError),
     /// A template looks something up that cannot be read.
     #[error("a template looks up {key}")]
     Lookup {
@@ -73,11 +80,6 @@ pub(super) enum DesiredError {
     /// A patch of `watches.yaml` cannot be applied.
     #[error(transparent)]
     Patch(#[from] super::patches::PatchError),
-    /// Nothing is rendered where there was something.
-    #[error(
-        "the chart renders no object, and the release has some; if that is meant, set allowEmpty in watches.yaml"
-    )]
-    Empty,
     /// An object is rendered twice.
     #[error("{object} is rendered twice, by {first} and by {second}")]
     Duplicate {
@@ -103,10 +105,12 @@ impl DesiredError {
             | Self::Kept(_)
             | Self::Reference { .. } => "ErrorGettingValues",
             Self::Capabilities(_) => "ErrorGettingClient",
+            Self::Record(_) => "ErrorGettingReleaseState",
             Self::Render(_)
+            | Self::Pool(_)
+            | Self::Deleted
             | Self::Patch(_)
             | Self::Lookup { .. }
-            | Self::Empty
             | Self::Duplicate { .. }
             | Self::TooManyLookups => "ReconcileError",
         }
@@ -118,342 +122,347 @@ impl DesiredError {
     }
 }
 
-/// What was computed for one state of the custom resource and of what it refers to.
+/// The inputs of a release.
 #[derive(Clone)]
-pub(super) struct Desires {
-    generation: Option<i64>,
-    metadata: u64,
-    read: Read,
-    desired: Desired,
-}
-
-/// What should be.
-#[derive(Clone)]
-pub(super) struct Desired {
+pub(super) struct DesiredInputs {
     pub(super) digest: InputsDigest,
-    pub(super) coalesced: Coalesced,
+    pub(super) coalesced: Arc<Coalesced>,
+    /// Paths that `overrideValues` sets.
     pub(super) overridden: Vec<String>,
     /// What optional references hold, for the time after; `None` where there are none.
     pub(super) kept: Option<LastValues>,
-    policy: plan::Desired,
+}
+
+/// The content of a new revision.
+pub(super) enum Content {
+    /// The chart, rendered for this revision.
+    Rendered(Box<Rendered>),
+    /// A record with the same inputs: what it holds was rendered once, with its random values.
+    Recorded(Box<Record>),
+}
+
+/// What should be.
+pub(super) struct Desired {
+    pub(super) inputs: DesiredInputs,
+    /// The objects that these inputs have, where they were rendered just now.
+    pub(super) objects: Option<Vec<ManifestObject>>,
+    /// The custom resource of `dependsOn` that is not ready.
+    pub(super) dependency: Option<String>,
+    /// What a new revision would hold, where one would begin.
+    pub(super) content: Option<Content>,
+    empty: bool,
+    unchanged: bool,
 }
 
 impl Desired {
-    /// The part that the plan looks at.
-    pub(super) fn plan(&self) -> plan::Desired {
-        self.policy.clone()
-    }
-
-    /// With the digest of what is deployed, where that is known to mean the same.
-    fn or_equal(mut self, equal: Option<&(InputsDigest, InputsDigest)>) -> Self {
-        if let Some((wanted, deployed)) = equal
-            && *wanted == self.digest
-        {
-            self.digest = deployed.clone();
-            self.policy.digest = deployed.to_string();
-        }
-        self
-    }
-}
-
-/// A render, and what it has looked up.
-pub(super) struct Render {
-    pub(super) rendered: Rendered,
-    /// Hash of the objects that were looked up, where they count as inputs.
-    looked_up: Option<u64>,
-    read: Read,
-}
-
-impl HelmReconciler {
-    /// Computes what should be, unless it is known already.
-    pub(super) async fn desire(
-        &self,
-        facts: &Facts,
-        release: &mut Release,
-    ) -> Result<Desired, DesiredError> {
-        let metadata = Self::metadata_hash(facts);
-        if let Some(known) = &release.desires
-            && known.generation == facts.generation
-            && known.metadata == metadata
-            && self.is_current(&known.read)
-            // Code may look at more than that.
-            && self.extensions.translator.is_none()
-        {
-            return Ok(known.desired.clone().or_equal(release.equal.as_ref()));
-        }
-        let (mut contents, mut read) = self.referenced(facts).await?;
-        let kept = self.keep_last(facts, &mut contents).await?;
-        let computed = {
-            let env = |name: &str| std::env::var(name).ok();
-            let inputs = values::Inputs {
-                object: &facts.object,
-                env: &env,
-                references: &contents,
-            };
-            values::compute(&self.watch, &inputs)?
-        };
-        let values = match &self.extensions.translator {
-            Some(translator) => {
-                let translated = translator.translate(&facts.resource, computed.values);
-                translated.await.map_err(DesiredError::Translate)?
-            }
-            None => computed.values,
-        };
-        let coalesced = self.chart.coalesce(values)?;
-        // What the templates read of the cluster is known when they have run.
-        let render = self
-            .render(facts, &coalesced, Revision::FIRST, false)
-            .await?;
-        read.extend(render.read);
-        let mut digest = DigestBuilder::new()
-            .part(coalesced.digest().as_bytes())
-            .part(&facts.namespace)
-            .part(facts.name.as_str());
-        if !self.watch.patches.is_empty() {
-            digest = digest.part(format!("{:?}", self.watch.patches));
-        }
-        if let Some(hash) = render.looked_up {
-            digest = digest.part(hash.to_be_bytes());
-        }
-        render.rendered.capability_reads().digest_into(&mut digest);
-        let digest = InputsDigest::from(&digest.finish());
-        let desired = Desired {
-            policy: self.policy_of(&digest),
-            digest,
-            coalesced,
-            overridden: computed.overridden,
-            kept,
-        };
-        release.desires = Some(Desires {
-            generation: facts.generation,
-            metadata,
-            read,
-            desired: desired.clone(),
-        });
-        Ok(desired.or_equal(release.equal.as_ref()))
-    }
-
-    /// What `watches.yaml` says about retries, drift and tests, as the plan reads it.
-    fn policy_of(&self, digest: &InputsDigest) -> plan::Desired {
-        let (install, upgrade) = (&self.watch.install, &self.watch.upgrade);
-        let times = |retries: Option<u32>, otherwise: usize| {
-            retries.map_or(otherwise, |n| usize::try_from(n).unwrap_or(otherwise))
-        };
+    /// The facts that the plan looks at.
+    pub(super) fn facts(setup: &Setup, desired: Option<&Self>) -> plan::Desired {
+        let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
         plan::Desired {
-            digest: digest.to_string(),
-            repair: self.watch.drift_detection.mode == DriftMode::Repair,
-            install_retries: times(install.remediation.retries, plan::ATTEMPTS - 1),
+            digest: desired.map(|desired| desired.inputs.digest.to_string()),
+            empty: desired.is_some_and(|desired| desired.empty),
+            unchanged: desired.is_some_and(|desired| desired.unchanged),
+            repair: setup.watch.drift_detection.mode == DriftMode::Repair,
+            install_retries: install.remediation.retries,
             clean_up: install.remediation.strategy == Some(RemediationStrategy::Uninstall),
-            upgrade_retries: times(upgrade.remediation.retries, 0),
+            upgrade_retries: upgrade.remediation.retries,
             rollback: upgrade
                 .remediation
                 .strategy
-                .is_none_or(|s| s == RemediationStrategy::Rollback),
+                .is_none_or(|strategy| strategy == RemediationStrategy::Rollback),
             timeout: timeout(upgrade.timeout),
-            test: self.watch.test.is_some(),
+            test: setup.watch.test.is_some(),
         }
     }
+}
 
-    /// A hash of the metadata that templates of `watches.yaml` may read.
-    fn metadata_hash(facts: &Facts) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        for part in ["/metadata/labels", "/metadata/annotations"] {
-            facts.object.pointer(part).hash(&mut hasher);
+/// Computes what should be. The inputs are computed only when something that they are made of has
+/// changed, and content is rendered only when a new revision would begin.
+pub(super) async fn desired(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    observation: &Observation,
+    memory: &mut Memory,
+    notices: &Notices,
+) -> Result<Desired, DesiredError> {
+    let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
+    let mut desired = Desired {
+        dependency: references::missing_dependency(setup, access, subject).await?,
+        inputs,
+        objects,
+        content: None,
+        empty: false,
+        unchanged: false,
+    };
+    if desired.dependency.is_some() {
+        // No revision begins now.
+        return Ok(desired);
+    }
+    let facts = Desired::facts(setup, Some(&desired));
+    let upgrade = match plan::next_step(&observation.facts, &facts) {
+        Step::Install => false,
+        Step::Upgrade => true,
+        _ => return Ok(desired),
+    };
+    let history = &observation.history;
+    let content = content(
+        setup,
+        access,
+        subject,
+        &desired.inputs,
+        history,
+        upgrade,
+        notices,
+    )
+    .await?;
+    if let Content::Rendered(rendered) = &content {
+        let wanted = rendered
+            .objects()
+            .map_err(|error| DesiredError::Render(RenderError::Object(error)))?;
+        check(&wanted, subject)?;
+        let deployed = history
+            .iter()
+            .rev()
+            .find(|meta| meta.status == ReleaseStatus::Deployed);
+        if let Some(meta) = deployed
+            && (wanted.is_empty() || setup.watch.lookup_is_input)
+        {
+            let before = access
+                .store
+                .load(meta)
+                .await
+                .map_err(DesiredError::Record)?;
+            let objects = parse_objects(&before.manifest).unwrap_or_default();
+            desired.empty = wanted.is_empty() && !objects.is_empty() && !setup.watch.allow_empty;
+            desired.unchanged = setup.watch.lookup_is_input
+                && same_inputs(setup, &desired.inputs, &before)
+                && same_meaning(&objects, &wanted, &subject.namespace);
         }
-        hasher.finish()
     }
+    desired.content = Some(content);
+    Ok(desired)
+}
 
-    async fn capabilities(&self) -> Result<Capabilities, DiscoveryError> {
-        self.manager.cluster.capabilities(CAPABILITIES_AGE).await
+/// The inputs, and the objects that they have if they were computed anew.
+pub(super) async fn inputs(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    notices: &Notices,
+) -> Result<(DesiredInputs, Option<Vec<ManifestObject>>), DesiredError> {
+    let metadata = metadata_digest(subject);
+    if let Some(known) = &memory.computed
+        && known.generation == subject.generation
+        && known.metadata == metadata
+        && references::is_current(access, &known.read)
+        && known.epoch.is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
+        // Code may look at more than that.
+        && setup.extensions.translator.is_none()
+    {
+        return Ok((memory.or_equal(known.inputs.clone()), None));
     }
-
-    /// Renders a revision, fetching what the templates look up, and applies the patches of
-    /// `watches.yaml`.
-    pub(super) async fn render(
-        &self,
-        facts: &Facts,
-        coalesced: &Coalesced,
-        revision: Revision,
-        upgrade: bool,
-    ) -> Result<Render, DesiredError> {
-        let capabilities = self.capabilities().await?;
-        let mut info = ReleaseInfo::new(facts.name.as_str(), facts.namespace.as_str());
-        info.revision = revision;
-        (info.is_install, info.is_upgrade) = (!upgrade, upgrade);
-        let mut snapshot = Snapshot::default();
-        let mut read = Read::new();
-        let mut hasher = DefaultHasher::new();
-        for _ in 0..LOOKUP_ROUNDS {
-            let rendered = {
-                let input = RenderInput::new(info.clone(), coalesced)
-                    .capabilities(&capabilities)
-                    .lookup(snapshot.clone());
-                self.chart.render(&input)
-            };
-            match rendered {
-                Err(RenderError::NeedsLookup(keys)) => {
-                    for key in keys {
-                        let answer = self.look_up(facts, &key, &mut read, &mut hasher).await?;
-                        snapshot.insert(key, answer);
-                    }
-                }
-                rendered => {
-                    let rendered = super::patches::apply(rendered?, &self.watch.patches)?;
-                    let inputs = self.watch.lookup_is_input && !rendered.lookups().is_empty();
-                    return Ok(Render {
-                        rendered,
-                        looked_up: inputs.then(|| hasher.finish()),
-                        read,
-                    });
-                }
-            }
-        }
-        Err(DesiredError::TooManyLookups)
-    }
-
-    /// Reads what a template looks up. What cannot be read fails the render: an empty answer would
-    /// shrink the release.
-    async fn look_up(
-        &self,
-        facts: &Facts,
-        key: &LookupKey,
-        read: &mut Read,
-        hasher: &mut DefaultHasher,
-    ) -> Result<LookupAnswer, DesiredError> {
-        let (group, version) = key
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", &key.api_version));
-        let gvk = GroupVersionKind::gvk(group, version, &key.kind);
-        let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
-        let cluster = &facts.cluster;
-        let kind = match cluster.resolve(&gvk).await {
-            Ok(kind) => kind,
-            // A kind that is not served has no objects, as in Helm.
-            Err(DiscoveryError::UnknownKind { .. }) => return Ok(LookupAnswer::Absent),
-            Err(error) => return Err(error.into()),
+    let epoch = access.cluster.capabilities_epoch();
+    let (mut contents, mut read) = references::referenced(setup, access, subject).await?;
+    let kept = references::keep_last(setup, access, subject, &mut contents, notices).await?;
+    let computed = {
+        let env = |name: &str| std::env::var(name).ok();
+        let inputs = values::Inputs {
+            object: &subject.object,
+            env: &env,
+            references: &contents,
         };
-        let named = Named {
-            resource: kind.resource.clone(),
-            namespace: namespace.map(ToOwned::to_owned),
-            name: (!key.is_list()).then(|| key.name.clone()),
-        };
-        let is_input = self.watch.lookup_is_input;
-        let seen = is_input.then(|| self.interests.add(&named, &key_of(facts)));
-        let answer = if key.is_list() {
-            read::list(cluster, &gvk, namespace, None).await.map(Some)
-        } else {
-            let object = helm_core::manifest::ObjectKey {
-                group: group.to_owned(),
-                version: version.to_owned(),
-                kind: key.kind.clone(),
-                namespace: named.namespace.clone(),
-                name: key.name.clone(),
-            };
-            read::get(cluster, &object).await
-        };
-        if let (Some(seen), Ok(found)) = (seen, &answer) {
-            read.push((named, seen.read(found.as_ref())));
+        values::compute(&setup.watch, &inputs)?
+    };
+    let values = match &setup.extensions.translator {
+        Some(translator) => {
+            let translated = translator.translate(&subject.resource, computed.values);
+            translated.await.map_err(DesiredError::Translate)?
         }
-        match answer {
-            Ok(Some(value)) => {
-                key.to_string().hash(hasher);
-                let items = value.get("items").and_then(Value::as_array);
-                for object in items.map_or(std::slice::from_ref(&value), Vec::as_slice) {
-                    if !is_of(object, facts) {
-                        without_bookkeeping(object).hash(hasher);
-                    }
-                }
-                Ok(LookupAnswer::Found(value))
-            }
-            Ok(None) => Ok(LookupAnswer::Absent),
-            Err(ReadError::Api(error)) if ApiError::is_not_found(&error) => {
-                Ok(LookupAnswer::Absent)
-            }
-            Err(source) => Err(DesiredError::Lookup {
-                key: key.to_string(),
-                source,
-            }),
+        None => computed.values,
+    };
+    let coalesced = Arc::new(setup.chart.coalesce(values)?);
+    // What the templates read of the cluster is known when they have run.
+    let render = render(setup, access, subject, &coalesced, Target::FIRST).await?;
+    read.extend(render.read);
+    let reads_capabilities = !render.rendered.capability_reads().is_empty();
+    if reads_capabilities {
+        access.interests.add_capabilities(&subject.key());
+    }
+    let reads_kinds = reads_capabilities || render.missing_kind;
+    let digest = Inputs {
+        coalesced: &coalesced,
+        name: subject.name.as_str(),
+        namespace: &subject.namespace,
+        patches: &setup.watch.patches,
+        looked_up: render.looked_up,
+        reads: render.rendered.capability_reads(),
+    }
+    .digest();
+    let objects = render.rendered.objects().ok();
+    let inputs = DesiredInputs {
+        digest,
+        coalesced,
+        overridden: computed.overridden,
+        kept,
+    };
+    memory.computed = Some(Computed {
+        generation: subject.generation,
+        metadata,
+        read,
+        epoch: reads_kinds.then_some(epoch),
+        inputs: inputs.clone(),
+    });
+    Ok((memory.or_equal(inputs), objects))
+}
+
+/// The content of a new revision: that of the newest record with the same inputs, unless another
+/// revision was deployed in its place since, or somebody wants a new one; else a render.
+async fn content(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    inputs: &DesiredInputs,
+    history: &[RecordMeta],
+    upgrade: bool,
+    notices: &Notices,
+) -> Result<Content, DesiredError> {
+    let same = history
+        .iter()
+        .rev()
+        .find(|meta| meta.digest.as_ref() == Some(&inputs.digest))
+        .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced());
+    if let Some(meta) = same {
+        match access.store.load(meta).await {
+            Ok(record) => return Ok(Content::Recorded(Box::new(record))),
+            Err(error) if error.is_corrupt() => notices.add(corrupt(&error)),
+            Err(error) => return Err(DesiredError::Record(error)),
         }
     }
+    let target = Target {
+        revision: history
+            .last()
+            .map_or(Revision::FIRST, |latest| latest.revision.next()),
+        upgrade,
+    };
+    let render = render(setup, access, subject, &inputs.coalesced, target).await?;
+    Ok(Content::Rendered(Box::new(render.rendered)))
+}
 
-    /// The objects that the wanted inputs have, as the watches show them; `None` when one of them
-    /// is not seen, or the chart does not render.
-    pub(super) async fn live_of(&self, facts: &Facts, desired: &Desired) -> Option<Live> {
-        let rendered = self
-            .render(facts, &desired.coalesced, Revision::FIRST, false)
-            .await
-            .ok()?
-            .rendered;
-        let mut live = Live::default();
-        for object in rendered.objects().ok()? {
-            let place = place(
-                &self.manager.cluster,
-                &self.manager.registry,
-                &self.manager.operator,
-                &self.manager.namespaces,
-                object.key(),
-                &facts.namespace,
-            )
-            .await
-            .ok()?;
-            place.guard.settled().await;
-            let seen = place
-                .guard
-                .get(place.key.namespace.as_deref(), &place.key.name)?;
-            live.adopt(place.key, &seen, place.guard);
+/// The objects that these inputs have, rendered anew.
+pub(super) async fn objects_of(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    inputs: &DesiredInputs,
+) -> Option<Vec<ManifestObject>> {
+    let render = render(setup, access, subject, &inputs.coalesced, Target::FIRST).await;
+    render.ok()?.rendered.objects().ok()
+}
+
+/// A digest of the metadata that templates of `watches.yaml` may read.
+fn metadata_digest(subject: &Subject) -> Digest {
+    let part = |pointer| subject.object.pointer(pointer).cloned();
+    let metadata = serde_json::json!([part("/metadata/labels"), part("/metadata/annotations")]);
+    Digest::of(canonical(&metadata))
+}
+
+/// Whether a record was made of the wanted chart and values: its own chart and configuration mean
+/// the same, whatever random values its manifest holds.
+pub(super) fn same_inputs(setup: &Setup, inputs: &DesiredInputs, record: &Record) -> bool {
+    let own = setup.chart.chart();
+    let Some(theirs) = &record.chart else {
+        return false;
+    };
+    let same_files = |theirs: &Option<Vec<StoredFile>>, own: &[File]| {
+        let theirs = theirs.as_deref().unwrap_or_default();
+        theirs.len() == own.len()
+            && own.iter().all(|file| {
+                let same = |stored: &StoredFile| {
+                    stored.name == file.name() && *stored.data == *file.data()
+                };
+                theirs.iter().any(same)
+            })
+    };
+    let same_chart = theirs.metadata.as_ref() == Some(own.metadata())
+        && theirs.schema.as_deref() == own.schema().map(File::data)
+        && same_files(&theirs.templates, own.templates())
+        && same_files(&theirs.files, own.files());
+    // Helm records the defaults of a chart with dependencies as they are after their imports.
+    let defaults = Value::from(theirs.values.clone().unwrap_or_default());
+    let same_defaults = [own.values(), inputs.coalesced.chart().values()]
+        .into_iter()
+        .any(|values| same_values(&defaults, &Value::from(values.clone())));
+    let same_config = || match setup.chart.coalesce(record.config.clone()) {
+        Ok(coalesced) => same_values(
+            &Value::from(coalesced.values().clone()),
+            &Value::from(inputs.coalesced.values().clone()),
+        ),
+        Err(_) => false,
+    };
+    same_chart && same_defaults && same_config()
+}
+
+/// Whether values are the same, of whatever kind their numbers are: a record writes 1.0 as 1.
+fn same_values(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_values(a, b))
         }
-        Some(live)
+        (Value::Object(a), Value::Object(b)) => {
+            let same = |(key, a): (&String, &Value)| b.get(key).is_some_and(|b| same_values(a, b));
+            a.len() == b.len() && a.iter().all(same)
+        }
+        _ => a == b,
     }
 }
 
 /// Refuses a manifest that names an object twice: one of the two would be lost.
-pub(super) fn check(wanted: &[ManifestObject], facts: &Facts) -> Result<(), DesiredError> {
-    for (index, object) in wanted.iter().enumerate() {
-        let key = object.key();
-        let twin = wanted.iter().take(index).find(|other| {
-            !key.name.is_empty() && other.key().is_same_object(key, &facts.namespace)
-        });
-        if let Some(twin) = twin {
-            let source = |object: &ManifestObject| object.source().unwrap_or("?").to_owned();
-            return Err(DesiredError::Duplicate {
-                object: key.to_string(),
-                first: source(twin),
-                second: source(object),
-            });
+fn check(wanted: &[ManifestObject], subject: &Subject) -> Result<(), DesiredError> {
+    let Some((first, second)) = first_duplicate(wanted, &subject.namespace) else {
+        return Ok(());
+    };
+    let source = |index: usize| {
+        let object = wanted.get(index);
+        object
+            .and_then(ManifestObject::source)
+            .unwrap_or("?")
+            .to_owned()
+    };
+    Err(DesiredError::Duplicate {
+        object: wanted
+            .get(second)
+            .map(|object| object.key().to_string())
+            .unwrap_or_default(),
+        first: source(first),
+        second: source(second),
+    })
+}
+
+/// Says that a record cannot be read.
+pub(super) fn corrupt(error: &StoreError) -> Notice {
+    Notice::warning(error.reason(), "Load", super::status::chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::same_values;
+
+    #[test]
+    fn values_that_went_through_a_record_are_the_same() {
+        let given = json!({"a": 1.0, "b": [{"c": 2}], "d": null});
+        for (recorded, same) in [
+            (json!({"a": 1, "b": [{"c": 2.0}], "d": null}), true),
+            (json!({"a": 1, "b": [{"c": 2}]}), false),
+            (json!({"a": 1, "b": [{"c": 3}], "d": null}), false),
+            (json!({"a": 1, "b": [], "d": null}), false),
+            (json!({"a": "1", "b": [{"c": 2}], "d": null}), false),
+        ] {
+            assert_eq!(same_values(&recorded, &given), same, "{recorded}");
         }
     }
-    Ok(())
-}
-
-/// Whether an object belongs to the release itself, is one of its records, or is the custom resource.
-fn is_of(object: &Value, facts: &Facts) -> bool {
-    if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&facts.primary.uid) {
-        return true;
-    }
-    let label = object
-        .pointer("/metadata/labels")
-        .and_then(|labels| labels.get(CR_LABEL))
-        .and_then(Value::as_str);
-    label == Some(facts.primary.identity().as_str())
-}
-
-/// An object without what changes although nobody changed it.
-fn without_bookkeeping(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.remove("resourceVersion");
-        metadata.remove("managedFields");
-    }
-    object
-}
-
-/// The user's values of a record, which are what was computed from the custom resource.
-pub(super) fn config(desired: &Desired) -> Values {
-    desired.coalesced.user().clone()
-}
-
-/// How long hooks and waits may take: 5 minutes unless said otherwise, as in Helm.
-pub(super) fn timeout(asked: Option<Duration>) -> Duration {
-    asked.unwrap_or(Duration::from_mins(5))
 }

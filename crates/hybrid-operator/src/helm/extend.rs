@@ -35,11 +35,10 @@ use helm_core::Values;
 use helm_core::release::{ReleaseName, Revision};
 use kube::api::DynamicObject;
 
-use super::HelmReconciler;
-use super::desired::Desired;
-use super::execute::Done;
-use super::observe::Facts;
+use super::act::ActContext;
+use super::desired::DesiredInputs;
 use super::plan::Step;
+use super::subject::Subject;
 
 /// Why an extension failed, for the condition `Irreconcilable`; the custom resource is tried again
 /// with growing pauses.
@@ -121,24 +120,27 @@ struct HookFailed {
     source: ExtensionError,
 }
 
-/// Whether a step looks after a release, so that hooks belong to it.
-fn cares(step: &Step, facts: &Facts) -> bool {
-    !facts.deleting && !matches!(step, Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall)
+/// Whether a step looks after a release, so that hooks in code belong to it.
+fn belongs_to(step: &Step) -> bool {
+    !matches!(
+        step,
+        Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
+    )
 }
 
-impl HelmReconciler {
+impl Extensions {
     /// Runs the hooks that come before a step.
-    pub(super) async fn run_pre_hooks(
+    pub(super) async fn before(
         &self,
         step: &Step,
-        facts: &Facts,
-        desired: &Desired,
+        subject: &Subject,
+        inputs: Option<&DesiredInputs>,
     ) -> Result<(), ExtensionError> {
-        if !cares(step, facts) {
+        let Some(inputs) = inputs.filter(|_| belongs_to(step)) else {
             return Ok(());
-        }
-        for hook in &self.extensions.pre {
-            let done = hook.run(&facts.resource, desired.coalesced.user()).await;
+        };
+        for hook in &self.pre {
+            let done = hook.run(&subject.resource, inputs.coalesced.user()).await;
             done.map_err(|source| HookFailed {
                 which: "pre",
                 source,
@@ -148,26 +150,27 @@ impl HelmReconciler {
     }
 
     /// Runs the hooks that come after a step that has settled everything.
-    pub(super) async fn run_post_hooks(
+    pub(super) async fn after(
         &self,
         step: &Step,
-        facts: &Facts,
-        done: Done,
+        context: &ActContext<'_>,
     ) -> Result<(), ExtensionError> {
-        if self.extensions.post.is_empty() || done != Done::Settled || !cares(step, facts) {
+        if self.post.is_empty() || !belongs_to(step) {
             return Ok(());
         }
-        let history = self.store.history(&facts.namespace, &facts.name);
+        let subject = context.subject;
+        let store = &context.access.store;
+        let history = store.history(&subject.namespace, &subject.name);
         let Some(latest) = history.last() else {
             return Ok(());
         };
         let release = ReleaseRef {
-            name: facts.name.clone(),
-            namespace: facts.namespace.clone(),
+            name: subject.name.clone(),
+            namespace: subject.namespace.clone(),
             revision: latest.revision,
         };
-        for hook in &self.extensions.post {
-            let done = hook.run(&facts.resource, &release).await;
+        for hook in &self.post {
+            let done = hook.run(&subject.resource, &release).await;
             done.map_err(|source| HookFailed {
                 which: "post",
                 source,

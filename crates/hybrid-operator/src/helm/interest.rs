@@ -179,10 +179,6 @@ impl Interests {
 
     /// What keeps something from being watched that a custom resource is interested in, as a
     /// sentence for a condition.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the reconciler is to report it")
-    )]
     pub(super) fn problem(&self, key: &Key) -> Option<String> {
         let scopes: HashSet<Scope> = lock(&self.known)
             .iter()
@@ -198,20 +194,12 @@ impl Interests {
 
     /// Wakes a custom resource from now on when this kind comes, goes or is served in another way.
     /// To be called before the kind is resolved.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the reconciler is to subscribe")
-    )]
     pub(super) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
         self.served.add_kind(gvk, key);
     }
 
     /// Wakes a custom resource from now on when anything else is served than before. To be called
     /// before the capabilities are read.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the reconciler is to subscribe")
-    )]
     pub(super) fn add_capabilities(&self, key: &Key) {
         self.served.add_capabilities(key);
     }
@@ -425,9 +413,10 @@ impl Follower for Reader {
     }
 
     fn state(&mut self, state: &WatchState) {
-        self.state.send_replace(state.clone());
-        if !matches!(state, WatchState::Starting | WatchState::Synced) {
-            // They find out that they cannot be told of changes.
+        let before = self.state.send_replace(state.clone());
+        // Whoever waits for the first list gets it; all others find out that they cannot be told of
+        // changes, or can be again.
+        if before != WatchState::Starting || *state != WatchState::Synced {
             self.wake_all();
         }
     }
@@ -669,6 +658,10 @@ mod tests {
         };
         lock(&shown.interests.watches).insert(scope, watch);
         reader.state(&WatchState::Forbidden("list secrets".to_owned()));
+        assert!(
+            shown.interests.queue.ready().is_empty(),
+            "nobody needs it yet"
+        );
         // It is not waited for: the answer would never come.
         assert!(!shown.interests.is_ready(&named, &key).await);
         let problem = shown.interests.problem(&key).unwrap();
@@ -679,5 +672,7 @@ mod tests {
         assert_eq!(shown.interests.problem(&other), None);
         reader.state(&WatchState::Synced);
         assert_eq!(shown.interests.problem(&key), None);
+        // It learns that there is no problem any longer.
+        assert_eq!(shown.interests.queue.ready(), [key].into());
     }
 }

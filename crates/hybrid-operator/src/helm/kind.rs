@@ -3,7 +3,7 @@
 use helm_core::manifest::HookEvent;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 
-use super::observe::Facts;
+use super::subject::Subject;
 
 /// Which of Helm's actions goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +16,43 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// What a pending record is on its way to.
     pub(super) fn of(status: ReleaseStatus) -> Self {
         match status {
             ReleaseStatus::PendingUpgrade => Self::Upgrade,
             ReleaseStatus::PendingRollback => Self::Rollback,
             _ => Self::Install,
+        }
+    }
+
+    /// The status of a record that is on its way.
+    pub(super) fn pending(self) -> ReleaseStatus {
+        match self {
+            Self::Upgrade => ReleaseStatus::PendingUpgrade,
+            Self::Rollback => ReleaseStatus::PendingRollback,
+            _ => ReleaseStatus::PendingInstall,
+        }
+    }
+
+    /// What a record says in the beginning.
+    pub(super) fn beginning(self) -> &'static str {
+        match self {
+            Self::Install => "Initial install underway",
+            Self::Upgrade => "Preparing upgrade",
+            Self::Rollback => "Preparing rollback",
+            Self::Uninstall => "Deletion in progress (or silently failed)",
+            Self::Test => "Running tests",
+        }
+    }
+
+    /// The word for logs and events.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+            Self::Rollback => "rollback",
+            Self::Uninstall => "uninstall",
+            Self::Test => "test",
         }
     }
 
@@ -77,10 +109,10 @@ impl Kind {
     }
 
     /// What the record says when all is done.
-    pub(super) fn description(self, facts: &Facts) -> String {
+    pub(super) fn description(self, subject: &Subject) -> String {
         match self {
-            Self::Install => facts.annotations.install_description.clone(),
-            Self::Upgrade => facts.annotations.upgrade_description.clone(),
+            Self::Install => subject.annotations.install_description.clone(),
+            Self::Upgrade => subject.annotations.upgrade_description.clone(),
             _ => None,
         }
         .unwrap_or_else(|| {
@@ -95,11 +127,11 @@ impl Kind {
         })
     }
 
-    pub(super) fn failure(self, facts: &Facts) -> String {
+    pub(super) fn failure(self, subject: &Subject) -> String {
         match self {
-            Self::Install => format!("Release {:?} failed", facts.name.as_str()),
-            Self::Upgrade => format!("Upgrade {:?} failed", facts.name.as_str()),
-            _ => format!("Rollback {:?} failed", facts.name.as_str()),
+            Self::Install => format!("Release {:?} failed", subject.name.as_str()),
+            Self::Upgrade => format!("Upgrade {:?} failed", subject.name.as_str()),
+            _ => format!("Rollback {:?} failed", subject.name.as_str()),
         }
     }
 }

@@ -1,208 +1,265 @@
 //! What is: the custom resource, its records and its objects, all from caches.
 
-use std::sync::Arc;
-
-use helm_core::release::{ReleaseName, Revision, Status as ReleaseStatus};
-use jiff::Timestamp;
-use kube::ResourceExt;
-use kube::api::DynamicObject;
+use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
-use super::annotations::Annotations;
-use super::desired::Desired;
-use super::naming::{NamingError, Place};
-use super::plan::{Drift, Observed, Record};
-use super::status::Status;
-use super::{HelmReconciler, Release, finalizer};
-use crate::cluster::{Cluster, Primary};
-use crate::release::RecordMeta;
+use super::access::Access;
+use super::act::{action_context, definitions_are_wanted};
+use super::desired::{Desired, objects_of};
+use super::finalizer;
+use super::kind::Kind;
+use super::memory::Memory;
+use super::plan::{Adoption, Drift, Observed, Record};
+use super::setup::Setup;
+use super::subject::Subject;
+use crate::action::{ActionError, live, recognise};
+use crate::cluster::OperatorId;
+use crate::release::{RecordMeta, StoreError};
 
-/// The custom resource.
-pub(super) struct Facts {
-    pub(super) primary: Primary,
-    pub(super) resource: Arc<DynamicObject>,
-    /// The cluster as the custom resource's service account sees it.
-    pub(super) cluster: Cluster,
-    pub(super) object: Value,
-    pub(super) generation: Option<i64>,
-    pub(super) deleting: bool,
-    pub(super) finalizer: bool,
-    pub(super) annotations: Annotations,
-    pub(super) name: ReleaseName,
-    pub(super) namespace: String,
-    pub(super) now: Timestamp,
+/// The shortest time between two reads of what cannot be watched.
+const UNWATCHED: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// The facts, and the records behind them.
+pub(super) struct Observation {
+    pub(super) facts: Observed,
+    /// The records of the release, oldest first.
+    pub(super) history: Vec<RecordMeta>,
+    /// The operator that looks after the release.
+    pub(super) keeper: OperatorId,
 }
 
-impl Facts {
-    pub(super) fn of(
-        resource: &Arc<DynamicObject>,
-        reconciler: &HelmReconciler,
-    ) -> Result<Self, Box<(Status, NamingError)>> {
-        let now = Timestamp::now();
-        let primary = reconciler.primary(resource);
-        let object = serde_json::to_value(resource).unwrap_or_default();
-        let generation = resource.metadata.generation;
-        let refused =
-            |error| Box::new((Status::read(object.get("status"), now, generation), error));
-        let Place { name, namespace } = reconciler.place(&primary, &object).map_err(refused)?;
-        let cluster = reconciler.cluster_for(&primary, &object).map_err(refused)?;
-        Ok(Self {
-            primary,
-            resource: Arc::clone(resource),
-            cluster,
-            generation,
-            deleting: resource.metadata.deletion_timestamp.is_some(),
-            finalizer: finalizer::is_present(resource),
-            annotations: reconciler.annotations(resource),
-            object,
-            name,
-            namespace,
-            now,
-        })
-    }
+/// Looks at the custom resource and its records. Sends a request only for a custom resource of
+/// helm-operator-plugins without records.
+pub(super) async fn observe(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    memory: &Memory,
+) -> Result<Observation, StoreError> {
+    let history = access.store.history(&subject.namespace, &subject.name);
+    let keeper = keeper(setup, access, subject, memory);
+    let identity = subject.primary.identity();
+    let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
+    let adopts = subject.annotations.adopts(&setup.operator);
+    let mine = history.iter().any(|meta| subject.owns(meta)) || adopts;
+    let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
+    let latest = history.last().map_or(Revision(0), |meta| meta.revision);
+    let contested =
+        keeper != setup.operator && !subject.annotations.adopts_from_operators(&setup.operator);
+    let wants_chunks = history.is_empty()
+        && !contested
+        && !subject.annotations.paused
+        && finalizer::is_legacy(&subject.resource);
+    let chunked = wants_chunks
+        && !access
+            .store
+            .chunked(&subject.namespace, &subject.name)
+            .await?
+            .is_empty();
+    let facts = Observed {
+        contested,
+        deleting: subject.deleting,
+        finalizer: subject.finalizer,
+        paused: subject.annotations.paused,
+        impossible: subject.error.is_some(),
+        foreign,
+        chunked,
+        history: history
+            .iter()
+            .map(|meta| record(meta, setup, access, subject))
+            .collect(),
+        adoption: match history.last() {
+            Some(latest) if !foreign && !contested => adoption(setup, access, latest).await?,
+            _ => Adoption::None,
+        },
+        drift: Drift::Unknown,
+        awaits_dependency: false,
+        awaits_definitions: false,
+        obstacle_changed: obstacle_changed(access, memory),
+        forgiven: subject.forgiven(latest),
+        forced: subject.is_forced(),
+        tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
+    };
+    Ok(Observation {
+        facts,
+        history,
+        keeper,
+    })
+}
 
-    /// Whether `force-at` has a value that was not acted upon yet.
-    pub(super) fn is_forced(&self) -> bool {
-        self.is_new(
-            self.annotations.force_at.as_deref(),
-            "/status/handled/forceAt",
-        )
+/// Adds the facts that depend on what should be.
+pub(super) async fn complete(
+    observation: &mut Observation,
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    desired: Option<&Desired>,
+    memory: &mut Memory,
+) -> Result<(), ActionError> {
+    let deployed = observation.history.last().map(|meta| meta.revision.0);
+    if memory.live.revision != deployed || !memory.live.complete {
+        recognise(setup, access, subject, desired, memory, deployed).await?;
     }
-
-    /// The revision up to which failures no longer count, because of `reset-at`.
-    pub(super) fn forgiven(&self, latest: Revision) -> Revision {
-        if self.is_new(
-            self.annotations.reset_at.as_deref(),
-            "/status/handled/resetAt",
-        ) {
-            return latest;
-        }
-        Revision(self.number("/status/handled/forgiven").unwrap_or(0))
+    read_unwatched(setup, subject, memory).await?;
+    let facts = &mut observation.facts;
+    facts.drift = drift(memory, subject, deployed);
+    if let Some(desired) = desired {
+        facts.awaits_dependency = desired.dependency.is_some();
+        let upgrade = observation.history.iter().any(|meta| {
+            matches!(
+                meta.status,
+                ReleaseStatus::Deployed | ReleaseStatus::Superseded
+            )
+        });
+        facts.awaits_definitions = definitions_are_wanted(setup, desired, upgrade)
+            && memory.definitions_served.as_ref() != Some(&desired.inputs.digest);
     }
+    Ok(())
+}
 
-    fn is_new(&self, asked: Option<&str>, handled: &str) -> bool {
-        asked.is_some() && self.object.pointer(handled).and_then(Value::as_str) != asked
+/// Reads what cannot be watched, once a period.
+async fn read_unwatched(
+    setup: &Setup,
+    subject: &Subject,
+    memory: &mut Memory,
+) -> Result<(), ActionError> {
+    if memory.live.unwatched().is_empty() {
+        return Ok(());
     }
-
-    fn number(&self, pointer: &str) -> Option<u32> {
-        let number = self.object.pointer(pointer)?.as_u64()?;
-        u32::try_from(number).ok()
+    let asked = subject.annotations.reconcile_period;
+    let period = asked.unwrap_or(setup.period).max(UNWATCHED);
+    let due = memory.read_at.is_none_or(|at| {
+        let age = std::time::Duration::try_from(subject.now.duration_since(at));
+        age.is_ok_and(|age| age >= period)
+    });
+    if due {
+        memory.read_at = Some(subject.now);
+        live::read_unwatched(&subject.cluster, &mut memory.live).await?;
     }
+    Ok(())
+}
 
-    /// The status as it is.
-    pub(super) fn status(&self) -> Status {
-        Status::read(self.object.get("status"), self.now, self.generation)
+/// Whether what stood in the way of the last attempt has changed since.
+fn obstacle_changed(access: &Access, memory: &Memory) -> bool {
+    let obstacles = &memory.obstacles;
+    let epoch = access.cluster.capabilities_epoch();
+    let mut objects = obstacles.objects.iter();
+    objects.any(|(named, seen)| !access.interests.is_current(named, *seen))
+        || obstacles.epoch.is_some_and(|known| known != epoch)
+}
+
+/// The operator that looks after a custom resource: whoever wrote the newest record.
+fn keeper(setup: &Setup, access: &Access, subject: &Subject, memory: &Memory) -> OperatorId {
+    let records = access.store.records_of(&subject.primary.identity());
+    let newest = records.into_iter().max_by_key(|meta| meta.revision);
+    newest
+        .map_or_else(|| memory.keeper.clone(), |meta| meta.operator)
+        .unwrap_or_else(|| setup.operator.clone())
+}
+
+/// Whether the newest record is one that somebody else deployed, and that is to be taken over.
+async fn adoption(
+    setup: &Setup,
+    access: &Access,
+    latest: &RecordMeta,
+) -> Result<Adoption, StoreError> {
+    let other = latest.operator.as_ref();
+    let theirs = latest.cr.is_none() || other.is_some_and(|other| *other != setup.operator);
+    if !theirs || latest.status != ReleaseStatus::Deployed {
+        return Ok(Adoption::None);
+    }
+    let record = match access.store.load(latest).await {
+        Ok(record) => record,
+        // The step that needs the record says what is wrong with it.
+        Err(error) if error.is_corrupt() => return Ok(Adoption::Wanted),
+        Err(error) => return Err(error),
+    };
+    let chart = record.chart.as_ref();
+    let name = chart.and_then(|chart| chart.name_and_version());
+    let same = name.is_none_or(|(name, _)| name == setup.chart.chart().name());
+    Ok(if same {
+        Adoption::Wanted
+    } else {
+        Adoption::OtherChart
+    })
+}
+
+fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> Record {
+    let written = meta
+        .written_at()
+        .map(|at| subject.now.duration_since(at))
+        .and_then(|age| std::time::Duration::try_from(age).ok())
+        .unwrap_or_default();
+    let failed = matches!(
+        meta.status,
+        ReleaseStatus::Failed | ReleaseStatus::Uninstalled
+    );
+    Record {
+        revision: meta.revision,
+        status: meta.status,
+        digest: meta.digest.as_ref().map(ToString::to_string),
+        // While a lease makes sure that we alone write, whatever an instance of this operator
+        // began and this process does not know of was cut off; else only what this very instance
+        // began. Helm copies our label to the revisions that it makes, with its own number.
+        ours: meta.writer.as_ref().is_some_and(|writer| {
+            *writer == setup.instance
+                || (setup.elected && meta.cr.as_ref() == Some(&subject.primary.identity()))
+        }),
+        attempts: meta
+            .failures
+            .map_or(u32::from(failed), |failures| failures.attempts),
+        hook_failed: meta.failures.is_some_and(|failures| failures.hook),
+        unchanged_for: access.store.seen_for(meta, std::time::Instant::now()),
+        written,
     }
 }
 
-impl HelmReconciler {
-    /// Which custom resource it is.
-    pub(super) fn primary(&self, resource: &DynamicObject) -> Primary {
-        Primary {
-            gvk: self.watch.gvk.clone(),
-            namespace: resource.namespace(),
-            name: resource.name_any(),
-            uid: resource.uid().unwrap_or_default(),
-        }
+fn drift(memory: &Memory, subject: &Subject, deployed: Option<u32>) -> Drift {
+    if memory.live.revision != deployed || !memory.live.complete {
+        return Drift::Unknown;
     }
+    let drifted = memory.live.drifted_states();
+    if drifted.is_empty() {
+        Drift::None
+    } else if drifted
+        .iter()
+        .all(|(key, state)| memory.repairs.exhausted(key, *state, subject.now))
+    {
+        Drift::Exhausted
+    } else {
+        Drift::Some
+    }
+}
 
-    /// Looks at records and objects. Sends no request unless nothing is known of the objects yet.
-    pub(super) async fn observe(
-        &self,
-        facts: &Facts,
-        release: &mut Release,
-        desired: &Desired,
-    ) -> Observed {
-        let history = self.store.history(&facts.namespace, &facts.name);
-        let identity = facts.primary.identity();
-        let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
-        // The Go operators made the custom resource the owner of its records.
-        let ours = |meta: &RecordMeta| {
-            meta.cr.as_ref() == Some(&identity) || meta.owners.contains(&facts.primary.uid)
-        };
-        let mine = history.iter().any(ours) || facts.annotations.adopts(&self.manager.operator);
-        let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
-        let theirs = |meta: &&RecordMeta| {
-            let other = meta.operator.as_ref();
-            meta.cr.is_none() || other.is_some_and(|other| *other != self.manager.operator)
-        };
-        let adoptable = !foreign
-            && history
-                .last()
-                .filter(theirs)
-                .is_some_and(|meta| meta.status == ReleaseStatus::Deployed);
-        let deployed = history.last().map(|meta| meta.revision.0);
-        if release.live.revision != deployed || !release.live.complete {
-            self.recognise(facts, release, desired, deployed).await;
-        }
-        let drift = if release.live.revision != deployed || !release.live.complete {
-            Drift::Unknown
-        } else if release.live.drifted().is_empty() {
-            Drift::None
-        } else {
-            Drift::Some
-        };
-        Observed {
-            deleting: facts.deleting,
-            finalizer: facts.finalizer,
-            paused: facts.annotations.paused,
-            foreign,
-            history: history
-                .iter()
-                .map(|meta| self.record(meta, facts))
-                .collect(),
-            drift,
-            forgiven: facts.forgiven(history.last().map_or(Revision(0), |meta| meta.revision)),
-            forced: facts.is_forced(),
-            tested: deployed.is_some() && facts.number("/status/release/tested") == deployed,
-            adoptable,
-        }
+/// After a restart: if what the watches show has the hash that the status kept of this very
+/// revision, it is what was applied, and nothing need be read.
+async fn recognise(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    desired: Option<&Desired>,
+    memory: &mut Memory,
+    deployed: Option<u32>,
+) -> Result<(), ActionError> {
+    let stored = subject
+        .object
+        .pointer("/status/release/baseline")
+        .and_then(Value::as_str);
+    let (Some(stored), Some(revision), Some(desired)) = (stored, deployed, desired) else {
+        return Ok(());
+    };
+    // A record that was only begun is not yet what the objects are.
+    if subject.number("/status/release/revision") != Some(revision) {
+        return Ok(());
     }
-
-    fn record(&self, meta: &RecordMeta, facts: &Facts) -> Record {
-        let age = meta
-            .written_at()
-            .map(|at| facts.now.duration_since(at).unsigned_abs())
-            .unwrap_or_default();
-        Record {
-            revision: meta.revision,
-            status: meta.status,
-            digest: meta.digest.as_ref().map(ToString::to_string),
-            // While a lease makes sure that we alone write, whatever this operator began and this
-            // process does not know of was cut off; else only what this very instance began.
-            ours: meta.writer.as_ref() == Some(&self.manager.instance)
-                || (self.manager.elected && meta.cr.as_ref() == Some(&facts.primary.identity())),
-            age,
-        }
+    let objects = match &desired.objects {
+        Some(objects) => Some(objects.clone()),
+        None => objects_of(setup, access, subject, &desired.inputs).await,
+    };
+    if let Some(objects) = objects {
+        let context = action_context(setup, access, subject, Kind::Upgrade, &[]);
+        let live = &mut memory.live;
+        recognise::recognise(&context, live, revision, &objects, stored).await?;
     }
-
-    /// After a restart: if what the watches show has the hash that the status kept of this very
-    /// revision, it is what was applied, and nothing need be read.
-    async fn recognise(
-        &self,
-        facts: &Facts,
-        release: &mut Release,
-        desired: &Desired,
-        deployed: Option<u32>,
-    ) {
-        let stored = facts
-            .object
-            .pointer("/status/release/baseline")
-            .and_then(Value::as_str);
-        let (Some(stored), Some(revision)) = (stored, deployed) else {
-            return;
-        };
-        // A record that was only begun is not yet what the objects are.
-        if facts.number("/status/release/revision") != Some(revision) {
-            return;
-        }
-        let Some(live) = self.live_of(facts, desired).await else {
-            return;
-        };
-        if live.aggregate() == stored {
-            release.live = live;
-            release.live.revision = Some(revision);
-            release.live.complete = true;
-        }
-    }
+    Ok(())
 }

@@ -1,8 +1,11 @@
 //! The `patches` of `watches.yaml`: changes made to rendered objects before they are recorded and
 //! applied. Pure.
 
+use std::collections::BTreeMap;
+
 use helm_core::Rendered;
 use helm_core::manifest::ObjectKey;
+use kube::core::SelectorExt;
 use serde_json::{Map, Value};
 
 use crate::watches::{Patch, PatchBody, Target};
@@ -46,7 +49,7 @@ fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
     };
     let mut changed = false;
     for (index, patch) in patches.iter().enumerate() {
-        if !matches(&patch.target, &key) {
+        if !matches(&patch.target, &key, object) {
             continue;
         }
         match &patch.patch {
@@ -69,7 +72,7 @@ fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
 }
 
 /// Whether a target selects an object; what it leaves out matches everything.
-pub(super) fn matches(target: &Target, key: &ObjectKey) -> bool {
+fn matches(target: &Target, key: &ObjectKey, object: &Value) -> bool {
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
     is(&target.group, &key.group)
         && is(&target.version, &key.version)
@@ -79,6 +82,13 @@ pub(super) fn matches(target: &Target, key: &ObjectKey) -> bool {
             .namespace
             .as_deref()
             .is_none_or(|wanted| key.namespace.as_deref() == Some(wanted))
+        && target.labels.as_ref().is_none_or(|selector| {
+            let labels = object.pointer("/metadata/labels").cloned();
+            let labels: BTreeMap<String, String> = labels
+                .and_then(|labels| serde_json::from_value(labels).ok())
+                .unwrap_or_default();
+            selector.matches(&labels)
+        })
 }
 
 /// Fields that tell the elements of Kubernetes' lists of objects apart.

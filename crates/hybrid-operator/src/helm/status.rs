@@ -4,53 +4,124 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use helm_core::release::Revision;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
 use super::conditions::{self, Condition, ConditionStatus, types};
 
+/// What the status says of the release.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ReleaseStatus {
+    /// Name of the release.
+    pub(crate) name: String,
+    /// Newest revision.
+    pub(crate) revision: u32,
+    /// Helm's status of that revision.
+    pub(crate) status: String,
+    /// Name and version of its chart, `NAME-VERSION`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) chart_version: Option<String>,
+    /// Version of what the chart installs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) app_version: Option<String>,
+    /// Digest of its inputs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<String>,
+    /// Hash of what is ours on all objects of the deployed revision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) baseline: Option<String>,
+    /// The revision that the chart's tests ran on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tested: Option<u32>,
+}
+
+/// One of the newest revisions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HistoryEntry {
+    /// Its number.
+    pub(crate) revision: u32,
+    /// Helm's status of it.
+    pub(crate) status: String,
+    /// Digest of its inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) digest: Option<String>,
+}
+
+/// The values of one-time annotations that were acted upon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Handled {
+    /// `force-at`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) force_at: Option<String>,
+    /// `reset-at`
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reset_at: Option<String>,
+    /// The newest revision whose failures no longer count since `reset-at`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) forgiven: Option<u32>,
+}
+
+/// A condition that came to be true, or came to be true for another reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Transition {
+    /// Whether it is bad news.
+    pub(crate) warning: bool,
+    /// Its reason.
+    pub(crate) reason: String,
+    /// Its message.
+    pub(crate) message: String,
+}
+
 /// Status that is being written.
 #[derive(Debug, Clone)]
-pub struct Status {
+pub(crate) struct Status {
     before: Value,
     now: String,
     generation: Option<i64>,
-    failure_told: bool,
     /// The conditions.
-    pub conditions: Vec<Condition>,
+    pub(crate) conditions: Vec<Condition>,
     /// What is said of the release.
-    pub release: Option<Value>,
-    /// The manifest of the release, where it is new and to be told.
-    pub manifest: Option<String>,
+    pub(crate) release: Option<ReleaseStatus>,
+    /// The manifest of the release, where it is new and to be shown.
+    pub(crate) manifest: Option<String>,
     /// The newest revisions.
-    pub history: Option<Value>,
+    pub(crate) history: Option<Vec<HistoryEntry>>,
     /// The values of one-time annotations that were acted upon.
-    pub handled: Option<Value>,
-    /// Conditions that came to be true or changed their reason: reason and message of each.
-    pub transitions: Vec<(bool, String, String)>,
+    pub(crate) handled: Handled,
+    /// What is worth an event.
+    pub(crate) transitions: Vec<Transition>,
 }
 
 impl Status {
     /// The status as it is, to be changed at `now` for `generation`.
-    pub fn read(status: Option<&Value>, now: Timestamp, generation: Option<i64>) -> Self {
+    pub(crate) fn read(status: Option<&Value>, now: Timestamp, generation: Option<i64>) -> Self {
         let before = status.cloned().unwrap_or(Value::Null);
-        let conditions = before.get("conditions").cloned().unwrap_or(Value::Null);
+        let field = |name: &str| before.get(name).cloned().unwrap_or(Value::Null);
         let second = Timestamp::from_second(now.as_second()).unwrap_or(now);
         Self {
-            conditions: serde_json::from_value(conditions).unwrap_or_default(),
-            release: before.get("release").cloned(),
+            conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
+            release: serde_json::from_value(field("release")).unwrap_or_default(),
             manifest: None,
-            history: before.get("history").cloned(),
-            handled: before.get("handled").cloned(),
+            history: serde_json::from_value(field("history")).unwrap_or_default(),
+            handled: serde_json::from_value(field("handled")).unwrap_or_default(),
             before,
             now: second.to_string(),
             generation,
-            failure_told: false,
             transitions: Vec::new(),
         }
     }
 
     fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let told = |condition: &Condition| {
+            condition.type_ == type_
+                && condition.status == ConditionStatus::True
+                && condition.message == message
+        };
+        // A second failure may have the reason of the first.
+        let repeated = self.conditions.iter().any(told);
         let changed = conditions::set(
             &mut self.conditions,
             type_,
@@ -70,20 +141,27 @@ impl Status {
                     | types::STALLED
                     | types::CONTESTED
             );
-        if changed && worth_telling {
-            let bad = !matches!(type_, types::DEPLOYED | types::PAUSED);
-            self.transitions
-                .push((bad, reason.to_owned(), message.to_owned()));
+        let another_failure = type_ == types::RELEASE_FAILED && !repeated;
+        if worth_telling && (changed || another_failure) {
+            self.transitions.push(Transition {
+                warning: !matches!(type_, types::DEPLOYED | types::PAUSED),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            });
         }
     }
 
+    fn remove(&mut self, type_: &str) {
+        conditions::remove(&mut self.conditions, type_);
+    }
+
     /// The custom resource was seen.
-    pub fn initialized(&mut self) {
+    pub(crate) fn initialized(&mut self) {
         self.set(types::INITIALIZED, ConditionStatus::True, "Initialized", "");
     }
 
     /// A release is deployed.
-    pub fn deployed(&mut self, reason: &str, message: &str) {
+    pub(crate) fn deployed(&mut self, reason: &str, message: &str) {
         self.initialized();
         self.set(types::DEPLOYED, ConditionStatus::True, reason, message);
         self.set(types::RELEASE_FAILED, ConditionStatus::False, reason, "");
@@ -91,22 +169,19 @@ impl Status {
     }
 
     /// Whether it says already that this revision is deployed and that nothing failed.
-    pub fn says_deployed(&self, revision: Revision) -> bool {
+    pub(crate) fn says_deployed(&self, revision: Revision) -> bool {
         let is = |type_: &str, status: ConditionStatus| {
             let mut conditions = self.conditions.iter();
             conditions.any(|condition| condition.type_ == type_ && condition.status == status)
         };
-        let told = self
-            .release
-            .as_ref()
-            .and_then(|release| release.get("revision"));
-        told == Some(&json!(revision.0))
+        let told = self.release.as_ref().map(|release| release.revision);
+        told == Some(revision.0)
             && is(types::DEPLOYED, ConditionStatus::True)
             && is(types::RELEASE_FAILED, ConditionStatus::False)
     }
 
     /// The custom resource is what it says.
-    pub fn reconciled(&mut self) {
+    pub(crate) fn reconciled(&mut self) {
         self.set(
             types::IRRECONCILABLE,
             ConditionStatus::False,
@@ -116,15 +191,17 @@ impl Status {
         if self.conditions.iter().any(|c| c.type_ == types::PAUSED) {
             self.set(types::PAUSED, ConditionStatus::False, "NotPaused", "");
         }
-        conditions::remove(&mut self.conditions, types::STALLED);
-        conditions::remove(&mut self.conditions, types::DRIFTED);
+        self.remove(types::STALLED);
     }
 
     /// An action failed.
-    pub fn failed(&mut self, reason: &str, message: &str) {
+    pub(crate) fn failed(&mut self, reason: &str, message: &str) {
         self.initialized();
-        if !self.conditions.iter().any(|c| c.type_ == types::DEPLOYED) {
-            self.set(types::DEPLOYED, ConditionStatus::False, reason, "");
+        let is_deployed = |condition: &Condition| {
+            condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
+        };
+        if !self.conditions.iter().any(is_deployed) {
+            self.set(types::DEPLOYED, ConditionStatus::False, reason, message);
         }
         self.set(
             types::RELEASE_FAILED,
@@ -136,19 +213,28 @@ impl Status {
     }
 
     /// It is not known how the release is, because of an error.
-    pub fn unknown(&mut self, reason: &str) {
+    pub(crate) fn unknown(&mut self, reason: &str) {
         self.set(types::RELEASE_FAILED, ConditionStatus::Unknown, reason, "");
     }
 
-    /// Remembers that the tests of a revision ran.
-    pub fn mark_tested(&mut self, revision: u32) {
-        if let Some(release) = self.release.as_mut().and_then(Value::as_object_mut) {
-            release.insert("tested".to_owned(), json!(revision));
-        }
+    /// Whether it says already why this revision failed.
+    pub(crate) fn tells_failure_of(&self, revision: Revision) -> bool {
+        let failed = |condition: &Condition| {
+            condition.type_ == types::RELEASE_FAILED
+                && condition.status == ConditionStatus::True
+                && !condition.message.is_empty()
+        };
+        let told = self.release.as_ref().map(|release| release.revision);
+        told == Some(revision.0) && self.conditions.iter().any(failed)
+    }
+
+    /// The outcome of tests of an earlier revision says nothing of a new one.
+    pub(crate) fn untested(&mut self) {
+        self.remove(types::TEST_SUCCESS);
     }
 
     /// The outcome of the chart's tests.
-    pub fn tested(&mut self, failure: Option<&str>) {
+    pub(crate) fn tested(&mut self, failure: Option<&str>) {
         let (status, reason) = match failure {
             None => (ConditionStatus::True, "TestsSucceeded"),
             Some(_) => (ConditionStatus::False, "TestsFailed"),
@@ -157,22 +243,15 @@ impl Status {
     }
 
     /// The custom resource cannot be brought to what it says.
-    pub fn irreconcilable(&mut self, reason: &str, error: &dyn std::error::Error) {
-        self.failure_told = true;
+    pub(crate) fn irreconcilable(&mut self, reason: &str, message: &str) {
         self.initialized();
-        let message = chain(error);
         self.set(
             types::IRRECONCILABLE,
             ConditionStatus::True,
             reason,
-            &message,
+            message,
         );
-        self.set(types::READY, ConditionStatus::False, reason, &message);
-    }
-
-    /// Whether [`Self::irreconcilable`] has said what is wrong.
-    pub fn is_failure_told(&self) -> bool {
-        self.failure_told
+        self.set(types::READY, ConditionStatus::False, reason, message);
     }
 
     /// The generation that the conditions speak of. As long as nothing is said of the newest one,
@@ -193,27 +272,20 @@ impl Status {
     }
 
     /// Remembers the one-time annotations that the revision `revision` has acted upon.
-    pub fn handle(&mut self, annotations: &Annotations, revision: u32) {
-        let mut handled = self.handled.clone().unwrap_or_else(|| json!({}));
-        let Some(fields) = handled.as_object_mut() else {
-            return;
-        };
+    pub(crate) fn handle(&mut self, annotations: &Annotations, revision: Revision) {
         if let Some(at) = &annotations.force_at {
-            fields.insert("forceAt".to_owned(), json!(at));
+            self.handled.force_at = Some(at.clone());
         }
         if let Some(at) = &annotations.reset_at
-            && fields.get("resetAt") != Some(&json!(at))
+            && self.handled.reset_at.as_ref() != Some(at)
         {
-            fields.insert("resetAt".to_owned(), json!(at));
-            fields.insert("forgiven".to_owned(), json!(revision.saturating_sub(1)));
-        }
-        if !fields.is_empty() {
-            self.handled = Some(handled);
+            self.handled.reset_at = Some(at.clone());
+            self.handled.forgiven = Some(revision.0.saturating_sub(1));
         }
     }
 
-    /// These inputs failed too often.
-    pub fn stalled(&mut self, message: &str) {
+    /// Another attempt would do harm.
+    pub(crate) fn stalled(&mut self, message: &str) {
         self.set(
             types::STALLED,
             ConditionStatus::True,
@@ -225,7 +297,7 @@ impl Status {
 
     /// Another operator looks after the release. What was said of this generation stays, whichever
     /// operator said it.
-    pub fn contested(&mut self, message: &str) {
+    pub(crate) fn contested(&mut self, message: &str) {
         if !self.is_contested() {
             self.set(
                 types::CONTESTED,
@@ -238,9 +310,9 @@ impl Status {
 
     /// Forgets that the release is contested: when it came to be ours, or with a generation of
     /// which nobody has said so. An operator that still contests it will say so again.
-    pub fn uncontested(&mut self, came_to_be_ours: bool) {
+    pub(crate) fn uncontested(&mut self, came_to_be_ours: bool) {
         if came_to_be_ours || !self.is_contested() {
-            conditions::remove(&mut self.conditions, types::CONTESTED);
+            self.remove(types::CONTESTED);
         }
     }
 
@@ -251,7 +323,7 @@ impl Status {
     }
 
     /// The custom resource is paused.
-    pub fn paused(&mut self) {
+    pub(crate) fn paused(&mut self) {
         self.set(
             types::PAUSED,
             ConditionStatus::True,
@@ -261,7 +333,7 @@ impl Status {
     }
 
     /// Objects differ and are left so.
-    pub fn drifted(&mut self, message: &str) {
+    pub(crate) fn drifted(&mut self, message: &str) {
         self.set(
             types::DRIFTED,
             ConditionStatus::True,
@@ -270,8 +342,13 @@ impl Status {
         );
     }
 
+    /// All objects are as they were applied.
+    pub(crate) fn undrifted(&mut self) {
+        self.remove(types::DRIFTED);
+    }
+
     /// Whether everything is ready; `missing` says what is not.
-    pub fn ready(&mut self, missing: &[String]) {
+    pub(crate) fn ready(&mut self, missing: &[String]) {
         match missing.first() {
             None => self.set(types::READY, ConditionStatus::True, "AllObjectsReady", ""),
             Some(first) => {
@@ -303,7 +380,7 @@ impl Status {
     }
 
     /// Something goes on.
-    pub fn progressing(&mut self, why: &str) {
+    pub(crate) fn progressing(&mut self, why: &str) {
         self.initialized();
         self.set(
             types::READY,
@@ -314,50 +391,73 @@ impl Status {
     }
 
     /// The merge patch that makes the status so, `None` when it is so already.
-    pub fn patch(&self, told: &Told) -> Option<Value> {
+    pub(crate) fn patch(&self, written: &Written) -> Option<Value> {
         let mut status = Map::new();
-        let conditions = serde_json::to_value(&self.conditions).unwrap_or_default();
-        status.insert("conditions".to_owned(), conditions);
+        status.insert("conditions".to_owned(), json!(self.conditions));
         if let Some(generation) = self.observed_generation() {
             status.insert("observedGeneration".to_owned(), json!(generation));
         }
         if let Some(release) = &self.release {
-            status.insert("release".to_owned(), release.clone());
-            let name = release.get("name").cloned().unwrap_or_default();
-            let mut deployed = json!({"name": name});
+            status.insert("release".to_owned(), json!(release));
+            let name = Some(Value::from(release.name.as_str()));
+            let known = self.before.pointer("/deployedRelease/name") == name.as_ref();
             if let Some(manifest) = &self.manifest {
-                deployed = json!({"name": name, "manifest": manifest});
-            }
-            let known = self.before.pointer("/deployedRelease/name") == Some(&name);
-            if self.manifest.is_some() || !known {
+                let deployed = json!({"name": name, "manifest": manifest});
                 status.insert("deployedRelease".to_owned(), deployed);
+            } else if !known && self.is_deployed() {
+                status.insert("deployedRelease".to_owned(), json!({"name": name}));
             }
         }
-        for (field, value) in [("history", &self.history), ("handled", &self.handled)] {
-            if let Some(value) = value {
-                status.insert(field.to_owned(), value.clone());
-            }
+        if let Some(history) = &self.history {
+            status.insert("history".to_owned(), json!(history));
+        }
+        if self.handled != Handled::default() {
+            status.insert("handled".to_owned(), json!(self.handled));
         }
         let same = status
             .iter()
             .all(|(key, value)| self.before.get(key) == Some(value));
         let status = Value::Object(status);
-        // What the API server does not keep need not be told again.
-        (!same && !told.is(&status, &self.before)).then_some(status)
+        // What the API server does not keep need not be sent again.
+        if same || written.is(&status, &self.before) {
+            return None;
+        }
+        let mut patch = status;
+        remove_what_is_gone(&mut patch, &self.before, "release");
+        remove_what_is_gone(&mut patch, &self.before, "handled");
+        Some(patch)
+    }
+
+    fn is_deployed(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|condition| {
+            condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
+        })
     }
 }
 
-/// What was last told of a custom resource, and what was kept of it: the schema of its definition
-/// may have no place for all of it.
+/// Sets the fields of an object to null that it no longer has: a merge patch keeps what it does not
+/// mention.
+fn remove_what_is_gone(patch: &mut Value, before: &Value, field: &str) {
+    let known = before.get(field).and_then(Value::as_object);
+    if let Some(fields) = patch.get_mut(field).and_then(Value::as_object_mut) {
+        for name in known.into_iter().flat_map(Map::keys) {
+            fields.entry(name.clone()).or_insert(Value::Null);
+        }
+    }
+}
+
+/// The status that was last written, and what was kept of it: the schema of the custom resource's
+/// definition may have no place for all of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub(crate) struct Written {
     sent: u64,
     kept: u64,
 }
 
-impl Told {
+impl Written {
     /// Remembers a status that was sent, and the one that the API server has answered with.
-    pub fn new(sent: &Value, kept: Option<&Value>) -> Self {
+    pub(crate) fn new(sent: &Value, kept: Option<&Value>) -> Self {
         Self {
             sent: hash(sent),
             kept: hash(kept.unwrap_or(&Value::Null)),
@@ -369,7 +469,7 @@ impl Told {
     }
 
     /// The fields of `sent` that were not kept.
-    pub fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
+    pub(crate) fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
         let Some(kept) = kept else {
             return Vec::new();
         };
@@ -381,14 +481,35 @@ impl Told {
     }
 }
 
+/// A hash of what a value says: a field that is null says nothing.
 fn hash(value: &Value) -> u64 {
+    fn feed(value: &Value, hasher: &mut DefaultHasher) {
+        match value {
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().filter(|(_, v)| !v.is_null()).collect();
+                fields.sort_by_key(|(name, _)| *name);
+                fields.len().hash(hasher);
+                for (name, value) in fields {
+                    name.hash(hasher);
+                    feed(value, hasher);
+                }
+            }
+            Value::Array(items) => {
+                items.len().hash(hasher);
+                for item in items {
+                    feed(item, hasher);
+                }
+            }
+            value => value.hash(hasher),
+        }
+    }
     let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
+    feed(value, &mut hasher);
     hasher.finish()
 }
 
 /// An error with its sources, but for those that it has told already.
-pub fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -405,9 +526,8 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
-    use serde_json::json;
 
-    use super::{Status, Told};
+    use super::{ReleaseStatus, Status, Written};
 
     #[test]
     fn an_unchanged_status_is_not_written() {
@@ -415,8 +535,12 @@ mod tests {
         let mut status = Status::read(None, now, Some(2));
         status.deployed("InstallSuccessful", "notes");
         status.ready(&[]);
-        status.release = Some(json!({"name": "r", "revision": 1}));
-        let patch = status.patch(&Told::default()).unwrap();
+        status.release = Some(ReleaseStatus {
+            name: "r".to_owned(),
+            revision: 1,
+            ..ReleaseStatus::default()
+        });
+        let patch = status.patch(&Written::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
         assert_eq!(patch["deployedRelease"]["name"], "r");
         assert_eq!(status.transitions.len(), 1);
@@ -425,7 +549,7 @@ mod tests {
         let mut again = Status::read(Some(&patch), later, Some(2));
         again.deployed("InstallSuccessful", "notes");
         again.ready(&[]);
-        assert_eq!(again.patch(&Told::default()), None);
+        assert_eq!(again.patch(&Written::default()), None);
         assert!(again.transitions.is_empty());
     }
 
@@ -436,20 +560,20 @@ mod tests {
         status.deployed("InstallSuccessful", "");
         assert_eq!(
             status
-                .patch(&Told::default())
+                .patch(&Written::default())
                 .unwrap()
                 .get("observedGeneration"),
             None
         );
         status.ready(&[]);
-        let patch = status.patch(&Told::default()).unwrap();
+        let patch = status.patch(&Written::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 1);
 
         // The next reconcile ended early, for example because a connection broke.
         let mut cut_short = Status::read(Some(&patch), now, Some(2));
-        assert_eq!(cut_short.patch(&Told::default()), None);
+        assert_eq!(cut_short.patch(&Written::default()), None);
         cut_short.progressing("its Pods");
-        let patch = cut_short.patch(&Told::default()).unwrap();
+        let patch = cut_short.patch(&Written::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
     }
 
@@ -462,7 +586,7 @@ mod tests {
         let told: Vec<&str> = status
             .transitions
             .iter()
-            .map(|(_, reason, _)| reason.as_str())
+            .map(|transition| transition.reason.as_str())
             .collect();
         assert_eq!(told, ["InstallSuccessful", "UpgradeError"]);
         let deployed = status
@@ -485,7 +609,7 @@ mod tests {
         let mut status = Status::read(None, now, Some(1));
         status.contested("the first has it, says the second");
         assert_eq!(status.transitions.len(), 1);
-        let patch = status.patch(&Told::default()).unwrap();
+        let patch = status.patch(&Written::default()).unwrap();
         for (generation, came_to_be_ours, stays) in
             [(1, false, true), (1, true, false), (2, false, false)]
         {
@@ -495,6 +619,6 @@ mod tests {
         }
         let mut third = Status::read(Some(&patch), now, Some(1));
         third.contested("the first has it, says the third");
-        assert_eq!(third.patch(&Told::default()), None);
+        assert_eq!(third.patch(&Written::default()), None);
     }
 }

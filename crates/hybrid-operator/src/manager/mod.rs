@@ -11,13 +11,11 @@
 mod probes;
 mod shutdown;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -29,6 +27,7 @@ use crate::controller::definitions::follow_definitions;
 use crate::leader::{Elector, Term};
 use crate::options::Options;
 use crate::release::ReleaseIndex;
+use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::Metrics;
 
 pub use probes::{ProbeError, Readiness};
@@ -36,36 +35,66 @@ pub use probes::{ProbeError, Readiness};
 /// What the manager provides to a controller.
 #[derive(Clone)]
 pub struct ControllerContext {
-    /// The client that all controllers share.
+    /// Talks to the API server.
+    pub connection: Connection,
+    /// What all controllers know of the cluster.
+    pub caches: Caches,
+    /// Who this process is.
+    pub identity: Identity,
+    /// How much is done at once, and how often.
+    pub limits: Limits,
+    /// Namespaces to watch; empty means all.
+    pub namespaces: Vec<String>,
+    /// Metrics of the process.
+    pub metrics: Metrics,
+    /// Cancelled when the controllers must stop.
+    pub stop: CancellationToken,
+}
+
+/// The connections that all controllers share.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
     pub client: Client,
     /// Discovery and object access over that client.
     pub cluster: Cluster,
+    /// Publishes events about objects.
+    pub recorder: Recorder,
+    /// Names this process in events.
+    pub reporter: Reporter,
+}
+
+/// The caches that all controllers share.
+#[derive(Clone)]
+pub struct Caches {
     /// The watches of dependents.
     pub registry: Registry,
     /// The history of all releases.
     pub records: ReleaseIndex,
-    /// Metrics of the process.
-    pub metrics: Metrics,
-    /// Publishes events about objects.
-    pub recorder: Recorder,
-    /// Namespaces to watch; empty means all.
-    pub namespaces: Vec<String>,
-    /// The namespace that the operator runs in, if known.
-    pub operator_namespace: Option<String>,
+}
+
+/// The names under which this process writes.
+#[derive(Clone)]
+pub struct Identity {
     /// Identifies this operator on its objects and records.
     pub operator: OperatorId,
     /// Identifies this process on the records that it writes.
     pub instance: InstanceId,
     /// Whether leader election ensures that no other replica writes.
     pub elected: bool,
+    /// The namespace that the operator runs in, if known.
+    pub namespace: Option<String>,
+}
+
+/// How much a controller does at once, and how often.
+#[derive(Clone)]
+pub struct Limits {
     /// How many keys a controller reconciles at once, unless it has its own setting.
     pub max_concurrent_reconciles: usize,
     /// Time between two reconciles of an unchanged object, unless a controller has its own setting.
     pub reconcile_period: Duration,
-    /// Limits the workers of all controllers together.
-    pub process: Arc<Semaphore>,
-    /// Cancelled when the controllers must stop.
-    pub stop: CancellationToken,
+    /// Renders the charts of all controllers.
+    pub pool: RenderPool,
 }
 
 /// The error of a controller that cannot run.
@@ -191,20 +220,29 @@ impl Manager {
         let lease = options.lease()?;
         let elector = lease.map(|lease| Elector::new(client.clone(), lease, gate));
         let context = ControllerContext {
-            cluster,
-            registry: Registry::counted(client.clone(), metrics.watches()),
-            records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
-            recorder: Recorder::new(client.clone(), reporter(&options)),
-            client,
-            metrics: metrics.clone(),
+            caches: Caches {
+                registry: Registry::counted(client.clone(), metrics.watches()),
+                records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
+            },
+            connection: Connection {
+                recorder: Recorder::new(client.clone(), reporter(&options)),
+                reporter: reporter(&options),
+                client,
+                cluster,
+            },
+            identity: Identity {
+                operator: OperatorId::new(&options.operator_name),
+                instance: InstanceId::new(&options.instance),
+                elected: elector.is_some(),
+                namespace: options.operator_namespace.clone(),
+            },
+            limits: Limits {
+                max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
+                reconcile_period: options.reconcile_period,
+                pool: RenderPool::default(),
+            },
             namespaces: options.watch_namespaces.clone(),
-            operator_namespace: options.operator_namespace.clone(),
-            operator: OperatorId::new(&options.operator_name),
-            instance: InstanceId::new(&options.instance),
-            elected: elector.is_some(),
-            max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
-            reconcile_period: options.reconcile_period,
-            process: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)),
+            metrics: metrics.clone(),
             stop: stop.child_token(),
         };
         let ended = lead(

@@ -137,7 +137,7 @@ impl<K: Kind> Controller for NativeController<K> {
             let dependents = dependents::start_all(self.starts, &context, &queue);
             let resource = ApiResource::erase::<K>(&());
             let source = Source::start(
-                &context.client,
+                &context.connection.client,
                 resource,
                 &context.namespaces,
                 None,
@@ -148,10 +148,9 @@ impl<K: Kind> Controller for NativeController<K> {
             let options = WorkerOptions {
                 concurrency: self
                     .concurrency
-                    .unwrap_or(context.max_concurrent_reconciles),
+                    .unwrap_or(context.limits.max_concurrent_reconciles),
                 ..WorkerOptions::default()
             };
-            let process = Arc::clone(&context.process);
             let reconcile = Arc::new(Native {
                 name: self.name.clone(),
                 function: self.function,
@@ -159,9 +158,7 @@ impl<K: Kind> Controller for NativeController<K> {
                 dependents,
                 context,
             });
-            Workers::new(&queue, reconcile, options, process)
-                .run(stop)
-                .await;
+            Workers::new(&queue, reconcile, options).run(stop).await;
             Ok(())
         })
     }

@@ -69,7 +69,7 @@ impl<K: Kind> Context<K> {
 
     /// The client, for what the methods here do not do.
     pub fn client(&self) -> &Client {
-        &self.manager.client
+        &self.manager.connection.client
     }
 
     /// The cached objects of a type that the controller owns or watches, in the custom resource's
@@ -104,7 +104,7 @@ impl<K: Kind> Context<K> {
             }
         }
         let namespace = self.object.namespace().unwrap_or_default();
-        let api: Api<O> = Api::namespaced(self.manager.client.clone(), &namespace);
+        let api: Api<O> = Api::namespaced(self.manager.connection.client.clone(), &namespace);
         let params = PatchParams::apply(&self.field_manager).force();
         api.patch(&name, &params, &Patch::Apply(&wanted))
             .await
@@ -130,7 +130,7 @@ impl<K: Kind> Context<K> {
         }
         let name = self.object.name_any();
         let namespace = self.object.namespace().unwrap_or_default();
-        let api: Api<K> = Api::namespaced(self.manager.client.clone(), &namespace);
+        let api: Api<K> = Api::namespaced(self.manager.connection.client.clone(), &namespace);
         let params = PatchParams {
             field_manager: Some(self.field_manager.clone()),
             ..PatchParams::default()
@@ -152,7 +152,13 @@ impl<K: Kind> Context<K> {
             secondary: None,
         };
         let reference = self.object.object_ref(&());
-        if let Err(error) = self.manager.recorder.publish(&event, &reference).await {
+        if let Err(error) = self
+            .manager
+            .connection
+            .recorder
+            .publish(&event, &reference)
+            .await
+        {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
                 "an event could not be sent"

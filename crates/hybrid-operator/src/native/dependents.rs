@@ -62,7 +62,7 @@ where
             .map(|api| {
                 let (reader, writer) = store::<O>();
                 let follower = Reader {
-                    reader: reader.clone(),
+                    cached: reader.clone(),
                     writer,
                     concerns: Arc::clone(&concerns),
                     queue: queue.clone(),
@@ -107,11 +107,11 @@ where
 {
     fn in_scope(context: &ControllerContext) -> Vec<Self> {
         if context.namespaces.is_empty() {
-            return vec![Self::all(context.client.clone())];
+            return vec![Self::all(context.connection.client.clone())];
         }
         let namespaces = context.namespaces.iter();
         namespaces
-            .map(|namespace| Self::namespaced(context.client.clone(), namespace))
+            .map(|namespace| Self::namespaced(context.connection.client.clone(), namespace))
             .collect()
     }
 }
@@ -121,7 +121,7 @@ struct Reader<O>
 where
     O: Resource<DynamicType = ()> + Clone + 'static,
 {
-    reader: Store<O>,
+    cached: Store<O>,
     writer: Writer<O>,
     concerns: Concerns<O>,
     queue: QueueHandle,
@@ -140,7 +140,7 @@ where
         // A list is seen when it is whole: only then is it told of, and with it what has vanished
         // since the last one.
         let mut changed = match &event {
-            watcher::Event::InitDone => self.reader.state(),
+            watcher::Event::InitDone => self.cached.state(),
             watcher::Event::Apply(object) | watcher::Event::Delete(object) => {
                 vec![Arc::new(object.clone())]
             }
@@ -149,7 +149,7 @@ where
         // What the user's function makes of an object must not keep the cache from being right.
         self.writer.apply_watcher_event(&event);
         if matches!(event, watcher::Event::InitDone) {
-            changed.extend(self.reader.state());
+            changed.extend(self.cached.state());
         }
         let keys = changed.iter().filter_map(|object| (self.concerns)(object));
         for key in keys.collect::<HashSet<Key>>() {

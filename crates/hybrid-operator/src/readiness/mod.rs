@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_4_1_kinds_whose_readiness_is_in_their_status_are_watched_in_full() {
+    fn kinds_whose_readiness_is_in_their_status_are_watched_in_full() {
         for (group, kind) in [
             ("apps", "Deployment"),
             ("", "Pod"),

@@ -246,6 +246,8 @@ pub struct Target {
     pub name: Option<String>,
     /// Namespace.
     pub namespace: Option<String>,
+    /// Labels that the object has in the manifest; `None` matches all.
+    pub labels: Option<Selector>,
 }
 
 /// A patch for rendered objects.

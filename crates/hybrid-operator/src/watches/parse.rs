@@ -314,13 +314,14 @@ fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
 }
 
 fn target(fields: &mut Fields<'_>) -> Target {
-    fields.allow(&["group", "version", "kind", "name", "namespace"]);
+    fields.allow(&["group", "version", "kind", "name", "namespace", "labels"]);
     Target {
         group: fields.optional("group", string),
         version: fields.optional("version", name),
         kind: fields.optional("kind", name),
         name: fields.optional("name", name),
         namespace: fields.optional("namespace", name),
+        labels: fields.optional("labels", selector),
     }
 }
 

@@ -109,7 +109,7 @@ fn known(uid: &str) -> Claim {
 }
 
 #[tokio::test]
-async fn rule_1_1_an_unproven_object_is_created_in_one_request() {
+async fn an_unproven_object_is_created_in_one_request() {
     let script = Script::default().on(PATCH, 201, live("u1", json!({})));
     let applied = run(&script, Claim::Unproven, &ApplyPolicy::default())
         .await
@@ -133,7 +133,7 @@ async fn rule_1_1_an_unproven_object_is_created_in_one_request() {
 }
 
 #[tokio::test]
-async fn rule_1_1_a_known_object_is_updated_in_one_request_with_its_uid() {
+async fn a_known_object_is_updated_in_one_request_with_its_uid() {
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("helm", "Apply", "", &fields)]});
     let script = Script::default().on(PATCH, 200, live("u1", entries));
@@ -150,7 +150,7 @@ async fn rule_1_1_a_known_object_is_updated_in_one_request_with_its_uid() {
 }
 
 #[tokio::test]
-async fn rule_1_1_a_foreign_object_is_left_untouched() {
+async fn a_foreign_object_is_left_untouched() {
     let by_other_cr = json!({"labels": {ownership::CR_LABEL: "other"}});
     for (metadata, whose) in [
         (json!({}), "it was not made by this release"),
@@ -179,7 +179,7 @@ async fn rule_1_1_a_foreign_object_is_left_untouched() {
 }
 
 #[tokio::test]
-async fn rule_1_1_an_object_of_the_release_is_taken_over() {
+async fn an_object_of_the_release_is_taken_over() {
     let ours = json!({"labels": {ownership::CR_LABEL: primary().identity().as_str()}});
     for metadata in [of_release("one"), ours] {
         let script = Script::default()
@@ -196,17 +196,118 @@ async fn rule_1_1_an_object_of_the_release_is_taken_over() {
 }
 
 #[tokio::test]
-async fn rule_1_1_a_foreign_object_is_taken_over_when_the_user_asks() {
-    let script = Script::default()
-        .on(PATCH, 409, modified())
-        .on(GET, 200, live("u1", of_release("two")))
-        .on(PATCH, 200, live("u1", json!({})));
-    let policy = ApplyPolicy {
-        take_over: true,
-        ..ApplyPolicy::default()
+#[expect(clippy::too_many_lines, reason = "one table")]
+async fn an_adoption_takes_over_only_what_is_recorded_and_what_nothing_speaks_against() {
+    let release = |name: &str| TakeOver::HelmRelease {
+        name: name.to_owned(),
+        namespace: "prod".to_owned(),
     };
-    run(&script, Claim::Unproven, &policy).await.unwrap();
-    script.finish();
+    let by_reference = json!({"ownerReferences": [primary().owner_reference()]});
+    let by_other = json!({"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "name": "x", "uid": "x", "controller": true}]});
+    let of_other_cr = {
+        let mut metadata = of_release("one");
+        metadata["labels"][ownership::CR_LABEL] = "other".into();
+        metadata
+    };
+    for (what, take_over, claim, metadata, taken) in [
+        (
+            "of the release, by Helm",
+            release("one"),
+            Claim::Adopted,
+            of_release("one"),
+            true,
+        ),
+        (
+            "of the release, by a Go operator",
+            release("one"),
+            Claim::Adopted,
+            by_reference.clone(),
+            true,
+        ),
+        (
+            "of the release under its former name",
+            release("old"),
+            Claim::Adopted,
+            of_release("old"),
+            true,
+        ),
+        (
+            "without an adoption",
+            TakeOver::Never,
+            Claim::Adopted,
+            by_reference.clone(),
+            false,
+        ),
+        (
+            "without an adoption, another name",
+            TakeOver::Never,
+            Claim::Adopted,
+            of_release("old"),
+            false,
+        ),
+        (
+            "not recorded",
+            release("one"),
+            Claim::Unproven,
+            by_reference,
+            false,
+        ),
+        (
+            "not recorded, another name",
+            release("old"),
+            Claim::Unproven,
+            of_release("old"),
+            false,
+        ),
+        (
+            "of another release",
+            release("one"),
+            Claim::Adopted,
+            of_release("two"),
+            false,
+        ),
+        (
+            "of nobody",
+            release("one"),
+            Claim::Adopted,
+            json!({}),
+            false,
+        ),
+        (
+            "of another controller",
+            release("one"),
+            Claim::Adopted,
+            by_other,
+            false,
+        ),
+        (
+            "of another custom resource",
+            release("one"),
+            Claim::Adopted,
+            of_other_cr,
+            false,
+        ),
+    ] {
+        let mut script = Script::default();
+        if claim == Claim::Unproven {
+            script = script.on(PATCH, 409, modified());
+        }
+        script = script.on(GET, 200, live("u1", metadata));
+        if taken {
+            script = script.on(PATCH, 200, live("u1", json!({})));
+        }
+        let policy = ApplyPolicy {
+            take_over,
+            ..ApplyPolicy::default()
+        };
+        let reason = run(&script, claim, &policy)
+            .await
+            .err()
+            .map(|error| error.reason());
+        assert_eq!(reason, (!taken).then_some("ForeignObject"), "{what}");
+        script.finish();
+    }
 }
 
 #[tokio::test]
@@ -288,7 +389,7 @@ async fn a_known_object_that_somebody_made_anew_is_judged() {
 }
 
 #[tokio::test]
-async fn rule_1_3_replicas_are_left_to_an_autoscaler() {
+async fn replicas_are_left_to_an_autoscaler() {
     let scale = json!({"f:spec": {"f:replicas": {}}});
     let entries =
         json!({"managedFields": [entry("kube-controller-manager", "Update", "scale", &scale)]});
@@ -307,7 +408,7 @@ async fn rule_1_3_replicas_are_left_to_an_autoscaler() {
 }
 
 #[tokio::test]
-async fn rule_1_3_replicas_that_a_person_scaled_are_taken_back() {
+async fn replicas_that_a_person_scaled_are_taken_back() {
     let scale = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("kubectl", "Update", "scale", &scale)]});
     let script = Script::default()
@@ -322,7 +423,7 @@ async fn rule_1_3_replicas_that_a_person_scaled_are_taken_back() {
 }
 
 #[tokio::test]
-async fn rule_1_3_ignored_fields_are_left_to_whoever_set_them() {
+async fn ignored_fields_are_left_to_whoever_set_them() {
     let spec = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("kubectl-edit", "Update", "", &spec)]});
     let script = Script::default()
@@ -342,7 +443,7 @@ async fn rule_1_3_ignored_fields_are_left_to_whoever_set_them() {
 }
 
 #[tokio::test]
-async fn rule_1_3_where_nothing_can_be_left_out_a_conflict_is_forced_at_once() {
+async fn where_nothing_can_be_left_out_a_conflict_is_forced_at_once() {
     let path = "PATCH /api/v1/namespaces/prod/configmaps/conf";
     let script =
         Script::default()
@@ -362,7 +463,7 @@ async fn rule_1_3_where_nothing_can_be_left_out_a_conflict_is_forced_at_once() {
 }
 
 #[tokio::test]
-async fn rule_1_2_entries_of_former_tools_are_migrated_once() {
+async fn entries_of_former_tools_are_migrated_once() {
     let mut metadata = of_release("one");
     let fields = json!({"f:spec": {"f:replicas": {}}});
     metadata["managedFields"] = json!([entry("helm-operator", "Update", "", &fields)]);
@@ -381,22 +482,55 @@ async fn rule_1_2_entries_of_former_tools_are_migrated_once() {
 }
 
 #[tokio::test]
-async fn rule_1_6_forcing_replaces_and_never_deletes() {
-    let script = Script::default()
-        .on(GET, 200, live("u1", of_release("one")))
-        .on(
-            "PUT /apis/apps/v1/namespaces/prod/deployments/web",
-            200,
-            live("u1", json!({})),
-        );
+async fn forcing_replaces_never_deletes_and_makes_every_field_ours() {
+    const PUT: &str = "PUT /apis/apps/v1/namespaces/prod/deployments/web";
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    let by = |manager: &str, operation: &str| {
+        let metadata = json!({"managedFields": [entry(manager, operation, "", &fields)]});
+        live("u1", metadata)
+    };
     let policy = ApplyPolicy {
         replace: true,
         ..ApplyPolicy::default()
     };
+    // What the PUT has changed is in an Update entry of ours.
+    let script = Script::default()
+        .on(GET, 200, live("u1", of_release("one")))
+        .on(PUT, 200, by("helm", "Update"))
+        .on(PATCH, 200, by("helm", "Apply"))
+        .on(PATCH, 200, by("helm", "Apply"));
+    let applied = run(&script, known("u1"), &policy).await.unwrap();
+    assert_ne!(applied.ours, 0, "a change of what is ours would not show");
+    let requests = script.finish();
+    assert_eq!(requests[1].body["metadata"]["resourceVersion"], "7");
+    assert_eq!(requests[1].body["metadata"]["uid"], "u1");
+    assert_eq!(requests[2].body[0]["value"][0]["operation"], "Apply");
+    assert!(requests[3].query.contains("force=true"));
+
+    // It has changed nothing.
+    let script = Script::default()
+        .on(GET, 200, live("u1", of_release("one")))
+        .on(PUT, 200, by("manager", "Update"))
+        .on(PATCH, 200, by("helm", "Apply"));
+    let applied = run(&script, known("u1"), &policy).await.unwrap();
+    assert_ne!(applied.ours, 0);
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_an_interrupted_replacement_has_left_becomes_ours_with_the_next_apply() {
+    let fields = json!({"f:spec": {"f:replicas": {}}});
+    let left = json!({"managedFields": [
+        entry("helm", "Apply", "", &fields), entry("helm", "Update", "", &fields)]});
+    let ours = json!({"managedFields": [entry("helm", "Apply", "", &fields)]});
+    let script = Script::default()
+        .on(PATCH, 200, live("u1", left))
+        .on(PATCH, 200, live("u1", ours.clone()))
+        .on(PATCH, 200, live("u1", ours));
+    let policy = ApplyPolicy::default();
     run(&script, known("u1"), &policy).await.unwrap();
-    let put = &script.finish()[1];
-    assert_eq!(put.body["metadata"]["resourceVersion"], "7");
-    assert_eq!(put.body["metadata"]["uid"], "u1");
+    let requests = script.finish();
+    assert_eq!(requests[1].body[0]["value"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -458,7 +592,7 @@ async fn a_missing_permission_names_verb_resource_and_object() {
 }
 
 #[tokio::test]
-async fn rule_1_5_documents_without_a_name_are_refused_by_name() {
+async fn documents_without_a_name_are_refused_by_name() {
     let primary = primary();
     let policy = ApplyPolicy::default();
     for (object, expected) in [
@@ -514,7 +648,7 @@ async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError>
 }
 
 #[tokio::test]
-async fn rule_1_5_generated_names_are_posted_once_per_run() {
+async fn generated_names_are_posted_once_per_run() {
     let path = "/api/v1/namespaces/prod/configmaps";
     let made = json!({"metadata": {"name": "job-x1", "namespace": "prod", "uid": "u1"}});
     let script = Script::default().on(&format!("POST {path}"), 201, made);
@@ -527,7 +661,7 @@ async fn rule_1_5_generated_names_are_posted_once_per_run() {
 }
 
 #[tokio::test]
-async fn rule_1_5_a_resumed_run_finds_what_it_has_made() {
+async fn a_resumed_run_finds_what_it_has_made() {
     let path = "/api/v1/namespaces/prod/configmaps";
     let identity = primary().identity();
     let item = |name: &str, cr: &CrIdentity| {
@@ -547,40 +681,5 @@ async fn rule_1_5_a_resumed_run_finds_what_it_has_made() {
         .on(&format!("GET {path}"), 200, json!({"items": null}))
         .on(&format!("POST {path}"), 201, made);
     assert!(generate(&script, true).await.unwrap().created);
-    script.finish();
-}
-
-#[tokio::test]
-async fn rule_1_7_kinds_are_applied_one_after_the_other_and_end_at_a_failure() {
-    let conf =
-        |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-    let path = |name: &str| format!("PATCH /api/v1/namespaces/prod/configmaps/{name}");
-    let script = Script::default()
-        .on(&path("a"), 201, json!({"metadata": {"name": "a"}}))
-        .on(&path("b"), 422, failure(422, "Invalid", "bad", &json!({})))
-        .on(&path("c"), 201, json!({"metadata": {"name": "c"}}));
-    let primary = primary();
-    let policy = ApplyPolicy::default();
-    let requests = [conf("a"), conf("b"), conf("c"), deployment()].map(|object| Apply {
-        object,
-        claim: Claim::Unproven,
-        claimant: claimant(&primary),
-        policy: &policy,
-    });
-    let done = apply_all(&script.cluster(), requests.into(), 1).await;
-    let names = |keys: Vec<&ObjectKey>| {
-        keys.into_iter()
-            .map(|key| key.name.clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(
-        names(done.applied.iter().map(|applied| &applied.key).collect()),
-        ["a", "c"]
-    );
-    assert_eq!(
-        names(done.failed.iter().map(|(key, _)| key).collect()),
-        ["b"]
-    );
-    assert_eq!(names(done.skipped.iter().collect()), ["web"]);
     script.finish();
 }

@@ -63,7 +63,7 @@ fn not_found() -> Value {
 }
 
 #[tokio::test]
-async fn rule_2_2_every_deletion_carries_the_uid() {
+async fn every_deletion_carries_the_uid() {
     let script = Script::default().on(DELETE, 200, live(&ours()));
     let deletion = delete(&script.cluster(), &conf(), "u1", Propagation::default())
         .await
@@ -75,7 +75,7 @@ async fn rule_2_2_every_deletion_carries_the_uid() {
 }
 
 #[tokio::test]
-async fn rule_2_2_an_object_that_was_made_anew_is_left_alone() {
+async fn an_object_that_was_made_anew_is_left_alone() {
     let conflict = || failure(409, "Conflict", "the UID does not match", &json!({}));
     let terminating = with(ours(), "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     for (answer, expected) in [
@@ -142,7 +142,7 @@ fn rules_2_2_and_2_3_an_object_is_judged_by_owner_uid_and_policy() {
 }
 
 #[tokio::test]
-async fn rule_2_2_one_request_verifies_an_ordinary_object() {
+async fn one_request_verifies_an_ordinary_object() {
     let primary = primary();
     for (answer, expected) in [
         (
@@ -193,7 +193,7 @@ async fn an_object_is_gone_when_it_is_absent_or_another() {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_definition_with_foreign_resources_is_protected() {
+async fn a_definition_with_foreign_resources_is_protected() {
     let primary = primary();
     let key = key(
         "apiextensions.k8s.io/v1",
@@ -237,7 +237,7 @@ async fn rule_2_2_a_definition_with_foreign_resources_is_protected() {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
+async fn a_namespace_with_foreign_objects_is_protected() {
     let primary = primary();
     let key = key("v1", "Namespace", None, "app");
     let metadata = with(ours(), "name", json!("app"));
@@ -301,7 +301,7 @@ async fn rule_2_2_a_namespace_with_foreign_objects_is_protected() {
 }
 
 #[tokio::test]
-async fn rule_2_3_our_reference_is_taken_off_a_kept_object() {
+async fn our_reference_is_taken_off_a_kept_object() {
     let other = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
     let with_references = |references: Value| with(ours(), "ownerReferences", references);
     let mut restored = json!(primary().owner_reference());
@@ -334,7 +334,7 @@ async fn rule_2_3_our_reference_is_taken_off_a_kept_object() {
 }
 
 #[tokio::test]
-async fn rule_2_3_nothing_is_sent_where_no_reference_hangs() {
+async fn nothing_is_sent_where_no_reference_hangs() {
     for answer in [
         (200, live(&ours())),
         (200, live(&with(ours(), "uid", json!("u2")))),
@@ -349,7 +349,7 @@ async fn rule_2_3_nothing_is_sent_where_no_reference_hangs() {
 }
 
 #[tokio::test]
-async fn rule_2_3_a_change_meanwhile_is_taken_into_account() {
+async fn a_change_meanwhile_is_taken_into_account() {
     let owned = with(
         ours(),
         "ownerReferences",

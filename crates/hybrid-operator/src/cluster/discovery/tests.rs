@@ -214,7 +214,7 @@ async fn capabilities_are_helms_and_cached() {
 }
 
 #[tokio::test]
-async fn rule_2_5_without_an_answer_there_are_no_capabilities() {
+async fn without_an_answer_there_are_no_capabilities() {
     let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
     let script = Script::default()
         .on("GET /version", 200, version())
@@ -229,7 +229,7 @@ async fn rule_2_5_without_an_answer_there_are_no_capabilities() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rule_2_5_a_group_whose_server_is_down_keeps_its_kinds() {
+async fn a_group_whose_server_is_down_keeps_its_kinds() {
     let script = first(
         Script::default().on("GET /version", 200, version()),
         groups("Current", &things()),
@@ -249,7 +249,7 @@ async fn rule_2_5_a_group_whose_server_is_down_keeps_its_kinds() {
 }
 
 #[tokio::test]
-async fn rule_2_5_a_kind_of_a_group_that_is_down_is_not_unknown() {
+async fn a_kind_of_a_group_that_is_down_is_not_unknown() {
     let unavailable = failure(503, "ServiceUnavailable", "", &json!({}));
     let script = first(Script::default(), groups("Stale", &json!([]))).on(
         "GET /apis/x.io/v1",

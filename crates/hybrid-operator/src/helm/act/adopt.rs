@@ -1,0 +1,132 @@
+//! Takes over a release that somebody else made: a Go operator, or a person with `helm install`.
+//!
+//! Its records become ours. Where its chart and configuration are the wanted ones, or its objects
+//! already mean what the custom resource says, there is no new revision: no Pod restarts because
+//! the operator was exchanged, and no password is made anew.
+
+use helm_core::manifest::diff::same_meaning;
+use helm_core::manifest::{ManifestObject, parse_objects};
+use helm_core::release::{Release, Revision};
+use serde_json::Value;
+
+use super::super::desired::same_inputs;
+use super::super::events::Notice;
+use super::super::render::{Target, render};
+use super::super::report::Report;
+use super::{ActContext, ActError};
+use crate::release::InputsDigest;
+
+pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<Report, ActError> {
+    let stored = context.load(revision).await?;
+    let digest = digest_of(context, &stored.release).await;
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    // Owner references go from every record first: garbage collection would delete them.
+    let store = &context.access.store;
+    let history = context.observation.history.iter();
+    for meta in history.filter(|meta| meta.revision != revision) {
+        store.adopt(meta, &context.tags(None, None)).await?;
+    }
+    let same = digest.is_some();
+    store
+        .adopt(&stored.meta, &context.tags(digest, None))
+        .await?;
+    let name = &context.subject.name;
+    tracing::info!(release = %name, revision = revision.0, same, "release adopted");
+    let note = format!("took over revision {revision} of the release {name}");
+    context
+        .notices
+        .add(Notice::normal("ReleaseAdopted", "Adopt", note));
+    Ok(Report::go_on())
+}
+
+/// The digest of the wanted inputs, where a record that somebody else wrote means the same.
+pub(super) async fn digest_of(context: &ActContext<'_>, record: &Release) -> Option<InputsDigest> {
+    let inputs = &context.desired()?.inputs;
+    let same = same_inputs(context.setup, inputs, record) || same_objects(context, record).await;
+    same.then(|| inputs.digest.clone())
+}
+
+/// Whether the chart renders objects of the same meaning. One that does not render is another.
+async fn same_objects(context: &ActContext<'_>, record: &Release) -> bool {
+    let Some(desired) = context.desired() else {
+        return false;
+    };
+    let revision = record.revision;
+    let target = Target {
+        revision,
+        upgrade: revision != Revision::FIRST,
+    };
+    let (setup, subject) = (context.setup, context.subject);
+    let coalesced = &desired.inputs.coalesced;
+    let Ok(render) = render(setup, context.access, subject, coalesced, target).await else {
+        return false;
+    };
+    let namespace = &subject.namespace;
+    let before = parse_objects(&record.manifest).unwrap_or_default();
+    let wanted = render.rendered.objects().unwrap_or_default();
+    same_meaning(
+        &bare(&before, namespace),
+        &bare(&wanted, namespace),
+        namespace,
+    )
+}
+
+/// The objects without what the Go operators write into a manifest: ownership, and the namespace
+/// of the release.
+fn bare(objects: &[ManifestObject], namespace: &str) -> Vec<ManifestObject> {
+    let documents: Vec<String> = objects
+        .iter()
+        .map(|object| {
+            let mut object = object.object().clone();
+            strip(&mut object, namespace);
+            object.to_string()
+        })
+        .collect();
+    // Every JSON text is a YAML document.
+    parse_objects(&documents.join("\n---\n")).unwrap_or_default()
+}
+
+fn strip(object: &mut Value, namespace: &str) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
+        return;
+    };
+    metadata.remove("ownerReferences");
+    if metadata.get("namespace").and_then(Value::as_str) == Some(namespace) {
+        metadata.remove("namespace");
+    }
+    for (field, prefixes) in [
+        ("annotations", &["operator-sdk/primary-resource"][..]),
+        ("labels", &["helm.sdk.operatorframework.io/"][..]),
+    ] {
+        if let Some(map) = metadata.get_mut(field).and_then(Value::as_object_mut) {
+            map.retain(|key, _| !prefixes.iter().any(|prefix| key.starts_with(prefix)));
+            if map.is_empty() {
+                metadata.remove(field);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::manifest::diff::same_meaning;
+    use helm_core::manifest::parse_objects;
+
+    use super::bare;
+
+    #[test]
+    fn ownership_and_the_releases_namespace_in_a_manifest_do_not_count() {
+        let theirs = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: ns\n  ownerReferences: [{uid: u}]\n  annotations: {operator-sdk/primary-resource: ns/cr}\n  labels: {helm.sdk.operatorframework.io/chart: c}\ndata: {k: v}\n";
+        let ours = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n";
+        let (theirs, ours) = (parse_objects(theirs).unwrap(), parse_objects(ours).unwrap());
+        assert!(!same_meaning(&theirs, &ours, "ns"));
+        assert!(same_meaning(&bare(&theirs, "ns"), &bare(&ours, "ns"), "ns"));
+        assert!(!same_meaning(
+            &bare(&theirs, "other"),
+            &bare(&ours, "other"),
+            "other"
+        ));
+    }
+}

@@ -1,0 +1,27 @@
+//! Removes what a failed install made. The record stays, so that attempts can be counted.
+
+use helm_core::release::{Revision, Status};
+
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::super::report::Report;
+use super::{ActContext, ActError};
+use crate::action::uninstall::remove_created;
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    revision: Revision,
+) -> Result<Report, ActError> {
+    let mut stored = context.load(revision).await?;
+    let action = context.action(Kind::Uninstall, &[]);
+    remove_created(&action, &mut memory.live, &stored, &[]).await?;
+    memory.live.complete = false;
+    stored.release.set_status(
+        Status::Uninstalled,
+        "the install failed, and what it made was removed",
+    );
+    let failures = stored.meta.failures;
+    context.save(&mut stored, failures).await?;
+    Ok(Report::go_on())
+}

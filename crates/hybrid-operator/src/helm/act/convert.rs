@@ -1,0 +1,30 @@
+//! Stores as Helm does what helm-operator-plugins has stored in chunks: the newest deployed record,
+//! as the next revision, since its index has the name of its own. The chunks are left to garbage
+//! collection, which deletes them with the custom resource.
+
+use helm_core::release::Status;
+
+use super::super::report::Report;
+use super::{ActContext, ActError, adopt};
+use crate::release::RecordMeta;
+
+pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
+    convert(context).await?;
+    Ok(Report::go_on())
+}
+
+/// Writes the record; whether there was one.
+pub(super) async fn convert(context: &ActContext<'_>) -> Result<bool, ActError> {
+    let (subject, store) = (context.subject, &context.access.store);
+    let chunked = store.chunked(&subject.namespace, &subject.name).await?;
+    let Some(newest) = chunked.last() else {
+        return Ok(false);
+    };
+    let is_deployed = |meta: &&RecordMeta| meta.status == Status::Deployed;
+    let meta = chunked.iter().rev().find(is_deployed).unwrap_or(newest);
+    let mut record = store.load(meta).await?;
+    record.revision = newest.revision.next();
+    let digest = adopt::digest_of(context, &record).await;
+    context.create(record, digest).await?;
+    Ok(true)
+}

@@ -1,0 +1,208 @@
+//! What install, upgrade, rollback and their continuation share: the way from a pending record to a
+//! deployed one, and what is recorded of a failure.
+
+use helm_core::manifest::HookExecution;
+use helm_core::release::{ApplyMethod, Release as Record, Status, Time};
+use jiff::Timestamp;
+
+use super::super::desired::Content;
+use super::super::events::Notice;
+use super::super::kind::Kind;
+use super::super::memory::{Memory, Obstacles};
+use super::super::plan::pause;
+use super::super::report::{Deployed, Failure, Next, Outcome, Report, describe};
+use super::super::status::chain;
+use super::{ActContext, ActError, LOOK_AGAIN, obstacle};
+use crate::action::deploy::{Deployment, Stored, deploy};
+use crate::action::{ActionError, Progress};
+use crate::release::Failures;
+
+/// Writes the pending record of a new revision and deploys it.
+pub(super) async fn begin(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    kind: Kind,
+) -> Result<Report, ActError> {
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    let mut record = content(context, kind)?;
+    context.give_up_pending().await?;
+    let desired = context.wanted("begin")?;
+    record.config = desired.inputs.coalesced.user().clone();
+    record.values_from.clone_from(&desired.inputs.kept);
+    record.apply_method = Some(ApplyMethod::ServerSide);
+    let now = Time::utc(context.subject.now);
+    record.info.first_deployed.get_or_insert(now);
+    record.info.last_deployed = Some(now);
+    record.set_status(kind.pending(), kind.beginning());
+    let digest = desired.inputs.digest.clone();
+    let stored = context.create(record, Some(digest)).await?;
+    memory.equal = None;
+    memory.obstacles = Obstacles::default();
+    // Whatever was applied under this number before, it was not this.
+    memory.live.complete = false;
+    if !desired.inputs.overridden.is_empty() {
+        let paths = desired.inputs.overridden.join(", ");
+        let note = format!("watches.yaml overrides {paths}");
+        context
+            .notices
+            .add(Notice::warning("ValueOverridden", "Values", note));
+    }
+    go_on(context, memory, stored).await
+}
+
+/// The record of a new revision.
+fn content(context: &ActContext<'_>, kind: Kind) -> Result<Record, ActError> {
+    let desired = context.wanted(kind.verb())?;
+    let subject = context.subject;
+    let revision = context.next_revision();
+    let mut record = Record::new(subject.name.clone(), subject.namespace.as_str(), revision);
+    record.chart = Some(context.setup.chart.chart().to_record());
+    match &desired.content {
+        Some(Content::Rendered(rendered)) => {
+            rendered.manifest().clone_into(&mut record.manifest);
+            record.hooks = rendered.hooks().to_vec();
+            rendered.notes().clone_into(&mut record.info.notes);
+        }
+        Some(Content::Recorded(known)) => {
+            record.manifest.clone_from(&known.manifest);
+            record.hooks.clone_from(&known.hooks);
+            record.info.notes.clone_from(&known.info.notes);
+            record
+                .info
+                .first_deployed
+                .clone_from(&known.info.first_deployed);
+            for hook in &mut record.hooks {
+                hook.last_run = HookExecution::default();
+            }
+        }
+        None => return Err(ActError::Lacks(kind.verb(), "its content")),
+    }
+    Ok(record)
+}
+
+/// Deploys what a pending record holds, or goes on with it. The custom resource has the finalizer.
+pub(super) async fn go_on(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    mut stored: Stored,
+) -> Result<Report, ActError> {
+    let kind = Kind::of(stored.release.info.status);
+    let revision = stored.release.revision;
+    let (previous, leftovers) = predecessors(context, &stored).await?;
+    let recreate = context.setup.recreated(kind);
+    let action = context.action(kind, &recreate);
+    let policy = context.setup.policy(kind);
+    let deployment = Deployment {
+        previous,
+        leftovers,
+        pre: kind.pre(),
+        post: kind.post(),
+        wait: policy.wait,
+        wait_for_jobs: policy.wait_for_jobs,
+        description: kind.description(context.subject),
+        stored: &mut stored,
+    };
+    let ended = deploy(&action, &mut memory.live, deployment).await;
+    let mut report = match ended {
+        Ok(Progress::Done) => done(context, kind, &stored).await,
+        Ok(Progress::Waiting { why }) => Report::new(
+            Outcome::Progressing {
+                why,
+                release: Some(Box::new(describe(&stored))),
+            },
+            Next::After(LOOK_AGAIN),
+        ),
+        // What may succeed by itself stays pending and is gone on with.
+        Err(error) if error.is_transient() => return Err(error.into()),
+        Err(error) => failed(context, memory, kind, &mut stored, &error).await?,
+    };
+    report.handled = Some(revision);
+    Ok(report)
+}
+
+async fn done(context: &ActContext<'_>, kind: Kind, stored: &Stored) -> Report {
+    tracing::info!(
+        release = %stored.release.name, revision = stored.release.revision.0,
+        "{} complete", kind.verb()
+    );
+    context.prune_history().await;
+    let deployed = Deployed::of(kind, stored);
+    if kind == Kind::Rollback {
+        let note = format!(
+            "the upgrade failed; revision {} has the content of revision {} again",
+            stored.release.revision, stored.release.info.rollback_revision
+        );
+        context
+            .notices
+            .add(Notice::warning("RolledBack", "Rollback", note));
+        // The inputs that failed are still wanted: the plan says what that means.
+        Report::new(Outcome::RolledBack(deployed), Next::Now)
+    } else if context.setup.watch.test.is_some() {
+        Report::new(Outcome::Deployed(deployed), Next::Now)
+    } else {
+        Report::settle(Outcome::Deployed(deployed))
+    }
+}
+
+/// Records a failure.
+async fn failed(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    kind: Kind,
+    stored: &mut Stored,
+    error: &ActionError,
+) -> Result<Report, ActError> {
+    let message = chain(error);
+    let before = stored.meta.failures.unwrap_or(Failures::NONE);
+    let failures = Failures {
+        attempts: before.attempts.saturating_add(1),
+        hook: matches!(error, ActionError::Hook { .. }),
+    };
+    let description = format!("{}: {message}", kind.failure(context.subject));
+    stored.release.set_status(Status::Failed, description);
+    context.save(stored, Some(failures)).await?;
+    memory.obstacles = obstacle::of(context, error).await;
+    let delay = pause(failures.attempts);
+    let failure = Failure {
+        kind,
+        release: describe(stored),
+        next: None,
+        message: message.clone(),
+    };
+    let outcome = Outcome::Failed(Box::new(failure));
+    Ok(Report {
+        error: Some(message),
+        ..Report::new(outcome, Next::After(delay))
+    })
+}
+
+/// When a revision that has just failed is tried again.
+pub(super) fn next_attempt(context: &ActContext<'_>, delay: std::time::Duration) -> Timestamp {
+    let second = (context.subject.now + delay).as_second();
+    Timestamp::from_second(second.saturating_add(1)).unwrap_or(context.subject.now)
+}
+
+/// The revision that is deployed, and those since whose objects may be there, too. A record that
+/// cannot be read is noticed and left out.
+async fn predecessors(
+    context: &ActContext<'_>,
+    stored: &Stored,
+) -> Result<(Option<Stored>, Vec<Stored>), ActError> {
+    let mut leftovers = Vec::new();
+    for meta in context.observation.history.iter().rev() {
+        if meta.revision == stored.meta.revision {
+            continue;
+        }
+        let good = matches!(meta.status, Status::Deployed | Status::Superseded);
+        let Some(found) = context.load_if_readable(meta).await? else {
+            continue;
+        };
+        if good {
+            return Ok((Some(found), leftovers));
+        }
+        leftovers.push(found);
+    }
+    Ok((None, leftovers))
+}

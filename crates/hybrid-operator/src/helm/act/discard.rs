@@ -1,0 +1,39 @@
+//! Removes what a failed revision made that no revision before or after it has, and then its
+//! record: failed revisions do not pile up.
+
+use helm_core::release::{Revision, Status};
+
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::super::report::Report;
+use super::{ActContext, ActError};
+use crate::action::prune_leftover;
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    revision: Revision,
+) -> Result<Report, ActError> {
+    let history = &context.observation.history;
+    let Some(meta) = history.iter().find(|meta| meta.revision == revision) else {
+        return Ok(Report::go_on());
+    };
+    if let Some(leftover) = context.load_if_readable(meta).await? {
+        // The deployed revision, and all later ones, which are looked at in their turn.
+        let deployed = history
+            .iter()
+            .rposition(|meta| matches!(meta.status, Status::Deployed | Status::Superseded));
+        let mut kept = Vec::new();
+        for other in history.get(deployed.unwrap_or(0)..).unwrap_or_default() {
+            if other.revision != revision
+                && let Some(other) = context.load_if_readable(other).await?
+            {
+                kept.push(other);
+            }
+        }
+        let action = context.action(Kind::Upgrade, &[]);
+        prune_leftover(&action, &mut memory.live, &leftover, &kept).await?;
+    }
+    context.access.store.delete(meta).await?;
+    Ok(Report::go_on())
+}

@@ -1,0 +1,87 @@
+//! What is left of a release whose records are gone: a namespace that ends loses its Secrets before
+//! the operator has its turn, and what the release has outside of it would stay for ever.
+
+use std::collections::HashSet;
+
+use helm_core::manifest::{ManifestObject, ObjectKey, parse_objects};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use super::super::desired::{inputs, objects_of};
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::{ActContext, ActError};
+use crate::action::uninstall::remove_all;
+use crate::cluster::ownership::cr_selector;
+use crate::cluster::{Scope, read};
+
+/// Deletes the objects outside of the release's namespace that have the custom resource's
+/// label. Those inside have it as their owner, and go with it.
+pub(super) async fn remove(context: &ActContext<'_>, memory: &mut Memory) -> Result<(), ActError> {
+    let mut found = Vec::new();
+    for (gvk, namespace) in places_outside(context, memory).await {
+        found.extend(labelled(context, &gvk, namespace.as_deref()).await?);
+    }
+    let action = context.action(Kind::Uninstall, &[]);
+    remove_all(&action, &mut memory.live, found).await?;
+    Ok(())
+}
+
+/// The kinds and namespaces where the chart has objects beside the release's namespace: as this
+/// process remembers them, and as the chart renders now, if it does.
+async fn places_outside(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+) -> HashSet<(GroupVersionKind, Option<String>)> {
+    let (setup, access, subject) = (context.setup, context.access, context.subject);
+    let mut keys: Vec<ObjectKey> = memory.live.keys().cloned().collect();
+    let computed = inputs(setup, access, subject, memory, context.notices).await;
+    if let Ok((inputs, objects)) = computed {
+        let objects = match objects {
+            Some(objects) => Some(objects),
+            None => objects_of(setup, access, subject, &inputs).await,
+        };
+        let objects = objects.unwrap_or_default();
+        keys.extend(objects.iter().map(|object| object.key().clone()));
+    }
+    let mut places = HashSet::new();
+    for key in keys {
+        let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
+        // A kind that is not served has no objects.
+        let Ok(kind) = subject.cluster.resolve(&gvk).await else {
+            continue;
+        };
+        match (kind.scope, key.namespace) {
+            (Scope::Cluster, _) => drop(places.insert((gvk, None))),
+            (Scope::Namespaced, Some(namespace)) if namespace != subject.namespace => {
+                places.insert((gvk, Some(namespace)));
+            }
+            (Scope::Namespaced, _) => {}
+        }
+    }
+    places
+}
+
+/// The objects of a kind that have the label.
+async fn labelled(
+    context: &ActContext<'_>,
+    gvk: &GroupVersionKind,
+    namespace: Option<&str>,
+) -> Result<Vec<ManifestObject>, ActError> {
+    let subject = context.subject;
+    let selector = cr_selector(&context.setup.operator, &subject.primary.identity());
+    let list = read::list(&subject.cluster, gvk, namespace, Some(&selector)).await?;
+    let items = list.get("items").and_then(Value::as_array);
+    let mut objects = Vec::new();
+    for item in items.into_iter().flatten() {
+        let mut item = item.clone();
+        if let Some(fields) = item.as_object_mut() {
+            // The items of a list do not always say what they are.
+            fields.insert("apiVersion".to_owned(), gvk.api_version().into());
+            fields.insert("kind".to_owned(), gvk.kind.clone().into());
+        }
+        // Every JSON text is a YAML document.
+        objects.extend(parse_objects(&item.to_string())?);
+    }
+    Ok(objects)
+}

@@ -1,0 +1,38 @@
+//! What failed is tried again from its record, in place: no new revision, and no new random values.
+
+use helm_core::manifest::{HookExecution, HookPhase};
+use helm_core::release::{Revision, Time};
+
+use super::super::memory::{Memory, Obstacles};
+use super::super::report::Report;
+use super::{ActContext, ActError, deployment};
+use crate::release::Failures;
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    revision: Revision,
+) -> Result<Report, ActError> {
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    let mut stored = context.load(revision).await?;
+    let kind = context.kind_of(&stored);
+    stored.release.set_status(kind.pending(), kind.beginning());
+    stored.release.info.last_deployed = Some(Time::utc(context.subject.now));
+    // Hooks that succeeded are not run again by another attempt.
+    for hook in &mut stored.release.hooks {
+        if hook.last_run.phase == HookPhase::Failed {
+            hook.last_run = HookExecution::default();
+        }
+    }
+    let failures = if context.subject.is_reset() {
+        Some(Failures::NONE)
+    } else {
+        stored.meta.failures
+    };
+    context.save(&mut stored, failures).await?;
+    memory.live.complete = false;
+    memory.obstacles = Obstacles::default();
+    deployment::go_on(context, memory, stored).await
+}

@@ -1,0 +1,31 @@
+//! A further revision with the content of an earlier one.
+
+use helm_core::manifest::HookExecution;
+use helm_core::release::{Revision, Time};
+
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::super::report::Report;
+use super::{ActContext, ActError, deployment};
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    to: Revision,
+) -> Result<Report, ActError> {
+    if !context.add_finalizer().await? {
+        return Ok(Report::gone());
+    }
+    let good = context.load(to).await?;
+    let mut record = good.release;
+    record.revision = context.next_revision();
+    record.info.last_deployed = Some(Time::utc(context.subject.now));
+    record.info.rollback_revision = to;
+    for hook in &mut record.hooks {
+        hook.last_run = HookExecution::default();
+    }
+    record.set_status(Kind::Rollback.pending(), format!("Rollback to {to}"));
+    let stored = context.create(record, good.meta.digest).await?;
+    memory.live.complete = false;
+    deployment::go_on(context, memory, stored).await
+}

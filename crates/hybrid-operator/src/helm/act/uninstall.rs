@@ -1,0 +1,129 @@
+//! Uninstalls the release of a custom resource that is being deleted, and then removes the
+//! finalizer.
+
+use helm_core::release::Status;
+use kube::ResourceExt;
+
+use super::super::desired::corrupt;
+use super::super::events::Notice;
+use super::super::finalizer;
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::super::report::{Failure, Next, Outcome, Report, describe};
+use super::super::status::chain;
+use super::{ActContext, ActError, LOOK_AGAIN, convert, orphans};
+use crate::action::Progress;
+use crate::action::deploy::Stored;
+use crate::action::uninstall::uninstall;
+use crate::release::RecordMeta;
+
+pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
+    let subject = context.subject;
+    // A cache is no proof: only a fresh read starts an uninstall.
+    let Some(fresh) = finalizer::fresh(context.access, subject).await? else {
+        return Ok(Report::gone());
+    };
+    let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
+    if !same || fresh.metadata.deletion_timestamp.is_none() || !finalizer::is_present(&fresh) {
+        return Ok(Report::gone());
+    }
+    let store = &context.access.store;
+    let mut history = context.observation.history.clone();
+    if history.is_empty()
+        && finalizer::is_legacy(&subject.resource)
+        && convert::convert(context).await?
+    {
+        history = store.history(&subject.namespace, &subject.name);
+    }
+    let own: Vec<RecordMeta> = history
+        .into_iter()
+        .filter(|meta| subject.owns(meta))
+        .collect();
+    if let Some((mut stored, earlier)) = readable(context, &own).await? {
+        let action = context.action(Kind::Uninstall, &[]);
+        let wait = subject.annotations.uninstall_wait || context.setup.watch.uninstall.wait;
+        let description = subject.annotations.uninstall_description.as_deref();
+        let description = description.unwrap_or(Kind::Uninstall.beginning());
+        let ended = uninstall(
+            &action,
+            &mut memory.live,
+            &mut stored,
+            &earlier,
+            wait,
+            description,
+        )
+        .await;
+        match ended {
+            Ok(Progress::Done) => {}
+            Ok(Progress::Waiting { why }) => {
+                let release = Some(Box::new(describe(&stored)));
+                return Ok(Report::new(
+                    Outcome::Progressing { why, release },
+                    Next::After(LOOK_AGAIN),
+                ));
+            }
+            Err(error) if error.is_transient() => return Err(error.into()),
+            Err(error) => {
+                let message = chain(&error);
+                let failure = Failure {
+                    kind: Kind::Uninstall,
+                    message: message.clone(),
+                    release: describe(&stored),
+                    next: None,
+                };
+                return Ok(Report {
+                    error: Some(message),
+                    ..Report::settle(Outcome::Failed(Box::new(failure)))
+                });
+            }
+        }
+    } else {
+        orphans::remove(context, memory).await?;
+        let identity = subject.primary.identity();
+        store.delete_leftover_parts(&identity).await?;
+    }
+    tracing::info!(release = %subject.name, "uninstall complete");
+    context.notices.add(Notice::normal(
+        "UninstallSuccessful",
+        "Uninstall",
+        "the release was uninstalled",
+    ));
+    finalizer::remove(context.access, subject, &fresh).await?;
+    Ok(Report::gone())
+}
+
+/// The newest record that can be read, and those before it whose objects may be there: the
+/// deployed one and all later ones. `None` without records.
+async fn readable(
+    context: &ActContext<'_>,
+    own: &[RecordMeta],
+) -> Result<Option<(Stored, Vec<Stored>)>, ActError> {
+    let mut records = Vec::new();
+    let mut unreadable = None;
+    for meta in own.iter().rev() {
+        match context.access.store.load(meta).await {
+            Ok(release) => records.push(Stored {
+                meta: meta.clone(),
+                release,
+            }),
+            Err(error) if error.is_corrupt() => {
+                context.notices.add(corrupt(&error));
+                unreadable = Some(error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let good = matches!(meta.status, Status::Deployed | Status::Superseded);
+        if good && !records.is_empty() {
+            break;
+        }
+    }
+    // Without any manifest it is not known what to delete, and nothing is.
+    match (records.is_empty(), unreadable) {
+        (true, Some(error)) => Err(error.into()),
+        (true, None) => Ok(None),
+        _ => {
+            let newest = records.remove(0);
+            Ok(Some((newest, records)))
+        }
+    }
+}

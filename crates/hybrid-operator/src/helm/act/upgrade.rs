@@ -1,0 +1,10 @@
+//! A further revision.
+
+use super::super::kind::Kind;
+use super::super::memory::Memory;
+use super::super::report::Report;
+use super::{ActContext, ActError, deployment};
+
+pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
+    deployment::begin(context, memory, Kind::Upgrade).await
+}

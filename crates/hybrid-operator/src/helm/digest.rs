@@ -1,0 +1,137 @@
+//! The digest of a release's inputs, by which it is decided whether a new revision is needed. Pure.
+//!
+//! It is written into records and must be the same in every version of the operator: it is made of
+//! SHA-256 over canonical JSON alone, and a test pins it.
+
+use helm_core::capabilities::CapabilityReads;
+use helm_core::{Coalesced, Digest, DigestBuilder};
+use serde_json::{Value, json};
+
+use crate::release::InputsDigest;
+use crate::watches::{Patch, PatchBody};
+
+/// What a release is made of.
+pub(super) struct Inputs<'a> {
+    /// Chart and values.
+    pub(super) coalesced: &'a Coalesced,
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) patches: &'a [Patch],
+    /// Digest of what templates look up, where that counts.
+    pub(super) looked_up: Option<Digest>,
+    /// What the templates read of the cluster's capabilities.
+    pub(super) reads: &'a CapabilityReads,
+}
+
+impl Inputs<'_> {
+    /// The digest.
+    pub(super) fn digest(&self) -> InputsDigest {
+        let mut digest = DigestBuilder::new()
+            .part(self.coalesced.digest().as_bytes())
+            .part(self.namespace)
+            .part(self.name);
+        if !self.patches.is_empty() {
+            digest = digest.part(canonical(&patches_value(self.patches)));
+        }
+        if let Some(looked_up) = &self.looked_up {
+            digest = digest.part(looked_up.as_bytes());
+        }
+        self.reads.digest_into(&mut digest);
+        InputsDigest::from(&digest.finish())
+    }
+}
+
+/// The patches as JSON.
+fn patches_value(patches: &[Patch]) -> Value {
+    let one = |patch: &Patch| {
+        let target = &patch.target;
+        let body = match &patch.patch {
+            PatchBody::Json(operations) => json!({"jsonPatch": operations}),
+            PatchBody::StrategicMerge(body) => json!({"strategicMerge": body}),
+        };
+        let mut selected = json!({
+            "group": target.group, "version": target.version, "kind": target.kind,
+            "name": target.name, "namespace": target.namespace,
+        });
+        if let (Some(labels), Some(fields)) = (&target.labels, selected.as_object_mut()) {
+            fields.insert("labels".to_owned(), json!(labels.to_string()));
+        }
+        json!({"target": selected, "patch": body})
+    };
+    patches.iter().map(one).collect()
+}
+
+/// JSON without spaces and with sorted keys.
+pub(super) fn canonical(value: &Value) -> String {
+    let mut text = String::new();
+    write(value, &mut text);
+    text
+}
+
+fn write(value: &Value, text: &mut String) {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            text.push('{');
+            for (index, (name, value)) in fields.into_iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                text.push_str(&Value::from(name.as_str()).to_string());
+                text.push(':');
+                write(value, text);
+            }
+            text.push('}');
+        }
+        Value::Array(items) => {
+            text.push('[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    text.push(',');
+                }
+                write(item, text);
+            }
+            text.push(']');
+        }
+        value => text.push_str(&value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::Digest;
+    use serde_json::json;
+
+    use super::{canonical, patches_value};
+    use crate::watches::{Patch, PatchBody, Target};
+
+    #[test]
+    fn canonical_json_does_not_depend_on_the_order_of_keys() {
+        let value = json!({"b": [1, {"d": null, "c": "\"x\""}], "a": 1.5});
+        assert_eq!(
+            canonical(&value),
+            r#"{"a":1.5,"b":[1,{"c":"\"x\"","d":null}]}"#
+        );
+    }
+
+    #[test]
+    fn the_digest_of_patches_is_the_same_in_every_version_of_the_operator() {
+        let patch = Patch {
+            target: Target {
+                kind: Some("Deployment".to_owned()),
+                ..Target::default()
+            },
+            patch: PatchBody::StrategicMerge(json!({"spec": {"replicas": 2}})),
+        };
+        let text = canonical(&patches_value(&[patch]));
+        assert_eq!(
+            text,
+            r#"[{"patch":{"strategicMerge":{"spec":{"replicas":2}}},"target":{"group":null,"kind":"Deployment","name":null,"namespace":null,"version":null}}]"#
+        );
+        assert_eq!(
+            Digest::of(text).to_string(),
+            "8943fd06dea22b0d046874f8e1d99a58134d1ad660df269e420c5c9a1ee6884c"
+        );
+    }
+}

@@ -1,0 +1,672 @@
+//! The table of all states of a release. `docs/reconciler.md` says the same in words.
+
+use std::time::Duration;
+
+use helm_core::release::{Revision, Status};
+use proptest::prelude::*;
+
+use super::{
+    Adoption, CLEAN_INSTALLS, Desired, Drift, HOOK_ATTEMPTS, Harm, LEFTOVERS, LONGEST_RETRY,
+    Observed, Record, Refusal, Step, Until, before_inputs, next_step, pause,
+};
+
+const TIMEOUT: Duration = Duration::from_mins(5);
+/// Longer than any pause between attempts.
+const LONG_AGO: Duration = Duration::from_hours(1);
+
+fn record(revision: u32, status: Status, digest: Option<&str>) -> Record {
+    let failed = matches!(status, Status::Failed | Status::Uninstalled);
+    Record {
+        revision: Revision(revision),
+        status,
+        digest: digest.map(ToOwned::to_owned),
+        ours: digest.is_some(),
+        attempts: u32::from(failed),
+        hook_failed: false,
+        unchanged_for: Duration::from_mins(1),
+        written: LONG_AGO,
+    }
+}
+
+fn failed(revision: u32, attempts: u32) -> Record {
+    Record {
+        attempts,
+        ..record(revision, Status::Failed, Some("new"))
+    }
+}
+
+pub(super) fn observed(history: Vec<Record>) -> Observed {
+    Observed {
+        contested: false,
+        deleting: false,
+        finalizer: true,
+        paused: false,
+        impossible: false,
+        foreign: false,
+        chunked: false,
+        history,
+        adoption: Adoption::None,
+        drift: Drift::None,
+        awaits_dependency: false,
+        awaits_definitions: false,
+        obstacle_changed: false,
+        forgiven: Revision(0),
+        forced: false,
+        tested: false,
+    }
+}
+
+pub(super) fn desired() -> Desired {
+    Desired {
+        digest: Some("new".to_owned()),
+        repair: true,
+        rollback: true,
+        timeout: TIMEOUT,
+        ..Desired::default()
+    }
+}
+
+fn revision(number: u32) -> Revision {
+    Revision(number)
+}
+
+fn stalled(number: u32, harm: Harm) -> Step {
+    Step::Refuse(Refusal::Stalled {
+        revision: revision(number),
+        harm,
+    })
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table of all states")]
+fn every_state_of_the_records_has_its_step() {
+    use Status::{
+        Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled,
+        Uninstalling, Unknown,
+    };
+    let (new, old) = (Some("new"), Some("old"));
+    let resume = |n| Step::Resume {
+        revision: revision(n),
+    };
+    let retry = |n| Step::Retry {
+        revision: revision(n),
+    };
+    let cases: Vec<(&str, Vec<Record>, Step)> = vec![
+        ("no record", vec![], Step::Install),
+        (
+            "deployed, same inputs",
+            vec![record(1, Deployed, new)],
+            Step::Nothing,
+        ),
+        (
+            "deployed, other inputs",
+            vec![record(1, Deployed, old)],
+            Step::Upgrade,
+        ),
+        (
+            "deployed by somebody's helm",
+            vec![record(2, Deployed, None)],
+            Step::Upgrade,
+        ),
+        (
+            "our install was cut off",
+            vec![record(1, PendingInstall, new)],
+            resume(1),
+        ),
+        (
+            "our install was cut off, inputs changed",
+            vec![record(1, PendingInstall, old)],
+            Step::Install,
+        ),
+        (
+            "our upgrade was cut off",
+            vec![record(1, Deployed, old), record(2, PendingUpgrade, new)],
+            resume(2),
+        ),
+        (
+            "our upgrade was cut off, and the inputs are those of the deployed revision again",
+            vec![record(1, Deployed, new), record(2, PendingUpgrade, old)],
+            Step::Upgrade,
+        ),
+        (
+            "a rollback was cut off, what failed is still wanted",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, new),
+                record(3, PendingRollback, old),
+            ],
+            resume(3),
+        ),
+        (
+            "a rollback was cut off, other inputs are wanted since",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, Some("bad")),
+                record(3, PendingRollback, old),
+            ],
+            Step::Upgrade,
+        ),
+        (
+            "somebody upgrades",
+            vec![record(1, Deployed, old), record(2, PendingUpgrade, None)],
+            Step::Wait {
+                delay: Duration::from_secs(30),
+                until: Until::OthersOperation,
+            },
+        ),
+        (
+            "the first install failed",
+            vec![record(1, Failed, new)],
+            retry(1),
+        ),
+        ("the install failed often", vec![failed(1, 40)], retry(1)),
+        (
+            "the install failed, inputs changed",
+            vec![record(1, Failed, old)],
+            Step::Install,
+        ),
+        (
+            "the upgrade failed",
+            vec![record(1, Deployed, old), record(2, Failed, new)],
+            Step::Rollback { to: revision(1) },
+        ),
+        (
+            "the upgrade failed and was rolled back",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, new),
+                record(3, Deployed, old),
+            ],
+            stalled(2, Harm::ReplacesRollback),
+        ),
+        (
+            "the rollback failed, too",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, new),
+                record(3, Failed, old),
+            ],
+            retry(3),
+        ),
+        (
+            "the rollback failed, what it restores is wanted again",
+            vec![
+                record(1, Deployed, new),
+                record(2, Failed, Some("bad")),
+                record(3, Failed, new),
+            ],
+            retry(3),
+        ),
+        (
+            "a forced upgrade with the inputs of before failed",
+            vec![record(1, Deployed, new), record(2, Failed, new)],
+            Step::Rollback { to: revision(1) },
+        ),
+        (
+            "the rollback of a forced upgrade failed, too",
+            vec![
+                record(1, Deployed, new),
+                record(2, Failed, new),
+                record(3, Failed, new),
+            ],
+            retry(3),
+        ),
+        (
+            "the rollback failed, other inputs are wanted since",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, Some("bad")),
+                record(3, Failed, old),
+            ],
+            Step::Upgrade,
+        ),
+        (
+            "rolled back, inputs changed",
+            vec![
+                record(1, Superseded, old),
+                record(2, Failed, Some("bad")),
+                record(3, Deployed, old),
+            ],
+            Step::Upgrade,
+        ),
+        (
+            "failed with other inputs",
+            vec![record(1, Deployed, Some("first")), record(2, Failed, old)],
+            Step::Upgrade,
+        ),
+        (
+            "uninstalling by hand",
+            vec![record(1, Uninstalling, new)],
+            Step::Install,
+        ),
+        (
+            "uninstalled, history kept",
+            vec![record(1, Superseded, old), record(2, Uninstalled, new)],
+            Step::Install,
+        ),
+        (
+            "superseded alone",
+            vec![record(1, Superseded, new)],
+            Step::Upgrade,
+        ),
+        ("unknown", vec![record(1, Unknown, new)], Step::Install),
+    ];
+    for (name, history, expected) in cases {
+        let step = next_step(&observed(history), &desired());
+        assert_eq!(step, expected, "{name}");
+    }
+}
+
+#[test]
+fn what_needs_no_inputs_is_decided_before_them_in_this_order() {
+    let history = vec![record(1, Status::Deployed, Some("old"))];
+    #[expect(clippy::type_complexity, reason = "one table")]
+    let cases: [(&str, fn(&mut Observed), Step); 9] = [
+        ("contested", |o| o.contested = true, Step::Leave),
+        (
+            "contested and deleting",
+            |o| (o.contested, o.deleting) = (true, true),
+            Step::Leave,
+        ),
+        ("deleting", |o| o.deleting = true, Step::Uninstall),
+        (
+            "deleting while paused, impossible and waiting",
+            |o| {
+                (o.deleting, o.paused, o.impossible) = (true, true, true);
+                (o.awaits_dependency, o.foreign) = (true, true);
+            },
+            Step::Uninstall,
+        ),
+        (
+            "deleting without the finalizer",
+            |o| (o.deleting, o.finalizer) = (true, false),
+            Step::Forget,
+        ),
+        (
+            "paused",
+            |o| (o.paused, o.impossible) = (true, true),
+            Step::Refuse(Refusal::Paused),
+        ),
+        (
+            "impossible",
+            |o| (o.impossible, o.foreign) = (true, true),
+            Step::Refuse(Refusal::Impossible),
+        ),
+        (
+            "foreign",
+            |o| o.foreign = true,
+            Step::Refuse(Refusal::Foreign),
+        ),
+        (
+            "another chart",
+            |o| o.adoption = Adoption::OtherChart,
+            Step::Refuse(Refusal::OtherChart),
+        ),
+    ];
+    for (name, change, expected) in cases {
+        let mut state = observed(history.clone());
+        change(&mut state);
+        assert_eq!(before_inputs(&state), Some(expected), "{name}");
+    }
+    assert_eq!(before_inputs(&observed(history)), None);
+}
+
+#[test]
+fn a_release_in_chunks_is_converted_before_anything_is_installed() {
+    let mut state = observed(Vec::new());
+    state.chunked = true;
+    assert_eq!(next_step(&state, &desired()), Step::Convert);
+}
+
+#[test]
+fn a_new_revision_waits_for_what_comes_before_it() {
+    let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
+    (state.awaits_dependency, state.awaits_definitions) = (true, true);
+    let step = |state: &Observed, change: fn(&mut Desired)| {
+        let mut desired = desired();
+        change(&mut desired);
+        next_step(state, &desired)
+    };
+    let empty = step(&state, |d| d.empty = true);
+    assert_eq!(empty, Step::Refuse(Refusal::Empty));
+    let keep = Step::KeepUnchanged {
+        revision: revision(1),
+    };
+    assert_eq!(step(&state, |d| d.unchanged = true), keep);
+    assert!(matches!(
+        step(&state, |_| {}),
+        Step::Wait {
+            until: Until::Dependency,
+            ..
+        }
+    ));
+    state.awaits_dependency = false;
+    assert_eq!(
+        step(&state, |_| {}),
+        Step::InstallDefinitions { upgrade: true }
+    );
+    state.history.clear();
+    assert_eq!(
+        step(&state, |_| {}),
+        Step::InstallDefinitions { upgrade: false }
+    );
+    // What was begun goes on, whatever has become of its dependencies.
+    state.awaits_dependency = true;
+    state.history = vec![record(1, Status::PendingInstall, Some("new"))];
+    assert_eq!(
+        step(&state, |_| {}),
+        Step::Resume {
+            revision: revision(1)
+        }
+    );
+}
+
+#[test]
+fn only_a_deployed_revision_can_count_as_unchanged() {
+    let unchanged = Desired {
+        unchanged: true,
+        ..desired()
+    };
+    let history = vec![
+        record(1, Status::Deployed, Some("old")),
+        record(2, Status::PendingUpgrade, Some("other")),
+    ];
+    // The pending revision may have changed objects: they are brought back.
+    assert_eq!(next_step(&observed(history), &unchanged), Step::Upgrade);
+}
+
+#[test]
+fn drift_is_repaired_inspected_or_left_as_the_mode_says() {
+    let number = revision(4);
+    let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
+    for (drift, repair, expected) in [
+        (Drift::None, true, Step::Nothing),
+        (Drift::Some, true, Step::Repair { revision: number }),
+        (Drift::Some, false, Step::Nothing),
+        (Drift::Unknown, true, Step::Repair { revision: number }),
+        (Drift::Unknown, false, Step::Inspect { revision: number }),
+        (
+            Drift::Exhausted,
+            true,
+            Step::Refuse(Refusal::Contended { revision: number }),
+        ),
+        (Drift::Exhausted, false, Step::Nothing),
+    ] {
+        state.drift = drift;
+        let wanted = Desired {
+            repair,
+            ..desired()
+        };
+        assert_eq!(next_step(&state, &wanted), expected, "{drift:?} {repair}");
+    }
+}
+
+#[test]
+fn drift_is_repaired_while_the_wanted_inputs_are_stalled_or_unknown() {
+    let history = vec![
+        record(1, Status::Superseded, Some("old")),
+        record(2, Status::Failed, Some("new")),
+        record(3, Status::Deployed, Some("old")),
+    ];
+    let repair = Step::Repair {
+        revision: revision(3),
+    };
+    let unknown = Desired {
+        digest: None,
+        ..desired()
+    };
+    for drift in [Drift::Some, Drift::Unknown] {
+        let state = Observed {
+            drift,
+            ..observed(history.clone())
+        };
+        assert_eq!(next_step(&state, &desired()), repair);
+        assert_eq!(next_step(&state, &unknown), repair);
+    }
+    let refused = Step::Refuse(Refusal::NoInputs);
+    assert_eq!(next_step(&observed(history), &unknown), refused);
+    assert_eq!(next_step(&observed(vec![]), &unknown), refused);
+}
+
+#[test]
+fn attempts_are_spread_over_time_and_come_at_once_when_the_obstacle_has_changed() {
+    let mut state = observed(vec![Record {
+        written: Duration::from_secs(3),
+        ..failed(1, 3)
+    }]);
+    assert_eq!(
+        next_step(&state, &desired()),
+        Step::Wait {
+            delay: Duration::from_secs(5),
+            until: Until::NextAttempt {
+                revision: revision(1)
+            },
+        }
+    );
+    let retry = Step::Retry {
+        revision: revision(1),
+    };
+    state.obstacle_changed = true;
+    assert_eq!(next_step(&state, &desired()), retry);
+    state.obstacle_changed = false;
+    // Somebody has asked for a new start.
+    state.forgiven = revision(1);
+    assert_eq!(next_step(&state, &desired()), retry);
+    let pauses: Vec<u64> = (0..5).map(|n| pause(n).as_secs()).collect();
+    assert_eq!(pauses, [0, 2, 4, 8, 16]);
+    assert_eq!(pause(u32::MAX), LONGEST_RETRY);
+}
+
+#[test]
+fn a_release_stalls_only_where_another_attempt_would_do_harm() {
+    let hook = |attempts| Record {
+        hook_failed: true,
+        ..failed(1, attempts)
+    };
+    let retry = Step::Retry {
+        revision: revision(1),
+    };
+    let clean: fn(&mut Desired) = |d| d.clean_up = true;
+    let gone = |attempts| Record {
+        status: Status::Uninstalled,
+        ..failed(1, attempts)
+    };
+    #[expect(clippy::type_complexity, reason = "one table")]
+    let cases: [(&str, Record, fn(&mut Desired), Step); 8] = [
+        ("no limit", failed(1, 1000), |_| {}, retry.clone()),
+        (
+            "a limit in watches.yaml",
+            failed(1, 2),
+            |d| d.install_retries = Some(1),
+            stalled(1, Harm::ExceedsRetries),
+        ),
+        ("a hook failed twice", hook(2), |_| {}, retry.clone()),
+        (
+            "a hook failed often",
+            hook(HOOK_ATTEMPTS),
+            |_| {},
+            stalled(1, Harm::RunsHook),
+        ),
+        (
+            "to be cleaned up",
+            failed(1, 1),
+            clean,
+            Step::CleanUp {
+                revision: revision(1),
+            },
+        ),
+        ("cleaned up", gone(1), clean, retry.clone()),
+        (
+            "cleaned up often",
+            gone(CLEAN_INSTALLS),
+            clean,
+            stalled(1, Harm::DeletesObjects),
+        ),
+        (
+            "cleaned up, with a limit",
+            gone(CLEAN_INSTALLS),
+            |d| (d.clean_up, d.install_retries) = (true, Some(9)),
+            retry,
+        ),
+    ];
+    for (name, record, change, expected) in cases {
+        let mut wanted = desired();
+        change(&mut wanted);
+        assert_eq!(
+            next_step(&observed(vec![record]), &wanted),
+            expected,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_failed_upgrade_is_tried_again_rolled_back_or_left_as_watches_yaml_says() {
+    let step = |attempts, retries, rollback, hook_failed| {
+        let history = vec![
+            record(1, Status::Deployed, Some("old")),
+            Record {
+                hook_failed,
+                ..failed(2, attempts)
+            },
+        ];
+        let wanted = Desired {
+            upgrade_retries: retries,
+            rollback,
+            ..desired()
+        };
+        next_step(&observed(history), &wanted)
+    };
+    let retry = Step::Retry {
+        revision: revision(2),
+    };
+    let rollback = Step::Rollback { to: revision(1) };
+    assert_eq!(step(1, None, true, false), rollback);
+    assert_eq!(step(1, Some(1), true, false), retry);
+    assert_eq!(step(2, Some(1), true, false), rollback);
+    assert_eq!(step(50, None, false, false), retry);
+    assert_eq!(
+        step(1, Some(0), false, false),
+        stalled(2, Harm::ExceedsRetries)
+    );
+    assert_eq!(
+        step(HOOK_ATTEMPTS, None, false, true),
+        stalled(2, Harm::ExceedsRetries)
+    );
+}
+
+#[test]
+fn people_can_ask_for_another_attempt_and_for_another_revision() {
+    let mut state = observed(vec![
+        record(1, Status::Superseded, Some("old")),
+        record(2, Status::Failed, Some("new")),
+        record(3, Status::Deployed, Some("old")),
+    ]);
+    state.forgiven = revision(3);
+    assert_eq!(next_step(&state, &desired()), Step::Upgrade);
+    for status in [Status::Deployed, Status::Failed] {
+        let mut state = observed(vec![record(1, status, Some("new"))]);
+        state.forced = true;
+        let expected = if status == Status::Deployed {
+            Step::Upgrade
+        } else {
+            Step::Install
+        };
+        assert_eq!(next_step(&state, &desired()), expected);
+    }
+}
+
+#[test]
+fn a_release_of_somebody_else_is_adopted_and_tests_run_once_a_revision() {
+    let number = revision(1);
+    let mut state = observed(vec![record(1, Status::Deployed, None)]);
+    state.adoption = Adoption::Wanted;
+    assert_eq!(
+        next_step(&state, &desired()),
+        Step::Adopt { revision: number }
+    );
+    let wanted = Desired {
+        test: true,
+        ..desired()
+    };
+    let mut state = observed(vec![record(1, Status::Deployed, Some("new"))]);
+    assert_eq!(next_step(&state, &wanted), Step::Test { revision: number });
+    state.tested = true;
+    assert_eq!(next_step(&state, &wanted), Step::Nothing);
+}
+
+#[test]
+fn a_pending_record_of_another_process_is_gone_on_with_when_its_time_is_over() {
+    let mut pending = record(2, Status::PendingUpgrade, Some("new"));
+    (pending.ours, pending.unchanged_for) = (false, TIMEOUT);
+    let history = vec![record(1, Status::Deployed, Some("old")), pending];
+    let resume = Step::Resume {
+        revision: revision(2),
+    };
+    assert_eq!(next_step(&observed(history.clone()), &desired()), resume);
+    let other = Desired {
+        digest: Some("newer".to_owned()),
+        ..desired()
+    };
+    assert_eq!(next_step(&observed(history), &other), Step::Upgrade);
+}
+
+#[test]
+fn failed_revisions_do_not_pile_up() {
+    let mut history = vec![record(1, Status::Deployed, Some("old"))];
+    let last = u32::try_from(LEFTOVERS).unwrap() + 3;
+    for number in 2..=last {
+        history.push(record(number, Status::Failed, Some("bad")));
+    }
+    let oldest = Step::Discard {
+        revision: revision(2),
+    };
+    assert_eq!(next_step(&observed(history.clone()), &desired()), oldest);
+    history.remove(1);
+    assert_eq!(next_step(&observed(history), &desired()), Step::Upgrade);
+}
+
+prop_compose! {
+    fn any_record()(
+        status in prop::sample::select(Status::ALL.to_vec()),
+        digest in prop::sample::select(vec![None, Some("new"), Some("old")]),
+        attempts in 0_u32..6,
+        hook_failed: bool,
+        ours: bool,
+    ) -> Record {
+        Record { ours, attempts, hook_failed, ..record(1, status, digest) }
+    }
+}
+
+proptest! {
+    /// Whatever the state: nothing is removed without a deletion and the finalizer, and inputs that
+    /// failed just now are not tried at once.
+    #[test]
+    fn nothing_is_uninstalled_without_being_asked_and_no_failure_is_followed_by_an_attempt_at_once(
+        records in prop::collection::vec(any_record(), 0..8),
+        deleting: bool,
+        finalizer: bool,
+        paused: bool,
+        rollback: bool,
+    ) {
+        let mut state = observed(records);
+        for (i, record) in state.history.iter_mut().enumerate() {
+            record.revision = Revision(u32::try_from(i + 1).unwrap());
+            record.written = Duration::ZERO;
+        }
+        (state.deleting, state.finalizer, state.paused) = (deleting, finalizer, paused);
+        let wanted = Desired { rollback, ..desired() };
+        let step = next_step(&state, &wanted);
+        prop_assert_eq!(step == Step::Uninstall, deleting && finalizer);
+        if let Some(latest) = state.history.last()
+            && latest.status == Status::Failed
+            && latest.attempts > 0
+            && latest.digest.as_deref() == Some("new")
+        {
+            prop_assert!(
+                !matches!(step, Step::Install | Step::Upgrade | Step::Retry { .. }),
+                "{step:?}"
+            );
+        }
+    }
+}

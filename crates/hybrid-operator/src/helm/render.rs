@@ -1,0 +1,256 @@
+//! Renders a revision: looks up what the templates ask for, and applies the patches of
+//! `watches.yaml`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use helm_core::engine::{Cancel, LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
+use helm_core::release::Revision;
+use helm_core::{
+    Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
+};
+use kube::core::GroupVersionKind;
+use serde_json::Value;
+
+use super::access::Access;
+use super::desired::DesiredError;
+use super::digest::canonical;
+use super::interest::Named;
+use super::references::Read;
+use super::setup::Setup;
+use super::subject::Subject;
+use crate::cluster::ownership::CR_LABEL;
+use crate::cluster::read::{self, ReadError};
+use crate::cluster::{ApiError, DiscoveryError};
+
+/// How often a render is begun anew because a template looked something up.
+pub(super) const LOOKUP_ROUNDS: usize = 8;
+/// How old what is known of the cluster's kinds may be.
+const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
+
+/// How often it is looked, while a chart renders, whether its custom resource is being deleted.
+const DELETION: Duration = Duration::from_secs(1);
+
+/// Which revision is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) revision: Revision,
+    pub(super) upgrade: bool,
+}
+
+impl Target {
+    /// What the digest of the inputs is computed with, whatever revision it is for.
+    pub(super) const FIRST: Self = Self {
+        revision: Revision::FIRST,
+        upgrade: false,
+    };
+}
+
+/// A render, and what it has looked up.
+pub(super) struct Render {
+    pub(super) rendered: Rendered,
+    /// Digest of the objects that were looked up, where they count as inputs.
+    pub(super) looked_up: Option<Digest>,
+    pub(super) read: Read,
+    /// Whether it has looked up a kind that is not served.
+    pub(super) missing_kind: bool,
+}
+
+/// Renders a revision. Ends early with an error when the custom resource is deleted meanwhile.
+pub(super) async fn render(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    coalesced: &Arc<Coalesced>,
+    target: Target,
+) -> Result<Render, DesiredError> {
+    let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
+    let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
+    info.revision = target.revision;
+    (info.is_install, info.is_upgrade) = (!target.upgrade, target.upgrade);
+    let mut lookups = Lookups::default();
+    for _ in 0..LOOKUP_ROUNDS {
+        let once = Once {
+            chart: Arc::clone(&setup.chart),
+            coalesced: Arc::clone(coalesced),
+            info: info.clone(),
+            capabilities: capabilities.clone(),
+            snapshot: lookups.snapshot.clone(),
+        };
+        let work = access.pool.run(move |cancel| once.render(cancel));
+        let rendered = tokio::select! {
+            rendered = work => rendered?,
+            () = deleted(access, subject) => return Err(DesiredError::Deleted),
+        };
+        match rendered {
+            Err(RenderError::NeedsLookup(keys)) => {
+                for key in keys {
+                    lookups.look_up(setup, access, subject, key).await?;
+                }
+            }
+            rendered => {
+                let rendered = super::patches::apply(rendered?, &setup.watch.patches)?;
+                let inputs = setup.watch.lookup_is_input && !rendered.lookups().is_empty();
+                return Ok(Render {
+                    rendered,
+                    looked_up: inputs.then(|| lookups.digest()),
+                    read: lookups.read,
+                    missing_kind: lookups.missing_kind,
+                });
+            }
+        }
+    }
+    Err(DesiredError::TooManyLookups)
+}
+
+/// What one render needs, as a thread of the pool takes it.
+struct Once {
+    chart: Arc<CompiledChart>,
+    coalesced: Arc<Coalesced>,
+    info: ReleaseInfo,
+    capabilities: Capabilities,
+    snapshot: Snapshot,
+}
+
+impl Once {
+    fn render(self, cancel: Cancel) -> Result<Rendered, RenderError> {
+        let input = RenderInput::new(self.info, &self.coalesced)
+            .capabilities(&self.capabilities)
+            .lookup(self.snapshot)
+            .cancel(cancel);
+        self.chart.render(&input)
+    }
+}
+
+/// Ends when the custom resource is being deleted or is gone. One that is being deleted already is
+/// rendered for its own removal.
+async fn deleted(access: &Access, subject: &Subject) {
+    if subject.deleting {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(DELETION).await;
+        let known = access.source.get(&subject.key());
+        if known.is_none_or(|known| known.metadata.deletion_timestamp.is_some()) {
+            return;
+        }
+    }
+}
+
+/// What templates have looked up so far.
+#[derive(Default)]
+struct Lookups {
+    snapshot: Snapshot,
+    read: Read,
+    missing_kind: bool,
+    /// What the objects say that are not of the release itself, by key.
+    found: BTreeMap<String, Vec<String>>,
+}
+
+impl Lookups {
+    /// Reads what a template looks up. What cannot be read fails the render: an empty answer would
+    /// shrink the release.
+    async fn look_up(
+        &mut self,
+        setup: &Setup,
+        access: &Access,
+        subject: &Subject,
+        key: LookupKey,
+    ) -> Result<(), DesiredError> {
+        let (group, version) = key
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &key.api_version));
+        let gvk = GroupVersionKind::gvk(group, version, &key.kind);
+        let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+        let cluster = &subject.cluster;
+        let kind = match cluster.resolve(&gvk).await {
+            Ok(kind) => kind,
+            // A kind that is not served has no objects, as in Helm.
+            Err(DiscoveryError::UnknownKind { .. }) => {
+                access.interests.add_kind(&gvk, &subject.key());
+                self.missing_kind = true;
+                self.snapshot.insert(key, LookupAnswer::Absent);
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let named = Named {
+            resource: kind.resource.clone(),
+            namespace: namespace.map(ToOwned::to_owned),
+            name: (!key.is_list()).then(|| key.name.clone()),
+        };
+        let is_input = setup.watch.lookup_is_input;
+        let seen = is_input.then(|| access.interests.add(&named, &subject.key()));
+        let answer = if key.is_list() {
+            read::list(cluster, &gvk, namespace, None).await.map(Some)
+        } else {
+            let object = helm_core::manifest::ObjectKey {
+                group: group.to_owned(),
+                version: version.to_owned(),
+                kind: key.kind.clone(),
+                namespace: named.namespace.clone(),
+                name: key.name.clone(),
+            };
+            read::get(cluster, &object).await
+        };
+        if let (Some(seen), Ok(found)) = (seen, &answer) {
+            self.read.push((named, seen.read(found.as_ref())));
+        }
+        let answer = match answer {
+            Ok(Some(value)) => {
+                let items = value.get("items").and_then(Value::as_array);
+                let objects = items.map_or(std::slice::from_ref(&value), Vec::as_slice);
+                let others = objects.iter().filter(|object| !is_of(object, subject));
+                let texts = others.map(|object| canonical(&without_bookkeeping(object)));
+                self.found.insert(key.to_string(), texts.collect());
+                LookupAnswer::Found(value)
+            }
+            Ok(None) => LookupAnswer::Absent,
+            Err(ReadError::Api(error)) if ApiError::is_not_found(&error) => LookupAnswer::Absent,
+            Err(source) => {
+                return Err(DesiredError::Lookup {
+                    key: key.to_string(),
+                    source,
+                });
+            }
+        };
+        self.snapshot.insert(key, answer);
+        Ok(())
+    }
+
+    fn digest(&self) -> Digest {
+        let mut digest = DigestBuilder::new();
+        for (key, objects) in &self.found {
+            digest = digest.part(key);
+            for object in objects {
+                digest = digest.part(object);
+            }
+        }
+        digest.finish()
+    }
+}
+
+/// Whether an object belongs to the release itself, is one of its records, or is the custom
+/// resource.
+fn is_of(object: &Value, subject: &Subject) -> bool {
+    if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&subject.primary.uid) {
+        return true;
+    }
+    let label = object
+        .pointer("/metadata/labels")
+        .and_then(|labels| labels.get(CR_LABEL))
+        .and_then(Value::as_str);
+    label == Some(subject.primary.identity().as_str())
+}
+
+/// An object without what changes although nobody changed it.
+fn without_bookkeeping(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("resourceVersion");
+        metadata.remove("managedFields");
+    }
+    object
+}

@@ -3,6 +3,8 @@
 //! The tables below are the architecture as `docs/architecture.md` describes it. What production
 //! code of `crates/hybrid-operator/src` uses is compared with them; tests may use anything.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -20,6 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "leader",
             "release",
             "cluster",
+            "render_pool",
             "client",
             "telemetry",
         ],
@@ -29,6 +32,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "action",
             "controller",
+            "render_pool",
             "release",
             "cluster",
             "readiness",
@@ -43,7 +47,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("action", &["controller", "release", "cluster", "readiness"]),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
-    ("release", &["cluster"]),
+    ("release", &["cluster", "telemetry"]),
+    ("render_pool", &[]),
     ("cluster", &["client"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
@@ -72,6 +77,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a controller implements the manager's trait `Controller` and takes its context",
     ),
     (
+        "release",
+        "controller",
+        "the index of records follows its watch in the loop that all watches share",
+    ),
+    (
         "telemetry",
         "client",
         "the metrics show how many requests the client counted",
@@ -90,7 +100,9 @@ const HOLD_A_CLIENT: &[&str] = &[
     "release/secret.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
-    // Watches what a chart's values refer to.
+    // The connections of a controller of charts, and what sends its events.
+    "helm/access.rs",
+    "helm/events.rs",
     "helm/interest.rs",
 ];
 
@@ -136,6 +148,7 @@ fn the_table_has_no_cycle() {
 fn only_named_files_hold_a_client() {
     let wrong: Vec<String> = sources()
         .into_iter()
+        .filter(|(path, _)| !path.contains("/tests/"))
         .filter(|(path, text)| names_client(text) && !may_hold_a_client(path))
         .map(|(path, _)| path)
         .collect();
@@ -191,7 +204,12 @@ fn sources() -> Vec<(String, String)> {
             }
         }
     }
-    assert!(found.len() > 50, "only {} files in {root:?}", found.len());
+    assert!(
+        found.len() > 50,
+        "only {} files in {}",
+        found.len(),
+        root.display()
+    );
     found
 }
 

@@ -22,7 +22,7 @@ spec:
 ";
 
 /// Installs the project's chart with Helm's own command.
-fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
+pub(crate) fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
     let output = Command::new(program)
         .args(["install", "one"])
         .arg(project.watches_file().with_file_name("chart"))
@@ -42,13 +42,13 @@ async fn web(world: &World) -> (Option<String>, Option<i64>) {
 }
 
 #[tokio::test]
-async fn rule_3_9_a_release_of_helm_4_is_taken_over_on_request_without_touching_its_pods() {
+async fn a_release_of_helm_4_is_taken_over_on_request_without_touching_its_pods() {
     a_release_of_helm_is_taken_over("--server-side=true").await;
 }
 
 /// Helm 3 wrote its objects as Helm 4 does without server-side apply.
 #[tokio::test]
-async fn rule_3_9_a_release_of_helm_3_is_taken_over_on_request_without_touching_its_pods() {
+async fn a_release_of_helm_3_is_taken_over_on_request_without_touching_its_pods() {
     a_release_of_helm_is_taken_over("--server-side=false").await;
 }
 
@@ -101,7 +101,7 @@ async fn a_release_of_helm_is_taken_over(how: &str) {
 }
 
 #[tokio::test]
-async fn rule_3_9_a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
+async fn a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("legacy").await else {
@@ -165,7 +165,7 @@ async fn chunk(world: &World, secret: &str) {
 }
 
 #[tokio::test]
-async fn rule_3_8_a_release_in_chunks_of_a_go_operator_is_taken_over() {
+async fn a_release_in_chunks_of_a_go_operator_is_taken_over() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("chunks").await else {

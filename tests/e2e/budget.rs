@@ -1,4 +1,4 @@
-//! RELEASES 7: how many requests each step of a release's life takes.
+//! How many requests each step of a release's life takes.
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
@@ -43,7 +43,7 @@ fn sent(faults: &Faults) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_7_each_step_keeps_its_budget() {
+async fn each_step_keeps_its_budget() {
     let Some(plane) = control_plane().await else {
         return;
     };

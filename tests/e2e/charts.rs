@@ -93,7 +93,7 @@ async fn an_object_that_the_chart_no_longer_has_is_pruned() {
 }
 
 #[tokio::test]
-async fn rule_4_2_what_somebody_changes_or_deletes_is_repaired() {
+async fn what_somebody_changes_or_deletes_is_repaired() {
     let Some(world) = World::start("drift").await else {
         return;
     };
@@ -150,7 +150,7 @@ async fn rule_4_2_what_somebody_changes_or_deletes_is_repaired() {
 }
 
 #[tokio::test]
-async fn symptom_13_deletion_leaves_nothing_behind() {
+async fn deletion_leaves_nothing_behind() {
     let Some(world) = World::start("delete").await else {
         return;
     };
@@ -168,7 +168,7 @@ async fn symptom_13_deletion_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn symptom_20_a_paused_resource_is_left_alone_and_can_be_deleted() {
+async fn a_paused_resource_is_left_alone_and_can_be_deleted() {
     let Some(world) = World::start("pause").await else {
         return;
     };
@@ -202,7 +202,7 @@ async fn symptom_20_a_paused_resource_is_left_alone_and_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn symptom_18_a_release_at_rest_sends_no_request_but_watches() {
+async fn a_release_at_rest_sends_no_request_but_watches() {
     let Some(world) = World::start("quiet").await else {
         return;
     };
@@ -277,7 +277,7 @@ stringData: {token: {{ .Values.token }}}
 ";
 
 #[tokio::test]
-async fn symptom_22_the_content_of_secrets_appears_in_no_status_event_or_log() {
+async fn the_content_of_secrets_appears_in_no_status_event_or_log() {
     let project = Project::new("", &[("secret.yaml", SECRET)]);
     let Some(world) = project.start("secret").await else {
         return;

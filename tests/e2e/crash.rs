@@ -1,4 +1,4 @@
-//! RELEASES 3: the operator dies before and after every single write of an install, an upgrade, a
+//! The operator dies before and after every single write of an install, an upgrade, a
 //! rollback and an uninstall, and its successor brings about what would have been without that.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ metadata:
 data: {run: {{ randAlphaNum 8 }}}
 ";
 
-/// A hook that is awaited.
+/// A hook that is awaited, and would be gone as soon as it has ended.
 const JOB: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -62,6 +62,7 @@ metadata:
   name: {{ .Release.Name }}-hook
   annotations: {helm.sh/hook: pre-install}
 spec:
+  ttlSecondsAfterFinished: 0
   template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
 ";
 
@@ -337,31 +338,31 @@ async fn dies_everywhere(scenario: Scenario, at_least: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_1_an_install_survives_death_at_every_write() {
+async fn an_install_survives_death_at_every_write() {
     dies_everywhere(Scenario::Install, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_3_a_hook_runs_once_whenever_the_operator_dies() {
+async fn a_hook_runs_once_whenever_the_operator_dies() {
     dies_everywhere(Scenario::Hooked, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_1_an_upgrade_survives_death_at_every_write() {
+async fn an_upgrade_survives_death_at_every_write() {
     dies_everywhere(Scenario::Upgrade, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_1_a_changed_value_survives_death_at_every_write() {
+async fn a_changed_value_survives_death_at_every_write() {
     dies_everywhere(Scenario::Edit, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_1_a_rollback_survives_death_at_every_write() {
+async fn a_rollback_survives_death_at_every_write() {
     dies_everywhere(Scenario::Rollback, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_1_an_uninstall_survives_death_at_every_write() {
+async fn an_uninstall_survives_death_at_every_write() {
     dies_everywhere(Scenario::Uninstall, 6).await;
 }

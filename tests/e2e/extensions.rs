@@ -74,7 +74,7 @@ fn owned(resource: &DynamicObject, mut values: Values) -> Result<Values, Extensi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn symptom_21_an_error_of_a_hook_in_code_is_told_and_tried_again() {
+async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
     let Some(plane) = control_plane().await else {
         return;
     };

@@ -1,9 +1,9 @@
 //! The life of a release: hooks, failures and what follows them, random values, tests, recreation.
 
 use kube::api::{DeleteParams, ListParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{Project, condition};
+use crate::world::{LIMIT, Project, apply, condition};
 
 /// A `ConfigMap` that the API server refuses when `bad` is set.
 const MAP: &str = "\
@@ -35,7 +35,7 @@ spec:
 }
 
 #[tokio::test]
-async fn rule_5_symptom_17_hooks_run_by_weight_are_awaited_and_do_not_run_again() {
+async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
     let templates = [
         ("second.yaml", hook("second", "pre-install", 5, "", "")),
         ("first.yaml", hook("first", "pre-install", -5, "", "")),
@@ -92,7 +92,7 @@ async fn rule_5_symptom_17_hooks_run_by_weight_are_awaited_and_do_not_run_again(
 }
 
 #[tokio::test]
-async fn symptom_19_a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
+async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
     let stuck = hook(
         "check",
         "pre-install",
@@ -140,7 +140,7 @@ async fn symptom_19_a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadlin
 }
 
 #[tokio::test]
-async fn rule_2_6_symptom_1_a_bad_upgrade_is_rolled_back_once_and_then_left() {
+async fn a_bad_upgrade_is_rolled_back_once_and_then_left() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("bad").await else {
         return;
@@ -178,15 +178,49 @@ async fn rule_2_6_symptom_1_a_bad_upgrade_is_rolled_back_once_and_then_left() {
 }
 
 #[tokio::test]
-async fn rule_3_6_a_bad_install_is_tried_three_times_and_then_left() {
+async fn a_failed_install_is_tried_again_in_place_and_heals_when_its_obstacle_goes() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("never").await else {
         return;
     };
     world.widget("one", json!({"bad": true})).await;
-    world.is("one", "Stalled").await;
-    assert_eq!(world.history("one").await, ["failed", "failed", "failed"]);
+    let next = |cr: &Value| {
+        let told = condition(cr, "Irreconcilable");
+        told.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
+    };
+    let several = |cr: &Value| {
+        // The attempts are counted on the record.
+        next(cr) && condition(cr, "Stalled").is_none()
+    };
+    world
+        .until("Widget", "one", "the next attempt", several)
+        .await;
+    let attempts = async || {
+        let secrets = world.api("Secret");
+        let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
+        let labels = record.metadata.labels.unwrap_or_default();
+        labels
+            .get("helm.sdk.operatorframework.io/failures")
+            .is_some_and(|failures| failures == "1-3")
+    };
+    hybrid_operator_test::wait::until(LIMIT, "a third attempt", attempts)
+        .await
+        .unwrap();
+    assert_eq!(world.history("one").await, ["failed"]);
     world.remove("Widget", "one").await;
+
+    // Somebody else's object has the name, and goes.
+    let maps = world.api("ConfigMap");
+    apply(&maps, "two-map", &json!({"data": {"mine": "yes"}})).await;
+    world.widget("two", json!({"value": "v"})).await;
+    world.is("two", "Irreconcilable").await;
+    drop(
+        maps.delete("two-map", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    world.ready("Widget", "two").await;
+    assert_eq!(world.history("two").await, ["deployed"]);
 }
 
 #[tokio::test]
@@ -214,7 +248,7 @@ async fn a_template_that_fails_is_named_with_its_line() {
 }
 
 #[tokio::test]
-async fn rule_3_2_symptom_4_random_values_are_made_once() {
+async fn random_values_are_made_once() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
     let Some(mut world) = project.start("random").await else {
@@ -256,7 +290,7 @@ async fn tests_of_the_chart_run_and_their_outcome_is_a_condition() {
 }
 
 #[tokio::test]
-async fn rule_1_6_a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
+async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
     let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
@@ -288,7 +322,7 @@ async fn rule_1_6_a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
 }
 
 #[tokio::test]
-async fn rule_1_5_objects_that_the_server_names_are_made_once_a_revision() {
+async fn objects_that_the_server_names_are_made_once_a_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("map.yaml", template), ("twin.yaml", template)]);
     let Some(world) = project.start("generate").await else {

@@ -43,7 +43,7 @@ async fn a_backup_runs_as_many_pods_as_it_says_and_names_them() {
 }
 
 #[tokio::test]
-async fn symptom_11_a_negative_size_is_refused_by_the_definition() {
+async fn a_negative_size_is_refused_by_the_definition() {
     let Some(world) = World::start("negative").await else {
         return;
     };

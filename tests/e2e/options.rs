@@ -16,7 +16,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
 
 #[tokio::test]
-async fn rule_4_5_symptom_10_values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
+async fn values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("from").await else {
@@ -47,7 +47,7 @@ async fn rule_4_5_symptom_10_values_from_a_secret_are_followed_and_a_lost_one_ch
 }
 
 #[tokio::test]
-async fn rule_2_5_the_last_value_of_an_optional_reference_holds_when_it_is_gone() {
+async fn the_last_value_of_an_optional_reference_holds_when_it_is_gone() {
     let options =
         "valuesFrom: [{kind: Secret, name: source, key: value, targetPath: value, optional: true}]";
     let map = "\
@@ -153,7 +153,7 @@ async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn symptom_14_two_kinds_of_one_name_have_two_releases() {
+async fn two_kinds_of_one_name_have_two_releases() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let entry = |kind: &str| {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
@@ -185,7 +185,7 @@ async fn symptom_14_two_kinds_of_one_name_have_two_releases() {
 }
 
 #[tokio::test]
-async fn rule_1_7_symptom_25_definitions_come_before_their_objects_and_are_upgraded() {
+async fn definitions_come_before_their_objects_and_are_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
     let Some(plane) = crate::world::control_plane().await else {
@@ -242,7 +242,7 @@ async fn rule_1_7_symptom_25_definitions_come_before_their_objects_and_are_upgra
 /// A definition that is there, and a second one of the same kind in the chart, which the API server
 /// does not serve while the first one is there.
 #[tokio::test]
-async fn rule_1_7_a_definition_that_is_not_served_is_named_and_followed() {
+async fn a_definition_that_is_not_served_is_named_and_followed() {
     let Some(plane) = crate::world::control_plane().await else {
         return;
     };
@@ -308,7 +308,7 @@ async fn rule_1_7_a_definition_that_is_not_served_is_named_and_followed() {
 }
 
 #[tokio::test]
-async fn rule_1_3_drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
+async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("ignore").await else {
@@ -342,7 +342,7 @@ async fn rule_1_3_drift_of_ignored_fields_is_left_and_can_be_told_instead_of_rep
 }
 
 #[tokio::test]
-async fn rule_2_5_an_empty_render_removes_nothing_unless_allowed() {
+async fn an_empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
     let project = Project::new("", &[("map.yaml", template.as_str())]);
     let Some(world) = project.start("empty").await else {

@@ -66,7 +66,7 @@ data: {value: {{ .Values.value | quote }}}
 ";
 
 #[tokio::test]
-async fn rule_3_5_a_leader_that_was_frozen_in_the_middle_writes_no_more() {
+async fn a_leader_that_was_frozen_in_the_middle_writes_no_more() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -136,7 +136,7 @@ async fn rule_3_5_a_leader_that_was_frozen_in_the_middle_writes_no_more() {
 }
 
 #[tokio::test]
-async fn symptom_3_an_install_that_was_killed_is_finished_after_the_restart() {
+async fn an_install_that_was_killed_is_finished_after_the_restart() {
     let Some(mut world) = World::start("kill").await else {
         return;
     };
@@ -172,7 +172,7 @@ async fn symptom_3_an_install_that_was_killed_is_finished_after_the_restart() {
 }
 
 #[tokio::test]
-async fn rule_4_2_a_restart_neither_writes_nor_upgrades() {
+async fn a_restart_neither_writes_nor_upgrades() {
     let Some(mut world) = World::start("restart").await else {
         return;
     };

@@ -25,7 +25,7 @@ async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
 }
 
 #[tokio::test]
-async fn symptom_12_the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_lacks() {
+async fn the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_lacks() {
     let Some(plane) = control_plane().await else {
         return;
     };

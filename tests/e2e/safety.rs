@@ -1,4 +1,4 @@
-//! RELEASES 1 and 2, attacked: nothing of others is taken or deleted, and nothing that holds data.
+//! Attacks on the safety of data: nothing of others is taken or deleted, and nothing that holds data.
 
 use hybrid_operator::options::Options;
 use kube::api::{DeleteParams, ListParams, PostParams, ResourceExt};
@@ -34,7 +34,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
 #[tokio::test]
-async fn rule_1_1_a_foreign_object_of_the_same_name_stays_as_it_is() {
+async fn a_foreign_object_of_the_same_name_stays_as_it_is() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("foreign").await else {
         return;
@@ -59,7 +59,7 @@ async fn rule_1_1_a_foreign_object_of_the_same_name_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn rule_1_1_two_custom_resources_that_want_one_object_do_not_fight() {
+async fn two_custom_resources_that_want_one_object_do_not_fight() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("race").await else {
         return;
@@ -74,7 +74,7 @@ async fn rule_1_1_two_custom_resources_that_want_one_object_do_not_fight() {
 }
 
 #[tokio::test]
-async fn rule_2_1_what_is_no_longer_watched_is_not_deleted() {
+async fn what_is_no_longer_watched_is_not_deleted() {
     let project = Project::new("selector: {matchLabels: {team: a}}", &[("map.yaml", MAP)]);
     let Some(mut world) = project.start("shrink").await else {
         return;
@@ -97,7 +97,7 @@ async fn rule_2_1_what_is_no_longer_watched_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn rule_2_3_a_claim_that_somebody_has_asked_to_keep_survives_the_release() {
+async fn a_claim_that_somebody_has_asked_to_keep_survives_the_release() {
     let project = Project::new("", &[("claim.yaml", CLAIM)]);
     let Some(world) = project.start("keep").await else {
         return;
@@ -123,7 +123,7 @@ async fn rule_2_3_a_claim_that_somebody_has_asked_to_keep_survives_the_release()
 }
 
 #[tokio::test]
-async fn rule_4_3_stripped_labels_come_back_and_lose_nothing() {
+async fn stripped_labels_come_back_and_lose_nothing() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("strip").await else {
         return;
@@ -190,7 +190,7 @@ async fn a_custom_resource_made_anew_gets_a_release_of_its_own() {
 }
 
 #[tokio::test]
-async fn rule_2_2_a_namespace_that_others_use_outlives_its_release() {
+async fn a_namespace_that_others_use_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
     let Some(world) = project.start("inner").await else {
         return;
@@ -215,7 +215,7 @@ async fn rule_2_2_a_namespace_that_others_use_outlives_its_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_2_5_a_lookup_that_is_refused_shrinks_nothing() {
+async fn a_lookup_that_is_refused_shrinks_nothing() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -257,7 +257,7 @@ async fn rule_2_5_a_lookup_that_is_refused_shrinks_nothing() {
 }
 
 #[tokio::test]
-async fn rule_1_6_a_stateful_set_that_cannot_change_is_left_even_by_force() {
+async fn a_stateful_set_that_cannot_change_is_left_even_by_force() {
     let set = "apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: {{ .Release.Name }}-db}
@@ -295,7 +295,7 @@ spec:
 }
 
 #[tokio::test]
-async fn rule_3_9_a_person_and_the_operator_who_race_for_a_name_do_not_share_it() {
+async fn a_person_and_the_operator_who_race_for_a_name_do_not_share_it() {
     let Some(program) = crate::helm_cli::helm() else {
         return;
     };
@@ -431,7 +431,7 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
 }
 
 #[tokio::test]
-async fn rule_3_6_a_fight_over_a_field_ends_and_names_the_other() {
+async fn a_fight_over_a_field_ends_and_names_the_other() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("fight").await else {
         return;
@@ -540,7 +540,7 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_9_two_operators_of_one_custom_resource_do_not_fight() {
+async fn two_operators_of_one_custom_resource_do_not_fight() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -610,7 +610,7 @@ async fn rule_3_9_two_operators_of_one_custom_resource_do_not_fight() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_9_an_operator_takes_over_from_another_one_when_it_is_named() {
+async fn an_operator_takes_over_from_another_one_when_it_is_named() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -677,7 +677,7 @@ async fn rule_3_9_an_operator_takes_over_from_another_one_when_it_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rule_3_9_releases_of_two_operators_that_have_one_name_are_kept_apart() {
+async fn releases_of_two_operators_that_have_one_name_are_kept_apart() {
     let Some(plane) = control_plane().await else {
         return;
     };

@@ -1,0 +1,157 @@
+//! Objects of a release that somebody changes or deletes, with nothing but watches to tell of it.
+
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::world::{Project, World, merge};
+
+/// A `ConfigMap` whose value is that of the custom resource, or `one`.
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: map}
+data: {value: {{ .Values.value | default \"one\" }}}
+";
+
+const SERVICE: &str = "\
+apiVersion: v1
+kind: Service
+metadata: {name: service}
+spec: {selector: {app: x}, ports: [{port: 80}]}
+";
+
+/// A project that never looks again by itself.
+fn project(templates: &[(&str, &str)]) -> Project {
+    Project::new("reconcilePeriod: 0s", templates)
+}
+
+/// Changes a key of a `ConfigMap` and waits until it is as it was.
+async fn change(world: &World, map: &str, key: &str, was: &str) {
+    merge(
+        &world.api("ConfigMap"),
+        map,
+        &json!({"data": {key: "theirs"}}),
+    )
+    .await;
+    let restored = |map: &Value| map["data"][key] == was;
+    world.until("ConfigMap", map, key, restored).await;
+}
+
+#[tokio::test]
+async fn objects_that_are_changed_and_deleted_at_once_all_come_back() {
+    let project = project(&[("map.yaml", MAP), ("service.yaml", SERVICE)]);
+    let Some(world) = project.start("at-once").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    let (maps, services) = (world.api("ConfigMap"), world.api("Service"));
+    for _ in 0..4 {
+        let before = services.get("service").await.unwrap().metadata.uid;
+        let (edit, delete) = (
+            json!({"data": {"value": "theirs"}}),
+            DeleteParams::default(),
+        );
+        let ((), deleted) = tokio::join!(
+            merge(&maps, "map", &edit),
+            services.delete("service", &delete)
+        );
+        drop(deleted.unwrap());
+        world.data("map", json!({"value": "one"})).await;
+        let anew = |service: &Value| {
+            let uid = &service["metadata"]["uid"];
+            uid.is_string() && *uid != json!(before)
+        };
+        world.until("Service", "service", "a new one", anew).await;
+    }
+    world.ready("Widget", "one").await;
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+#[tokio::test]
+async fn a_fight_over_one_field_keeps_no_other_field_from_being_repaired() {
+    const KEYS: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: keys}
+data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
+";
+    let project = project(&[("map.yaml", MAP), ("keys.yaml", KEYS)]);
+    let Some(world) = project.start("budget").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.ready("Widget", "one").await;
+    for n in 0..12 {
+        change(&world, "keys", &format!("k{n}"), "one").await;
+    }
+    for _ in 0..5 {
+        change(&world, "map", "value", "one").await;
+    }
+    let theirs = json!({"data": {"value": "theirs"}});
+    merge(&world.api("ConfigMap"), "map", &theirs).await;
+    let drifted = world.is("one", "Drifted").await;
+    let message = drifted["message"].as_str().unwrap();
+    assert!(
+        message.contains("an-editor keeps changing") && message.contains("/map"),
+        "{message}"
+    );
+    // The same for one field does not mean the same for another.
+    change(&world, "keys", "k3", "one").await;
+    world.is("one", "Drifted").await;
+    world.data("map", json!({"value": "theirs"})).await;
+}
+
+#[tokio::test]
+async fn drift_is_repaired_after_an_upgrade_by_force() {
+    let project = project(&[("map.yaml", MAP)]);
+    let Some(world) = project.start("forced").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "one"})).await;
+    world.ready("Widget", "one").await;
+    world.annotate("one", "upgrade-force", json!("true")).await;
+    world.widget("one", json!({"value": "two"})).await;
+    world.data("map", json!({"value": "two"})).await;
+    world.ready("Widget", "one").await;
+    change(&world, "map", "value", "two").await;
+    // An upgrade without force removes what the forced one has written.
+    world.annotate("one", "upgrade-force", Value::Null).await;
+    world.widget("one", json!({"value": "three"})).await;
+    world.data("map", json!({"value": "three"})).await;
+    change(&world, "map", "value", "three").await;
+}
+
+#[tokio::test]
+async fn a_job_that_its_time_to_live_has_removed_is_not_run_again() {
+    const JOB: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: job}
+spec:
+  ttlSecondsAfterFinished: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: image}]
+";
+    let project = project(&[("map.yaml", MAP), ("job.yaml", JOB)]);
+    let Some(world) = project.start("expired").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    world.data("map", json!({"value": "one"})).await;
+    // The controller that removes it does not run here.
+    world.until("Job", "job", "to be there", |_| true).await;
+    let now = DeleteParams::background();
+    drop(world.api("Job").delete("job", &now).await.unwrap());
+    world.gone("Job", "job").await;
+    // The release is ready without it, and drift of others is repaired.
+    world.ready("Widget", "one").await;
+    change(&world, "map", "value", "one").await;
+    world.ready("Widget", "one").await;
+    assert!(world.api("Job").get_opt("job").await.unwrap().is_none());
+    // A new revision runs it again, as in Helm.
+    world.widget("one", json!({"value": "two"})).await;
+    world.until("Job", "job", "to be there", |_| true).await;
+}

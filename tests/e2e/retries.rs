@@ -1,0 +1,527 @@
+//! What follows a failure: attempts are spread over time, in place, and end only where another one
+//! would do harm. Records and objects of failed revisions are bounded, and a release heals by
+//! itself when what stood in its way is gone.
+
+use std::time::Duration;
+
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{TestNamespace, wait};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::world::{
+    ANYTHING, LIMIT, Mortal, Project, World, api, apply, cluster_api, condition, control_plane,
+    define, definition_of, until,
+};
+
+/// An object of its own for each number, a value, and an object that the API server refuses on
+/// request.
+const OBJECTS: &str = "\
+{{- if .Values.number }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-{{ .Values.number }}}
+---
+{{- end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .Release.Name }}
+  {{- if .Values.bad }}
+  labels: {\"not a label!\": x}
+  {{- end }}
+";
+
+/// A release `one` of an operator whose requests can be refused. Nothing is looked at again because
+/// of the time.
+struct Release {
+    namespace: TestNamespace,
+    project: Project,
+    faults: Faults,
+    operator: Option<Mortal>,
+}
+
+impl Release {
+    async fn start(options: &str, templates: &[(&str, &str)]) -> Option<Self> {
+        let plane = control_plane().await?;
+        let namespace = TestNamespace::create(plane, "retries").await.unwrap();
+        let more = if options.is_empty() { "" } else { ", " };
+        let options = format!("reconcilePeriod: 1h{more}{options}");
+        let project = Project::new(&options, templates);
+        let faults = Faults::new();
+        let client = plane.client_with(&faults).await.unwrap();
+        let operator = Mortal::start(&project, client, namespace.name());
+        Some(Self {
+            namespace,
+            project,
+            faults,
+            operator: Some(operator),
+        })
+    }
+
+    async fn restart(&mut self) {
+        let plane = control_plane().await.unwrap();
+        drop(self.operator.take());
+        let client = plane.client_with(&self.faults).await.unwrap();
+        let operator = Mortal::start(&self.project, client, self.namespace.name());
+        self.operator = Some(operator);
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        api(&self.namespace, kind)
+    }
+
+    async fn spec(&self, spec: Value) {
+        apply(&self.api("Widget"), "one", &json!({"spec": spec})).await;
+    }
+
+    /// Waits until the custom resource is as it should be.
+    async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let found = until(&self.api("Widget"), "one", what, holds).await;
+        found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
+    }
+
+    /// Refuses all changes of the object with the value.
+    fn refuse(&self) {
+        let is_map = |request: &Recorded| {
+            let body = request.body.as_ref();
+            let made = body.is_some_and(|body| body["metadata"]["name"] == "one-map");
+            request.resource == "configmaps"
+                && request.method != http::Method::GET
+                && (made || request.name.as_deref() == Some("one-map"))
+        };
+        self.faults
+            .disturb(move |request| is_map(request).then_some(Fault::Status(403)));
+    }
+
+    /// Revision, status and number of failures of each record, oldest first.
+    async fn history(&self) -> Vec<(u32, String, u32)> {
+        let list = ListParams::default().labels("owner=helm,name=one");
+        let secrets = self.api("Secret").list(&list).await.unwrap().items;
+        let mut history: Vec<_> = secrets
+            .into_iter()
+            .map(|secret| {
+                let labels = secret.metadata.labels.unwrap();
+                let failures = labels.get("helm.sdk.operatorframework.io/failures");
+                let failures = failures.and_then(|label| label.split('-').nth(1)?.parse().ok());
+                let revision = labels["version"].parse().unwrap();
+                (revision, labels["status"].clone(), failures.unwrap_or(0))
+            })
+            .collect();
+        history.sort();
+        history
+    }
+
+    async fn statuses(&self) -> Vec<String> {
+        let history = self.history().await.into_iter();
+        history.map(|(_, status, _)| status).collect()
+    }
+
+    /// Waits until the newest record failed this often.
+    async fn failed(&self, times: u32) {
+        let often = async || {
+            let history = self.history().await;
+            match history.last() {
+                Some((_, _, failures)) if *failures >= times => Ok(()),
+                _ => Err(format!("{history:?}")),
+            }
+        };
+        wait::until(LIMIT, "failures", often).await.unwrap();
+    }
+
+    async fn value(&self) -> Value {
+        let map = self.api("ConfigMap").get("one-map").await.unwrap();
+        map.data["data"]["value"].clone()
+    }
+
+    /// Another release comes and is ready: what was due for the first one has been done.
+    async fn time_goes_on(&self, name: &str) {
+        let widgets = self.api("Widget");
+        apply(&widgets, name, &json!({"spec": {}})).await;
+        drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
+    }
+
+    /// Another release fails: what was due for the first one has been done.
+    async fn time_goes_on_in_vain(&self) {
+        let widgets = self.api("Widget");
+        apply(&widgets, "two", &json!({"spec": {}})).await;
+        let failed = until(&widgets, "two", "failed", announces_attempt).await;
+        drop(failed.unwrap());
+    }
+}
+
+fn is_true<'v>(cr: &'v Value, type_: &str) -> Option<&'v str> {
+    let found = condition(cr, type_)?;
+    let holds =
+        found["status"] == "True" && found["observedGeneration"] == cr["metadata"]["generation"];
+    holds.then(|| found["message"].as_str().unwrap_or_default())
+}
+
+fn is_ready(cr: &Value) -> bool {
+    is_true(cr, "Ready").is_some()
+}
+
+fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
+    move |cr| is_true(cr, "Stalled").is_some_and(|message| message.contains(because))
+}
+
+/// Whether the failure is told with the time of the next attempt.
+fn announces_attempt(cr: &Value) -> bool {
+    is_true(cr, "Irreconcilable")
+        .is_some_and(|message| message.contains("the next attempt is at 2"))
+}
+
+const ROLLED_BACK: &str = "another attempt would replace what runs by what failed";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_rollback_is_tried_in_place_until_it_completes_and_no_upgrade_follows() {
+    let Some(mut release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    release.spec(json!({"value": "1"})).await;
+    drop(release.is("Ready", is_ready).await);
+    release.refuse();
+    release.spec(json!({"value": "2"})).await;
+    let rollback_failed =
+        |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
+    drop(release.is("a failed rollback", rollback_failed).await);
+    release.failed(2).await;
+    release.restart().await;
+    release.failed(3).await;
+    assert_eq!(release.statuses().await, ["deployed", "failed", "failed"]);
+
+    release.faults.heal();
+    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    let after = ["superseded", "failed", "deployed"];
+    assert_eq!(release.statuses().await, after);
+    assert_eq!(release.value().await, "1");
+    // Neither time nor a restart brings the upgrade back.
+    release.restart().await;
+    release.time_goes_on("two").await;
+    assert_eq!(release.statuses().await, after);
+    assert_eq!(release.value().await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_that_goes_back_while_its_rollback_is_refused_makes_no_row_of_rollbacks() {
+    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    release.spec(json!({"value": "1"})).await;
+    drop(release.is("Ready", is_ready).await);
+    release.refuse();
+    release.spec(json!({"value": "2"})).await;
+    let rollback_failed =
+        |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
+    drop(release.is("a failed rollback", rollback_failed).await);
+    release.spec(json!({"value": "1"})).await;
+    release.failed(3).await;
+    let statuses = release.statuses().await;
+    assert!(statuses.len() <= 4, "{statuses:?}");
+    release.faults.heal();
+    drop(release.is("Ready", is_ready).await);
+    assert_eq!(release.value().await, "1");
+    assert_eq!(release.statuses().await.last().unwrap(), "deployed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_are_not_forgotten_when_the_history_is_short() {
+    let options = "maxHistory: 1, upgrade: {remediation: {retries: 1}}";
+    let Some(mut release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    for value in ["0", "1"] {
+        release.spec(json!({"value": value})).await;
+        drop(release.is("Ready", is_ready).await);
+    }
+    release.spec(json!({"value": "2", "bad": true})).await;
+    drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+    let history = release.history().await;
+    assert!(history.len() <= 3, "{history:?}");
+    let failed: Vec<_> = history.iter().filter(|(_, s, _)| s == "failed").collect();
+    assert!(matches!(failed[..], [(_, _, 2)]), "{history:?}");
+    release.restart().await;
+    release.time_goes_on("two").await;
+    assert_eq!(release.history().await, history);
+    assert_eq!(release.value().await, "1");
+}
+
+/// How many specs fail, one after the other.
+const BAD: u32 = 10;
+
+/// Ten specs that cannot be, each after the one before has failed; then one that can.
+async fn many_bad_specs(options: &str, good_first: bool) {
+    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    if good_first {
+        release.spec(json!({"value": "good"})).await;
+        drop(release.is("Ready", is_ready).await);
+    }
+    for number in 1..=BAD {
+        release.spec(json!({"number": number, "bad": true})).await;
+        let failed =
+            |cr: &Value| is_true(cr, "Stalled").is_some() || is_true(cr, "ReleaseFailed").is_some();
+        drop(release.is("failed", failed).await);
+    }
+    release.spec(json!({"value": "better"})).await;
+    drop(release.is("Ready", is_ready).await);
+    let history = release.history().await;
+    let failed = history.iter().filter(|(_, status, _)| status == "failed");
+    assert!(failed.count() <= 5 && history.len() <= 10, "{history:?}");
+    let maps = release.api("ConfigMap");
+    let mut names: Vec<String> = maps
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .filter_map(|map| map.metadata.name)
+        .filter(|name| name.starts_with("one-"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["one-map"], "{history:?}");
+    assert_eq!(release.value().await, "better");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_bad_installs_leave_few_records_and_no_object_behind() {
+    many_bad_specs("", false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_bad_upgrades_that_are_rolled_back_leave_few_records_and_no_object_behind() {
+    many_bad_specs("", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_bad_upgrades_that_are_not_rolled_back_leave_few_records_and_no_object_behind() {
+    many_bad_specs("upgrade: {remediation: {strategy: none}}", true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_defined_later_is_waited_for_without_a_change_of_the_custom_resource() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let group = format!("later{}.example.com", fastrand::u32(..));
+    let template = format!(
+        "apiVersion: {group}/v1\nkind: Late\nmetadata: {{name: {{{{ .Release.Name }}}}}}\nspec: {{}}\n"
+    );
+    let templates = [("objects.yaml", OBJECTS), ("late.yaml", template.as_str())];
+    let Some(release) = Release::start("", &templates).await else {
+        return;
+    };
+    release.spec(json!({"value": "1"})).await;
+    let failed = release.is("the next attempt", announces_attempt).await;
+    assert!(condition(&failed, "Stalled").is_none(), "{failed:#}");
+    // It goes on beyond the number of attempts that used to be all.
+    release.failed(3).await;
+    define(
+        plane,
+        &definition_of(&group, "Late", "Namespaced", ANYTHING),
+    )
+    .await;
+    drop(release.is("Ready", is_ready).await);
+    assert_eq!(release.statuses().await, ["deployed"]);
+    let widgets = release.api("Widget");
+    drop(widgets.delete("one", &DeleteParams::default()).await);
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    let definitions = cluster_api(&release.namespace, "CustomResourceDefinition");
+    let name = format!("lates.{group}");
+    drop(definitions.delete(&name, &DeleteParams::default()).await);
+}
+
+/// An operator whose releases are not looked at again because of the time.
+async fn lasting(prefix: &str) -> Option<World> {
+    let project = Project::new("reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]);
+    project.start(prefix).await
+}
+
+#[tokio::test]
+async fn a_name_that_becomes_free_is_taken_at_once() {
+    let Some(world) = lasting("clash").await else {
+        return;
+    };
+    let maps = world.api("ConfigMap");
+    apply(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
+    world.widget("one", json!({"value": "1"})).await;
+    // The fourth attempt is eight seconds after the third.
+    let failed_thrice = |record: &Value| {
+        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
+    };
+    let secret = "sh.helm.release.v1.one.v1";
+    world
+        .until("Secret", secret, "three failures", failed_thrice)
+        .await;
+    world
+        .until("Widget", "one", "the next attempt", announces_attempt)
+        .await;
+    let freed = std::time::Instant::now();
+    drop(maps.delete("one-map", &DeleteParams::default()).await);
+    world.ready("Widget", "one").await;
+    assert!(freed.elapsed() < Duration::from_secs(5));
+    assert_eq!(world.history("one").await, ["deployed"]);
+    world.data("one-map", json!({"value": "1"})).await;
+}
+
+#[tokio::test]
+async fn a_quota_that_is_raised_is_noticed_at_once() {
+    let Some(world) = lasting("quota").await else {
+        return;
+    };
+    let quotas = world.api("ResourceQuota");
+    let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
+    apply(&quotas, "few", &hard(0)).await;
+    let in_force = |quota: &Value| quota["status"]["hard"]["configmaps"] == "0";
+    world
+        .until("ResourceQuota", "few", "in force", in_force)
+        .await;
+    world.widget("one", json!({"value": "1"})).await;
+    let failed_thrice = |record: &Value| {
+        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
+    };
+    let secret = "sh.helm.release.v1.one.v1";
+    world
+        .until("Secret", secret, "three failures", failed_thrice)
+        .await;
+    world
+        .until("Widget", "one", "the next attempt", announces_attempt)
+        .await;
+    apply(&quotas, "few", &hard(5)).await;
+    world.ready("Widget", "one").await;
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+/// A hook whose Job fails at its deadline.
+const BAD_HOOK: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-install}
+spec:
+  activeDeadlineSeconds: 1
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {no-node: has-this}
+      containers: [{name: main, image: i}]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hook_that_fails_three_times_stalls_the_release_and_a_reset_runs_it_again() {
+    let templates = [("objects.yaml", OBJECTS), ("hook.yaml", BAD_HOOK)];
+    let Some(release) = Release::start("", &templates).await else {
+        return;
+    };
+    release.spec(json!({"value": "1"})).await;
+    let waits = |cr: &Value| {
+        assert!(condition(cr, "Stalled").is_none(), "{cr:#}");
+        announces_attempt(cr)
+    };
+    drop(release.is("the next attempt", waits).await);
+    drop(
+        release
+            .is("Stalled", is_stalled("a hook failed several times"))
+            .await,
+    );
+    let history = release.history().await;
+    assert_eq!(history, [(1, "failed".to_owned(), 3)]);
+    release.time_goes_on_in_vain().await;
+    assert_eq!(release.history().await, history);
+
+    let annotation = "helm.sdk.operatorframework.io/reset-at";
+    let reset = json!({"metadata": {"annotations": {annotation: "now"}}});
+    crate::world::merge(&release.api("Widget"), "one", &reset).await;
+    drop(release.is("the next attempt", announces_attempt).await);
+    drop(
+        release
+            .is("Stalled", is_stalled("a hook failed several times"))
+            .await,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn retries_that_are_limited_end_and_say_so() {
+    let options = "install: {remediation: {retries: 1}}";
+    let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    release.spec(json!({"bad": true})).await;
+    drop(
+        release
+            .is("Stalled", is_stalled("as often as remediation.retries"))
+            .await,
+    );
+    assert_eq!(release.history().await, [(1, "failed".to_owned(), 2)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_install_that_fails_for_another_reason_never_stalls() {
+    let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
+        return;
+    };
+    release.spec(json!({"bad": true})).await;
+    release.failed(4).await;
+    let cr = release.is("the next attempt", announces_attempt).await;
+    assert!(condition(&cr, "Stalled").is_none(), "{cr:#}");
+    assert_eq!(release.statuses().await, ["failed"]);
+}
+
+/// A value, and an object after it that the API server refuses on request.
+const REFUSED_LATE: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .Release.Name }}
+  {{- if .Values.bad }}
+  labels: {\"not a label!\": x}
+  {{- end }}
+rules: []
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollback_replaces_objects_unless_the_annotation_says_otherwise() {
+    for (force, verb) in [(None, "update"), (Some("false"), "apply")] {
+        let Some(release) = Release::start("", &[("objects.yaml", REFUSED_LATE)]).await else {
+            return;
+        };
+        let mut custom = json!({"spec": {"value": "1"}});
+        if let Some(force) = force {
+            let annotation = "helm.sdk.operatorframework.io/rollback-force";
+            custom["metadata"]["annotations"][annotation] = json!(force);
+        }
+        let widgets = release.api("Widget");
+        apply(&widgets, "one", &custom).await;
+        drop(release.is("Ready", is_ready).await);
+        custom["spec"] = json!({"value": "2", "bad": true});
+        release.faults.forget();
+        apply(&widgets, "one", &custom).await;
+        drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
+        assert_eq!(release.value().await, "1");
+        let requests = release.faults.requests();
+        let verbs: Vec<&str> = requests
+            .iter()
+            .filter(|r| r.resource == "configmaps" && r.name.as_deref() == Some("one-map"))
+            .filter(|r| r.is_write())
+            .map(|r| r.verb.as_str())
+            .collect();
+        // The upgrade applies; whatever follows is the rollback.
+        assert_eq!(verbs.first(), Some(&"apply"), "{verbs:?}");
+        let rollback = verbs.get(1..).unwrap_or_default();
+        assert!(rollback.contains(&verb), "{verbs:?}");
+        assert_eq!(rollback.contains(&"update"), force.is_none(), "{verbs:?}");
+    }
+}

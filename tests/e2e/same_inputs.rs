@@ -1,0 +1,298 @@
+//! The same inputs have the same content: random values are made once, whatever process tries again
+//! or takes over. And a record that Helm writes at this moment is not taken for one of ours.
+
+use std::time::{Duration, SystemTime};
+
+use hybrid_operator::options::Options;
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use kube::api::{Api, DynamicObject, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::adoption::install;
+use crate::helm_cli::helm;
+use crate::world::{
+    LIMIT, Mortal, Project, World, api, apply, condition, control_plane, merge, until,
+};
+
+/// A password, a value, and an object that only some values have.
+const OBJECTS: &str = "\
+apiVersion: v1
+kind: Secret
+metadata: {name: {{ .Release.Name }}-password}
+stringData: {password: {{ randAlphaNum 16 | quote }}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | default \"none\" | quote }}}
+{{- if .Values.extra }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-extra}
+{{- end }}
+";
+
+const HOOK: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: post-install}
+";
+
+/// The password that is in the cluster.
+async fn password(namespace: &TestNamespace) -> String {
+    let there = |secret: &Value| secret["data"]["password"].is_string();
+    let secret = until(&api(namespace, "Secret"), "one-password", "there", there).await;
+    secret.unwrap()["data"]["password"].to_string()
+}
+
+/// Refuses all changes of the `ConfigMap` of this name.
+fn refuse(faults: &Faults, name: &'static str) {
+    faults.disturb(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
+}
+
+fn is_write_to(request: &Recorded, name: &str) -> bool {
+    let body = request.body.as_ref();
+    let made = body.is_some_and(|body| body["metadata"]["name"] == name);
+    request.resource == "configmaps"
+        && request.method != http::Method::GET
+        && (made || request.name.as_deref() == Some(name))
+}
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| {
+        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
+    })
+}
+
+async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
+    let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["revision"] == revision;
+    drop(until(widgets, "one", "Ready", deployed).await.unwrap());
+}
+
+/// Waits until a record failed this often.
+async fn failed(namespace: &TestNamespace, revision: u32, label: &str) {
+    let often = |record: &Value| {
+        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == label
+    };
+    let name = format!("sh.helm.release.v1.one.v{revision}");
+    drop(
+        until(&api(namespace, "Secret"), &name, "failures", often)
+            .await
+            .unwrap(),
+    );
+}
+
+async fn start(
+    plane: &ControlPlane,
+    namespace: &TestNamespace,
+    project: &Project,
+    faults: &Faults,
+    change: impl FnOnce(&mut Options),
+) -> Mortal {
+    let client = plane.client_with(faults).await.unwrap();
+    Mortal::with(project, client, namespace.name(), |chart| chart, change)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_stays_while_a_post_install_hook_fails() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("objects.yaml", OBJECTS), ("hook.yaml", HOOK)]);
+    let namespace = TestNamespace::create(plane, "password").await.unwrap();
+    let faults = Faults::new();
+    refuse(&faults, "one-hook");
+    let operator = start(plane, &namespace, &project, &faults, |_| {}).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+    let first = password(&namespace).await;
+    failed(&namespace, 1, "1-1").await;
+    drop(operator);
+    let _operator = start(plane, &namespace, &project, &faults, |_| {}).await;
+    failed(&namespace, 1, "1-2").await;
+    faults.heal();
+    is_deployed(&widgets, 1).await;
+    assert_eq!(password(&namespace).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let options = "install: {timeout: 2s}, upgrade: {timeout: 2s}";
+    let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
+    let namespace = TestNamespace::create(plane, "password").await.unwrap();
+    let faults = Faults::new();
+    faults.stop_at(1, Fault::Unreachable, |r| is_write_to(r, "one-map"));
+    let another = |options: &mut Options| "another".clone_into(&mut options.instance);
+    let operator = start(plane, &namespace, &project, &faults, another).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+    let struck = async || faults.struck();
+    wait::until(LIMIT, "the end of the first process", struck)
+        .await
+        .unwrap();
+    drop(operator);
+    let first = password(&namespace).await;
+    let _operator = start(plane, &namespace, &project, &Faults::new(), |_| {}).await;
+    let deployed = |cr: &Value| is_ready(cr) && cr["status"]["release"]["status"] == "deployed";
+    drop(until(&widgets, "one", "Ready", deployed).await.unwrap());
+    assert_eq!(password(&namespace).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_stays_when_a_stalled_upgrade_is_tried_again_on_request() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let options = "upgrade: {remediation: {strategy: none, retries: 0}}";
+    let project = Project::new(options, &[("objects.yaml", OBJECTS)]);
+    let namespace = TestNamespace::create(plane, "password").await.unwrap();
+    let faults = Faults::new();
+    let _operator = start(plane, &namespace, &project, &faults, |_| {}).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+    is_deployed(&widgets, 1).await;
+    refuse(&faults, "one-extra");
+    let extra = json!({"spec": {"value": "2", "extra": true}});
+    apply(&widgets, "one", &extra).await;
+    let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
+    drop(until(&widgets, "one", "Stalled", stalled).await.unwrap());
+    let second = password(&namespace).await;
+    faults.heal();
+    let annotation = "helm.sdk.operatorframework.io/reset-at";
+    let reset = json!({"metadata": {"annotations": {annotation: "now"}}});
+    merge(&widgets, "one", &reset).await;
+    is_deployed(&widgets, 2).await;
+    assert_eq!(password(&namespace).await, second);
+}
+
+/// Changes what the record of the first revision holds.
+async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::release::Release)) {
+    let name = "sh.helm.release.v1.one.v1";
+    let secrets = world.api("Secret");
+    let record = secrets.get(name).await.unwrap();
+    let base64 = &data_encoding::BASE64;
+    let text = record.data["data"]["release"].as_str().unwrap().as_bytes();
+    let payload = base64.decode(text).unwrap();
+    let mut release = helm_core::release::codec::decode(&payload).unwrap();
+    change(&mut release);
+    let payload = helm_core::release::codec::encode(&release).unwrap();
+    let patch = json!({"data": {"release": base64.encode(payload.as_bytes())}});
+    merge(&secrets, name, &patch).await;
+}
+
+#[tokio::test]
+async fn a_password_stays_when_a_release_of_helm_is_adopted() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("adopted").await else {
+        return;
+    };
+    install(&world, &project, &program, &["--set-string", "value=1"]);
+    let first = password(&world.namespace).await;
+    world.widget("one", json!({"value": "1"})).await;
+    world.annotate("one", "adopt-release", json!("true")).await;
+    is_deployed(&world.api("Widget"), 1).await;
+    assert_eq!(password(&world.namespace).await, first);
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+#[tokio::test]
+async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revision() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("objects.yaml", OBJECTS)]);
+    let Some(world) = project.start("namespaced").await else {
+        return;
+    };
+    install(&world, &project, &program, &["--set-string", "value=1"]);
+    let first = password(&world.namespace).await;
+    let namespace = world.namespace.name().to_owned();
+    change_record(&world, |release| {
+        let named = format!("metadata: {{namespace: {namespace}, name:");
+        release.manifest = release.manifest.replace("metadata: {name:", &named);
+        assert!(release.manifest.contains(&named), "{}", release.manifest);
+    })
+    .await;
+    let map = world.api("ConfigMap").get("one-map").await.unwrap();
+    // As the Go operators have it: paused while it is set up here.
+    let annotation = "helm.sdk.operatorframework.io/paused";
+    let paused = json!({"metadata": {"annotations": {annotation: "true"}}, "spec": {"value": "1"}});
+    apply(&world.api("Widget"), "one", &paused).await;
+    let uid = world.api("Widget").get("one").await.unwrap().uid().unwrap();
+    let owner = json!([{"apiVersion": "test.example.com/v1", "kind": "Widget", "name": "one",
+        "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+    let patch = json!({"metadata": {"ownerReferences": owner}});
+    merge(&world.api("Secret"), "sh.helm.release.v1.one.v1", &patch).await;
+    world.annotate("one", "paused", Value::Null).await;
+    is_deployed(&world.api("Widget"), 1).await;
+    assert_eq!(password(&world.namespace).await, first);
+    assert_eq!(world.history("one").await, ["deployed"]);
+    let after = world.api("ConfigMap").get("one-map").await.unwrap();
+    assert_eq!(after.uid(), map.uid());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("reconcilePeriod: 200ms", &[("objects.yaml", OBJECTS)]);
+    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let hour = Duration::from_hours(1);
+    for written in [now, now + hour, now.saturating_sub(hour)] {
+        let namespace = TestNamespace::create(plane, "clocks").await.unwrap();
+        let elected = |options: &mut Options| {
+            options.leader_elect = true;
+            options.leader_election_namespace = Some(namespace.name().to_owned());
+        };
+        let faults = Faults::new();
+        let _operator = start(plane, &namespace, &project, &faults, elected).await;
+        let widgets = api(&namespace, "Widget");
+        apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+        is_deployed(&widgets, 1).await;
+        // Helm copies the labels of the revision before, ours too.
+        let secrets = api(&namespace, "Secret");
+        let before = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
+        let mut labels = json!(before.labels());
+        labels["version"] = json!("2");
+        labels["status"] = json!("pending-upgrade");
+        labels["modifiedAt"] = json!(written.as_secs().to_string());
+        let name = "sh.helm.release.v1.one.v2";
+        let content = json!({"type": before.data["type"], "data": before.data["data"],
+            "metadata": {"labels": labels}});
+        apply(&secrets, name, &content).await;
+        apply(&widgets, "one", &json!({"spec": {"value": "2"}})).await;
+        let waits = |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|c| {
+                let message = c["message"].as_str().unwrap_or_default();
+                message.contains("somebody else's helm operation")
+                    && c["observedGeneration"] == cr["metadata"]["generation"]
+            })
+        };
+        drop(until(&widgets, "one", "waiting", waits).await.unwrap());
+        let theirs = secrets.get(name).await.unwrap();
+        faults.forget();
+        // Another one shows that time goes on.
+        apply(&widgets, "two", &json!({"spec": {}})).await;
+        drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+        let about = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("one"));
+        let requests = faults.requests();
+        let writes: Vec<_> = requests
+            .iter()
+            .filter(|r| r.is_write())
+            .filter(about)
+            .collect();
+        assert!(writes.iter().all(|r| r.resource == "events"), "{writes:#?}");
+        let after = secrets.get(name).await.unwrap();
+        assert_eq!(after.resource_version(), theirs.resource_version());
+        let map = api(&namespace, "ConfigMap").get("one-map").await.unwrap();
+        assert_eq!(map.data["data"]["value"], "1");
+    }
+}

@@ -1,0 +1,227 @@
+//! What a custom resource says of its release: the reason of a failure outlives the process that
+//! met it, each failure has an event of its own, and nothing is said of another revision.
+
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{TestNamespace, wait};
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+
+/// An object with a label that may be invalid.
+const LABELLED: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-map
+  labels: {team: {{ .Values.team | default \"a\" | quote }}}
+";
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| {
+        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
+    })
+}
+
+/// Whether a condition has this status and a message with this text at the present generation.
+fn says(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
+    condition(cr, type_).is_some_and(|c| {
+        c["status"] == status
+            && c["message"].as_str().unwrap_or_default().contains(text)
+            && c["observedGeneration"] == cr["metadata"]["generation"]
+    })
+}
+
+/// Whether a request says in the status that a release failed.
+fn tells_failure(request: &Recorded) -> bool {
+    request.resource == "widgets/status"
+        && request.body.as_ref().is_some_and(|body| {
+            condition(body, "ReleaseFailed").is_some_and(|c| c["status"] == "True")
+        })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_reason_of_a_failure_is_told_by_the_next_process() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    for options in ["", "install: {remediation: {retries: 0}}"] {
+        let project = Project::new(options, &[("map.yaml", LABELLED)]);
+        let namespace = TestNamespace::create(plane, "reason").await.unwrap();
+        let faults = Faults::new();
+        faults.stop_at(1, Fault::Unreachable, tells_failure);
+        let client = plane.client_with(&faults).await.unwrap();
+        let operator = Mortal::start(&project, client, namespace.name());
+        let widgets = api(&namespace, "Widget");
+        apply(&widgets, "one", &json!({"spec": {"team": "not a label"}})).await;
+        let struck = async || faults.struck();
+        wait::until(LIMIT, "the end of the first process", struck)
+            .await
+            .unwrap();
+        drop(operator);
+        let before = widgets.get("one").await.unwrap();
+        let before = serde_json::to_value(before).unwrap();
+        assert!(condition(&before, "ReleaseFailed").is_none(), "{before:#}");
+
+        let client = plane.client().await.unwrap();
+        let _operator = Mortal::start(&project, client, namespace.name());
+        let told = |cr: &Value| {
+            says(cr, "ReleaseFailed", "True", "one-map")
+                && says(cr, "Deployed", "False", "one-map")
+                && (options.is_empty() || says(cr, "Stalled", "True", ""))
+        };
+        let cr = until(&widgets, "one", "the reason", told).await.unwrap();
+        assert_eq!(
+            condition(&cr, "Deployed").unwrap()["reason"],
+            "InstallError"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_is_written_over_the_version_that_was_read_and_told_again_after_a_conflict() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("reconcilePeriod: 1h", &[("map.yaml", LABELLED)]);
+    let namespace = TestNamespace::create(plane, "conflict").await.unwrap();
+    let faults = Faults::new();
+    let is_status = |request: &Recorded| request.resource == "widgets/status";
+    faults.at(1, Fault::Status(409), is_status);
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    let requests = faults.requests();
+    let written: Vec<_> = requests.iter().filter(|r| is_status(r)).collect();
+    assert!(written.len() >= 2, "{written:#?}");
+    for request in written {
+        let body = request.body.as_ref().unwrap();
+        let metadata = &body["metadata"];
+        assert!(
+            metadata["resourceVersion"].is_string() && metadata["uid"].is_string(),
+            "{body:#}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_failure_has_an_event_of_its_own_and_the_condition_has_its_message() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", LABELLED)]);
+    let namespace = TestNamespace::create(plane, "events").await.unwrap();
+    let client = plane.client().await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    for team in ["the first one", "the second one"] {
+        apply(&widgets, "one", &json!({"spec": {"team": team}})).await;
+        let told = |cr: &Value| {
+            says(cr, "Deployed", "False", team) && says(cr, "ReleaseFailed", "True", team)
+        };
+        let cr = until(&widgets, "one", "the failure", told).await.unwrap();
+        assert_eq!(
+            condition(&cr, "Deployed").unwrap()["reason"],
+            "InstallError"
+        );
+        let noted = async || {
+            let events = api(&namespace, "Event").list(&ListParams::default()).await;
+            events.unwrap().items.iter().any(|event| {
+                let note = event.data["message"]
+                    .as_str()
+                    .or(event.data["note"].as_str());
+                event.data["reason"] == "InstallError" && note.unwrap_or_default().contains(team)
+            })
+        };
+        wait::until(LIMIT, team, noted).await.unwrap();
+    }
+}
+
+/// A hook that never ends.
+const ENDLESS: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: pre-install}
+spec:
+  template:
+    spec: {restartPolicy: Never, nodeSelector: {no-node: has-this}, containers: [{name: main, image: i}]}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_name_of_a_release_is_told_while_it_is_pending() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let templates = [("map.yaml", LABELLED), ("hook.yaml", ENDLESS)];
+    let project = Project::new("", &templates);
+    let namespace = TestNamespace::create(plane, "pending").await.unwrap();
+    let client = plane.client().await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    let pending = |cr: &Value| {
+        let release = &cr["status"]["release"];
+        release["name"] == "one" && release["status"] == "pending-install"
+    };
+    drop(until(&widgets, "one", "pending", pending).await.unwrap());
+}
+
+/// A test whose Job fails at its deadline on request.
+const TEST: &str = "\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .Release.Name }}-test
+  annotations: {helm.sh/hook: test}
+spec:
+  {{- if .Values.fails }}
+  activeDeadlineSeconds: 1
+  {{- end }}
+  template:
+    spec:
+      restartPolicy: Never
+      {{- if .Values.fails }}
+      nodeSelector: {no-node: has-this}
+      {{- end }}
+      containers: [{name: main, image: i}]
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tests_run_at_once_after_an_upgrade_and_speak_of_no_other_revision() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let templates = [("map.yaml", LABELLED), ("test.yaml", TEST)];
+    let project = Project::new("reconcilePeriod: 1h, test: {}", &templates);
+    let namespace = TestNamespace::create(plane, "tests").await.unwrap();
+    let faults = Faults::new();
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = Mortal::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    for (revision, fails, outcome) in [(1, false, "True"), (2, true, "False"), (3, false, "True")] {
+        let spec = json!({"spec": {"fails": fails, "team": revision.to_string()}});
+        apply(&widgets, "one", &spec).await;
+        let told = |cr: &Value| {
+            cr["status"]["release"]["revision"] == revision && says(cr, "TestSuccess", outcome, "")
+        };
+        drop(until(&widgets, "one", outcome, told).await.unwrap());
+    }
+    // Every status that speaks of a revision has the outcome of its own tests or none.
+    for request in faults.requests() {
+        let Some(body) = request
+            .body
+            .filter(|_| request.resource == "widgets/status")
+        else {
+            continue;
+        };
+        let revision = body["status"]["release"]["revision"].as_u64();
+        let outcome = condition(&body, "TestSuccess").map(|c| c["status"].clone());
+        let own = if revision == Some(2) { "False" } else { "True" };
+        assert!(outcome.is_none_or(|outcome| outcome == own), "{body:#}");
+    }
+}

@@ -1,0 +1,212 @@
+//! Custom resources that go: nothing is installed for one that is gone, and nothing keeps one from
+//! going, whatever its templates, its chart or its dependencies say by then.
+
+use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use kube::api::{DeleteParams, ListParams};
+use serde_json::{Value, json};
+
+use crate::adoption::install;
+use crate::helm_cli::helm;
+use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+{{- if .Values.extra }}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-extra}
+data: {value: ours}
+{{- end }}
+";
+
+fn is_ready(cr: &Value) -> bool {
+    condition(cr, "Ready").is_some_and(|c| {
+        c["status"] == "True" && c["observedGeneration"] == cr["metadata"]["generation"]
+    })
+}
+
+async fn start(
+    plane: &ControlPlane,
+    namespace: &TestNamespace,
+    project: &Project,
+    faults: &Faults,
+) -> Mortal {
+    let client = plane.client_with(faults).await.unwrap();
+    Mortal::start(project, client, namespace.name())
+}
+
+/// Deletes the custom resource, and waits until nothing is left of it and its release.
+async fn goes(namespace: &TestNamespace) {
+    let widgets = api(namespace, "Widget");
+    drop(widgets.delete("one", &DeleteParams::default()).await);
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    let maps = api(namespace, "ConfigMap");
+    let maps = maps.list(&ListParams::default()).await.unwrap().items;
+    let names = maps.into_iter().filter_map(|map| map.metadata.name);
+    let left: Vec<String> = names.filter(|name| name != "kube-root-ca.crt").collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(records(namespace).await.is_empty());
+}
+
+async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
+    let list = ListParams::default().labels("owner=helm,name=one");
+    let secrets = api(namespace, "Secret");
+    let records = secrets.list(&list).await.unwrap().items.into_iter();
+    records.map(|record| record.metadata.name).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_custom_resource_that_is_gone_before_it_has_the_finalizer_is_not_installed() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "vanishing").await.unwrap();
+    let faults = Faults::new();
+    faults.at(1, Fault::Status(404), |request| {
+        request.resource == "widgets"
+            && request.name.as_deref() == Some("one")
+            && request.is_write()
+    });
+    let _operator = start(plane, &namespace, &project, &faults).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    let struck = async || faults.struck();
+    wait::until(LIMIT, "the finalizer", struck).await.unwrap();
+    drop(widgets.delete("one", &DeleteParams::default()).await);
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    apply(&widgets, "two", &json!({"spec": {}})).await;
+    drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
+    assert!(records(&namespace).await.is_empty());
+    let map = api(&namespace, "ConfigMap").get_opt("one-map").await;
+    assert!(map.unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_that_fail_keep_no_custom_resource_from_going() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    for option in ["releaseName", "serviceAccountName"] {
+        let options = format!("{option}: '{{{{ .Spec.deep.name }}}}'");
+        let project = Project::new(&options, &[("map.yaml", MAP)]);
+        for restart in [false, true] {
+            let namespace = TestNamespace::create(plane, "template").await.unwrap();
+            allow_accounts(&namespace).await;
+            let faults = Faults::new();
+            let mut operator = start(plane, &namespace, &project, &faults).await;
+            let widgets = api(&namespace, "Widget");
+            apply(&widgets, "one", &json!({"spec": {"deep": {"name": "one"}}})).await;
+            drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+            apply(&widgets, "one", &json!({"spec": {"deep": "text"}})).await;
+            let refused = |cr: &Value| {
+                condition(cr, "Irreconcilable").is_some_and(|c| {
+                    c["status"] == "True" && c["message"].to_string().contains(option)
+                })
+            };
+            drop(until(&widgets, "one", option, refused).await.unwrap());
+            if restart {
+                drop(operator);
+                operator = start(plane, &namespace, &project, &faults).await;
+            }
+            goes(&namespace).await;
+            drop(operator);
+        }
+    }
+}
+
+/// Lets the accounts of a namespace change its `ConfigMap`s.
+async fn allow_accounts(namespace: &TestNamespace) {
+    let rules =
+        json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
+    apply(&api(namespace, "Role"), "maps", &rules).await;
+    let group = format!("system:serviceaccounts:{}", namespace.name());
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "maps"},
+        "subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": group}],
+    });
+    apply(&api(namespace, "RoleBinding"), "maps", &binding).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chart_that_no_longer_renders_keeps_no_custom_resource_from_going() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "broken").await.unwrap();
+    let operator = start(plane, &namespace, &project, &Faults::new()).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    drop(operator);
+    project.write("chart/templates/map.yaml", "{{ fail \"no\" }}");
+    let _operator = start(plane, &namespace, &project, &Faults::new()).await;
+    goes(&namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_of_a_kind_that_is_not_served_keeps_no_custom_resource_from_going() {
+    goes_in_spite_of_a_dependency("Nothing").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dependency_that_may_not_be_listed_keeps_no_custom_resource_from_going() {
+    goes_in_spite_of_a_dependency("Gadget").await;
+}
+
+/// Deletes a custom resource that depends on one of this kind. Gadgets may not be listed.
+async fn goes_in_spite_of_a_dependency(kind: &str) {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "dependency").await.unwrap();
+    let operator = start(plane, &namespace, &project, &Faults::new()).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
+    drop(operator);
+    let watches = format!(
+        "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, dependsOn: [{{apiVersion: test.example.com/v1, kind: {kind}, name: base}}]}}\n"
+    );
+    project.write("watches.yaml", &watches);
+    let faults = Faults::new();
+    faults.disturb(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
+    let _operator = start(plane, &namespace, &project, &faults).await;
+    // It wants another revision, which has to wait.
+    apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;
+    let waits = |cr: &Value| {
+        condition(cr, "Ready").is_some_and(|c| {
+            c["status"] == "False" && c["observedGeneration"] == cr["metadata"]["generation"]
+        })
+    };
+    drop(until(&widgets, "one", "waiting", waits).await.unwrap());
+    goes(&namespace).await;
+}
+
+#[tokio::test]
+async fn the_adoption_of_a_release_is_no_licence_for_later_objects() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("licence").await else {
+        return;
+    };
+    install(&world, &project, &program, &[]);
+    world.widget("one", json!({})).await;
+    world.annotate("one", "adopt-release", json!("true")).await;
+    world.ready("Widget", "one").await;
+    let theirs = json!({"data": {"value": "theirs"}});
+    apply(&world.api("ConfigMap"), "one-extra", &theirs).await;
+    world.widget("one", json!({"extra": true})).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    assert!(message.contains("one-extra"), "{message}");
+    world.data("one-extra", json!({"value": "theirs"})).await;
+    world.remove("Widget", "one").await;
+    world.data("one-extra", json!({"value": "theirs"})).await;
+}

@@ -134,11 +134,15 @@ fn set_variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Returns the target directory above an executable: Cargo marks it for backup programs.
+/// The file in which Cargo keeps, in each target directory, what it asked the compiler. (It also
+/// marks the directory for backup programs, but only one that it made itself.)
+const MARK: &str = ".rustc_info.json";
+
+/// Returns the target directory above an executable.
 fn target_of(exe: &Path) -> Option<PathBuf> {
     exe.ancestors()
         .skip(1)
-        .find(|dir| dir.join("CACHEDIR.TAG").is_file())
+        .find(|dir| dir.join(MARK).is_file())
         .map(Path::to_owned)
 }
 
@@ -157,8 +161,9 @@ mod tests {
 
     #[test]
     fn the_cache_of_a_test_is_in_cargos_target_directory() {
-        let target = target_of(&env::current_exe().unwrap()).unwrap();
-        assert!(target.join("CACHEDIR.TAG").is_file());
+        let exe = env::current_exe().unwrap();
+        let target = target_of(&exe).unwrap();
+        assert!(exe.starts_with(&target) && target.join("debug").is_dir());
     }
 
     #[test]
@@ -167,7 +172,7 @@ mod tests {
         let deps = dir.path().join("debug/deps");
         std::fs::create_dir_all(&deps).unwrap();
         assert_eq!(target_of(&deps.join("test-1")), None);
-        std::fs::write(dir.path().join("CACHEDIR.TAG"), "").unwrap();
+        std::fs::write(dir.path().join(MARK), "").unwrap();
         assert_eq!(target_of(&deps.join("test-1")).as_deref(), Some(dir.path()));
     }
 

@@ -13,7 +13,14 @@ use std::path::Path;
 const MAY_USE: &[(&str, &[&str])] = &[
     (
         "options",
-        &["manager", "leader", "client", "telemetry", "duration"],
+        &[
+            "manager",
+            "controller",
+            "leader",
+            "client",
+            "telemetry",
+            "duration",
+        ],
     ),
     (
         "manager",

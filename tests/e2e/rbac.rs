@@ -5,7 +5,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::world::{api, apply, condition, control_plane, operator, root, until};
+use crate::world::{Project, World, api, apply, condition, control_plane, operator, root, until};
 
 /// The rules of a file of `config/rbac`.
 fn rules(file: &str) -> Vec<Value> {
@@ -80,4 +80,49 @@ async fn the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_la
         .map(ToOwned::to_owned)
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+#[tokio::test]
+async fn a_kind_that_may_not_be_watched_is_named_in_a_condition_until_it_may() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
+    let project = Project::new("", &[("map.yaml", map)]);
+    let namespace = TestNamespace::create(plane, "unwatched").await.unwrap();
+    grant(&namespace, "operator", &rules("operator_role.yaml")).await;
+    let rule = |group: &str, resources: Value, verbs: Value| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let widgets = json!(["widgets", "widgets/status", "widgets/finalizers"]);
+    let writes = json!(["get", "create", "patch", "delete"]);
+    let own = [
+        rule("test.example.com", widgets, json!(["*"])),
+        rule("", json!(["secrets"]), json!(["*"])),
+        rule("", json!(["configmaps"]), writes),
+    ];
+    grant(&namespace, "own", &own).await;
+    let operator = project
+        .operator(plane, namespace.name())
+        .kubeconfig(plane.operator_kubeconfig())
+        .start()
+        .await
+        .unwrap();
+    let world = World {
+        plane,
+        namespace,
+        operator,
+    };
+    world.widget("one", json!({"value": "1"})).await;
+    let refused = world.is("one", "WatchRefused").await;
+    let message = refused["message"].as_str().unwrap();
+    for part in ["ConfigMap", "one-map", "watch configmaps"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    // What cannot be watched is read, so that the release is as good as any other.
+    world.ready("Widget", "one").await;
+    let watches = [rule("", json!(["configmaps"]), json!(["list", "watch"]))];
+    grant(&world.namespace, "watches", &watches).await;
+    let named = |cr: &Value| condition(cr, "WatchRefused").is_some();
+    world
+        .until("Widget", "one", "no WatchRefused", |cr| !named(cr))
+        .await;
 }

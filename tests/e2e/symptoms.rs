@@ -77,11 +77,14 @@ data: {names: {{ join \" \" $names | quote }}}
             .await;
     }
     apply(&maps, "source-b", &source).await;
-    world
-        .data("one-map", json!({"names": "source-a source-b"}))
-        .await;
+    for map in ["one-map", "two-map"] {
+        let both = json!({"names": "source-a source-b"});
+        world.data(map, both).await;
+    }
     drop(maps.delete("source-a", &DeleteParams::default()).await);
-    world.data("one-map", json!({"names": "source-b"})).await;
+    for map in ["one-map", "two-map"] {
+        world.data(map, json!({"names": "source-b"})).await;
+    }
     // Of what changes nothing, nothing is written, now or after a restart.
     apply(&maps, "other", &source).await;
     world.operator.restart().await.unwrap();
@@ -374,7 +377,8 @@ async fn a_namespace_that_ends_takes_its_releases_with_it() {
         .delete(world.namespace.name(), &DeleteParams::default())
         .await
         .unwrap();
-    hybrid_operator_test::wait::gone(&namespaces, world.namespace.name(), LIMIT)
+    // The control plane removes the namespaces of all other tests meanwhile.
+    hybrid_operator_test::wait::gone(&namespaces, world.namespace.name(), LIMIT * 4)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
     let gone = hybrid_operator_test::wait::gone(&roles, &role, LIMIT).await;

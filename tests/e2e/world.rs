@@ -405,6 +405,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
             ("admissionregistration.k8s.io", "v1")
         }
         "Job" => ("batch", "v1"),
+        "Lease" => ("coordination.k8s.io", "v1"),
         "Role" | "RoleBinding" | "ClusterRole" | "ClusterRoleBinding" => {
             ("rbac.authorization.k8s.io", "v1")
         }

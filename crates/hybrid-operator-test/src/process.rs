@@ -102,6 +102,23 @@ impl Operator {
         }
     }
 
+    /// Runs the operator under another program, which is given `args` and then the operator's own
+    /// command line, and becomes it; `taskset` for example.
+    #[must_use]
+    pub fn under<S: Into<String>>(
+        mut self,
+        program: impl Into<PathBuf>,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let operator = std::mem::replace(&mut self.program, program.into());
+        let args = args.into_iter().map(Into::into);
+        self.args = args
+            .chain([operator.to_string_lossy().into_owned()])
+            .chain(std::mem::take(&mut self.args))
+            .collect();
+        self
+    }
+
     /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {

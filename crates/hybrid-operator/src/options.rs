@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::client::Deadlines;
+use crate::controller::WorkerOptions;
 use crate::leader::LeaseOptions;
 use crate::manager::ManagerError;
 use crate::telemetry::logs::{Encoder, LogOptions};
@@ -57,7 +58,7 @@ pub struct RunArgs {
     /// Reconcile each custom resource at least this often (0 disables it).
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub reconcile_period: Duration,
-    /// Maximum number of concurrent reconciles per kind [default: number of CPUs].
+    /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
     #[arg(long, value_name = "N")]
     pub max_concurrent_reconciles: Option<usize>,
     /// Address to serve /metrics on (0 disables it).
@@ -150,7 +151,7 @@ impl RunArgs {
             reconcile_period: self.reconcile_period,
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
-                .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+                .unwrap_or_else(|| WorkerOptions::default().concurrency),
             metrics_bind_address: self.metrics_bind_address,
             health_probe_bind_address: self.health_probe_bind_address,
             leader_elect: self.leader_elect,

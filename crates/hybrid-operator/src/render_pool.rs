@@ -9,8 +9,9 @@
 //!
 //! # Guarantees
 //! * The threads that run watches, leases, probes and requests never run the work themselves.
-//! * No more than `threads` pieces of work run at once. They begin in the order in which they were
-//!   handed over.
+//! * No more than `threads` pieces of work run at once, and no more than [`LONG_RUNNING`] beside
+//!   them that have run for more than a second: a few expensive charts do not hold up the others.
+//!   Work begins in the order in which it was handed over.
 //! * Dropping the future of `run` cancels the work: what waits never begins, what runs sees its
 //!   `Cancel`. So a deadline of the reconcile, or the deletion of its custom resource, ends the
 //!   render.
@@ -26,11 +27,18 @@
 //! * An application that ends waits for the work that runs, unless its futures were dropped before.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use helm_core::engine::Cancel;
 use tokio::sync::Semaphore;
+
+/// Number of pieces of long-running work that run beside the others.
+pub const LONG_RUNNING: usize = 4;
+
+/// Work that has run for longer gives its place to the next.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Why work of the pool gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +68,7 @@ impl RenderPoolError {
 #[derive(Clone, Debug)]
 pub struct RenderPool {
     places: Arc<Semaphore>,
+    long_running: Arc<Semaphore>,
     threads: usize,
 }
 
@@ -77,6 +86,7 @@ impl RenderPool {
         let threads = threads.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             places: Arc::new(Semaphore::new(threads)),
+            long_running: Arc::new(Semaphore::new(LONG_RUNNING)),
             threads,
         }
     }
@@ -93,7 +103,7 @@ impl RenderPool {
     ///
     /// ```
     /// # use hybrid_operator::render_pool::RenderPool;
-    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
     /// let pool = RenderPool::default();
     /// let sum = pool.run(|_cancel| (1..=100).sum::<u32>()).await?;
     /// assert_eq!(sum, 5050);
@@ -111,12 +121,26 @@ impl RenderPool {
             .map_err(|_| RenderPoolError::ShuttingDown)?;
         let guard = CancelOnDrop(Cancel::new());
         let cancel = guard.0.clone();
-        let task = tokio::task::spawn_blocking(move || {
+        let place = Arc::new(Mutex::new(place));
+        let held = Arc::clone(&place);
+        let mut task = tokio::task::spawn_blocking(move || {
             // The place is free when the work has ended, not when nobody awaits it any more.
-            let _place = place;
+            let _held = held;
             (!cancel.is_cancelled()).then(|| work(cancel))
         });
-        match task.await {
+        let runs_long = async {
+            tokio::time::sleep(LONG).await;
+            Arc::clone(&self.long_running).acquire_owned().await
+        };
+        let ended = tokio::select! {
+            biased;
+            ended = &mut task => ended,
+            Ok(beside) = runs_long => {
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = beside;
+                task.await
+            }
+        };
+        match ended {
             Ok(Some(result)) => Ok(result),
             // The handle is cancelled by this future alone, which is still here.
             Ok(None) => Err(RenderPoolError::ShuttingDown),
@@ -327,6 +351,41 @@ mod tests {
                 .unwrap()
                 .unwrap();
             assert!(matches!(result, Err(RenderError::Cancelled)));
+        });
+    }
+
+    #[test]
+    fn long_running_work_gives_its_place_to_others_up_to_a_limit() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let pool = RenderPool::new(1);
+            let mut long = Vec::new();
+            for _ in 0..=LONG_RUNNING {
+                let (begun, has_begun) = tokio::sync::oneshot::channel();
+                let pool = pool.clone();
+                long.push(tokio::spawn(async move {
+                    pool.run(move |cancel| {
+                        begun.send(()).unwrap();
+                        until_cancelled(&cancel);
+                    })
+                    .await
+                }));
+                has_begun.await.unwrap();
+                tokio::time::advance(LONG * 2).await;
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(pool.long_running.available_permits(), 0);
+            // The last one keeps the only place until one of the others ends.
+            let next = pool.run(|_| ());
+            let mut next = Box::pin(next);
+            assert!(next.as_mut().now_or_never().is_none());
+            long.swap_remove(0).abort();
+            next.await.unwrap();
+            long.iter().for_each(tokio::task::JoinHandle::abort);
         });
     }
 

@@ -28,7 +28,8 @@ pub struct WorkerOptions {
 
 impl Default for WorkerOptions {
     fn default() -> Self {
-        let concurrency = std::thread::available_parallelism().map_or(1, usize::from);
+        // No less than two: one key whose reconcile takes long must not hold up all others.
+        let concurrency = std::thread::available_parallelism().map_or(2, |cpus| cpus.get().max(2));
         Self {
             concurrency,
             deadline: Duration::from_mins(5),

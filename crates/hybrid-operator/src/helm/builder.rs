@@ -195,7 +195,7 @@ impl Controller for HelmController {
                     client: context.connection.client,
                     cluster: context.connection.cluster,
                 },
-                setup: Setup {
+                setup: Arc::new(Setup {
                     period: self
                         .watch
                         .reconcile_period
@@ -208,7 +208,7 @@ impl Controller for HelmController {
                     elected: context.identity.elected,
                     operator_namespace: context.identity.namespace,
                     namespaces: context.namespaces,
-                },
+                }),
                 memories: Mutex::default(),
             };
             Workers::new(&queue, Arc::new(reconciler), options)

@@ -25,6 +25,8 @@ pub(crate) mod types {
     pub(crate) const CONTESTED: &str = "Contested";
     /// Objects differ from what was applied and are left so.
     pub(crate) const DRIFTED: &str = "Drifted";
+    /// Objects cannot be watched, so that changes of them are seen late.
+    pub(crate) const WATCH_REFUSED: &str = "WatchRefused";
 }
 
 /// A condition's status.

@@ -179,7 +179,7 @@ impl Desired {
 /// Computes what should be. The inputs are computed only when something that they are made of has
 /// changed, and content is rendered only when a new revision would begin.
 pub(super) async fn desired(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     observation: &Observation,
@@ -246,7 +246,7 @@ pub(super) async fn desired(
 
 /// The inputs, and the objects that they have if they were computed anew.
 pub(super) async fn inputs(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     memory: &mut Memory,
@@ -266,15 +266,16 @@ pub(super) async fn inputs(
     let epoch = access.cluster.capabilities_epoch();
     let (mut contents, mut read) = references::referenced(setup, access, subject).await?;
     let kept = references::keep_last(setup, access, subject, &mut contents, notices).await?;
-    let computed = {
-        let env = |name: &str| std::env::var(name).ok();
+    let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
+    let compute = move |_| {
         let inputs = values::Inputs {
-            object: &subject.object,
-            env: &env,
+            object: &object,
+            env: &|name| std::env::var(name).ok(),
             references: &contents,
         };
-        values::compute(&setup.watch, &inputs)?
+        values::compute(&held.watch, &inputs)
     };
+    let computed = access.pool.run(compute).await??;
     let values = match &setup.extensions.translator {
         Some(translator) => {
             let translated = translator.translate(&subject.resource, computed.values);
@@ -282,7 +283,9 @@ pub(super) async fn inputs(
         }
         None => computed.values,
     };
-    let coalesced = Arc::new(setup.chart.coalesce(values)?);
+    let held = Arc::clone(setup);
+    let coalesce = move |_| held.chart.coalesce(values);
+    let coalesced = Arc::new(access.pool.run(coalesce).await??);
     // What the templates read of the cluster is known when they have run.
     let render = render(setup, access, subject, &coalesced, Target::FIRST).await?;
     read.extend(render.read);
@@ -320,7 +323,7 @@ pub(super) async fn inputs(
 /// The content of a new revision: that of the newest record with the same inputs, unless another
 /// revision was deployed in its place since, or somebody wants a new one; else a render.
 async fn content(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     inputs: &DesiredInputs,
@@ -352,7 +355,7 @@ async fn content(
 
 /// The objects that these inputs have, rendered anew.
 pub(super) async fn objects_of(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     inputs: &DesiredInputs,

@@ -66,7 +66,7 @@ use subject::Subject;
 
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 struct HelmReconciler {
-    setup: Setup,
+    setup: Arc<Setup>,
     access: Access,
     memories: Mutex<HashMap<Key, Memory>>,
 }

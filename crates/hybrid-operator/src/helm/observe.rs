@@ -1,5 +1,7 @@
 //! What is: the custom resource, its records and its objects, all from caches.
 
+use std::sync::Arc;
+
 use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
@@ -90,7 +92,7 @@ pub(super) async fn observe(
 /// Adds the facts that depend on what should be.
 pub(super) async fn complete(
     observation: &mut Observation,
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     desired: Option<&Desired>,
@@ -234,7 +236,7 @@ fn drift(memory: &Memory, subject: &Subject, deployed: Option<u32>) -> Drift {
 /// After a restart: if what the watches show has the hash that the status kept of this very
 /// revision, it is what was applied, and nothing need be read.
 async fn recognise(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     desired: Option<&Desired>,

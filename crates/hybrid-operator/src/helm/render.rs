@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use helm_core::engine::{Cancel, LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
 use helm_core::release::Revision;
-use helm_core::{
-    Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
-};
+use helm_core::{Capabilities, Coalesced, Digest, DigestBuilder, RenderError, Rendered};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -59,7 +57,7 @@ pub(super) struct Render {
 
 /// Renders a revision. Ends early with an error when the custom resource is deleted meanwhile.
 pub(super) async fn render(
-    setup: &Setup,
+    setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     coalesced: &Arc<Coalesced>,
@@ -72,7 +70,7 @@ pub(super) async fn render(
     let mut lookups = Lookups::default();
     for _ in 0..LOOKUP_ROUNDS {
         let once = Once {
-            chart: Arc::clone(&setup.chart),
+            setup: Arc::clone(setup),
             coalesced: Arc::clone(coalesced),
             info: info.clone(),
             capabilities: capabilities.clone(),
@@ -84,13 +82,13 @@ pub(super) async fn render(
             () = deleted(access, subject) => return Err(DesiredError::Deleted),
         };
         match rendered {
-            Err(RenderError::NeedsLookup(keys)) => {
+            Err(DesiredError::Render(RenderError::NeedsLookup(keys))) => {
                 for key in keys {
                     lookups.look_up(setup, access, subject, key).await?;
                 }
             }
             rendered => {
-                let rendered = super::patches::apply(rendered?, &setup.watch.patches)?;
+                let rendered = rendered?;
                 let inputs = setup.watch.lookup_is_input && !rendered.lookups().is_empty();
                 return Ok(Render {
                     rendered,
@@ -106,7 +104,7 @@ pub(super) async fn render(
 
 /// What one render needs, as a thread of the pool takes it.
 struct Once {
-    chart: Arc<CompiledChart>,
+    setup: Arc<Setup>,
     coalesced: Arc<Coalesced>,
     info: ReleaseInfo,
     capabilities: Capabilities,
@@ -114,12 +112,13 @@ struct Once {
 }
 
 impl Once {
-    fn render(self, cancel: Cancel) -> Result<Rendered, RenderError> {
+    fn render(self, cancel: Cancel) -> Result<Rendered, DesiredError> {
         let input = RenderInput::new(self.info, &self.coalesced)
             .capabilities(&self.capabilities)
             .lookup(self.snapshot)
             .cancel(cancel);
-        self.chart.render(&input)
+        let rendered = self.setup.chart.render(&input)?;
+        Ok(super::patches::apply(rendered, &self.setup.watch.patches)?)
     }
 }
 

@@ -381,7 +381,7 @@ pub(super) async fn publish(
     if !matches!(ended, Ok(Next::Gone)) {
         problems(subject, memory, notices);
         if !observation.facts.contested {
-            unwatched(access, subject, memory, notices);
+            status.unwatched(&unwatched(access, subject, memory, notices));
             status.history = Some(recent(access, subject));
         }
         written = write(access, subject, memory, notices, &status).await?;
@@ -454,8 +454,13 @@ fn problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
     }
 }
 
-/// Tells of watches that are refused, once.
-fn unwatched(access: &Access, subject: &Subject, memory: &mut Memory, notices: &Notices) {
+/// Returns what cannot be watched, with the reason. What is new among it is worth an event.
+fn unwatched(
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    notices: &Notices,
+) -> BTreeSet<String> {
     let unwatched = memory.live.unwatched().into_iter();
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
@@ -464,7 +469,8 @@ fn unwatched(access: &Access, subject: &Subject, memory: &mut Memory, notices: &
     for reason in found.difference(&memory.unwatched) {
         notices.add(Notice::warning("WatchRefused", "Watch", reason.as_str()));
     }
-    memory.unwatched = found;
+    memory.unwatched.clone_from(&found);
+    found
 }
 
 /// The newest revisions.

@@ -1,5 +1,6 @@
 //! The status of a custom resource. Pure.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use helm_core::release::Revision;
@@ -9,6 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
 use super::conditions::{self, Condition, ConditionStatus, types};
+
+/// Number of objects that a message names.
+const NAMED: usize = 5;
 
 /// What the status says of the release.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -345,6 +349,27 @@ impl Status {
     /// All objects are as they were applied.
     pub(crate) fn undrifted(&mut self) {
         self.remove(types::DRIFTED);
+    }
+
+    /// Objects that cannot be watched, with the reason; none when all can.
+    pub(crate) fn unwatched(&mut self, objects: &BTreeSet<String>) {
+        if objects.is_empty() {
+            self.remove(types::WATCH_REFUSED);
+            return;
+        }
+        let mut named: Vec<&str> = objects.iter().map(String::as_str).collect();
+        let more = named.len().saturating_sub(NAMED);
+        named.truncate(NAMED);
+        let mut message = named.join("; ");
+        if more > 0 {
+            message = format!("{message}; and {more} more");
+        }
+        self.set(
+            types::WATCH_REFUSED,
+            ConditionStatus::True,
+            "CannotWatch",
+            &message,
+        );
     }
 
     /// Whether everything is ready; `missing` says what is not.

@@ -64,7 +64,7 @@ pub(super) struct Subject {
     pub(super) resource: Arc<DynamicObject>,
     /// The cluster as the custom resource's service account sees it.
     pub(super) cluster: Cluster,
-    pub(super) object: Value,
+    pub(super) object: Arc<Value>,
     pub(super) generation: Option<i64>,
     pub(super) deleting: bool,
     pub(super) finalizer: bool,
@@ -108,7 +108,7 @@ impl Subject {
             deleting,
             finalizer: finalizer::is_present(resource),
             annotations: annotations_of(resource, setup),
-            object,
+            object: Arc::new(object),
             name: place.name,
             namespace: place.namespace,
             now: Timestamp::now(),

@@ -159,7 +159,9 @@ impl SecretStore {
     pub async fn load(&self, meta: &RecordMeta) -> Result<Release, StoreError> {
         if let Some(stored) = self.with_cache(|cache| cache.get(&meta.uid, &meta.resource_version))
         {
-            return assemble(meta, stored.as_bytes(), &[]).map(|(release, _)| release);
+            let meta = meta.clone();
+            let decode = move || assemble(&meta, stored.as_bytes(), &[]);
+            return on_blocking_thread(decode).await.map(|(release, _)| release);
         }
         let secret = self.get(&meta.namespace, &meta.secret).await?;
         let Some(secret) = secret else {
@@ -168,8 +170,7 @@ impl SecretStore {
             });
         };
         // The index may lag behind: what the Secret says of its parts is what belongs to it.
-        let fresh = RecordMeta::of(&secret.metadata, meta.format);
-        let fresh = fresh.as_ref().unwrap_or(meta);
+        let fresh = RecordMeta::of(&secret.metadata, meta.format).unwrap_or_else(|| meta.clone());
         let missing = |part: &str| StoreError::Incomplete {
             secret: meta.secret.clone(),
             part: part.to_owned(),
@@ -211,7 +212,8 @@ impl SecretStore {
                 .ok_or_else(|| missing(name))?;
             pieces.push(part.value(key).ok_or_else(|| missing(name))?);
         }
-        let (mut release, encoded) = assemble(fresh, &record, &pieces)?;
+        let decode = move || assemble(&fresh, &record, &pieces);
+        let (mut release, encoded) = on_blocking_thread(decode).await?;
         if let Some(labels) = &secret.metadata.labels {
             release.labels = further_labels(labels);
         }
@@ -249,6 +251,19 @@ impl SecretStore {
 
     fn with_cache<T>(&self, f: impl FnOnce(&mut Lru) -> T) -> T {
         f(&mut self.cache.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Runs work that takes long for a large record: it must not hold up the threads on which watches
+/// and leases run.
+async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down, and with it whoever awaits this.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

@@ -24,6 +24,7 @@ mod uninstall;
 mod upgrade;
 mod wait;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::manifest::ManifestError;
@@ -53,7 +54,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What a step works with.
 pub(super) struct ActContext<'a> {
-    pub(super) setup: &'a Setup,
+    pub(super) setup: &'a Arc<Setup>,
     pub(super) access: &'a Access,
     pub(super) subject: &'a Subject,
     pub(super) observation: &'a Observation,

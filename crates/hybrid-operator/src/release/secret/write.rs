@@ -9,7 +9,7 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{SecretStore, Written};
+use super::{SecretStore, Written, on_blocking_thread};
 use crate::cluster::ApiError;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
@@ -26,7 +26,7 @@ impl SecretStore {
         release: &Release,
         tags: &RecordTags,
     ) -> Result<RecordMeta, StoreError> {
-        let stored = encode(release, tags)?;
+        let stored = encode(release, tags).await?;
         self.write_parts(release, tags, &stored, None).await?;
         let mut labels = labels_of(release, tags, &stored);
         labels.insert(
@@ -91,7 +91,7 @@ impl SecretStore {
         release: &Release,
         tags: &RecordTags,
     ) -> Result<RecordMeta, StoreError> {
-        let stored = encode(release, tags)?;
+        let stored = encode(release, tags).await?;
         self.write_parts(release, tags, &stored, meta.parts.as_ref())
             .await?;
         let mut labels = labels_of(release, tags, &stored);
@@ -238,8 +238,10 @@ impl SecretStore {
     }
 }
 
-fn encode(release: &Release, tags: &RecordTags) -> Result<Stored, StoreError> {
-    side::store(release, &tags.cr).map_err(|source| StoreError::Encode {
+async fn encode(release: &Release, tags: &RecordTags) -> Result<Stored, StoreError> {
+    let (whole, cr) = (release.clone(), tags.cr.clone());
+    let stored = on_blocking_thread(move || side::store(&whole, &cr)).await;
+    stored.map_err(|source| StoreError::Encode {
         name: release.name.clone(),
         source,
     })

@@ -1,0 +1,71 @@
+//! A chart that takes long to render holds up nothing else, even on one CPU.
+
+use hybrid_operator_test::{TestNamespace, wait};
+use serde_json::json;
+
+use crate::world::{LIMIT, Project, World, control_plane};
+
+/// Far more work than fits into the time limit of a render.
+const CHART: &str = "\
+{{- if .Values.expensive }}{{ range until 1000000 }}
+{{- $x := derivePassword 1 \"long\" \"password\" \"user\" \"site\" }}{{ end }}{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+#[tokio::test]
+async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", CHART)]);
+    let namespace = TestNamespace::create(plane, "expensive").await.unwrap();
+    let lease = format!("--leader-election-namespace={}", namespace.name());
+    let operator = project
+        .operator(plane, namespace.name())
+        .args(["--leader-elect", "--leader-election-id=expensive", &lease])
+        .under("taskset", ["--cpu-list", "0"])
+        .start()
+        .await
+        .unwrap();
+    let world = World {
+        plane,
+        namespace,
+        operator,
+    };
+    world
+        .widget("long", json!({"value": "1", "expensive": true}))
+        .await;
+    let is_rendering = async || {
+        let metrics = world.operator.metrics().await.unwrap();
+        let mut lines = metrics.lines();
+        lines.any(|line| line == r#"controller_runtime_active_workers{controller="widget"} 1"#)
+    };
+    wait::until(LIMIT, "the render to begin", is_rendering)
+        .await
+        .unwrap();
+    let leases = world.api("Lease");
+    let renewed = async || {
+        let lease = leases.get("expensive").await.unwrap();
+        lease.data["spec"]["renewTime"].clone()
+    };
+    let before = renewed().await;
+    // The other custom resource is installed, changed and removed meanwhile.
+    for value in ["1", "2"] {
+        world.widget("short", json!({"value": value})).await;
+        world.ready("Widget", "short").await;
+        world.data("short-map", json!({"value": value})).await;
+    }
+    world.remove("Widget", "short").await;
+    let is_renewed = async || renewed().await != before;
+    wait::until(LIMIT, "the lease to be renewed", is_renewed)
+        .await
+        .unwrap();
+    assert_eq!(world.operator.probe("/readyz").await.unwrap().0, 200);
+    assert!(is_rendering().await);
+    // Its own custom resource can be deleted at any time.
+    world.remove("Widget", "long").await;
+    assert!(!world.operator.log().contains("lease was lost"));
+}

@@ -11,6 +11,7 @@ mod backoff;
 pub(crate) mod definitions;
 mod ended;
 pub(crate) mod follow;
+mod objects;
 mod queue;
 mod registry;
 pub(crate) mod served;
@@ -25,6 +26,7 @@ use futures::future::BoxFuture;
 
 pub use backoff::Backoff;
 pub use follow::WatchState;
+pub use objects::{Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject};
 pub use queue::{Priority, Queue};
 pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey};
 pub use source::Source;
@@ -40,7 +42,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of an object.
+    /// The key of a namespace and a name.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         Self {
             namespace: namespace.map(Into::into),

@@ -36,7 +36,7 @@ pub(super) enum DesiredError {
     #[error("cannot compute the values")]
     Values(#[from] ValuesError),
     /// The value translator failed.
-    #[error("the value translator of this operator failed")]
+    #[error("the operator's value translator failed")]
     Translate(#[source] ExtensionError),
     /// The values do not match the chart.
     #[error(transparent)]
@@ -266,7 +266,7 @@ pub(super) async fn inputs(
     }
     let epoch = access.cluster.capabilities_epoch();
     let (mut contents, mut read) = references::referenced(setup, access, subject).await?;
-    let kept = references::keep_last(setup, access, subject, &mut contents, notices).await?;
+    let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
     let computed = {
         let env = |name: &str| std::env::var(name).ok();
         let inputs = values::Inputs {
@@ -337,7 +337,7 @@ async fn content(
     if let Some(meta) = same {
         match access.store.load(meta).await {
             Ok(record) => return Ok(Content::Recorded(Box::new(record))),
-            Err(error) if error.is_corrupt() => notices.add(corrupt(&error)),
+            Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
             Err(error) => return Err(DesiredError::Record(error)),
         }
     }
@@ -443,7 +443,7 @@ fn reject_duplicates(wanted: &[ManifestObject], subject: &Subject) -> Result<(),
 }
 
 /// Returns the event for a record that cannot be read.
-pub(super) fn corrupt(error: &StoreError) -> Notice {
+pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
     Notice::warning(error.reason(), "Load", super::status::chain(error))
 }
 

@@ -114,7 +114,7 @@ pub(super) struct Extensions {
 
 /// Error of a pre or post hook.
 #[derive(Debug, thiserror::Error)]
-#[error("the {which} hook of this operator failed")]
+#[error("the operator's {which} hook failed")]
 struct HookFailed {
     which: &'static str,
     #[source]

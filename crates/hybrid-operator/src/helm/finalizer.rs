@@ -38,7 +38,7 @@ fn api(access: &Access, primary: &Primary) -> Api<DynamicObject> {
 }
 
 /// Reads the custom resource from the API server.
-pub(super) async fn fresh(
+pub(super) async fn read(
     access: &Access,
     subject: &Subject,
 ) -> Result<Option<DynamicObject>, ApiError> {

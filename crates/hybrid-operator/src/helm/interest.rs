@@ -74,8 +74,7 @@ impl ObservedState {
         }
     }
 
-    /// Returns the state of the object or list that a request returned; `None` if it does not
-    /// exist.
+    /// Returns the state after reading the object or list; `answer` is `None` if it does not exist.
     pub(super) fn read(self, answer: Option<&Value>) -> Self {
         let version = answer.and_then(|object| object.pointer("/metadata/resourceVersion"));
         Self {
@@ -165,7 +164,8 @@ impl Interests {
     /// the object is read. Returns the state last seen by the watch.
     pub(super) fn add(&self, target: &ResourceRef, key: &Key) -> ObservedState {
         drop(self.open(target, Depth::Metadata, key));
-        self.watched(Depth::Metadata, target).unwrap_or_default()
+        self.watched_state(Depth::Metadata, target)
+            .unwrap_or_default()
     }
 
     /// Returns whether an object is `Ready`. Waits until its kind was listed once or cannot be
@@ -174,7 +174,7 @@ impl Interests {
         let mut state = self.open(target, Depth::Readiness, key);
         // The sender lives as long as the watch. If it is gone, nothing is ready.
         let _ = state.wait_for(|state| *state != WatchState::Starting).await;
-        self.watched(Depth::Readiness, target)
+        self.watched_state(Depth::Readiness, target)
             .is_some_and(|seen| seen.present)
     }
 
@@ -206,7 +206,7 @@ impl Interests {
 
     /// Returns whether the state that was read is still current.
     pub(super) fn is_current(&self, target: &ResourceRef, read: ObservedState) -> bool {
-        self.watched(Depth::Metadata, target)
+        self.watched_state(Depth::Metadata, target)
             .is_none_or(|watched| read.is_current(watched))
     }
 
@@ -229,7 +229,7 @@ impl Interests {
         lock(&self.watches).retain(|scope, _| needed.contains(scope));
     }
 
-    fn watched(&self, depth: Depth, target: &ResourceRef) -> Option<ObservedState> {
+    fn watched_state(&self, depth: Depth, target: &ResourceRef) -> Option<ObservedState> {
         lock(&self.known).get(&(depth, target.clone()))?.watched
     }
 
@@ -514,7 +514,7 @@ mod tests {
         fn is_ready(&self, name: &str) -> bool {
             let watched = self
                 .interests
-                .watched(Depth::Readiness, &self.target(Some(name)));
+                .watched_state(Depth::Readiness, &self.target(Some(name)));
             watched.is_some_and(|seen| seen.present)
         }
 

@@ -35,7 +35,7 @@ impl ActionKind {
     }
 
     /// Returns Helm's description of a record when the action begins.
-    pub(super) fn beginning(self) -> &'static str {
+    pub(super) fn initial_description(self) -> &'static str {
         match self {
             Self::Install => "Initial install underway",
             Self::Upgrade => "Preparing upgrade",
@@ -57,7 +57,7 @@ impl ActionKind {
     }
 
     /// Returns the action that created a deployed revision.
-    pub(super) fn that_deployed(revision: Revision) -> Self {
+    pub(super) fn of_deployed(revision: Revision) -> Self {
         if revision == Revision::FIRST {
             Self::Install
         } else {
@@ -93,7 +93,7 @@ impl ActionKind {
         }
     }
 
-    pub(super) fn success(self) -> &'static str {
+    pub(super) fn success_message(self) -> &'static str {
         match self {
             Self::Install => "release was successfully installed",
             _ => "release was successfully upgraded",
@@ -127,7 +127,7 @@ impl ActionKind {
         })
     }
 
-    pub(super) fn failure(self, subject: &Subject) -> String {
+    pub(super) fn failure_description(self, subject: &Subject) -> String {
         match self {
             Self::Install => format!("Release {:?} failed", subject.name.as_str()),
             Self::Upgrade => format!("Upgrade {:?} failed", subject.name.as_str()),

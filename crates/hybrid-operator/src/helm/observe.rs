@@ -9,7 +9,7 @@ use super::desired::{Desired, objects_of};
 use super::finalizer;
 use super::kind::ActionKind;
 use super::memory::Memory;
-use super::plan::{Adoption, Drift, Observed, Record};
+use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::action::{ActionError, live, recognise};
@@ -17,11 +17,11 @@ use crate::cluster::OperatorId;
 use crate::release::{RecordMeta, StoreError};
 
 /// Minimum time between two reads of objects that cannot be watched.
-const UNWATCHED: std::time::Duration = std::time::Duration::from_secs(30);
+const MIN_READ_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Observed facts and the records they are derived from.
 pub(super) struct Observation {
-    pub(super) facts: Observed,
+    pub(super) facts: ObservedFacts,
     /// Records of the release, oldest first.
     pub(super) history: Vec<RecordMeta>,
     /// Operator that manages the release.
@@ -56,7 +56,7 @@ pub(super) async fn observe(
             .chunked(&subject.namespace, &subject.name)
             .await?
             .is_empty();
-    let facts = Observed {
+    let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
         finalizer: subject.finalizer,
@@ -127,7 +127,7 @@ async fn read_unwatched(
         return Ok(());
     }
     let asked = subject.annotations.reconcile_period;
-    let period = asked.unwrap_or(setup.period).max(UNWATCHED);
+    let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
     let due = memory.read_at.is_none_or(|at| {
         let age = std::time::Duration::try_from(subject.now.duration_since(at));
         age.is_ok_and(|age| age >= period)
@@ -189,7 +189,7 @@ async fn adoption(
     })
 }
 
-fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> Record {
+fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> RecordFacts {
     let written = meta
         .written_at()
         .map(|at| subject.now.duration_since(at))
@@ -199,7 +199,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
         meta.status,
         ReleaseStatus::Failed | ReleaseStatus::Uninstalled
     );
-    Record {
+    RecordFacts {
         revision: meta.revision,
         status: meta.status,
         digest: meta.digest.as_ref().map(ToString::to_string),

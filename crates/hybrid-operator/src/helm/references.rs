@@ -8,7 +8,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::{DesiredError, corrupt};
+use super::desired::{DesiredError, corrupt_record_event};
 use super::events::{Notice, Notices};
 use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
@@ -72,7 +72,7 @@ pub(super) async fn referenced(
 
 /// Adds the last known values of optional references that no longer exist. Returns the current
 /// values of all optional references, to be stored in the record.
-pub(super) async fn keep_last(
+pub(super) async fn add_last_values(
     setup: &Setup,
     access: &Access,
     subject: &Subject,
@@ -134,7 +134,7 @@ async fn last_values(
                     return Ok(last);
                 }
             }
-            Err(error) if error.is_corrupt() => notices.add(corrupt(&error)),
+            Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
             Err(error) => return Err(error),
         }
     }

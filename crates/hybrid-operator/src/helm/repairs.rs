@@ -13,14 +13,14 @@ use helm_core::manifest::ObjectKey;
 use jiff::Timestamp;
 
 /// Maximum number of repairs of an object in the same state within [`WINDOW`].
-const LIMIT: usize = 5;
+const MAX_REPAIRS: usize = 5;
 
 /// Time that a repair counts.
 const WINDOW: Duration = Duration::from_mins(10);
 
 /// Maximum number of remembered objects and states. Beyond it, the one with the oldest last repair
 /// is dropped.
-const ENTRIES: usize = 2_000;
+const MAX_ENTRIES: usize = 2_000;
 
 /// Repairs of the objects of one release.
 #[derive(Debug, Clone, Default)]
@@ -38,10 +38,10 @@ impl RepairBudget {
         let times = self.repairs.entry((key.clone(), state)).or_default();
         times.push(now);
         // Older times do not matter once the limit is reached.
-        if times.len() > LIMIT {
+        if times.len() > MAX_REPAIRS {
             times.remove(0);
         }
-        if self.repairs.len() > ENTRIES {
+        if self.repairs.len() > MAX_ENTRIES {
             let last = |times: &Vec<Timestamp>| times.last().copied();
             let oldest = self.repairs.iter().min_by_key(|(_, times)| last(times));
             if let Some(oldest) = oldest.map(|(entry, _)| entry.clone()) {
@@ -54,7 +54,7 @@ impl RepairBudget {
     pub(super) fn exhausted(&self, key: &ObjectKey, state: Option<u64>, now: Timestamp) -> bool {
         self.repairs
             .get(&(key.clone(), state))
-            .is_some_and(|times| times.iter().filter(|at| counts(**at, now)).count() >= LIMIT)
+            .is_some_and(|times| times.iter().filter(|at| counts(**at, now)).count() >= MAX_REPAIRS)
     }
 }
 
@@ -148,17 +148,22 @@ mod tests {
         for n in 0..5 {
             budget.record(&key("fought"), Some(1), at(n));
         }
-        for n in 0..ENTRIES {
+        for n in 0..MAX_ENTRIES {
             let state = u64::try_from(n).unwrap();
             budget.record(&key("quiet"), Some(state), at(5));
         }
-        assert_eq!(budget.repairs.len(), ENTRIES);
+        assert_eq!(budget.repairs.len(), MAX_ENTRIES);
         assert!(!budget.exhausted(&key("fought"), Some(1), at(6)));
         for n in 0..20 {
             budget.record(&key("fought"), Some(1), at(6 + n));
         }
-        assert_eq!(budget.repairs.len(), ENTRIES);
+        assert_eq!(budget.repairs.len(), MAX_ENTRIES);
         assert!(budget.exhausted(&key("fought"), Some(1), at(26)));
-        assert!(budget.repairs.values().all(|times| times.len() <= LIMIT));
+        assert!(
+            budget
+                .repairs
+                .values()
+                .all(|times| times.len() <= MAX_REPAIRS)
+        );
     }
 }

@@ -281,7 +281,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
 
 fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
     let message = if deployed.notes.is_empty() {
-        deployed.kind.success()
+        deployed.kind.success_message()
     } else {
         &deployed.notes
     };
@@ -379,10 +379,10 @@ pub(super) async fn publish(
     };
     let mut written = true;
     if !matches!(ended, Ok(Next::Gone)) {
-        problems(subject, memory, notices);
+        report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
-            unwatched(access, subject, memory, notices);
-            status.history = Some(recent(access, subject));
+            report_unwatched(access, subject, memory, notices);
+            status.history = Some(recent_history(access, subject));
         }
         written = write(access, subject, memory, notices, &status).await?;
     }
@@ -440,7 +440,7 @@ async fn write(
 }
 
 /// Adds an event for each invalid annotation, once.
-fn problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
+fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
     let problems = &subject.annotations.problems;
     if memory.problems != *problems {
         for problem in problems {
@@ -455,7 +455,7 @@ fn problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
 }
 
 /// Adds an event for each refused watch, once.
-fn unwatched(access: &Access, subject: &Subject, memory: &mut Memory, notices: &Notices) {
+fn report_unwatched(access: &Access, subject: &Subject, memory: &mut Memory, notices: &Notices) {
     let unwatched = memory.live.unwatched().into_iter();
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
@@ -468,7 +468,7 @@ fn unwatched(access: &Access, subject: &Subject, memory: &mut Memory, notices: &
 }
 
 /// Returns the newest revisions.
-fn recent(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
+fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
     let history = access.store.history(&subject.namespace, &subject.name);
     let newest = history.iter().rev().take(MAX_HISTORY);
     newest

@@ -41,7 +41,7 @@ pub(super) enum SubjectError {
     NoNamespace,
     /// The name or namespace of the existing release would change.
     #[error(
-        "the release is {old} and would become {new}; releaseName and releaseNamespace cannot change: set them back, or delete the custom resource and create it again"
+        "release {old} cannot be moved to {new}; set releaseName and releaseNamespace back, or delete and recreate the custom resource"
     )]
     Moved {
         /// Current namespace and name.

@@ -18,7 +18,7 @@ use crate::action::{ActionError, Progress};
 use crate::release::Failures;
 
 /// Writes the pending record of a new revision and deploys it.
-pub(super) async fn begin(
+pub(super) async fn start(
     context: &ActContext<'_>,
     memory: &mut Memory,
     kind: ActionKind,
@@ -28,14 +28,14 @@ pub(super) async fn begin(
     }
     let mut record = content(context, kind)?;
     context.abandon_pending().await?;
-    let desired = context.require_desired("begin")?;
+    let desired = context.require_desired("start")?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
     record.apply_method = Some(ApplyMethod::ServerSide);
     let now = Time::utc(context.subject.now);
     record.info.first_deployed.get_or_insert(now);
     record.info.last_deployed = Some(now);
-    record.set_status(kind.pending(), kind.beginning());
+    record.set_status(kind.pending(), kind.initial_description());
     let digest = desired.inputs.digest.clone();
     let stored = context.create(record, Some(digest)).await?;
     memory.equal = None;
@@ -166,7 +166,7 @@ async fn failed(
         attempts: before.attempts.saturating_add(1),
         hook: matches!(error, ActionError::Hook { .. }),
     };
-    let description = format!("{}: {message}", kind.failure(context.subject));
+    let description = format!("{}: {message}", kind.failure_description(context.subject));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.obstacles = obstacle::of(context, error).await;

@@ -23,7 +23,7 @@ pub(super) async fn run(
     let outcome = if context.subject.status().reports_deployed(revision) {
         StepOutcome::Unchanged
     } else {
-        StepOutcome::Deployed(Deployed::of(ActionKind::that_deployed(revision), &stored))
+        StepOutcome::Deployed(Deployed::of(ActionKind::of_deployed(revision), &stored))
     };
     Ok(Report::settle(outcome))
 }

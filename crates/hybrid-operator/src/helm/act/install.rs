@@ -6,5 +6,5 @@ use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
-    deployment::begin(context, memory, ActionKind::Install).await
+    deployment::start(context, memory, ActionKind::Install).await
 }

@@ -47,7 +47,8 @@ impl ActContext<'_> {
                 release,
             })),
             Err(error) if error.is_corrupt() => {
-                self.notices.add(crate::helm::desired::corrupt(&error));
+                self.notices
+                    .add(crate::helm::desired::corrupt_record_event(&error));
                 Ok(None)
             }
             Err(error) => Err(error.into()),

@@ -36,12 +36,12 @@ pub(super) async fn run(
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
         tracing::info!(release = %stored.release.name, revision = revision.0, objects = names, "drift repaired");
-        let note = format!("applied changed objects again: {names}");
+        let note = format!("reapplied drifted objects: {names}");
         context
             .notices
             .add(Notice::normal("DriftRepaired", "Repair", note));
     }
-    let deployed = || Deployed::of(ActionKind::that_deployed(revision), &stored);
+    let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
     let desired = context.desired().map(|desired| &desired.inputs.digest);
     if desired.is_some() && stored.meta.digest.as_ref() != desired {
         // Other inputs are desired: plan again.

@@ -18,7 +18,9 @@ pub(super) async fn run(
     }
     let mut stored = context.load(revision).await?;
     let kind = context.kind_of(&stored);
-    stored.release.set_status(kind.pending(), kind.beginning());
+    stored
+        .release
+        .set_status(kind.pending(), kind.initial_description());
     stored.release.info.last_deployed = Some(Time::utc(context.subject.now));
     // A retry does not run hooks that succeeded.
     for hook in &mut stored.release.hooks {

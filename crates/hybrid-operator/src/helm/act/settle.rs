@@ -18,7 +18,7 @@ pub(super) async fn run(
         return Ok(Report::settle(StepOutcome::Unchanged));
     }
     let stored = context.load(latest.revision).await?;
-    let kind = ActionKind::that_deployed(latest.revision);
+    let kind = ActionKind::of_deployed(latest.revision);
     Ok(Report::settle(StepOutcome::Deployed(Deployed::of(
         kind, &stored,
     ))))

@@ -4,7 +4,7 @@
 use helm_core::release::Status;
 use kube::ResourceExt;
 
-use super::super::desired::corrupt;
+use super::super::desired::corrupt_record_event;
 use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
@@ -20,7 +20,7 @@ use crate::release::RecordMeta;
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
     let subject = context.subject;
     // The cache may be stale: uninstall only after a read from the API server.
-    let Some(fresh) = finalizer::fresh(context.access, subject).await? else {
+    let Some(fresh) = finalizer::read(context.access, subject).await? else {
         return Ok(Report::gone());
     };
     let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
@@ -43,7 +43,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         let action = context.action(ActionKind::Uninstall, &[]);
         let wait = subject.annotations.uninstall_wait || context.setup.watch.uninstall.wait;
         let description = subject.annotations.uninstall_description.as_deref();
-        let description = description.unwrap_or(ActionKind::Uninstall.beginning());
+        let description = description.unwrap_or(ActionKind::Uninstall.initial_description());
         let ended = uninstall(
             &action,
             &mut memory.live,
@@ -107,7 +107,7 @@ async fn readable(
                 release,
             }),
             Err(error) if error.is_corrupt() => {
-                context.notices.add(corrupt(&error));
+                context.notices.add(corrupt_record_event(&error));
                 unreadable = Some(error);
             }
             Err(error) => return Err(error.into()),

@@ -17,7 +17,7 @@ use super::{ActContext, ActError, deployment};
 use crate::cluster::{FIELD_MANAGER, read};
 
 /// Delay before objects that were repaired too often are checked again.
-const CONTENDED: Duration = Duration::from_mins(1);
+const CONTENDED_DELAY: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -83,7 +83,7 @@ pub(super) async fn refuse(
             let message = format!("{who} keeps changing {}", names.join(", "));
             return Ok(Report::new(
                 StepOutcome::Contended { message },
-                Next::After(CONTENDED),
+                Next::After(CONTENDED_DELAY),
             ));
         }
     };
@@ -167,7 +167,7 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
     let stored = context.load(revision).await?;
     let kind = context.kind_of(&stored);
     let description = &stored.release.info.description;
-    let prefix = format!("{}: ", kind.failure(context.subject));
+    let prefix = format!("{}: ", kind.failure_description(context.subject));
     let message = description.strip_prefix(&prefix).unwrap_or(description);
     Ok(Failure {
         kind,

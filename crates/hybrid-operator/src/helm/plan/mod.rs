@@ -12,20 +12,20 @@ mod simulation;
 mod tests;
 
 /// Maximum number of attempts per set of inputs if a hook fails; then the release is stalled.
-pub(crate) const HOOK_ATTEMPTS: u32 = 3;
+pub(crate) const MAX_HOOK_ATTEMPTS: u32 = 3;
 /// Maximum number of install attempts if each failure is cleaned up by deleting its objects.
-pub(crate) const CLEAN_INSTALLS: u32 = 3;
+pub(crate) const MAX_CLEAN_INSTALLS: u32 = 3;
 /// Maximum number of failed revisions kept since the last deployed one; then the oldest is
 /// discarded.
-pub(crate) const LEFTOVERS: usize = 4;
+pub(crate) const MAX_FAILED_REVISIONS: usize = 4;
 /// Delay before the second attempt; doubles with each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(2);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
 /// Maximum delay between two attempts.
-const LONGEST_RETRY: Duration = Duration::from_mins(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
 /// Facts about one record of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct RecordFacts {
     /// Revision.
     pub(crate) revision: Revision,
     /// Helm's status.
@@ -71,7 +71,7 @@ pub(crate) enum Adoption {
 /// Observed facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact")]
-pub(crate) struct Observed {
+pub(crate) struct ObservedFacts {
     /// Whether another operator manages the release.
     pub(crate) contested: bool,
     /// Whether the custom resource is being deleted.
@@ -87,7 +87,7 @@ pub(crate) struct Observed {
     /// Whether helm-operator-plugins stored the release in chunks, which Helm cannot read.
     pub(crate) chunked: bool,
     /// Records, oldest first.
-    pub(crate) history: Vec<Record>,
+    pub(crate) history: Vec<RecordFacts>,
     /// Whether the newest record should be adopted.
     pub(crate) adoption: Adoption,
     /// Drift of the objects.
@@ -275,12 +275,12 @@ pub(crate) enum StallReason {
 }
 
 /// Returns the next step.
-pub(crate) fn next_step(observed: &Observed, desired: &DesiredFacts) -> Step {
+pub(crate) fn next_step(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     before_inputs(observed).unwrap_or_else(|| with_inputs(observed, desired))
 }
 
 /// Returns the step that can be decided without computing the inputs, if there is one.
-pub(crate) fn before_inputs(observed: &Observed) -> Option<Step> {
+pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
     if observed.contested {
         Some(Step::Leave)
     } else if observed.deleting {
@@ -302,7 +302,7 @@ pub(crate) fn before_inputs(observed: &Observed) -> Option<Step> {
     }
 }
 
-fn with_inputs(observed: &Observed, desired: &DesiredFacts) -> Step {
+fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let Some(digest) = &desired.digest else {
         let deployed = latest.filter(|latest| latest.status == Status::Deployed);
@@ -314,7 +314,7 @@ fn with_inputs(observed: &Observed, desired: &DesiredFacts) -> Step {
         return if observed.chunked {
             Step::Convert
         } else {
-            begin(observed, desired)
+            start_revision(observed, desired)
         };
     };
     let same = latest.digest.as_ref() == Some(digest);
@@ -335,7 +335,7 @@ fn with_inputs(observed: &Observed, desired: &DesiredFacts) -> Step {
             if same || rolls_back {
                 Step::Resume { revision }
             } else {
-                begin(observed, desired)
+                start_revision(observed, desired)
             }
         }
         Status::Deployed if observed.adoption == Adoption::Wanted => Step::Adopt { revision },
@@ -348,9 +348,9 @@ fn with_inputs(observed: &Observed, desired: &DesiredFacts) -> Step {
         Status::Deployed => match stalled_upgrade(observed, desired) {
             // Drift of the revision that was rolled back to is handled as for any other.
             Some(stalled) => handle_drift(observed, desired, latest).unwrap_or(stalled),
-            None => begin(observed, desired),
+            None => start_revision(observed, desired),
         },
-        Status::Failed if observed.forced => begin(observed, desired),
+        Status::Failed if observed.forced => start_revision(observed, desired),
         Status::Failed if same => after_failure(observed, desired, latest),
         Status::Failed if is_failed_rollback(observed, desired, latest) => {
             retry(observed, latest, latest.attempts)
@@ -360,12 +360,12 @@ fn with_inputs(observed: &Observed, desired: &DesiredFacts) -> Step {
         | Status::Superseded
         | Status::Unknown
         | Status::Uninstalling
-        | Status::Uninstalled => begin(observed, desired),
+        | Status::Uninstalled => start_revision(observed, desired),
     }
 }
 
 /// Starts a new revision, or returns the step that must precede it.
-fn begin(observed: &Observed, desired: &DesiredFacts) -> Step {
+fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let deployed = latest.filter(|latest| latest.status == Status::Deployed);
     if desired.empty {
@@ -388,7 +388,7 @@ fn begin(observed: &Observed, desired: &DesiredFacts) -> Step {
         };
     }
     let leftovers = leftovers(observed);
-    if leftovers.len() > LEFTOVERS
+    if leftovers.len() > MAX_FAILED_REVISIONS
         && let Some(oldest) = leftovers.first()
     {
         return Step::Discard {
@@ -396,7 +396,7 @@ fn begin(observed: &Observed, desired: &DesiredFacts) -> Step {
         };
     }
     let ended =
-        |latest: &Record| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
+        |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
     let upgrade = last_deployed(observed).is_some() && !latest.is_some_and(ended);
     if observed.awaits_crds {
         Step::InstallCrds { upgrade }
@@ -408,7 +408,11 @@ fn begin(observed: &Observed, desired: &DesiredFacts) -> Step {
 }
 
 /// Returns the step for drifted objects of a deployed revision.
-fn handle_drift(observed: &Observed, desired: &DesiredFacts, deployed: &Record) -> Option<Step> {
+fn handle_drift(
+    observed: &ObservedFacts,
+    desired: &DesiredFacts,
+    deployed: &RecordFacts,
+) -> Option<Step> {
     let revision = deployed.revision;
     match observed.drift {
         Drift::None => None,
@@ -422,7 +426,7 @@ fn handle_drift(observed: &Observed, desired: &DesiredFacts, deployed: &Record) 
 }
 
 /// Returns the step after a failure of the desired inputs.
-fn after_failure(observed: &Observed, desired: &DesiredFacts, latest: &Record) -> Step {
+fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
     let Some(good) = last_deployed(observed) else {
         return if desired.clean_up {
             Step::CleanUp {
@@ -446,14 +450,14 @@ fn after_failure(observed: &Observed, desired: &DesiredFacts, latest: &Record) -
 }
 
 /// Retries a failed install, which has no revision to roll back to.
-fn retry_install(observed: &Observed, desired: &DesiredFacts, latest: &Record) -> Step {
+fn retry_install(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
     let attempts = attempts(observed, desired);
     match desired.install_retries {
         Some(retries) if attempts > retries => stalled(latest, StallReason::ExceedsRetries),
-        None if desired.clean_up && attempts >= CLEAN_INSTALLS => {
+        None if desired.clean_up && attempts >= MAX_CLEAN_INSTALLS => {
             stalled(latest, StallReason::DeletesObjects)
         }
-        None if latest.hook_failed && attempts >= HOOK_ATTEMPTS => {
+        None if latest.hook_failed && attempts >= MAX_HOOK_ATTEMPTS => {
             stalled(latest, StallReason::RunsHook)
         }
         _ => retry(observed, latest, attempts),
@@ -461,7 +465,7 @@ fn retry_install(observed: &Observed, desired: &DesiredFacts, latest: &Record) -
 }
 
 /// Retries a failed revision after its backoff, or at once if what blocked it has changed.
-fn retry(observed: &Observed, latest: &Record, attempts: u32) -> Step {
+fn retry(observed: &ObservedFacts, latest: &RecordFacts, attempts: u32) -> Step {
     let revision = latest.revision;
     let left = retry_delay(attempts).saturating_sub(latest.written);
     if left.is_zero() || observed.obstacle_changed {
@@ -478,13 +482,13 @@ fn retry(observed: &Observed, latest: &Record, attempts: u32) -> Step {
 pub(crate) fn retry_delay(attempts: u32) -> Duration {
     match attempts.checked_sub(1) {
         None => Duration::ZERO,
-        Some(doublings) => FIRST_RETRY
+        Some(doublings) => FIRST_RETRY_DELAY
             .saturating_mul(2_u32.saturating_pow(doublings.min(16)))
-            .min(LONGEST_RETRY),
+            .min(MAX_RETRY_DELAY),
     }
 }
 
-fn stalled(record: &Record, reason: StallReason) -> Step {
+fn stalled(record: &RecordFacts, reason: StallReason) -> Step {
     Step::Refuse(Refusal::Stalled {
         revision: record.revision,
         reason,
@@ -492,7 +496,7 @@ fn stalled(record: &Record, reason: StallReason) -> Step {
 }
 
 /// Returns the refusal to upgrade to the desired inputs if they failed and were rolled back.
-fn stalled_upgrade(observed: &Observed, desired: &DesiredFacts) -> Option<Step> {
+fn stalled_upgrade(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
     if observed.forced || !is_exhausted(observed, desired) {
         return None;
     }
@@ -502,7 +506,7 @@ fn stalled_upgrade(observed: &Observed, desired: &DesiredFacts) -> Option<Step> 
 }
 
 /// Returns whether the desired inputs failed too often for another upgrade attempt.
-fn is_exhausted(observed: &Observed, desired: &DesiredFacts) -> bool {
+fn is_exhausted(observed: &ObservedFacts, desired: &DesiredFacts) -> bool {
     let attempts = attempts(observed, desired);
     match desired.upgrade_retries {
         Some(retries) => attempts > retries,
@@ -512,33 +516,37 @@ fn is_exhausted(observed: &Observed, desired: &DesiredFacts) -> bool {
                 .history
                 .iter()
                 .any(|record| has_failed(record, desired) && record.hook_failed);
-            hook_failed && attempts >= HOOK_ATTEMPTS
+            hook_failed && attempts >= MAX_HOOK_ATTEMPTS
         }
     }
 }
 
 /// Returns whether the newest record is a failed rollback: it has the digest of the revision to
 /// restore while the exhausted inputs are still desired.
-fn is_failed_rollback(observed: &Observed, desired: &DesiredFacts, latest: &Record) -> bool {
+fn is_failed_rollback(
+    observed: &ObservedFacts,
+    desired: &DesiredFacts,
+    latest: &RecordFacts,
+) -> bool {
     desired.rollback && restores(observed, latest) && is_exhausted(observed, desired)
 }
 
 /// Returns whether a record has the inputs of the newest deployed revision.
-fn restores(observed: &Observed, record: &Record) -> bool {
+fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
     last_deployed(observed).is_some_and(|good| {
         let good = observed.history.iter().find(|r| r.revision == good);
         good.is_some_and(|good| good.digest == record.digest)
     })
 }
 
-fn has_failed(record: &Record, desired: &DesiredFacts) -> bool {
+fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {
     desired.digest.is_some()
         && record.digest == desired.digest
         && matches!(record.status, Status::Failed | Status::Uninstalled)
 }
 
 /// Returns the number of failed attempts of the desired inputs.
-fn attempts(observed: &Observed, desired: &DesiredFacts) -> u32 {
+fn attempts(observed: &ObservedFacts, desired: &DesiredFacts) -> u32 {
     observed
         .history
         .iter()
@@ -548,8 +556,9 @@ fn attempts(observed: &Observed, desired: &DesiredFacts) -> u32 {
 }
 
 /// Returns the newest revision that was deployed.
-fn last_deployed(observed: &Observed) -> Option<Revision> {
-    let good = |record: &&Record| matches!(record.status, Status::Deployed | Status::Superseded);
+fn last_deployed(observed: &ObservedFacts) -> Option<Revision> {
+    let good =
+        |record: &&RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
     observed
         .history
         .iter()
@@ -560,9 +569,10 @@ fn last_deployed(observed: &Observed) -> Option<Revision> {
 
 /// Returns the revisions since the last deployed one, except the newest. Each may have left
 /// objects.
-fn leftovers(observed: &Observed) -> &[Record] {
+fn leftovers(observed: &ObservedFacts) -> &[RecordFacts] {
     let history = observed.history.as_slice();
-    let good = |record: &Record| matches!(record.status, Status::Deployed | Status::Superseded);
+    let good =
+        |record: &RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
     let begin = history.iter().rposition(good).map_or(0, |at| at + 1);
     let end = history.len().saturating_sub(1).max(begin);
     history.get(begin..end).unwrap_or_default()

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use helm_core::release::{Revision, Status};
 
-use super::{DesiredFacts, Drift, LEFTOVERS, Observed, Record, Refusal, Step, Until, next_step};
+use super::{
+    DesiredFacts, Drift, MAX_FAILED_REVISIONS, ObservedFacts, RecordFacts, Refusal, Step, Until,
+    next_step,
+};
 use crate::controller::{Backoff, Key, Priority, Queue};
 
 const RESOURCES: usize = 20;
@@ -80,9 +83,9 @@ impl Simulation {
         if fault { Err(Failed) } else { Ok(()) }
     }
 
-    fn observe(&self, n: usize) -> (Observed, DesiredFacts) {
+    fn observe(&self, n: usize) -> (ObservedFacts, DesiredFacts) {
         let resource = &self.resources[n];
-        let record = |stored: &SimRecord| Record {
+        let record = |stored: &SimRecord| RecordFacts {
             revision: Revision(stored.revision),
             status: stored.status,
             digest: Some(stored.spec.to_string()),
@@ -102,7 +105,7 @@ impl Simulation {
             }
             _ => Drift::Unknown,
         };
-        let observed = Observed {
+        let observed = ObservedFacts {
             deleting: resource.deleting,
             finalizer: resource.finalizer,
             drift,
@@ -270,7 +273,7 @@ impl Simulation {
         assert!(revisions.is_sorted_by(|a, b| a < b), "{resource:?}");
         let good = |r: &SimRecord| matches!(r.status, Status::Deployed | Status::Superseded);
         let since = resource.history.iter().rev().take_while(|r| !good(r));
-        assert!(since.count() <= LEFTOVERS + 2, "{resource:?}");
+        assert!(since.count() <= MAX_FAILED_REVISIONS + 2, "{resource:?}");
     }
 
     /// Checks the state after the recovery period.

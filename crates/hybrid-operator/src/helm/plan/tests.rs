@@ -6,17 +6,18 @@ use helm_core::release::{Revision, Status};
 use proptest::prelude::*;
 
 use super::{
-    Adoption, CLEAN_INSTALLS, DesiredFacts, Drift, HOOK_ATTEMPTS, LEFTOVERS, LONGEST_RETRY,
-    Observed, Record, Refusal, StallReason, Step, Until, before_inputs, next_step, retry_delay,
+    Adoption, DesiredFacts, Drift, MAX_CLEAN_INSTALLS, MAX_FAILED_REVISIONS, MAX_HOOK_ATTEMPTS,
+    MAX_RETRY_DELAY, ObservedFacts, RecordFacts, Refusal, StallReason, Step, Until, before_inputs,
+    next_step, retry_delay,
 };
 
 const TIMEOUT: Duration = Duration::from_mins(5);
 /// Longer than any delay between attempts.
 const LONG_AGO: Duration = Duration::from_hours(1);
 
-fn record(revision: u32, status: Status, digest: Option<&str>) -> Record {
+fn record(revision: u32, status: Status, digest: Option<&str>) -> RecordFacts {
     let failed = matches!(status, Status::Failed | Status::Uninstalled);
-    Record {
+    RecordFacts {
         revision: Revision(revision),
         status,
         digest: digest.map(ToOwned::to_owned),
@@ -28,15 +29,15 @@ fn record(revision: u32, status: Status, digest: Option<&str>) -> Record {
     }
 }
 
-fn failed(revision: u32, attempts: u32) -> Record {
-    Record {
+fn failed(revision: u32, attempts: u32) -> RecordFacts {
+    RecordFacts {
         attempts,
         ..record(revision, Status::Failed, Some("new"))
     }
 }
 
-pub(super) fn observed(history: Vec<Record>) -> Observed {
-    Observed {
+pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
+    ObservedFacts {
         contested: false,
         deleting: false,
         finalizer: true,
@@ -91,7 +92,7 @@ fn every_state_of_the_records_has_its_step() {
     let retry = |n| Step::Retry {
         revision: revision(n),
     };
-    let cases: Vec<(&str, Vec<Record>, Step)> = vec![
+    let cases: Vec<(&str, Vec<RecordFacts>, Step)> = vec![
         ("no record", vec![], Step::Install),
         (
             "deployed, same inputs",
@@ -261,7 +262,7 @@ fn every_state_of_the_records_has_its_step() {
 fn steps_without_inputs_are_decided_first_in_this_order() {
     let history = vec![record(1, Status::Deployed, Some("old"))];
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, fn(&mut Observed), Step); 9] = [
+    let cases: [(&str, fn(&mut ObservedFacts), Step); 9] = [
         ("contested", |o| o.contested = true, Step::Leave),
         (
             "contested and deleting",
@@ -322,7 +323,7 @@ fn chunked_release_is_converted_before_install() {
 fn new_revision_waits_for_dependencies_and_crds() {
     let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
     (state.awaits_dependency, state.awaits_crds) = (true, true);
-    let step = |state: &Observed, change: fn(&mut DesiredFacts)| {
+    let step = |state: &ObservedFacts, change: fn(&mut DesiredFacts)| {
         let mut desired = desired();
         change(&mut desired);
         next_step(state, &desired)
@@ -410,7 +411,7 @@ fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
         ..desired()
     };
     for drift in [Drift::Some, Drift::Unknown] {
-        let state = Observed {
+        let state = ObservedFacts {
             drift,
             ..observed(history.clone())
         };
@@ -424,7 +425,7 @@ fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
 
 #[test]
 fn attempts_back_off_unless_the_obstacle_has_changed() {
-    let mut state = observed(vec![Record {
+    let mut state = observed(vec![RecordFacts {
         written: Duration::from_secs(3),
         ..failed(1, 3)
     }]);
@@ -448,12 +449,12 @@ fn attempts_back_off_unless_the_obstacle_has_changed() {
     assert_eq!(next_step(&state, &desired()), retry);
     let pauses: Vec<u64> = (0..5).map(|n| retry_delay(n).as_secs()).collect();
     assert_eq!(pauses, [0, 2, 4, 8, 16]);
-    assert_eq!(retry_delay(u32::MAX), LONGEST_RETRY);
+    assert_eq!(retry_delay(u32::MAX), MAX_RETRY_DELAY);
 }
 
 #[test]
 fn release_stalls_only_if_another_attempt_could_cause_damage() {
-    let hook = |attempts| Record {
+    let hook = |attempts| RecordFacts {
         hook_failed: true,
         ..failed(1, attempts)
     };
@@ -461,12 +462,12 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
         revision: revision(1),
     };
     let clean: fn(&mut DesiredFacts) = |d| d.clean_up = true;
-    let gone = |attempts| Record {
+    let gone = |attempts| RecordFacts {
         status: Status::Uninstalled,
         ..failed(1, attempts)
     };
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, Record, fn(&mut DesiredFacts), Step); 8] = [
+    let cases: [(&str, RecordFacts, fn(&mut DesiredFacts), Step); 8] = [
         ("no limit", failed(1, 1000), |_| {}, retry.clone()),
         (
             "a limit in watches.yaml",
@@ -477,7 +478,7 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
         ("a hook failed twice", hook(2), |_| {}, retry.clone()),
         (
             "a hook failed often",
-            hook(HOOK_ATTEMPTS),
+            hook(MAX_HOOK_ATTEMPTS),
             |_| {},
             stalled(1, StallReason::RunsHook),
         ),
@@ -492,13 +493,13 @@ fn release_stalls_only_if_another_attempt_could_cause_damage() {
         ("cleaned up", gone(1), clean, retry.clone()),
         (
             "cleaned up often",
-            gone(CLEAN_INSTALLS),
+            gone(MAX_CLEAN_INSTALLS),
             clean,
             stalled(1, StallReason::DeletesObjects),
         ),
         (
             "cleaned up, with a limit",
-            gone(CLEAN_INSTALLS),
+            gone(MAX_CLEAN_INSTALLS),
             |d| (d.clean_up, d.install_retries) = (true, Some(9)),
             retry,
         ),
@@ -519,7 +520,7 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
     let step = |attempts, retries, rollback, hook_failed| {
         let history = vec![
             record(1, Status::Deployed, Some("old")),
-            Record {
+            RecordFacts {
                 hook_failed,
                 ..failed(2, attempts)
             },
@@ -544,7 +545,7 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
         stalled(2, StallReason::ExceedsRetries)
     );
     assert_eq!(
-        step(HOOK_ATTEMPTS, None, false, true),
+        step(MAX_HOOK_ATTEMPTS, None, false, true),
         stalled(2, StallReason::ExceedsRetries)
     );
 }
@@ -608,7 +609,7 @@ fn pending_record_of_another_process_is_resumed_after_the_timeout() {
 #[test]
 fn failed_revisions_do_not_accumulate() {
     let mut history = vec![record(1, Status::Deployed, Some("old"))];
-    let last = u32::try_from(LEFTOVERS).unwrap() + 3;
+    let last = u32::try_from(MAX_FAILED_REVISIONS).unwrap() + 3;
     for number in 2..=last {
         history.push(record(number, Status::Failed, Some("bad")));
     }
@@ -627,8 +628,8 @@ prop_compose! {
         attempts in 0_u32..6,
         hook_failed: bool,
         ours: bool,
-    ) -> Record {
-        Record { ours, attempts, hook_failed, ..record(1, status, digest) }
+    ) -> RecordFacts {
+        RecordFacts { ours, attempts, hook_failed, ..record(1, status, digest) }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct Entry {
 
 pub(super) struct Part {
     pub(super) meta: PartMeta,
-    /// When we wrote it ourselves, as long as no watch has told of that.
+    /// Clock of an own write that no watch has reported yet.
     written: Option<u64>,
 }
 

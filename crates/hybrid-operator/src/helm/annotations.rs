@@ -12,7 +12,7 @@ pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 /// Which operator may adopt a release that it did not create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AdoptionPolicy {
-    /// None.
+    /// No operator.
     Denied,
     /// Any operator, unless another operator manages the release.
     Allowed,

@@ -19,7 +19,7 @@ use super::memory::{CachedInputs, Memory};
 use super::observe::Observation;
 use super::plan::{self, Step};
 use super::references::{self, LastValues};
-use super::render::{LOOKUP_ROUNDS, Target, render};
+use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
@@ -285,7 +285,7 @@ pub(super) async fn inputs(
     };
     let coalesced = Arc::new(setup.chart.coalesce(values)?);
     // What the templates read from the cluster is known only after rendering.
-    let render = render(setup, access, subject, &coalesced, Target::FIRST).await?;
+    let render = render(setup, access, subject, &coalesced, RenderTarget::FIRST).await?;
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {
@@ -341,7 +341,7 @@ async fn content(
             Err(error) => return Err(DesiredError::Record(error)),
         }
     }
-    let target = Target {
+    let target = RenderTarget {
         revision: history
             .last()
             .map_or(Revision::FIRST, |latest| latest.revision.next()),
@@ -358,7 +358,14 @@ pub(super) async fn objects_of(
     subject: &Subject,
     inputs: &DesiredInputs,
 ) -> Option<Vec<ManifestObject>> {
-    let render = render(setup, access, subject, &inputs.coalesced, Target::FIRST).await;
+    let render = render(
+        setup,
+        access,
+        subject,
+        &inputs.coalesced,
+        RenderTarget::FIRST,
+    )
+    .await;
     render.ok()?.rendered.objects().ok()
 }
 

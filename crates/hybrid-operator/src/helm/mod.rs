@@ -9,7 +9,7 @@
 //!
 //! | module | result | source |
 //! |---|---|---|
-//! | `subject` | the custom resource, name and namespace of its release | watch of custom resources |
+//! | `subject` | the custom resource, and where its release is | watch of custom resources |
 //! | `observe` | facts | caches: records, objects, dependencies |
 //! | `desired` | inputs with their digest, and the content of a new revision | values, chart, lookups |
 //! | `plan` | one step | facts only; all decisions are made here |

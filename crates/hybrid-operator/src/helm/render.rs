@@ -29,17 +29,17 @@ pub(super) const LOOKUP_ROUNDS: usize = 8;
 /// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 
-/// Interval of checks during a render whether the custom resource is being wait_for_deletion.
+/// Interval of checks during a render whether the custom resource is being deleted.
 const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Revision to render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RenderTarget {
     pub(super) revision: Revision,
     pub(super) upgrade: bool,
 }
 
-impl Target {
+impl RenderTarget {
     /// Target for computing the digest of the inputs, for any revision.
     pub(super) const FIRST: Self = Self {
         revision: Revision::FIRST,
@@ -57,13 +57,13 @@ pub(super) struct Render {
     pub(super) missing_kind: bool,
 }
 
-/// Renders a revision. Returns an error early if the custom resource is wait_for_deletion during the render.
+/// Renders a revision. Returns an error early if the custom resource is deleted during the render.
 pub(super) async fn render(
     setup: &Setup,
     access: &Access,
     subject: &Subject,
     coalesced: &Arc<Coalesced>,
-    target: Target,
+    target: RenderTarget,
 ) -> Result<Render, DesiredError> {
     let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
     let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
@@ -123,7 +123,7 @@ impl RenderJob {
     }
 }
 
-/// Waits until the custom resource is wait_for_deletion. Waits forever if it was being wait_for_deletion before the
+/// Waits until the custom resource is deleted. Waits forever if it was being deleted before the
 /// render, which is then part of the uninstall.
 async fn wait_for_deletion(access: &Access, subject: &Subject) {
     if subject.deleting {

@@ -79,7 +79,7 @@ pub(super) enum StepOutcome {
         message: String,
         failure: Option<Box<Failure>>,
     },
-    /// ObjectsState were repaired too often.
+    /// Objects were repaired too often.
     Contended { message: String },
     /// The custom resource cannot be reconciled.
     Irreconcilable {
@@ -193,9 +193,9 @@ pub(super) fn describe(stored: &Stored) -> ReleaseStatus {
 /// State of the objects of a release.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ObjectsState {
-    /// ObjectsState that are not ready, with the reason.
+    /// Objects that are not ready, with the reason.
     pub(super) unready: Vec<String>,
-    /// ObjectsState that differ from what was applied and are not repaired.
+    /// Objects that differ from what was applied and are not repaired.
     pub(super) drifted: Vec<String>,
     /// Hash of all objects; `None` if they are unknown.
     pub(super) baseline: Option<String>,

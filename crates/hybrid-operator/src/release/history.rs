@@ -8,9 +8,9 @@ use super::RecordMeta;
 /// must be sorted oldest first.
 ///
 /// Keeps all records whose objects may exist without being listed in another record: the last
-/// deployed one and each later one, which may have created objects. A later
-/// record whose objects were removed (`uninstalled`) may be deleted. The newest record is always
-/// kept because it holds the state of the release.
+/// deployed one and each later one, which may have created objects. A later record whose objects
+/// were removed (`uninstalled`) may be deleted. The newest record is always kept because it holds
+/// the state of the release.
 pub fn removable(history: &[RecordMeta], max: usize) -> Vec<&RecordMeta> {
     let Some((_, older)) = history.split_last().filter(|_| max > 0) else {
         return Vec::new();

@@ -61,12 +61,12 @@ pub enum StoreError {
         #[source]
         source: CodecError,
     },
-    /// A part of the record is missing.
+    /// A part of the record is missing, or it has too many.
     #[error("release record {secret} is incomplete: {problem}")]
     Incomplete {
         /// Name of the record's Secret.
         secret: String,
-        /// Which Secret or key is missing.
+        /// The missing Secret or key, or the exceeded limit.
         problem: String,
     },
     /// The record cannot be encoded.

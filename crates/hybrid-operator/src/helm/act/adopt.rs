@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::desired::same_inputs;
 use super::super::events::Notice;
-use super::super::render::{Target, render};
+use super::super::render::{RenderTarget, render};
 use super::super::report::Report;
 use super::{ActContext, ActError};
 use crate::release::InputsDigest;
@@ -55,7 +55,7 @@ async fn same_objects(context: &ActContext<'_>, record: &Release) -> bool {
         return false;
     };
     let revision = record.revision;
-    let target = Target {
+    let target = RenderTarget {
         revision,
         upgrade: revision != Revision::FIRST,
     };

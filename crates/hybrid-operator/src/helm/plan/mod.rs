@@ -36,7 +36,7 @@ pub(crate) struct RecordFacts {
     pub(crate) ours: bool,
     /// Number of failed attempts.
     pub(crate) attempts: u32,
-    /// Whether a hook failed in the last attempt; it runs retry_install in each attempt.
+    /// Whether a hook failed in the last attempt; it runs again in each attempt.
     pub(crate) hook_failed: bool,
     /// Time since this process saw the record change.
     pub(crate) unchanged_for: Duration,
@@ -163,7 +163,7 @@ pub(crate) enum Step {
         /// Revision of the record.
         revision: Revision,
     },
-    /// Apply the recorded objects retry_install.
+    /// Apply the recorded objects again.
     Repair {
         /// Revision of the record.
         revision: Revision,

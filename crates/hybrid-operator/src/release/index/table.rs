@@ -17,7 +17,7 @@ use crate::release::side::PartMeta;
 
 #[derive(Default)]
 pub(super) struct Inner {
-    pub(super) entries: HashMap<Id, Entry>,
+    pub(super) entries: HashMap<Id, RecordEntry>,
     /// Record ids by release, for `history`.
     pub(super) releases: HashMap<(String, ReleaseName), BTreeMap<u32, Id>>,
     pub(super) by_cr: HashMap<CrIdentity, HashSet<Id>>,
@@ -37,7 +37,7 @@ pub(super) struct Inner {
 /// Namespace and name of a Secret.
 pub(super) type Id = (String, String);
 
-pub(super) struct Entry {
+pub(super) struct RecordEntry {
     pub(super) meta: RecordMeta,
     /// Clock of an own write that no watch has reported yet.
     written: Option<u64>,
@@ -216,7 +216,7 @@ impl Inner {
                 since = known.since;
             }
         }
-        let entry = Entry {
+        let entry = RecordEntry {
             meta,
             written,
             since,
@@ -234,7 +234,7 @@ impl Inner {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: &Id) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: &Id) -> Option<RecordEntry> {
         let entry = self.entries.remove(id)?;
         let meta = &entry.meta;
         let release = (meta.namespace.clone(), meta.name.clone());

@@ -48,7 +48,7 @@ pub(crate) struct Condition {
     pub(crate) type_: String,
     /// Status.
     pub(crate) status: ConditionStatus,
-    /// Machine-readable reason in CamelCase; never empty.
+    /// Machine-readable reason in `CamelCase`; never empty.
     #[serde(default)]
     pub(crate) reason: String,
     /// Human-readable message.

@@ -294,7 +294,7 @@ async fn somebody_elses_running_upgrade_is_left_alone_and_the_operator_rests() {
         .rests(|cr| {
             condition(cr, "Ready").is_some_and(|c| {
                 let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "False" && message.contains("somebody else's helm operation")
+                c["status"] == "False" && message.contains("another Helm operation")
             })
         })
         .await;

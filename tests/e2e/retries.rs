@@ -177,7 +177,7 @@ fn announces_attempt(cr: &Value) -> bool {
         .is_some_and(|message| message.contains("the next attempt is at 2"))
 }
 
-const ROLLED_BACK: &str = "another attempt would replace what runs by what failed";
+const ROLLED_BACK: &str = "another attempt would replace the running revision with the failed one";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_rollback_is_tried_in_place_until_it_completes_and_no_upgrade_follows() {
@@ -457,7 +457,10 @@ async fn retries_that_are_limited_end_and_say_so() {
     release.spec(json!({"bad": true})).await;
     drop(
         release
-            .is("Stalled", is_stalled("as often as remediation.retries"))
+            .is(
+                "Stalled",
+                is_stalled("the retries set by remediation.retries"),
+            )
             .await,
     );
     assert_eq!(release.history().await, [(1, "failed".to_owned(), 2)]);

@@ -272,7 +272,7 @@ async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() 
         let waits = |cr: &Value| {
             condition(cr, "Ready").is_some_and(|c| {
                 let message = c["message"].as_str().unwrap_or_default();
-                message.contains("somebody else's helm operation")
+                message.contains("another Helm operation")
                     && c["observedGeneration"] == cr["metadata"]["generation"]
             })
         };

@@ -26,7 +26,9 @@ use futures::future::BoxFuture;
 
 pub use backoff::Backoff;
 pub use follow::WatchState;
-pub use objects::{Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject};
+pub use objects::{
+    Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject,
+};
 pub use queue::{Priority, Queue};
 pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey};
 pub use source::Source;

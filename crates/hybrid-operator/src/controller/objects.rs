@@ -19,8 +19,8 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use futures::TryStreamExt;
 use futures::StreamExt;
+use futures::TryStreamExt;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta, PartialObjectMetaExt};
@@ -346,8 +346,7 @@ impl<O> ObjectCache<O> {
     /// Returns the objects of a namespace, or all of them, in the order of their keys.
     pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<O>> {
         let objects = self.read();
-        let in_namespace =
-            |key: &Key| namespace.is_none() || key.namespace.as_deref() == namespace;
+        let in_namespace = |key: &Key| namespace.is_none() || key.namespace.as_deref() == namespace;
         let mut found: Vec<(&Key, &Arc<O>)> = objects
             .known
             .iter()
@@ -355,7 +354,10 @@ impl<O> ObjectCache<O> {
             .filter_map(|(key, cached)| Some((key, cached.object()?)))
             .collect();
         found.sort_unstable_by_key(|(key, _)| *key);
-        found.into_iter().map(|(_, object)| Arc::clone(object)).collect()
+        found
+            .into_iter()
+            .map(|(_, object)| Arc::clone(object))
+            .collect()
     }
 
     /// Returns the keys of all objects, also of those that cannot be decoded.
@@ -397,7 +399,9 @@ impl<O> ObjectCache<O> {
         let known: Vec<(Key, Cached<O>)> = {
             let objects = self.read();
             let entries = objects.known.iter();
-            entries.map(|(key, cached)| (key.clone(), cached.clone())).collect()
+            entries
+                .map(|(key, cached)| (key.clone(), cached.clone()))
+                .collect()
         };
         for (key, cached) in &known {
             subscriber(key, None, Some(cached));
@@ -409,7 +413,9 @@ impl<O> ObjectCache<O> {
     pub async fn synced(&self) {
         let mut progress = self.0.progress.subscribe();
         // The sender lives as long as `self`.
-        let _ = progress.wait_for(|(listed, _)| *listed >= self.0.scopes).await;
+        let _ = progress
+            .wait_for(|(listed, _)| *listed >= self.0.scopes)
+            .await;
     }
 
     /// Waits until `look` answers, which is asked again after every change.
@@ -446,11 +452,17 @@ impl<O> ObjectCache<O> {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Objects<O>> {
-        self.0.objects.read().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .objects
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Objects<O>> {
-        self.0.objects.write().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .objects
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -545,7 +557,10 @@ mod tests {
 
     fn by_label(map: &ConfigMap) -> Vec<String> {
         let labels = map.metadata.labels.as_ref();
-        labels.and_then(|labels| labels.get("for").cloned()).into_iter().collect()
+        labels
+            .and_then(|labels| labels.get("for").cloned())
+            .into_iter()
+            .collect()
     }
 
     #[test]
@@ -554,8 +569,14 @@ mod tests {
         cache.add_index("label", Box::new(by_label));
         let found = |value| cache.by_index("label", value).unwrap();
         assert_eq!(names(&found("x")), ["one", "two"]);
-        cache.store(Key::new(Some("a"), "one"), Cached::Object(Arc::new(map("one", "y"))));
-        assert_eq!((names(&found("x")), names(&found("y"))), (vec!["two"], vec!["one"]));
+        cache.store(
+            Key::new(Some("a"), "one"),
+            Cached::Object(Arc::new(map("one", "y"))),
+        );
+        assert_eq!(
+            (names(&found("x")), names(&found("y"))),
+            (vec!["two"], vec!["one"])
+        );
         cache.remove(&Key::new(Some("a"), "one"));
         assert!(found("y").is_empty());
         assert!(cache.by_index("other", "x").is_none());
@@ -574,7 +595,11 @@ mod tests {
         cache.store(key.clone(), Cached::Object(Arc::new(map("two", "x"))));
         cache.remove(&key);
         cache.remove(&key);
-        let expected = [("a/one", false, true), ("a/two", false, true), ("a/two", true, false)];
+        let expected = [
+            ("a/one", false, true),
+            ("a/two", false, true),
+            ("a/two", true, false),
+        ];
         let expected = expected.map(|(key, before, after)| (key.to_owned(), before, after));
         assert_eq!(*told.lock().unwrap(), expected);
     }

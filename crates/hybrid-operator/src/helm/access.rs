@@ -1,4 +1,4 @@
-//! What a controller of charts reads and writes through.
+//! Cluster connections and caches of a chart controller.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -12,21 +12,21 @@ use crate::controller::{Registry, Source};
 use crate::release::SecretStore;
 use crate::render_pool::RenderPool;
 
-/// The connections and caches of one controller.
+/// Connections and caches of one controller.
 pub(super) struct Access {
     pub(super) client: Client,
     pub(super) cluster: Cluster,
-    /// Clusters as service accounts see them, by namespace and name of the account.
+    /// Impersonating clusters by namespace and name of the service account.
     pub(super) impersonated: Mutex<HashMap<(String, String), Cluster>>,
-    /// The watches of dependents.
+    /// Watches of dependents.
     pub(super) registry: Registry,
-    /// The release records.
+    /// Release records.
     pub(super) store: SecretStore,
-    /// The custom resources.
+    /// Custom resources.
     pub(super) source: Source,
-    /// What the custom resources refer to.
+    /// Watches of the objects that custom resources refer to.
     pub(super) interests: Interests,
     pub(super) events: EventSink,
-    /// Where charts are rendered.
+    /// Threads that render charts.
     pub(super) pool: RenderPool,
 }

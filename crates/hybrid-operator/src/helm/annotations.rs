@@ -1,4 +1,4 @@
-//! What a custom resource says by annotations.
+//! Annotations of a custom resource.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use crate::cluster::OperatorId;
 use crate::duration;
 
-/// The prefix of all our annotations.
+/// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
 
-/// Who may take over a release that somebody else made.
+/// Which operator may adopt a release that it did not create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Adoption {
-    /// Nobody.
-    Refused,
-    /// Whichever operator sees it, unless another operator looks after it.
-    Granted,
-    /// This operator, even from another one.
-    To(OperatorId),
+pub(crate) enum AdoptionPolicy {
+    /// No operator.
+    Denied,
+    /// Any operator, unless another operator manages the release.
+    Allowed,
+    /// The named operator, even if another operator manages the release.
+    AllowedFor(OperatorId),
 }
 
-/// What the annotations of a custom resource ask for.
+/// Parsed annotations of a custom resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an annotation")]
 pub(crate) struct Annotations {
@@ -38,38 +38,38 @@ pub(crate) struct Annotations {
     pub(crate) uninstall_description: Option<String>,
     /// `upgrade-force`: objects are replaced instead of applied.
     pub(crate) upgrade_force: bool,
-    /// `rollback-force`, which is true unless said otherwise.
+    /// `rollback-force`; true by default.
     pub(crate) rollback_force: bool,
     /// `uninstall-wait`: the finalizer stays until every object is gone.
     pub(crate) uninstall_wait: bool,
     /// `reconcile-period`; zero means never.
     pub(crate) reconcile_period: Option<Duration>,
     /// `adopt-release`: true, false, or the name of an operator.
-    pub(crate) adopt_release: Adoption,
-    /// `paused`, or the annotation that stands for it.
+    pub(crate) adopt_release: AdoptionPolicy,
+    /// `paused`, or the annotation configured in its place.
     pub(crate) paused: bool,
-    /// `reset-at`: another value clears the attempts.
+    /// `reset-at`: a new value resets the count of failed attempts.
     pub(crate) reset_at: Option<String>,
-    /// `force-at`: another value makes a new revision whatever the inputs are.
+    /// `force-at`: a new value forces a new revision even if the inputs are unchanged.
     pub(crate) force_at: Option<String>,
-    /// Annotations whose value was not understood, with the reason.
+    /// Error messages for annotations with invalid values.
     pub(crate) problems: Vec<String>,
 }
 
 impl Annotations {
-    /// Whether this operator may take over a release that somebody else made.
+    /// Returns whether `operator` may adopt a release that no operator manages.
     pub(crate) fn adopts(&self, operator: &OperatorId) -> bool {
-        self.adopt_release == Adoption::Granted || self.adopts_from_operators(operator)
+        self.adopt_release == AdoptionPolicy::Allowed || self.adopts_from_operators(operator)
     }
 
-    /// Whether this operator may take over a release from another operator.
+    /// Returns whether `operator` may adopt a release from another operator.
     pub(crate) fn adopts_from_operators(&self, operator: &OperatorId) -> bool {
-        matches!(&self.adopt_release, Adoption::To(chosen) if chosen == operator)
+        matches!(&self.adopt_release, AdoptionPolicy::AllowedFor(chosen) if chosen == operator)
     }
 }
 
-/// Reads annotations. Values are as Go's `strconv.ParseBool` and `time.ParseDuration` have them;
-/// one that is not understood is reported and counts as absent.
+/// Parses annotations. Values have the syntax of Go's `strconv.ParseBool` and `time.ParseDuration`;
+/// an invalid value is reported and ignored.
 pub(crate) fn read(
     annotations: &BTreeMap<String, String>,
     pause_annotation: Option<&str>,
@@ -79,9 +79,7 @@ pub(crate) fn read(
     let mut flag = |name: &str, default: bool| match text(name) {
         None => default,
         Some(value) => parse_bool(&value).unwrap_or_else(|| {
-            problems.push(format!(
-                "{PREFIX}{name}: {value:?} is neither true nor false"
-            ));
+            problems.push(format!("{PREFIX}{name}: invalid boolean {value:?}"));
             default
         }),
     };
@@ -115,18 +113,18 @@ pub(crate) fn read(
     read
 }
 
-fn adoption(value: Option<String>) -> Adoption {
+fn adoption(value: Option<String>) -> AdoptionPolicy {
     let Some(value) = value else {
-        return Adoption::Refused;
+        return AdoptionPolicy::Denied;
     };
     match parse_bool(&value) {
-        Some(true) => Adoption::Granted,
-        Some(false) => Adoption::Refused,
-        None => Adoption::To(OperatorId::new(&value)),
+        Some(true) => AdoptionPolicy::Allowed,
+        Some(false) => AdoptionPolicy::Denied,
+        None => AdoptionPolicy::AllowedFor(OperatorId::new(&value)),
     }
 }
 
-/// Go's `strconv.ParseBool`.
+/// Port of Go's `strconv.ParseBool`.
 fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -150,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_are_read_as_go_reads_them() {
+    fn annotations_are_parsed_as_in_go() {
         let found = read(
             &annotations(&[
                 ("install-disable-hooks", "T"),
@@ -166,12 +164,12 @@ mod tests {
         assert_eq!(found.reconcile_period, Some(Duration::ZERO));
         assert_eq!(
             found.problems,
-            ["helm.sdk.operatorframework.io/upgrade-force: \"yes\" is neither true nor false"]
+            ["helm.sdk.operatorframework.io/upgrade-force: invalid boolean \"yes\""]
         );
     }
 
     #[test]
-    fn a_release_of_another_operator_is_given_to_a_named_one_alone() {
+    fn only_a_named_operator_adopts_from_another_operator() {
         let own = OperatorId::new("own");
         for (value, release, operators_release) in [
             (None, false, false),
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pause_annotation_can_have_another_name() {
+    fn pause_annotation_name_is_configurable() {
         let mut all = annotations(&[("paused", "true")]);
         assert!(!read(&all, Some("example.com/hold")).paused);
         all.insert("example.com/hold".to_owned(), "true".to_owned());

@@ -1,4 +1,4 @@
-//! Makes a controller of an entry of `watches.yaml`.
+//! Builds a controller from an entry of `watches.yaml`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,30 +23,30 @@ use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::release::{IndexState, RecordChange, RecordMeta, ReleaseIndex, SecretStore};
 use crate::watches::{self, Watch, WatchesError};
 
-/// Why an entry cannot become a controller.
+/// Error building a controller from an entry of `watches.yaml`.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The chart cannot be loaded.
     #[error("cannot load the chart {}", path.display())]
     Load {
-        /// The chart.
+        /// Path of the chart.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: LoadError,
     },
-    /// A template of the chart is none.
+    /// A template of the chart cannot be parsed.
     #[error("cannot parse the templates of {}", path.display())]
     Parse {
-        /// The chart.
+        /// Path of the chart.
         path: PathBuf,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: RenderError,
     },
 }
 
-/// The controller of a chart.
+/// Controller that runs a chart for each custom resource of a kind.
 pub struct HelmController {
     name: String,
     watch: Watch,
@@ -54,10 +54,10 @@ pub struct HelmController {
     extensions: Extensions,
 }
 
-/// Makes a controller of every entry of a watches file. Nothing is contacted.
+/// Builds a controller for each entry of a watches file. Does not contact a cluster.
 ///
 /// # Errors
-/// With every mistake in the file and in the charts that it names.
+/// Lists all errors in the file and in its charts.
 pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
     watches::load_with(watches_file, |entry| {
         HelmController::new(entry.watch).map_err(|error| super::status::chain(&error))
@@ -68,7 +68,7 @@ impl HelmController {
     /// Loads and compiles the chart of an entry.
     ///
     /// # Errors
-    /// When the chart cannot be loaded or parsed.
+    /// If the chart cannot be loaded or parsed.
     pub fn new(watch: Watch) -> Result<Self, BuildError> {
         let path = || watch.chart.clone();
         let chart = Chart::load(&watch.chart).map_err(|source| BuildError::Load {
@@ -87,27 +87,27 @@ impl HelmController {
         })
     }
 
-    /// The kind of its custom resources.
+    /// Returns the kind of the custom resources.
     pub fn kind(&self) -> &str {
         &self.watch.gvk.kind
     }
 
-    /// Makes values in code, of those that `watches.yaml` makes of the custom resource.
+    /// Sets the code that translates the values computed by `watches.yaml`.
     #[must_use]
     pub fn value_translator(mut self, translator: impl ValueTranslator) -> Self {
         self.extensions.translator = Some(Arc::new(translator));
         self
     }
 
-    /// Adds code that runs before a release is looked after, after what was added before.
+    /// Adds a hook that runs before a release is reconciled. Hooks run in the order they are added.
     #[must_use]
     pub fn pre_hook(mut self, hook: impl PreHook) -> Self {
         self.extensions.pre.push(Arc::new(hook));
         self
     }
 
-    /// Adds code that runs when a release is what its custom resource says, after what was added
-    /// before.
+    /// Adds a hook that runs after a release matches its custom resource. Hooks run in the order
+    /// they are added.
     #[must_use]
     pub fn post_hook(mut self, hook: impl PostHook) -> Self {
         self.extensions.post.push(Arc::new(hook));
@@ -152,12 +152,12 @@ impl Controller for HelmController {
                 &queue,
                 &context.stop,
             );
-            // Without the whole history an existing release would be installed again.
+            // With an incomplete history an existing release would be installed again.
             let known = async { tokio::join!(source.synced(), complete(&context.caches.records)) };
             if context.stop.run_until_cancelled(known).await.is_none() {
                 return Ok(());
             }
-            let dependents = Arc::new(Dependents {
+            let router = Arc::new(ChangeRouter {
                 gvk: self.watch.gvk.clone(),
                 operator: context.identity.operator.clone(),
                 queue: queue.clone(),
@@ -165,10 +165,10 @@ impl Controller for HelmController {
                 known: RwLock::default(),
             });
             if self.watch.watch_dependent_resources {
-                let route = Arc::clone(&dependents) as Arc<dyn Route>;
+                let route = Arc::clone(&router) as Arc<dyn Route>;
                 context.caches.registry.add_route(route);
             }
-            let changed = move |change: &RecordChange| dependents.record_changed(&change.record);
+            let changed = move |change: &RecordChange| router.record_changed(&change.record);
             context.caches.records.on_change(changed);
             let options = WorkerOptions {
                 concurrency: self
@@ -219,7 +219,7 @@ impl Controller for HelmController {
     }
 }
 
-/// Waits until the history of all releases is known.
+/// Waits until the index of all release records has synced.
 async fn complete(records: &ReleaseIndex) {
     let mut states = records.states();
     loop {
@@ -228,7 +228,7 @@ async fn complete(records: &ReleaseIndex) {
             IndexState::Synced => return,
             IndexState::Starting => {}
             state => {
-                tracing::warn!(?state, "the release records cannot be listed; trying again");
+                tracing::warn!(?state, "cannot list release records; retrying");
             }
         }
         // The index lives as long as `records`.
@@ -236,8 +236,8 @@ async fn complete(records: &ReleaseIndex) {
     }
 }
 
-/// Leads changes of dependents and of release records to their custom resource.
-struct Dependents {
+/// Enqueues the custom resource of a changed dependent or release record.
+struct ChangeRouter {
     gvk: GroupVersionKind,
     operator: OperatorId,
     queue: QueueHandle,
@@ -245,8 +245,8 @@ struct Dependents {
     known: RwLock<HashMap<CrIdentity, Key>>,
 }
 
-impl Dependents {
-    /// The custom resource of an identity. The table is made anew when it does not know one.
+impl ChangeRouter {
+    /// Returns the custom resource with an identity. Rebuilds the table if the identity is unknown.
     fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
         let known = self
             .known
@@ -274,8 +274,8 @@ impl Dependents {
     }
 }
 
-impl Dependents {
-    /// Somebody else has changed a release record: `helm` or `kubectl` by hand, as a rule.
+impl ChangeRouter {
+    /// Handles a release record changed by another client, usually `helm` or `kubectl`.
     fn record_changed(&self, record: &RecordMeta) {
         if record
             .operator
@@ -286,7 +286,7 @@ impl Dependents {
         }
         let key = match &record.cr {
             Some(identity) => self.key_of(identity),
-            // A release that is nobody's may be in the way of the custom resource of its name.
+            // A release without an owner may block the custom resource of the same name.
             None => Some(Key::new(Some(&record.namespace), record.name.as_str()))
                 .filter(|key| self.source.get(key).is_some()),
         };
@@ -296,7 +296,7 @@ impl Dependents {
     }
 }
 
-impl Route for Dependents {
+impl Route for ChangeRouter {
     fn changed(&self, owners: &Owners) {
         let by_label = owners
             .label

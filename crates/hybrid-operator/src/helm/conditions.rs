@@ -1,69 +1,70 @@
-//! The conditions of a custom resource: what `kubectl wait` and people read.
+//! Conditions of a custom resource.
 
 use serde::{Deserialize, Serialize};
 
-/// `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable`, `Paused` as the Go operators have
-/// them; `Ready`, `Stalled`, `Drifted` and `Contested` are ours.
+/// Condition types. `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable` and `Paused` are
+/// those of the Go operators; `Ready`, `Stalled`, `TestSuccess`, `Drifted` and `Contested` are
+/// additions.
 pub(crate) mod types {
-    /// The custom resource has been seen.
+    /// The operator has processed the custom resource.
     pub(crate) const INITIALIZED: &str = "Initialized";
     /// A release is deployed.
     pub(crate) const DEPLOYED: &str = "Deployed";
     /// The last install, upgrade or uninstall failed.
     pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
-    /// The custom resource cannot be brought to what it says.
+    /// The custom resource cannot be reconciled.
     pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
     /// The custom resource is paused.
     pub(crate) const PAUSED: &str = "Paused";
     /// Every object of the release is ready.
     pub(crate) const READY: &str = "Ready";
-    /// These inputs failed too often; they must change.
+    /// The current inputs failed too often and are not retried.
     pub(crate) const STALLED: &str = "Stalled";
     /// The chart's tests succeeded on the deployed revision.
     pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
-    /// Another operator watches the custom resource, too, and leaves the release alone.
+    /// The release is managed by another operator than the one that sets this condition.
     pub(crate) const CONTESTED: &str = "Contested";
-    /// Objects differ from what was applied and are left so.
+    /// Objects differ from what was applied and are not repaired.
     pub(crate) const DRIFTED: &str = "Drifted";
     /// Objects cannot be watched, so that changes of them are seen late.
     pub(crate) const WATCH_REFUSED: &str = "WatchRefused";
 }
 
-/// A condition's status.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ConditionStatus {
-    /// It is so.
+    /// The condition holds.
     True,
-    /// It is not so.
+    /// The condition does not hold.
     False,
-    /// An error hides whether it is so.
+    /// An error prevents determining the status.
     Unknown,
 }
 
-/// A condition.
+/// Condition of a custom resource, as `metav1.Condition`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
-    /// What it is about.
+    /// Type.
     #[serde(rename = "type")]
     pub(crate) type_: String,
-    /// Whether it is so.
+    /// Status.
     pub(crate) status: ConditionStatus,
-    /// One word why; never empty.
+    /// Machine-readable reason in `CamelCase`; never empty.
     #[serde(default)]
     pub(crate) reason: String,
-    /// Why, for people.
+    /// Human-readable message.
     #[serde(default)]
     pub(crate) message: String,
-    /// Since when it is so.
+    /// Time of the last change of the status.
     #[serde(default)]
     pub(crate) last_transition_time: String,
-    /// The generation that it speaks of.
+    /// Generation of the custom resource that the condition was set for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
 }
 
-/// Sets a condition at `now`; whether its status or reason changed.
+/// Sets a condition at `now`. Returns whether its status or reason changed.
 pub(crate) fn set(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -76,7 +77,7 @@ pub(crate) fn set(
     let condition = Condition {
         type_: type_.to_owned(),
         status,
-        // An empty reason is invalid by the API conventions.
+        // The API conventions require a reason.
         reason: if reason.is_empty() {
             type_.to_owned()
         } else {
@@ -103,7 +104,7 @@ pub(crate) fn set(
     changed
 }
 
-/// Takes a condition away.
+/// Removes a condition.
 pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
     conditions.retain(|condition| condition.type_ != type_);
 }
@@ -113,7 +114,7 @@ mod tests {
     use super::{ConditionStatus, set};
 
     #[test]
-    fn the_transition_time_follows_the_status_and_reasons_are_never_empty() {
+    fn transition_time_changes_with_status_and_reason_is_never_empty() {
         let mut conditions = Vec::new();
         let mut put = |status, reason, now| {
             set(

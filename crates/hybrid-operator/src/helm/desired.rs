@@ -1,5 +1,5 @@
-//! What should be: the inputs of the release with their digest, and, where a new revision would
-//! begin, its content.
+//! Computes the desired state: the inputs of the release with their digest and, if a new revision
+//! is due, its content.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use helm_core::{Coalesced, Digest, RenderError, Rendered};
 use serde_json::Value;
 
 use super::access::Access;
-use super::digest::{Inputs, canonical};
+use super::digest::{DigestInputs, canonical};
 use super::events::{Notice, Notices};
 use super::extend::ExtensionError;
-use super::memory::{Computed, Memory};
+use super::memory::{CachedInputs, Memory};
 use super::observe::Observation;
 use super::plan::{self, Step};
 use super::references::{self, LastValues};
-use super::render::{LOOKUP_ROUNDS, Target, render};
+use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
@@ -29,74 +29,74 @@ use crate::render_pool::RenderPoolError;
 use crate::values::{self, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy};
 
-/// Why it is not known what should be.
+/// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DesiredError {
     /// The values cannot be computed.
     #[error("cannot compute the values")]
     Values(#[from] ValuesError),
-    /// The values cannot be translated.
-    #[error("the value translator of this operator failed")]
+    /// The value translator failed.
+    #[error("the operator's value translator failed")]
     Translate(#[source] ExtensionError),
-    /// The values do not fit the chart.
+    /// The values do not match the chart.
     #[error(transparent)]
     Coalesce(#[from] CoalesceError),
-    /// The cluster does not say what it is.
+    /// The capabilities of the cluster cannot be read.
     #[error(transparent)]
     Capabilities(#[from] DiscoveryError),
-    /// The chart does not render.
+    /// Rendering the chart failed.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// The chart was not rendered.
+    /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
-    /// The custom resource was deleted while its chart was rendered.
+    /// The custom resource was deleted during the render.
     #[error("the custom resource was deleted while its chart was rendered")]
     Deleted,
-    /// A record that is needed cannot be read.
+    /// A required record cannot be read.
     #[error("cannot read a release record")]
     Record(#[source] StoreError),
-    /// A template looks something up that cannot be read.
-    #[error("a template looks up {key}")]
+    /// An object that a template looks up cannot be read.
+    #[error("cannot read {key}, which a template looks up")]
     Lookup {
-        /// What it looks up.
+        /// The object or list.
         key: String,
-        /// Why it cannot be read.
+        /// The read error.
         #[source]
         source: ReadError,
     },
-    /// What an optional reference held last cannot be read.
-    #[error("cannot read what valuesFrom gave last")]
+    /// The last value of an optional reference cannot be read.
+    #[error("cannot read the last values of valuesFrom")]
     Kept(#[from] StoreError),
-    /// What `valuesFrom` refers to cannot be read.
-    #[error("valuesFrom refers to {key}")]
+    /// An object that `valuesFrom` refers to cannot be read.
+    #[error("cannot read {key}, which valuesFrom refers to")]
     Reference {
-        /// What it refers to.
+        /// The object.
         key: String,
-        /// Why it cannot be read.
+        /// The read error.
         #[source]
         source: ReadError,
     },
     /// A patch of `watches.yaml` cannot be applied.
     #[error(transparent)]
     Patch(#[from] super::patches::PatchError),
-    /// An object is rendered twice.
+    /// The manifest contains an object twice.
     #[error("{object} is rendered twice, by {first} and by {second}")]
     Duplicate {
         /// The object.
         object: String,
-        /// A template.
+        /// Template of the first occurrence.
         first: String,
-        /// Another, or the same.
+        /// Template of the second occurrence.
         second: String,
     },
-    /// Each render looks up something else.
+    /// Each render looks up further objects.
     #[error("the templates look up new objects in each of {LOOKUP_ROUNDS} renders")]
     TooManyLookups,
 }
 
 impl DesiredError {
-    /// The reason of the condition `Irreconcilable`.
+    /// Returns the reason for the condition `Irreconcilable`.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Values(_)
@@ -116,49 +116,50 @@ impl DesiredError {
         }
     }
 
-    /// Whether the chart failed, and not what it is given.
+    /// Returns whether rendering failed, rather than computing its inputs.
     pub(super) fn is_render(&self) -> bool {
         self.reason() == "ReconcileError"
     }
 }
 
-/// The inputs of a release.
+/// Inputs of a release.
 #[derive(Clone)]
 pub(super) struct DesiredInputs {
     pub(super) digest: InputsDigest,
     pub(super) coalesced: Arc<Coalesced>,
-    /// Paths that `overrideValues` sets.
+    /// Paths set by `overrideValues`.
     pub(super) overridden: Vec<String>,
-    /// What optional references hold, for the time after; `None` where there are none.
+    /// Values of optional references, kept in case the objects are deleted; `None` if there are no
+    /// optional references.
     pub(super) kept: Option<LastValues>,
 }
 
-/// The content of a new revision.
+/// Content of a new revision.
 pub(super) enum Content {
-    /// The chart, rendered for this revision.
+    /// Chart rendered for this revision.
     Rendered(Box<Rendered>),
-    /// A record with the same inputs: what it holds was rendered once, with its random values.
+    /// Existing record with the same inputs, reused to keep its random values.
     Recorded(Box<Record>),
 }
 
-/// What should be.
+/// Desired state of a release.
 pub(super) struct Desired {
     pub(super) inputs: DesiredInputs,
-    /// The objects that these inputs have, where they were rendered just now.
+    /// Objects rendered from these inputs, if they were rendered in this reconcile.
     pub(super) objects: Option<Vec<ManifestObject>>,
-    /// The custom resource of `dependsOn` that is not ready.
+    /// First custom resource of `dependsOn` that is not ready.
     pub(super) dependency: Option<String>,
-    /// What a new revision would hold, where one would begin.
+    /// Content of the new revision, if one is due.
     pub(super) content: Option<Content>,
     empty: bool,
     unchanged: bool,
 }
 
 impl Desired {
-    /// The facts that the plan looks at.
-    pub(super) fn facts(setup: &Setup, desired: Option<&Self>) -> plan::Desired {
+    /// Returns the facts that the plan depends on.
+    pub(super) fn facts(setup: &Setup, desired: Option<&Self>) -> plan::DesiredFacts {
         let (install, upgrade) = (&setup.watch.install, &setup.watch.upgrade);
-        plan::Desired {
+        plan::DesiredFacts {
             digest: desired.map(|desired| desired.inputs.digest.to_string()),
             empty: desired.is_some_and(|desired| desired.empty),
             unchanged: desired.is_some_and(|desired| desired.unchanged),
@@ -176,8 +177,8 @@ impl Desired {
     }
 }
 
-/// Computes what should be. The inputs are computed only when something that they are made of has
-/// changed, and content is rendered only when a new revision would begin.
+/// Computes the desired state. Inputs are recomputed only if one of their sources has changed, and
+/// content is rendered only if a new revision is due.
 pub(super) async fn desired(
     setup: &Arc<Setup>,
     access: &Access,
@@ -196,7 +197,7 @@ pub(super) async fn desired(
         unchanged: false,
     };
     if desired.dependency.is_some() {
-        // No revision begins now.
+        // No new revision is started now.
         return Ok(desired);
     }
     let facts = Desired::facts(setup, Some(&desired));
@@ -220,7 +221,7 @@ pub(super) async fn desired(
         let wanted = rendered
             .objects()
             .map_err(|error| DesiredError::Render(RenderError::Object(error)))?;
-        check(&wanted, subject)?;
+        reject_duplicates(&wanted, subject)?;
         let deployed = history
             .iter()
             .rev()
@@ -244,7 +245,7 @@ pub(super) async fn desired(
     Ok(desired)
 }
 
-/// The inputs, and the objects that they have if they were computed anew.
+/// Returns the inputs and, if they were recomputed, the rendered objects.
 pub(super) async fn inputs(
     setup: &Arc<Setup>,
     access: &Access,
@@ -253,19 +254,19 @@ pub(super) async fn inputs(
     notices: &Notices,
 ) -> Result<(DesiredInputs, Option<Vec<ManifestObject>>), DesiredError> {
     let metadata = metadata_digest(subject);
-    if let Some(known) = &memory.computed
+    if let Some(known) = &memory.cached_inputs
         && known.generation == subject.generation
         && known.metadata == metadata
         && references::is_current(access, &known.read)
         && known.epoch.is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
-        // Code may look at more than that.
+        // A translator may depend on more than these.
         && setup.extensions.translator.is_none()
     {
-        return Ok((memory.or_equal(known.inputs.clone()), None));
+        return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();
     let (mut contents, mut read) = references::referenced(setup, access, subject).await?;
-    let kept = references::keep_last(setup, access, subject, &mut contents, notices).await?;
+    let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
     let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
     let compute = move |_| {
         let inputs = values::Inputs {
@@ -286,15 +287,15 @@ pub(super) async fn inputs(
     let held = Arc::clone(setup);
     let coalesce = move |_| held.chart.coalesce(values);
     let coalesced = Arc::new(access.pool.run(coalesce).await??);
-    // What the templates read of the cluster is known when they have run.
-    let render = render(setup, access, subject, &coalesced, Target::FIRST).await?;
+    // What the templates read from the cluster is known only after rendering.
+    let render = render(setup, access, subject, &coalesced, RenderTarget::FIRST).await?;
     read.extend(render.read);
     let reads_capabilities = !render.rendered.capability_reads().is_empty();
     if reads_capabilities {
         access.interests.add_capabilities(&subject.key());
     }
     let reads_kinds = reads_capabilities || render.missing_kind;
-    let digest = Inputs {
+    let digest = DigestInputs {
         coalesced: &coalesced,
         name: subject.name.as_str(),
         namespace: &subject.namespace,
@@ -310,18 +311,18 @@ pub(super) async fn inputs(
         overridden: computed.overridden,
         kept,
     };
-    memory.computed = Some(Computed {
+    memory.cached_inputs = Some(CachedInputs {
         generation: subject.generation,
         metadata,
         read,
         epoch: reads_kinds.then_some(epoch),
         inputs: inputs.clone(),
     });
-    Ok((memory.or_equal(inputs), objects))
+    Ok((memory.with_known_equal(inputs), objects))
 }
 
-/// The content of a new revision: that of the newest record with the same inputs, unless another
-/// revision was deployed in its place since, or somebody wants a new one; else a render.
+/// Returns the content of a new revision: that of the newest record with the same inputs, unless it
+/// was superseded or a new revision is forced; otherwise a new render.
 async fn content(
     setup: &Arc<Setup>,
     access: &Access,
@@ -339,11 +340,11 @@ async fn content(
     if let Some(meta) = same {
         match access.store.load(meta).await {
             Ok(record) => return Ok(Content::Recorded(Box::new(record))),
-            Err(error) if error.is_corrupt() => notices.add(corrupt(&error)),
+            Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
             Err(error) => return Err(DesiredError::Record(error)),
         }
     }
-    let target = Target {
+    let target = RenderTarget {
         revision: history
             .last()
             .map_or(Revision::FIRST, |latest| latest.revision.next()),
@@ -353,26 +354,33 @@ async fn content(
     Ok(Content::Rendered(Box::new(render.rendered)))
 }
 
-/// The objects that these inputs have, rendered anew.
+/// Renders the objects of these inputs. Returns `None` if rendering fails.
 pub(super) async fn objects_of(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     inputs: &DesiredInputs,
 ) -> Option<Vec<ManifestObject>> {
-    let render = render(setup, access, subject, &inputs.coalesced, Target::FIRST).await;
+    let render = render(
+        setup,
+        access,
+        subject,
+        &inputs.coalesced,
+        RenderTarget::FIRST,
+    )
+    .await;
     render.ok()?.rendered.objects().ok()
 }
 
-/// A digest of the metadata that templates of `watches.yaml` may read.
+/// Returns a digest of the metadata that templates of `watches.yaml` may read.
 fn metadata_digest(subject: &Subject) -> Digest {
     let part = |pointer| subject.object.pointer(pointer).cloned();
     let metadata = serde_json::json!([part("/metadata/labels"), part("/metadata/annotations")]);
     Digest::of(canonical(&metadata))
 }
 
-/// Whether a record was made of the wanted chart and values: its own chart and configuration mean
-/// the same, whatever random values its manifest holds.
+/// Returns whether a record has the desired chart and values. Ignores its manifest, which may
+/// contain random values.
 pub(super) fn same_inputs(setup: &Setup, inputs: &DesiredInputs, record: &Record) -> bool {
     let own = setup.chart.chart();
     let Some(theirs) = &record.chart else {
@@ -392,7 +400,7 @@ pub(super) fn same_inputs(setup: &Setup, inputs: &DesiredInputs, record: &Record
         && theirs.schema.as_deref() == own.schema().map(File::data)
         && same_files(&theirs.templates, own.templates())
         && same_files(&theirs.files, own.files());
-    // Helm records the defaults of a chart with dependencies as they are after their imports.
+    // Helm records the default values of a chart with dependencies after importing theirs.
     let defaults = Value::from(theirs.values.clone().unwrap_or_default());
     let same_defaults = [own.values(), inputs.coalesced.chart().values()]
         .into_iter()
@@ -407,7 +415,7 @@ pub(super) fn same_inputs(setup: &Setup, inputs: &DesiredInputs, record: &Record
     same_chart && same_defaults && same_config()
 }
 
-/// Whether values are the same, of whatever kind their numbers are: a record writes 1.0 as 1.
+/// Returns whether values are equal, comparing numbers by value: a record stores 1.0 as 1.
 fn same_values(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -422,8 +430,8 @@ fn same_values(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Refuses a manifest that names an object twice: one of the two would be lost.
-fn check(wanted: &[ManifestObject], subject: &Subject) -> Result<(), DesiredError> {
+/// Rejects a manifest that contains an object twice: one of the two would be lost.
+fn reject_duplicates(wanted: &[ManifestObject], subject: &Subject) -> Result<(), DesiredError> {
     let Some((first, second)) = first_duplicate(wanted, &subject.namespace) else {
         return Ok(());
     };
@@ -444,8 +452,8 @@ fn check(wanted: &[ManifestObject], subject: &Subject) -> Result<(), DesiredErro
     })
 }
 
-/// Says that a record cannot be read.
-pub(super) fn corrupt(error: &StoreError) -> Notice {
+/// Returns the event for a record that cannot be read.
+pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
     Notice::warning(error.reason(), "Load", super::status::chain(error))
 }
 
@@ -456,7 +464,7 @@ mod tests {
     use super::same_values;
 
     #[test]
-    fn values_that_went_through_a_record_are_the_same() {
+    fn numbers_in_records_are_compared_by_value() {
         let given = json!({"a": 1.0, "b": [{"c": 2}], "d": null});
         for (recorded, same) in [
             (json!({"a": 1, "b": [{"c": 2.0}], "d": null}), true),

@@ -1,7 +1,7 @@
-//! The digest of a release's inputs, by which it is decided whether a new revision is needed. Pure.
+//! Computes the digest of a release's inputs. A new revision is needed when it changes. No I/O.
 //!
-//! It is written into records and must be the same in every version of the operator: it is made of
-//! SHA-256 over canonical JSON alone, and a test pins it.
+//! The digest is stored in records and must not change between versions of the operator: it is
+//! SHA-256 over canonical JSON, pinned by a test.
 
 use helm_core::capabilities::CapabilityReads;
 use helm_core::{Coalesced, Digest, DigestBuilder};
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use crate::release::InputsDigest;
 use crate::watches::{Patch, PatchBody};
 
-/// What a release is made of.
-pub(super) struct Inputs<'a> {
-    /// Chart and values.
+/// Inputs of the digest of a release.
+pub(super) struct DigestInputs<'a> {
+    /// Chart with coalesced values.
     pub(super) coalesced: &'a Coalesced,
     pub(super) name: &'a str,
     pub(super) namespace: &'a str,
     pub(super) patches: &'a [Patch],
-    /// Digest of what templates look up, where that counts.
+    /// Digest of the objects that templates look up, if lookups are inputs.
     pub(super) looked_up: Option<Digest>,
-    /// What the templates read of the cluster's capabilities.
+    /// Capabilities of the cluster that the templates read.
     pub(super) reads: &'a CapabilityReads,
 }
 
-impl Inputs<'_> {
-    /// The digest.
+impl DigestInputs<'_> {
+    /// Computes the digest.
     pub(super) fn digest(&self) -> InputsDigest {
         let mut digest = DigestBuilder::new()
             .part(self.coalesced.digest().as_bytes())
@@ -41,7 +41,7 @@ impl Inputs<'_> {
     }
 }
 
-/// The patches as JSON.
+/// Returns the patches as JSON.
 fn patches_value(patches: &[Patch]) -> Value {
     let one = |patch: &Patch| {
         let target = &patch.target;
@@ -61,7 +61,7 @@ fn patches_value(patches: &[Patch]) -> Value {
     patches.iter().map(one).collect()
 }
 
-/// JSON without spaces and with sorted keys.
+/// Serializes JSON without whitespace and with sorted keys.
 pub(super) fn canonical(value: &Value) -> String {
     let mut text = String::new();
     write(value, &mut text);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_patches_is_the_same_in_every_version_of_the_operator() {
+    fn digest_of_patches_is_stable_across_operator_versions() {
         let patch = Patch {
             target: Target {
                 kind: Some("Deployment".to_owned()),

@@ -1,5 +1,4 @@
-//! Events about custom resources. They are sent at best effort: a reconcile never fails because of
-//! one.
+//! Publishes events about custom resources. Best effort: a failed event never fails a reconcile.
 //!
 //! RBAC: `create` and `patch` on `events` of `events.k8s.io`.
 
@@ -13,12 +12,12 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::cluster::Primary;
 
-/// How many different notes are remembered, so that their repetition is counted and not sent anew.
-const NOTES: usize = 256;
-/// Characters of a note; the API server takes 1 KiB.
-const NOTE: usize = 1000;
+/// Number of notes that have a recorder, so that repetitions are aggregated.
+const MAX_RECORDERS: usize = 256;
+/// Maximum length of a note in characters; the API server accepts up to 1 KiB.
+const MAX_NOTE_LENGTH: usize = 1000;
 
-/// Something that is worth an event.
+/// Event to publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) warning: bool,
@@ -53,7 +52,7 @@ impl Notice {
     }
 }
 
-/// What a reconcile has noticed so far; the report publishes it.
+/// Events collected during a reconcile; `report` publishes them.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Mutex<Vec<Notice>>);
 
@@ -72,8 +71,8 @@ impl Notices {
 
 /// Sends events.
 ///
-/// A [`Recorder`] counts events that differ in their note alone as one, and keeps the first note.
-/// A second failure has another note, and must be seen: each note has a recorder of its own.
+/// A [`Recorder`] aggregates events that differ only in their note and keeps the first note. Each
+/// note has its own recorder so that a second failure with another message is visible.
 pub(super) struct EventSink {
     client: Client,
     reporter: Reporter,
@@ -107,14 +106,14 @@ impl EventSink {
                 EventType::Normal
             },
             reason: notice.reason,
-            note: Some(notice.note.chars().take(NOTE).collect()),
+            note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
             action: notice.action.to_owned(),
             secondary: None,
         };
         if let Err(error) = recorder.publish(&event, &reference).await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "an event could not be sent"
+                "cannot send an event"
             );
         }
     }
@@ -130,7 +129,7 @@ impl EventSink {
         if let Some((_, known)) = recorders.iter().find(|(known, _)| *known == hash) {
             return known.clone();
         }
-        if recorders.len() == NOTES {
+        if recorders.len() == MAX_RECORDERS {
             recorders.pop_front();
         }
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());

@@ -1,4 +1,5 @@
-//! What a project adds to a chart's controller in code: values, and what comes before and after.
+//! Extensions of a chart's controller in code: value translators, and hooks before and after a
+//! reconcile.
 //!
 //! ```no_run
 //! use hybrid_operator::helm::{self, ExtensionError};
@@ -40,16 +41,16 @@ use super::desired::DesiredInputs;
 use super::plan::Step;
 use super::subject::Subject;
 
-/// Why an extension failed, for the condition `Irreconcilable`; the custom resource is tried again
-/// with growing pauses.
+/// Error of an extension. It is reported in the condition `Irreconcilable`, and the custom resource
+/// is retried with backoff.
 pub type ExtensionError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes the chart's values in code, of those that `watches.yaml` makes of the custom resource.
+/// Translates the values that `watches.yaml` computes from the custom resource.
 ///
-/// It runs at every reconcile, so that it may depend on more than the custom resource; what it
-/// answers is an input like any other: the release is upgraded when it changes.
+/// Runs in every reconcile, so it may depend on more than the custom resource. The release is
+/// upgraded when the result changes.
 pub trait ValueTranslator: Send + Sync + 'static {
-    /// Answers the values.
+    /// Returns the values for the chart.
     fn translate<'a>(
         &'a self,
         resource: &'a DynamicObject,
@@ -70,10 +71,10 @@ where
     }
 }
 
-/// Comes before a release is looked after: at every reconcile of a custom resource that is neither
-/// paused nor being deleted. While it fails, the release stays as it is. It must be idempotent.
+/// Hook that runs before a release is reconciled, unless the custom resource is paused or being
+/// deleted. While it fails, the release is left unchanged. Must be idempotent.
 pub trait PreHook: Send + Sync + 'static {
-    /// Does what must be done before.
+    /// Runs the hook with the custom resource and the values of the release.
     fn run<'a>(
         &'a self,
         resource: &'a DynamicObject,
@@ -81,21 +82,21 @@ pub trait PreHook: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), ExtensionError>>;
 }
 
-/// A release as hooks in code see it.
+/// Release passed to a [`PostHook`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRef {
-    /// Its name.
+    /// Name of the release.
     pub name: ReleaseName,
-    /// Its namespace.
+    /// Namespace of the release.
     pub namespace: String,
-    /// The revision that is deployed.
+    /// Deployed revision.
     pub revision: Revision,
 }
 
-/// Comes after a release has been brought to what the custom resource says: at every reconcile
-/// that ends so. It must be idempotent; while it fails, the custom resource is `Irreconcilable`.
+/// Hook that runs after each reconcile that leaves the release matching its custom resource. While
+/// it fails, the custom resource is `Irreconcilable`. Must be idempotent.
 pub trait PostHook: Send + Sync + 'static {
-    /// Does what must be done after.
+    /// Runs the hook with the custom resource and its release.
     fn run<'a>(
         &'a self,
         resource: &'a DynamicObject,
@@ -103,7 +104,7 @@ pub trait PostHook: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), ExtensionError>>;
 }
 
-/// What was added to a controller.
+/// Extensions of a controller.
 #[derive(Clone, Default)]
 pub(super) struct Extensions {
     pub(super) translator: Option<Arc<dyn ValueTranslator>>,
@@ -111,17 +112,17 @@ pub(super) struct Extensions {
     pub(super) post: Vec<Arc<dyn PostHook>>,
 }
 
-/// A hook in code failed.
+/// Error of a pre or post hook.
 #[derive(Debug, thiserror::Error)]
-#[error("the {which} hook of this operator failed")]
+#[error("the operator's {which} hook failed")]
 struct HookFailed {
     which: &'static str,
     #[source]
     source: ExtensionError,
 }
 
-/// Whether a step looks after a release, so that hooks in code belong to it.
-fn belongs_to(step: &Step) -> bool {
+/// Returns whether hooks run around a step.
+fn runs_hooks(step: &Step) -> bool {
     !matches!(
         step,
         Step::Refuse(_) | Step::Wait { .. } | Step::Uninstall | Step::Leave | Step::Forget
@@ -129,14 +130,14 @@ fn belongs_to(step: &Step) -> bool {
 }
 
 impl Extensions {
-    /// Runs the hooks that come before a step.
+    /// Runs the pre hooks of a step.
     pub(super) async fn before(
         &self,
         step: &Step,
         subject: &Subject,
         inputs: Option<&DesiredInputs>,
     ) -> Result<(), ExtensionError> {
-        let Some(inputs) = inputs.filter(|_| belongs_to(step)) else {
+        let Some(inputs) = inputs.filter(|_| runs_hooks(step)) else {
             return Ok(());
         };
         for hook in &self.pre {
@@ -149,13 +150,13 @@ impl Extensions {
         Ok(())
     }
 
-    /// Runs the hooks that come after a step that has settled everything.
+    /// Runs the post hooks of a step that left nothing to do.
     pub(super) async fn after(
         &self,
         step: &Step,
         context: &ActContext<'_>,
     ) -> Result<(), ExtensionError> {
-        if self.post.is_empty() || !belongs_to(step) {
+        if self.post.is_empty() || !runs_hooks(step) {
             return Ok(());
         }
         let subject = context.subject;

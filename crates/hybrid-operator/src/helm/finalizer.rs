@@ -1,5 +1,4 @@
-//! The finalizer, which holds a custom resource until its release is uninstalled, and the write of
-//! its status.
+//! Adds and removes the finalizer of a custom resource, and patches its status.
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -11,22 +10,22 @@ use crate::cluster::{ApiError, Primary, Target};
 
 /// Finalizer that holds the custom resource until its release is uninstalled.
 pub(super) const FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
-/// Finalizers of the Go operators with the same meaning.
+/// Equivalent finalizers of the Go operators.
 pub(super) const LEGACY: &[&str] = &["uninstall-helm-release"];
 
-/// Whether a custom resource has the finalizer, or one with the same meaning.
+/// Returns whether a custom resource has the finalizer or an equivalent one.
 pub(super) fn is_present(resource: &DynamicObject) -> bool {
     let mut names = resource.finalizers().iter();
-    names.any(|name| is_ours(name))
+    names.any(|name| is_uninstall_finalizer(name))
 }
 
-/// Whether a Go operator has added its finalizer.
+/// Returns whether a custom resource has the finalizer of a Go operator.
 pub(super) fn is_legacy(resource: &DynamicObject) -> bool {
     let mut names = resource.finalizers().iter();
     names.any(|name| LEGACY.contains(&name.as_str()))
 }
 
-fn is_ours(name: &str) -> bool {
+fn is_uninstall_finalizer(name: &str) -> bool {
     name == FINALIZER || LEGACY.contains(&name)
 }
 
@@ -38,8 +37,8 @@ fn api(access: &Access, primary: &Primary) -> Api<DynamicObject> {
     }
 }
 
-/// The custom resource as the API server has it now.
-pub(super) async fn fresh(
+/// Reads the custom resource from the API server.
+pub(super) async fn read(
     access: &Access,
     subject: &Subject,
 ) -> Result<Option<DynamicObject>, ApiError> {
@@ -49,7 +48,7 @@ pub(super) async fn fresh(
     answer.map_err(|error| failed(access, "get", &subject.primary, error))
 }
 
-/// Adds the finalizer. Answers whether the custom resource is still there.
+/// Adds the finalizer. Returns whether the custom resource still exists.
 pub(super) async fn add(access: &Access, subject: &Subject) -> Result<bool, ApiError> {
     let present = subject.object.pointer("/metadata/finalizers");
     let mut names: Vec<Value> = present
@@ -60,7 +59,7 @@ pub(super) async fn add(access: &Access, subject: &Subject) -> Result<bool, ApiE
     set(access, subject, &names).await
 }
 
-/// Removes the finalizer and those with the same meaning.
+/// Removes the finalizer and equivalent ones.
 pub(super) async fn remove(
     access: &Access,
     subject: &Subject,
@@ -69,14 +68,14 @@ pub(super) async fn remove(
     let keep: Vec<Value> = fresh
         .finalizers()
         .iter()
-        .filter(|name| !is_ours(name))
+        .filter(|name| !is_uninstall_finalizer(name))
         .map(|name| json!(name))
         .collect();
     set(access, subject, &keep).await.map(drop)
 }
 
-/// The uid makes sure that it is this object and not a later one of its name, the resource version
-/// that nobody's finalizer is lost. Answers whether the custom resource is still there.
+/// Sets the finalizers. Returns whether the custom resource still exists. The uid prevents patching
+/// a later object of the same name, the resource version losing a concurrently added finalizer.
 async fn set(access: &Access, subject: &Subject, names: &[Value]) -> Result<bool, ApiError> {
     let version = subject.object.pointer("/metadata/resourceVersion");
     let metadata = match version.filter(|_| !subject.deleting) {
@@ -99,9 +98,9 @@ async fn set(access: &Access, subject: &Subject, names: &[Value]) -> Result<bool
     }
 }
 
-/// Writes the status over the newest state of the custom resource that is known: a write of a
-/// process that no longer leads, which knows an older one, is refused. Answers the status that was
-/// kept, `None` if the object is gone.
+/// Patches the status of the newest known version of the custom resource, so that the API server
+/// rejects the write of a former leader with a stale cache. Returns the stored status, `None` if
+/// the object no longer exists.
 pub(super) async fn patch_status(
     access: &Access,
     subject: &Subject,
@@ -126,13 +125,13 @@ pub(super) async fn patch_status(
         }
         Err(error) => match failed(access, "patch", primary, error) {
             error if error.is_not_found() => Ok(None),
-            // Another one of its name is the affair of another reconcile.
+            // A conflict may be a new object of the same name, which has its own reconcile.
             error => Err(error),
         },
     }
 }
 
-/// Why a request about the custom resource failed.
+/// Returns the error of a request for the custom resource.
 fn failed(access: &Access, verb: &'static str, primary: &Primary, error: kube::Error) -> ApiError {
     let namespace = primary.namespace.as_deref();
     let resource = access.source.resource();
@@ -140,7 +139,7 @@ fn failed(access: &Access, verb: &'static str, primary: &Primary, error: kube::E
     ApiError::of(target, error)
 }
 
-/// Names this operator in the managed fields of custom resources.
+/// Sets the field manager for custom resources.
 fn params() -> PatchParams {
     PatchParams {
         field_manager: Some("hybrid-operator".to_owned()),

@@ -1,9 +1,9 @@
-//! Objects that are not of a release but decide about it: what `valuesFrom` and `lookup` read, and
-//! what `dependsOn` waits for.
+//! Watches objects that are not part of a release but affect it: those that `valuesFrom` and
+//! `lookup` read, and those that `dependsOn` waits for.
 //!
-//! One watch per kind and namespace, opened when the first custom resource names an object there.
-//! Events about other objects are dropped as they come, so memory grows with what is named alone;
-//! only where it is watched whether objects are `Ready`, all of the kind are known.
+//! There is one watch per kind and namespace, opened when the first custom resource refers to an
+//! object there. Only referenced objects are kept in memory; a watch of readiness keeps all objects
+//! of its kind.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,124 +25,124 @@ use crate::controller::follow::{
 use crate::controller::served::ServedKinds;
 use crate::controller::{Key, Priority, QueueHandle, WatchState};
 
-/// Names an object, or all objects of a kind in a place.
+/// Reference to an object, or to all objects of a kind in a namespace or in the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Named {
+pub(super) struct ResourceRef {
     pub(super) resource: ApiResource,
-    /// `None` for what is cluster-scoped, and for a list of all namespaces.
+    /// `None` for a cluster-scoped object, and for a list of all namespaces.
     pub(super) namespace: Option<String>,
     /// `None` for a list.
     pub(super) name: Option<String>,
 }
 
-impl Named {
-    /// The watch that shows it.
-    fn scope(&self, depth: Depth) -> Scope {
+impl ResourceRef {
+    /// Returns the scope of the watch that covers the target.
+    fn scope(&self, depth: Depth) -> WatchScope {
         (self.resource.clone(), self.namespace.clone(), depth)
     }
 }
 
-/// How much of the objects is watched.
+/// What is watched of the objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Depth {
-    /// Only whether they change.
+    /// Metadata only, to detect changes.
     Metadata,
-    /// Whether they are `Ready`, too.
+    /// Whole objects, to detect whether they are `Ready`.
     Readiness,
 }
 
-/// What one watch covers: a kind, a namespace or all, and how much of it.
-type Scope = (ApiResource, Option<String>, Depth);
+/// Scope of one watch: a kind, a namespace or all, and the depth.
+type WatchScope = (ApiResource, Option<String>, Depth);
 
-/// How an object or a list was seen, by a request or by a watch.
+/// State of an object or a list, as read by a request or seen by a watch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    /// Whether it is there, and `Ready` where that is watched. A list always is.
-    here: bool,
-    /// Its resource version, where changes are watched: of a list, the newest in it.
+pub(super) struct ObservedState {
+    /// Whether it exists, and is `Ready` if that is watched. Always true for a list.
+    present: bool,
+    /// Resource version if changes are watched; for a list, the newest of its objects.
     version: u64,
-    /// How often the watch of a list has begun anew: no event tells what vanished meanwhile.
-    lists: u64,
+    /// Number of times the watch of a list was restarted: no event reports deletions in between.
+    relists: u64,
 }
 
-impl Seen {
-    fn of(here: bool, version: u64) -> Self {
+impl ObservedState {
+    fn of(present: bool, version: u64) -> Self {
         Self {
-            here,
+            present,
             version,
-            lists: 0,
+            relists: 0,
         }
     }
 
-    /// How a request has shown an object, `None` if there is none, or a list.
+    /// Returns the state after reading the object or list; `answer` is `None` if it does not exist.
     pub(super) fn read(self, answer: Option<&Value>) -> Self {
         let version = answer.and_then(|object| object.pointer("/metadata/resourceVersion"));
         Self {
-            here: answer.is_some(),
+            present: answer.is_some(),
             version: version_of(version.and_then(Value::as_str)),
-            lists: self.lists,
+            relists: self.relists,
         }
     }
 
-    /// Whether what was read is still so, as far as a watch has `told`.
-    fn is_current(self, told: Self) -> bool {
-        if self.here {
-            told.version <= self.version && told.lists == self.lists
+    /// Returns whether the state that was read is still current according to the `watched` state.
+    fn is_current(self, watched: Self) -> bool {
+        if self.present {
+            watched.version <= self.version && watched.relists == self.relists
         } else {
-            !told.here
+            !watched.present
         }
     }
 }
 
-/// What is known of a named object or list.
+/// Referenced object or list, and the custom resources that refer to it.
 #[derive(Debug, Default)]
-struct Known {
+struct Interest {
     keys: HashSet<Key>,
-    /// What the watch has told of it last.
-    told: Option<Seen>,
+    /// Last state seen by the watch.
+    watched: Option<ObservedState>,
 }
 
-/// The named objects, each as a watch of a depth shows it.
-type Names = HashMap<(Depth, Named), Known>;
+/// Referenced objects and lists by watch depth.
+type InterestMap = HashMap<(Depth, ResourceRef), Interest>;
 
-impl Known {
-    /// Takes in what a watch tells, and wakes the custom resources if it is news.
-    fn tell(&mut self, seen: Seen, queue: &QueueHandle) {
-        if self.told != Some(seen) {
-            self.told = Some(seen);
+impl Interest {
+    /// Stores the state seen by a watch, and enqueues the custom resources if it has changed.
+    fn update(&mut self, seen: ObservedState, queue: &QueueHandle) {
+        if self.watched != Some(seen) {
+            self.watched = Some(seen);
             for key in &self.keys {
                 queue.add(key.clone(), Priority::Event);
             }
         }
     }
 
-    /// Takes in that something in a list is new, changed or gone.
-    fn tell_version(&mut self, version: u64, queue: &QueueHandle) {
-        let told = self.told.unwrap_or_default();
-        let version = told.version.max(version);
-        self.tell(
-            Seen {
-                here: true,
+    /// Records that an object of a list was added, changed or deleted.
+    fn update_list(&mut self, version: u64, queue: &QueueHandle) {
+        let watched = self.watched.unwrap_or_default();
+        let version = watched.version.max(version);
+        self.update(
+            ObservedState {
+                present: true,
                 version,
-                ..told
+                ..watched
             },
             queue,
         );
     }
 }
 
-/// The objects that the custom resources of one controller are interested in.
+/// Objects that the custom resources of one controller refer to, and their watches.
 pub(super) struct Interests {
     client: Client,
     queue: QueueHandle,
     stop: CancellationToken,
-    known: Arc<Mutex<Names>>,
-    watches: Mutex<HashMap<Scope, Watch>>,
+    known: Arc<Mutex<InterestMap>>,
+    watches: Mutex<HashMap<WatchScope, RunningWatch>>,
     served: ServedKinds,
 }
 
 /// A watch that runs until it is dropped.
-struct Watch {
+struct RunningWatch {
     subject: Subject,
     state: watch::Receiver<WatchState>,
     _stop: DropGuard,
@@ -160,30 +160,30 @@ impl Interests {
         }
     }
 
-    /// Leads changes of an object or list to a custom resource from now on, which is about to be
-    /// read; answers how the watch has seen it.
-    pub(super) fn add(&self, named: &Named, key: &Key) -> Seen {
-        drop(self.open(named, Depth::Metadata, key));
-        self.told(Depth::Metadata, named).unwrap_or_default()
+    /// Starts enqueueing a custom resource when an object or list changes. Must be called before
+    /// the object is read. Returns the state last seen by the watch.
+    pub(super) fn add(&self, target: &ResourceRef, key: &Key) -> ObservedState {
+        drop(self.open(target, Depth::Metadata, key));
+        self.watched_state(Depth::Metadata, target)
+            .unwrap_or_default()
     }
 
-    /// Whether an object is `Ready`, as far as is known; waits until its kind has been listed once
-    /// or cannot be. See [`problem`](Self::problem).
-    pub(super) async fn is_ready(&self, named: &Named, key: &Key) -> bool {
-        let mut state = self.open(named, Depth::Readiness, key);
-        // The sender lives as long as the watch; without one nothing is ready.
+    /// Returns whether an object is `Ready`. Waits until its kind was listed once or cannot be
+    /// watched; see [`problem`](Self::problem).
+    pub(super) async fn is_ready(&self, target: &ResourceRef, key: &Key) -> bool {
+        let mut state = self.open(target, Depth::Readiness, key);
+        // The sender lives as long as the watch. If it is gone, nothing is ready.
         let _ = state.wait_for(|state| *state != WatchState::Starting).await;
-        self.told(Depth::Readiness, named)
-            .is_some_and(|seen| seen.here)
+        self.watched_state(Depth::Readiness, target)
+            .is_some_and(|seen| seen.present)
     }
 
-    /// What keeps something from being watched that a custom resource is interested in, as a
-    /// sentence for a condition.
+    /// Returns a message if an object that a custom resource refers to cannot be watched.
     pub(super) fn problem(&self, key: &Key) -> Option<String> {
-        let scopes: HashSet<Scope> = lock(&self.known)
+        let scopes: HashSet<WatchScope> = lock(&self.known)
             .iter()
             .filter(|(_, known)| known.keys.contains(key))
-            .map(|((depth, named), _)| named.scope(*depth))
+            .map(|((depth, target), _)| target.scope(*depth))
             .collect();
         let watches = lock(&self.watches);
         let watches = watches.iter().filter(|(scope, _)| scopes.contains(scope));
@@ -192,57 +192,57 @@ impl Interests {
             .min()
     }
 
-    /// Wakes a custom resource from now on when this kind comes, goes or is served in another way.
-    /// To be called before the kind is resolved.
+    /// Starts enqueueing a custom resource when a kind is added, removed or served differently.
+    /// Must be called before the kind is resolved.
     pub(super) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
         self.served.add_kind(gvk, key);
     }
 
-    /// Wakes a custom resource from now on when anything else is served than before. To be called
-    /// before the capabilities are read.
+    /// Starts enqueueing a custom resource when the served kinds change. Must be called before the
+    /// capabilities are read.
     pub(super) fn add_capabilities(&self, key: &Key) {
         self.served.add_capabilities(key);
     }
 
-    /// Whether what was read is still so.
-    pub(super) fn is_current(&self, named: &Named, read: Seen) -> bool {
-        self.told(Depth::Metadata, named)
-            .is_none_or(|told| read.is_current(told))
+    /// Returns whether the state that was read is still current.
+    pub(super) fn is_current(&self, target: &ResourceRef, read: ObservedState) -> bool {
+        self.watched_state(Depth::Metadata, target)
+            .is_none_or(|watched| read.is_current(watched))
     }
 
-    /// Forgets a custom resource, and what it alone was interested in.
+    /// Removes a custom resource, and closes watches that no other one needs.
     pub(super) fn forget(&self, key: &Key) {
         self.served.forget(key);
         let mut known = lock(&self.known);
         known.retain(|(depth, _), known| {
             known.keys.remove(key);
-            // What an open watch has told of readiness it does not tell again: whoever waits for it
-            // later must find it here.
+            // An open watch does not repeat readiness that it has reported, so it must be kept for
+            // custom resources that wait for it later.
             *depth == Depth::Readiness || !known.keys.is_empty()
         });
-        let needed: HashSet<Scope> = known
+        let needed: HashSet<WatchScope> = known
             .iter()
             .filter(|(_, known)| !known.keys.is_empty())
-            .map(|((depth, named), _)| named.scope(*depth))
+            .map(|((depth, target), _)| target.scope(*depth))
             .collect();
-        known.retain(|(depth, named), _| needed.contains(&named.scope(*depth)));
+        known.retain(|(depth, target), _| needed.contains(&target.scope(*depth)));
         lock(&self.watches).retain(|scope, _| needed.contains(scope));
     }
 
-    fn told(&self, depth: Depth, named: &Named) -> Option<Seen> {
-        lock(&self.known).get(&(depth, named.clone()))?.told
+    fn watched_state(&self, depth: Depth, target: &ResourceRef) -> Option<ObservedState> {
+        lock(&self.known).get(&(depth, target.clone()))?.watched
     }
 
-    /// Opens the watch that shows an object, or shares it.
-    fn open(&self, named: &Named, depth: Depth, key: &Key) -> watch::Receiver<WatchState> {
+    /// Opens the watch that covers an object, or shares an open one.
+    fn open(&self, target: &ResourceRef, depth: Depth, key: &Key) -> watch::Receiver<WatchState> {
         let mut known = lock(&self.known);
-        let entry = known.entry((depth, named.clone())).or_default();
+        let entry = known.entry((depth, target.clone())).or_default();
         entry.keys.insert(key.clone());
-        let scope = named.scope(depth);
+        let scope = target.scope(depth);
         let mut watches = lock(&self.watches);
         let watch = watches.entry(scope.clone()).or_insert_with(|| {
             let (sender, state) = watch::channel(WatchState::Starting);
-            let subject = Subject::new(named.resource.clone(), named.namespace.as_deref());
+            let subject = Subject::new(target.resource.clone(), target.namespace.as_deref());
             let follow = follow(
                 subject.clone(),
                 self.queue.watch_metrics(),
@@ -253,7 +253,7 @@ impl Interests {
             let stop = self.stop.child_token();
             let guard = stop.clone().drop_guard();
             tokio::spawn(async move { stop.run_until_cancelled(follow).await });
-            Watch {
+            RunningWatch {
                 subject,
                 state,
                 _stop: guard,
@@ -262,7 +262,7 @@ impl Interests {
         watch.state.clone()
     }
 
-    fn reader(&self, scope: Scope, state: watch::Sender<WatchState>) -> Reader {
+    fn reader(&self, scope: WatchScope, state: watch::Sender<WatchState>) -> Reader {
         Reader {
             scope,
             known: Arc::clone(&self.known),
@@ -274,8 +274,8 @@ impl Interests {
     }
 }
 
-/// Opens the stream of a watch: of each object its metadata, and whether it is `Ready` where that
-/// is watched.
+/// Opens the stream of a watch. Items are the metadata of an object and whether it is `Ready`;
+/// always true for [`Depth::Metadata`].
 fn events(
     client: Client,
     subject: Subject,
@@ -296,31 +296,31 @@ fn events(
     }
 }
 
-/// Takes in what one watch shows.
+/// Processes the events of one watch.
 struct Reader {
-    scope: Scope,
-    known: Arc<Mutex<Names>>,
+    scope: WatchScope,
+    known: Arc<Mutex<InterestMap>>,
     queue: QueueHandle,
     state: watch::Sender<WatchState>,
-    /// What the list that is under way has shown of what is named.
-    listed: HashSet<Named>,
-    /// The newest resource version in it.
+    /// Referenced objects found by the list in progress.
+    listed: HashSet<ResourceRef>,
+    /// Newest resource version of the list in progress.
     newest: u64,
 }
 
 impl Reader {
-    fn named(&self, metadata: &ObjectMeta) -> Named {
-        Named {
+    fn target(&self, metadata: &ObjectMeta) -> ResourceRef {
+        ResourceRef {
             resource: self.scope.0.clone(),
             namespace: metadata.namespace.clone(),
             name: metadata.name.clone(),
         }
     }
 
-    /// The name of everything that is watched.
-    fn list(&self) -> (Depth, Named) {
+    /// Returns the reference to the list of all watched objects.
+    fn list(&self) -> (Depth, ResourceRef) {
         let (resource, namespace, depth) = self.scope.clone();
-        let list = Named {
+        let list = ResourceRef {
             resource,
             namespace,
             name: None,
@@ -328,7 +328,7 @@ impl Reader {
         (depth, list)
     }
 
-    /// Of what is only waited for, it does not matter which version it is.
+    /// Returns the version of an object; 0 for readiness, where versions do not matter.
     fn version(&self, metadata: &ObjectMeta) -> u64 {
         match self.scope.2 {
             Depth::Metadata => version_of(metadata.resource_version.as_deref()),
@@ -336,51 +336,51 @@ impl Reader {
         }
     }
 
-    fn in_scope(&self, depth: Depth, named: &Named) -> bool {
-        named.scope(depth) == self.scope
+    fn in_scope(&self, depth: Depth, target: &ResourceRef) -> bool {
+        target.scope(depth) == self.scope
     }
 
-    /// Takes in the end of a list.
+    /// Handles the end of a list.
     fn listed(&mut self) {
         let listed = std::mem::take(&mut self.listed);
         let mut known = lock(&self.known);
-        // What vanished while nothing was watched is told of by no event.
-        for ((depth, named), known) in known.iter_mut() {
-            let was_here = known.told.is_some_and(|told| told.here);
-            if self.in_scope(*depth, named)
-                && named.name.is_some()
-                && was_here
-                && !listed.contains(named)
+        // No event reports objects deleted while the watch was down.
+        for ((depth, target), known) in known.iter_mut() {
+            let was_present = known.watched.is_some_and(|watched| watched.present);
+            if self.in_scope(*depth, target)
+                && target.name.is_some()
+                && was_present
+                && !listed.contains(target)
             {
-                known.tell(Seen::of(false, u64::MAX), &self.queue);
+                known.update(ObservedState::of(false, u64::MAX), &self.queue);
             }
         }
         if let Some(known) = known.get_mut(&self.list()) {
-            let lists = known.told.map_or(0, |told| told.lists) + 1;
-            let seen = Seen {
-                lists,
-                ..Seen::of(true, self.newest)
+            let relists = known.watched.map_or(0, |watched| watched.relists) + 1;
+            let seen = ObservedState {
+                relists,
+                ..ObservedState::of(true, self.newest)
             };
-            known.tell(seen, &self.queue);
+            known.update(seen, &self.queue);
         }
     }
 
-    /// Takes in that an object is there or not.
-    fn changed(&self, metadata: &ObjectMeta, here: bool) {
+    /// Handles an added, changed or deleted object.
+    fn changed(&self, metadata: &ObjectMeta, present: bool) {
         let version = self.version(metadata);
         let mut known = lock(&self.known);
-        if let Some(known) = find(&mut known, self.scope.2, &self.named(metadata)) {
-            known.tell(Seen::of(here, version), &self.queue);
+        if let Some(known) = find(&mut known, self.scope.2, &self.target(metadata)) {
+            known.update(ObservedState::of(present, version), &self.queue);
         }
         if let Some(known) = known.get_mut(&self.list()) {
-            known.tell_version(version, &self.queue);
+            known.update_list(version, &self.queue);
         }
     }
 
-    /// Wakes every custom resource that is interested in something here.
+    /// Enqueues all custom resources that refer to an object of this watch.
     fn wake_all(&self) {
-        for ((depth, named), known) in lock(&self.known).iter() {
-            if self.in_scope(*depth, named) {
+        for ((depth, target), known) in lock(&self.known).iter() {
+            if self.in_scope(*depth, target) {
                 for key in &known.keys {
                     self.queue.add(key.clone(), Priority::Event);
                 }
@@ -398,24 +398,24 @@ impl Follower for Reader {
                 self.listed.clear();
                 self.newest = 0;
             }
-            watcher::Event::InitApply((metadata, here)) => {
-                let (named, version) = (self.named(&metadata), self.version(&metadata));
+            watcher::Event::InitApply((metadata, present)) => {
+                let (target, version) = (self.target(&metadata), self.version(&metadata));
                 self.newest = self.newest.max(version);
-                if let Some(known) = find(&mut lock(&self.known), self.scope.2, &named) {
-                    known.tell(Seen::of(here, version), &self.queue);
-                    self.listed.insert(named);
+                if let Some(known) = find(&mut lock(&self.known), self.scope.2, &target) {
+                    known.update(ObservedState::of(present, version), &self.queue);
+                    self.listed.insert(target);
                 }
             }
             watcher::Event::InitDone => self.listed(),
-            watcher::Event::Apply((metadata, here)) => self.changed(&metadata, here),
+            watcher::Event::Apply((metadata, present)) => self.changed(&metadata, present),
             watcher::Event::Delete((metadata, _)) => self.changed(&metadata, false),
         }
     }
 
     fn state(&mut self, state: &WatchState) {
         let before = self.state.send_replace(state.clone());
-        // Whoever waits for the first list gets it; all others find out that they cannot be told of
-        // changes, or can be again.
+        // Those that wait for the first list receive its state. All others are enqueued when the
+        // watch fails or recovers.
         if before != WatchState::Starting || *state != WatchState::Synced {
             self.wake_all();
         }
@@ -426,16 +426,20 @@ impl Follower for Reader {
     }
 }
 
-/// What is known of an object that a watch shows. Whoever waits for one later must not have to wait
-/// until it changes.
-fn find<'a>(all: &'a mut Names, depth: Depth, named: &Named) -> Option<&'a mut Known> {
+/// Returns the entry of an object. For readiness it is created if missing, so that custom resources
+/// that wait for the object later need not wait for its next change.
+fn find<'a>(
+    all: &'a mut InterestMap,
+    depth: Depth,
+    target: &ResourceRef,
+) -> Option<&'a mut Interest> {
     match depth {
-        Depth::Metadata => all.get_mut(&(depth, named.clone())),
-        Depth::Readiness => Some(all.entry((depth, named.clone())).or_default()),
+        Depth::Metadata => all.get_mut(&(depth, target.clone())),
+        Depth::Readiness => Some(all.entry((depth, target.clone())).or_default()),
     }
 }
 
-/// Whether the condition `Ready` is true of the present generation.
+/// Returns whether the condition `Ready` is true for the current generation.
 fn is_ready(object: &DynamicObject) -> bool {
     let conditions = object.data.pointer("/status/conditions");
     conditions
@@ -450,7 +454,7 @@ fn is_ready(object: &DynamicObject) -> bool {
         })
 }
 
-/// Resource versions are numbers that grow (KEP-5504).
+/// Parses a resource version. Versions are increasing integers (KEP-5504).
 fn version_of(version: Option<&str>) -> u64 {
     version
         .and_then(|version| version.parse().ok())
@@ -474,13 +478,13 @@ mod tests {
         (serde_json::from_value(metadata).unwrap(), true)
     }
 
-    /// Interests whose watches show what a test says.
-    struct Shown {
+    /// Interests whose watch events are sent by a test.
+    struct Fixture {
         interests: Interests,
         resource: ApiResource,
     }
 
-    impl Shown {
+    impl Fixture {
         fn new() -> Self {
             let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
             let cluster = Cluster::new(Script::default().client(false));
@@ -490,8 +494,8 @@ mod tests {
             }
         }
 
-        fn named(&self, name: Option<&str>) -> Named {
-            Named {
+        fn target(&self, name: Option<&str>) -> ResourceRef {
+            ResourceRef {
                 resource: self.resource.clone(),
                 namespace: Some("a".to_owned()),
                 name: name.map(ToOwned::to_owned),
@@ -499,7 +503,7 @@ mod tests {
         }
 
         fn show(&self, depth: Depth, events: Vec<watcher::Event<(ObjectMeta, bool)>>) {
-            let scope = self.named(None).scope(depth);
+            let scope = self.target(None).scope(depth);
             let state = watch::Sender::new(WatchState::Starting);
             let mut reader = self.interests.reader(scope, state);
             for event in events {
@@ -508,15 +512,15 @@ mod tests {
         }
 
         fn is_ready(&self, name: &str) -> bool {
-            let told = self
+            let watched = self
                 .interests
-                .told(Depth::Readiness, &self.named(Some(name)));
-            told.is_some_and(|seen| seen.here)
+                .watched_state(Depth::Readiness, &self.target(Some(name)));
+            watched.is_some_and(|seen| seen.present)
         }
 
         fn wait_for(&self, name: &str, key: &Key) {
-            let named = self.named(Some(name));
-            drop(self.interests.open(&named, Depth::Readiness, key));
+            let target = self.target(Some(name));
+            drop(self.interests.open(&target, Depth::Readiness, key));
         }
     }
 
@@ -525,29 +529,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_is_current_until_the_watch_tells_of_something_newer() {
+    async fn read_state_is_current_until_the_watch_sees_a_newer_one() {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
-        let shown = Shown::new();
-        let interests = &shown.interests;
+        let fixture = Fixture::new();
+        let interests = &fixture.interests;
         let key = Key::new(Some("a"), "one");
         let read = |name: Option<&str>, found: Option<u64>| {
-            let named = shown.named(name);
-            let seen = interests.add(&named, &key);
+            let target = fixture.target(name);
+            let seen = interests.add(&target, &key);
             let read = seen.read(found.map(answer).as_ref());
-            (named, read)
+            (target, read)
         };
         let (object, absent) = (read(Some("read"), Some(5)), read(Some("absent"), None));
-        // Another custom resource has read the same later, and the list.
+        // Another custom resource has read the same object later, and the list.
         let (later, list) = (read(Some("read"), Some(7)), read(None, Some(7)));
         let current = || {
             [&object, &absent, &later, &list]
-                .map(|(named, read)| u8::from(interests.is_current(named, *read)))
+                .map(|(target, read)| u8::from(interests.is_current(target, *read)))
         };
         let mut found = Vec::new();
         for events in [
-            // What was read is listed, beside what nobody named. What had vanished since the list
-            // was read is not known.
+            // The object is listed at the version read, with one that is not referenced. Whether
+            // something was deleted since the list was read is unknown.
             vec![
                 Init,
                 InitApply(secret("read", "5")),
@@ -556,11 +560,11 @@ mod tests {
             ],
             vec![Apply(secret("read", "7"))],
             vec![Apply(secret("absent", "8"))],
-            // It vanished while nothing was watched.
+            // Deleted while the watch was down.
             vec![Init, InitApply(secret("read", "7")), InitDone],
             vec![Delete(secret("read", "9"))],
         ] {
-            shown.show(Depth::Metadata, events);
+            fixture.show(Depth::Metadata, events);
             found.push(current());
         }
         let expected = [
@@ -574,38 +578,38 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_was_read_is_current_until_something_in_it_changes() {
+    async fn read_list_is_current_until_an_object_in_it_changes() {
         use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
         let list = || vec![Init, InitApply(secret("x", "5")), InitDone];
         for (events, current) in [
             (vec![], true),
-            // The watch has yet to come to what was read.
+            // The watch has not caught up with the version read.
             (vec![Apply(secret("x", "9"))], true),
             (vec![Apply(secret("new", "11"))], false),
             (vec![Delete(secret("x", "12"))], false),
-            // Something may have vanished before.
+            // Objects may have been deleted before.
             (list(), false),
         ] {
-            let shown = Shown::new();
-            let named = shown.named(None);
+            let fixture = Fixture::new();
+            let target = fixture.target(None);
             let key = Key::new(Some("a"), "one");
-            shown.interests.add(&named, &key);
-            shown.show(Depth::Metadata, list());
-            let seen = shown.interests.add(&named, &key);
+            fixture.interests.add(&target, &key);
+            fixture.show(Depth::Metadata, list());
+            let seen = fixture.interests.add(&target, &key);
             let read = seen.read(Some(&answer(10)));
-            shown.show(Depth::Metadata, events);
-            assert_eq!(shown.interests.is_current(&named, read), current);
+            fixture.show(Depth::Metadata, events);
+            assert_eq!(fixture.interests.is_current(&target, read), current);
         }
     }
 
     #[tokio::test]
-    async fn what_is_ready_already_is_known_to_whoever_waits_for_it_later() {
+    async fn readiness_is_known_to_custom_resources_that_wait_later() {
         use watcher::Event::{Apply, Init, InitApply, InitDone};
 
-        let shown = Shown::new();
+        let fixture = Fixture::new();
         let key = Key::new(Some("a"), "one");
-        shown.wait_for("first", &key);
+        fixture.wait_for("first", &key);
         let (second, _) = secret("second", "2");
         let events = vec![
             Init,
@@ -614,65 +618,65 @@ mod tests {
             InitDone,
             Apply(secret("second", "3")),
         ];
-        shown.show(Depth::Readiness, events);
-        assert!(shown.is_ready("second"));
-        shown.interests.forget(&key);
-        assert!(!shown.is_ready("second"), "nobody waits any longer");
-        assert!(lock(&shown.interests.watches).is_empty());
+        fixture.show(Depth::Readiness, events);
+        assert!(fixture.is_ready("second"));
+        fixture.interests.forget(&key);
+        assert!(!fixture.is_ready("second"), "no longer waited for");
+        assert!(lock(&fixture.interests.watches).is_empty());
     }
 
     #[tokio::test]
-    async fn a_custom_resource_that_is_made_again_finds_what_stayed_ready() {
+    async fn recreated_custom_resource_finds_dependency_still_ready() {
         use watcher::Event::{Init, InitApply, InitDone};
 
-        let shown = Shown::new();
+        let fixture = Fixture::new();
         let (again, other) = (Key::new(Some("a"), "again"), Key::new(Some("a"), "other"));
-        shown.wait_for("database", &again);
-        shown.wait_for("elsewhere", &other);
-        shown.show(
+        fixture.wait_for("database", &again);
+        fixture.wait_for("elsewhere", &other);
+        fixture.show(
             Depth::Readiness,
             vec![Init, InitApply(secret("database", "1")), InitDone],
         );
-        assert!(shown.is_ready("database"));
-        // The watch stays open for the other one and tells nothing more of the database.
-        shown.interests.forget(&again);
-        shown.wait_for("database", &again);
-        assert!(shown.is_ready("database"));
+        assert!(fixture.is_ready("database"));
+        // The watch stays open for the other one and reports nothing more about the database.
+        fixture.interests.forget(&again);
+        fixture.wait_for("database", &again);
+        assert!(fixture.is_ready("database"));
     }
 
     #[tokio::test]
-    async fn a_watch_that_is_not_permitted_is_named_to_those_who_need_it() {
-        let shown = Shown::new();
+    async fn forbidden_watch_is_reported_to_those_that_need_it() {
+        let fixture = Fixture::new();
         let (key, other) = (Key::new(Some("a"), "one"), Key::new(Some("a"), "two"));
-        let named = shown.named(Some("database"));
+        let target = fixture.target(Some("database"));
         let (scope, subject) = (
-            named.scope(Depth::Readiness),
-            Subject::new(named.resource.clone(), named.namespace.as_deref()),
+            target.scope(Depth::Readiness),
+            Subject::new(target.resource.clone(), target.namespace.as_deref()),
         );
         let (sender, state) = watch::channel(WatchState::Starting);
-        let mut reader = shown.interests.reader(scope.clone(), sender);
-        let watch = Watch {
+        let mut reader = fixture.interests.reader(scope.clone(), sender);
+        let watch = RunningWatch {
             subject,
             state,
             _stop: CancellationToken::new().drop_guard(),
         };
-        lock(&shown.interests.watches).insert(scope, watch);
+        lock(&fixture.interests.watches).insert(scope, watch);
         reader.state(&WatchState::Forbidden("list secrets".to_owned()));
         assert!(
-            shown.interests.queue.ready().is_empty(),
+            fixture.interests.queue.ready().is_empty(),
             "nobody needs it yet"
         );
-        // It is not waited for: the answer would never come.
-        assert!(!shown.interests.is_ready(&named, &key).await);
-        let problem = shown.interests.problem(&key).unwrap();
+        // Returns without waiting: the list would never complete.
+        assert!(!fixture.interests.is_ready(&target, &key).await);
+        let problem = fixture.interests.problem(&key).unwrap();
         assert!(
             problem.contains("no permission to list secrets") && problem.contains("namespace a"),
             "{problem}"
         );
-        assert_eq!(shown.interests.problem(&other), None);
+        assert_eq!(fixture.interests.problem(&other), None);
         reader.state(&WatchState::Synced);
-        assert_eq!(shown.interests.problem(&key), None);
-        // It learns that there is no problem any longer.
-        assert_eq!(shown.interests.queue.ready(), [key].into());
+        assert_eq!(fixture.interests.problem(&key), None);
+        // It is enqueued because the problem is solved.
+        assert_eq!(fixture.interests.queue.ready(), [key].into());
     }
 }

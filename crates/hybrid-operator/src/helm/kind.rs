@@ -1,13 +1,13 @@
-//! What tells install, upgrade, rollback and uninstall apart: hooks, reasons and words.
+//! Differences between Helm's actions: hook events, condition reasons and messages.
 
 use helm_core::manifest::HookEvent;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 
 use super::subject::Subject;
 
-/// Which of Helm's actions goes on.
+/// Kind of a Helm action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ActionKind {
     Install,
     Upgrade,
     Rollback,
@@ -15,8 +15,8 @@ pub(super) enum Kind {
     Test,
 }
 
-impl Kind {
-    /// What a pending record is on its way to.
+impl ActionKind {
+    /// Returns the action that a pending record belongs to.
     pub(super) fn of(status: ReleaseStatus) -> Self {
         match status {
             ReleaseStatus::PendingUpgrade => Self::Upgrade,
@@ -25,7 +25,7 @@ impl Kind {
         }
     }
 
-    /// The status of a record that is on its way.
+    /// Returns the status of a record while the action is in progress.
     pub(super) fn pending(self) -> ReleaseStatus {
         match self {
             Self::Upgrade => ReleaseStatus::PendingUpgrade,
@@ -34,8 +34,8 @@ impl Kind {
         }
     }
 
-    /// What a record says in the beginning.
-    pub(super) fn beginning(self) -> &'static str {
+    /// Returns Helm's description of a record when the action begins.
+    pub(super) fn initial_description(self) -> &'static str {
         match self {
             Self::Install => "Initial install underway",
             Self::Upgrade => "Preparing upgrade",
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// The word for logs and events.
+    /// Returns the verb for logs and events.
     pub(super) fn verb(self) -> &'static str {
         match self {
             Self::Install => "install",
@@ -56,8 +56,8 @@ impl Kind {
         }
     }
 
-    /// What has made a revision that is deployed.
-    pub(super) fn that_deployed(revision: Revision) -> Self {
+    /// Returns the action that created a deployed revision.
+    pub(super) fn of_deployed(revision: Revision) -> Self {
         if revision == Revision::FIRST {
             Self::Install
         } else {
@@ -93,7 +93,7 @@ impl Kind {
         }
     }
 
-    pub(super) fn success(self) -> &'static str {
+    pub(super) fn success_message(self) -> &'static str {
         match self {
             Self::Install => "release was successfully installed",
             _ => "release was successfully upgraded",
@@ -108,7 +108,7 @@ impl Kind {
         }
     }
 
-    /// What the record says when all is done.
+    /// Returns the description of a record when the action is complete.
     pub(super) fn description(self, subject: &Subject) -> String {
         match self {
             Self::Install => subject.annotations.install_description.clone(),
@@ -127,7 +127,7 @@ impl Kind {
         })
     }
 
-    pub(super) fn failure(self, subject: &Subject) -> String {
+    pub(super) fn failure_description(self, subject: &Subject) -> String {
         match self {
             Self::Install => format!("Release {:?} failed", subject.name.as_str()),
             Self::Upgrade => format!("Upgrade {:?} failed", subject.name.as_str()),

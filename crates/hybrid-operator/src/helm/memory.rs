@@ -1,70 +1,72 @@
-//! What this process remembers of one custom resource. All of it can be lost.
+//! In-memory state of one custom resource. All of it can be rebuilt after a restart.
 
 use std::collections::BTreeSet;
 
 use helm_core::Digest;
 use jiff::Timestamp;
 
-use super::act::Definitions;
+use super::act::PendingCrds;
 use super::desired::DesiredInputs;
-use super::interest::{Named, Seen};
+use super::interest::{ObservedState, ResourceRef};
 use super::references::Read;
 use super::repairs::RepairBudget;
-use super::status::Written;
+use super::status::WrittenStatus;
 use crate::action::live::Live;
 use crate::cluster::OperatorId;
 use crate::release::InputsDigest;
 
-/// What was computed for one state of the custom resource and of what it refers to.
+/// Inputs computed for one state of the custom resource and the objects that it refers to.
 #[derive(Clone)]
-pub(super) struct Computed {
+pub(super) struct CachedInputs {
     pub(super) generation: Option<i64>,
-    /// Of labels and annotations.
+    /// Digest of labels and annotations.
     pub(super) metadata: Digest,
     pub(super) read: Read,
-    /// How often what the cluster serves had changed, where the templates read of that.
+    /// Capabilities epoch at that time if the templates depend on it.
     pub(super) epoch: Option<u64>,
     pub(super) inputs: DesiredInputs,
 }
 
-/// What stood in the way of an attempt.
+/// What blocked an attempt.
 #[derive(Clone, Default)]
 pub(super) struct Obstacles {
-    /// Objects whose change is worth another attempt.
-    pub(super) objects: Vec<(Named, Seen)>,
-    /// How often what the cluster serves had changed, where a kind was missing.
+    /// Objects whose change triggers a retry.
+    pub(super) objects: Vec<(ResourceRef, ObservedState)>,
+    /// Capabilities epoch at that time if a kind was missing.
     pub(super) epoch: Option<u64>,
 }
 
-/// What is remembered.
+/// State remembered between reconciles of one custom resource.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
-    /// The objects as they were last applied.
+    /// Objects as last applied.
     pub(super) live: Live,
-    pub(super) computed: Option<Computed>,
-    /// Wanted inputs, and those of the deployed revision that they would change nothing of.
+    pub(super) cached_inputs: Option<CachedInputs>,
+    /// Digest of the desired inputs, and the digest of the deployed revision that they are
+    /// equivalent to.
     pub(super) equal: Option<(InputsDigest, InputsDigest)>,
     pub(super) repairs: RepairBudget,
-    /// When what cannot be watched was read.
+    /// Time of the last read of objects that cannot be watched.
     pub(super) read_at: Option<Timestamp>,
-    /// The operator that looked after the release when it was last looked at.
-    pub(super) keeper: Option<OperatorId>,
-    pub(super) written: Written,
-    /// Annotations that were not understood, as they were last reported.
+    /// Operator that managed the release at the last reconcile.
+    pub(super) managing_operator: Option<OperatorId>,
+    pub(super) written: WrittenStatus,
+    /// Invalid annotations, as last reported.
     pub(super) problems: Vec<String>,
-    /// Definitions of the chart that are installed and not served yet.
-    pub(super) definitions: Option<Definitions>,
-    /// The inputs whose definitions are served.
-    pub(super) definitions_served: Option<InputsDigest>,
-    /// What stood in the way of the last attempt.
+    /// Installed CRDs of the chart that are not served yet.
+    pub(super) pending_crds: Option<PendingCrds>,
+    /// Digest of the inputs whose CRDs are served.
+    pub(super) crds_served: Option<InputsDigest>,
+    /// What blocked the last attempt.
     pub(super) obstacles: Obstacles,
-    /// Watches that were refused, as they were last reported.
+    /// Refused watches, as last reported.
     pub(super) unwatched: BTreeSet<String>,
 }
 
 impl Memory {
-    /// The inputs, with the digest of the deployed revision where they are known to mean the same.
-    pub(super) fn or_equal(&self, mut inputs: DesiredInputs) -> DesiredInputs {
+    /// Returns the inputs, with the digest of the deployed revision if they are known to be
+    /// equivalent.
+    pub(super) fn with_known_equal(&self, mut inputs: DesiredInputs) -> DesiredInputs {
         if let Some((wanted, deployed)) = &self.equal
             && *wanted == inputs.digest
         {

@@ -1,23 +1,23 @@
-//! Charts as operators: every custom resource of a kind becomes a Helm release.
+//! Helm charts as operators: each custom resource of a kind becomes a Helm release.
 //!
 //! ```text
 //! observe (caches) -> desired (values, digest, content) -> plan -> act (one step) -> report
 //! ```
 //!
-//! `HelmReconciler::look_after` is the story of a change; each of its steps is a function over
-//! values in a module of its own:
+//! `HelmReconciler::reconcile_release` is the whole flow. Each stage is a function in its own
+//! module:
 //!
-//! | module | makes | of |
+//! | module | result | source |
 //! |---|---|---|
-//! | `subject` | the custom resource and the place of its release | the watch of custom resources |
+//! | `subject` | the custom resource, and where its release is | watch of custom resources |
 //! | `observe` | facts | caches: records, objects, dependencies |
 //! | `desired` | inputs with their digest, and the content of a new revision | values, chart, lookups |
-//! | `plan` | one step | facts alone; every decision is made here |
-//! | `act` | a report | the step, one file each; it decides nothing |
+//! | `plan` | one step | facts only; all decisions are made here |
+//! | `act` | a report | the step, one file each; makes no decisions |
 //! | `report` | status and events | the report; nothing else writes them |
 //!
-//! Needs, for the kind: `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
-//! which hold the records: everything; for the chart's objects: `get`, `list`, `watch`, `create`,
+//! RBAC: for the kind `get`, `list`, `watch`, `patch`, and `patch` on its status; for Secrets,
+//! which hold the records, all verbs; for the chart's objects `get`, `list`, `watch`, `create`,
 //! `patch`, `delete`.
 
 mod access;
@@ -81,7 +81,7 @@ impl Reconcile for HelmReconciler {
             };
             let known = self.memories().get(&request.key).cloned();
             let mut memory = known.unwrap_or_default();
-            let outcome = Box::pin(self.look_after(&resource, &mut memory)).await;
+            let outcome = Box::pin(self.reconcile_release(&resource, &mut memory)).await;
             self.memories().insert(request.key, memory);
             outcome
         })
@@ -89,8 +89,8 @@ impl Reconcile for HelmReconciler {
 }
 
 impl HelmReconciler {
-    /// Brings one release to what its custom resource says: the whole flow.
-    async fn look_after(
+    /// Reconciles the release of one custom resource.
+    async fn reconcile_release(
         &self,
         resource: &Arc<DynamicObject>,
         memory: &mut Memory,
@@ -99,7 +99,7 @@ impl HelmReconciler {
         let subject = Subject::of(resource, setup, access)?;
         let mut observation = observe::observe(setup, access, &subject, memory).await?;
         let wanted = match plan::before_inputs(&observation.facts) {
-            // Nobody's templates keep a release from being removed or left alone.
+            // Failing templates must not prevent an uninstall.
             Some(_) => None,
             None => Some(desired(setup, access, &subject, &observation, memory, &notices).await),
         };

@@ -1,4 +1,4 @@
-//! What is: the custom resource, its records and its objects, all from caches.
+//! Observes the actual state: the custom resource, its records and its objects, from caches.
 
 use std::sync::Arc;
 
@@ -6,32 +6,32 @@ use helm_core::release::{Revision, Status as ReleaseStatus};
 use serde_json::Value;
 
 use super::access::Access;
-use super::act::{action_context, definitions_are_wanted};
+use super::act::{action_context, crds_are_needed};
 use super::desired::{Desired, objects_of};
 use super::finalizer;
-use super::kind::Kind;
+use super::kind::ActionKind;
 use super::memory::Memory;
-use super::plan::{Adoption, Drift, Observed, Record};
+use super::plan::{Adoption, Drift, ObservedFacts, RecordFacts};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::action::{ActionError, live, recognise};
 use crate::cluster::OperatorId;
 use crate::release::{RecordMeta, StoreError};
 
-/// The shortest time between two reads of what cannot be watched.
-const UNWATCHED: std::time::Duration = std::time::Duration::from_secs(30);
+/// Minimum time between two reads of objects that cannot be watched.
+const MIN_READ_INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// The facts, and the records behind them.
+/// Observed facts and the records they are derived from.
 pub(super) struct Observation {
-    pub(super) facts: Observed,
-    /// The records of the release, oldest first.
+    pub(super) facts: ObservedFacts,
+    /// Records of the release, oldest first.
     pub(super) history: Vec<RecordMeta>,
-    /// The operator that looks after the release.
-    pub(super) keeper: OperatorId,
+    /// Operator that manages the release.
+    pub(super) managing_operator: OperatorId,
 }
 
-/// Looks at the custom resource and its records. Sends a request only for a custom resource of
-/// helm-operator-plugins without records.
+/// Observes the custom resource and its records. Sends a request only for a custom resource of
+/// helm-operator-plugins without records, and reads a record that may be adopted.
 pub(super) async fn observe(
     setup: &Setup,
     access: &Access,
@@ -39,15 +39,15 @@ pub(super) async fn observe(
     memory: &Memory,
 ) -> Result<Observation, StoreError> {
     let history = access.store.history(&subject.namespace, &subject.name);
-    let keeper = keeper(setup, access, subject, memory);
+    let managing_operator = managing_operator(setup, access, subject, memory);
     let identity = subject.primary.identity();
     let belongs = |meta: &RecordMeta| meta.cr.as_ref().is_none_or(|cr| *cr == identity);
     let adopts = subject.annotations.adopts(&setup.operator);
     let mine = history.iter().any(|meta| subject.owns(meta)) || adopts;
     let foreign = !history.is_empty() && (!mine || !history.iter().all(belongs));
     let latest = history.last().map_or(Revision(0), |meta| meta.revision);
-    let contested =
-        keeper != setup.operator && !subject.annotations.adopts_from_operators(&setup.operator);
+    let contested = managing_operator != setup.operator
+        && !subject.annotations.adopts_from_operators(&setup.operator);
     let wants_chunks = history.is_empty()
         && !contested
         && !subject.annotations.paused
@@ -58,7 +58,7 @@ pub(super) async fn observe(
             .chunked(&subject.namespace, &subject.name)
             .await?
             .is_empty();
-    let facts = Observed {
+    let facts = ObservedFacts {
         contested,
         deleting: subject.deleting,
         finalizer: subject.finalizer,
@@ -76,7 +76,7 @@ pub(super) async fn observe(
         },
         drift: Drift::Unknown,
         awaits_dependency: false,
-        awaits_definitions: false,
+        awaits_crds: false,
         obstacle_changed: obstacle_changed(access, memory),
         forgiven: subject.forgiven(latest),
         forced: subject.is_forced(),
@@ -85,11 +85,11 @@ pub(super) async fn observe(
     Ok(Observation {
         facts,
         history,
-        keeper,
+        managing_operator,
     })
 }
 
-/// Adds the facts that depend on what should be.
+/// Adds the facts that depend on the desired state.
 pub(super) async fn complete(
     observation: &mut Observation,
     setup: &Arc<Setup>,
@@ -113,13 +113,13 @@ pub(super) async fn complete(
                 ReleaseStatus::Deployed | ReleaseStatus::Superseded
             )
         });
-        facts.awaits_definitions = definitions_are_wanted(setup, desired, upgrade)
-            && memory.definitions_served.as_ref() != Some(&desired.inputs.digest);
+        facts.awaits_crds = crds_are_needed(setup, desired, upgrade)
+            && memory.crds_served.as_ref() != Some(&desired.inputs.digest);
     }
     Ok(())
 }
 
-/// Reads what cannot be watched, once a period.
+/// Reads the objects that cannot be watched, once per period.
 async fn read_unwatched(
     setup: &Setup,
     subject: &Subject,
@@ -129,7 +129,7 @@ async fn read_unwatched(
         return Ok(());
     }
     let asked = subject.annotations.reconcile_period;
-    let period = asked.unwrap_or(setup.period).max(UNWATCHED);
+    let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
     let due = memory.read_at.is_none_or(|at| {
         let age = std::time::Duration::try_from(subject.now.duration_since(at));
         age.is_ok_and(|age| age >= period)
@@ -141,25 +141,30 @@ async fn read_unwatched(
     Ok(())
 }
 
-/// Whether what stood in the way of the last attempt has changed since.
+/// Returns whether what blocked the last attempt has changed.
 fn obstacle_changed(access: &Access, memory: &Memory) -> bool {
     let obstacles = &memory.obstacles;
     let epoch = access.cluster.capabilities_epoch();
     let mut objects = obstacles.objects.iter();
-    objects.any(|(named, seen)| !access.interests.is_current(named, *seen))
+    objects.any(|(target, seen)| !access.interests.is_current(target, *seen))
         || obstacles.epoch.is_some_and(|known| known != epoch)
 }
 
-/// The operator that looks after a custom resource: whoever wrote the newest record.
-fn keeper(setup: &Setup, access: &Access, subject: &Subject, memory: &Memory) -> OperatorId {
+/// Returns the operator that manages a release: the one that wrote its newest record.
+fn managing_operator(
+    setup: &Setup,
+    access: &Access,
+    subject: &Subject,
+    memory: &Memory,
+) -> OperatorId {
     let records = access.store.records_of(&subject.primary.identity());
     let newest = records.into_iter().max_by_key(|meta| meta.revision);
     newest
-        .map_or_else(|| memory.keeper.clone(), |meta| meta.operator)
+        .map_or_else(|| memory.managing_operator.clone(), |meta| meta.operator)
         .unwrap_or_else(|| setup.operator.clone())
 }
 
-/// Whether the newest record is one that somebody else deployed, and that is to be taken over.
+/// Returns whether the newest record was deployed by someone else and should be adopted.
 async fn adoption(
     setup: &Setup,
     access: &Access,
@@ -172,7 +177,7 @@ async fn adoption(
     }
     let record = match access.store.load(latest).await {
         Ok(record) => record,
-        // The step that needs the record says what is wrong with it.
+        // The step that loads the record reports the error.
         Err(error) if error.is_corrupt() => return Ok(Adoption::Wanted),
         Err(error) => return Err(error),
     };
@@ -186,7 +191,7 @@ async fn adoption(
     })
 }
 
-fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> Record {
+fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) -> RecordFacts {
     let written = meta
         .written_at()
         .map(|at| subject.now.duration_since(at))
@@ -196,13 +201,13 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
         meta.status,
         ReleaseStatus::Failed | ReleaseStatus::Uninstalled
     );
-    Record {
+    RecordFacts {
         revision: meta.revision,
         status: meta.status,
         digest: meta.digest.as_ref().map(ToString::to_string),
-        // While a lease makes sure that we alone write, whatever an instance of this operator
-        // began and this process does not know of was cut off; else only what this very instance
-        // began. Helm copies our label to the revisions that it makes, with its own number.
+        // With leader election no other instance writes, so any pending record of this operator was
+        // interrupted. Without it, only this instance's own records are known to be. Helm copies
+        // the operator's labels to the revisions that it creates.
         ours: meta.writer.as_ref().is_some_and(|writer| {
             *writer == setup.instance
                 || (setup.elected && meta.cr.as_ref() == Some(&subject.primary.identity()))
@@ -233,8 +238,8 @@ fn drift(memory: &Memory, subject: &Subject, deployed: Option<u32>) -> Drift {
     }
 }
 
-/// After a restart: if what the watches show has the hash that the status kept of this very
-/// revision, it is what was applied, and nothing need be read.
+/// After a restart, compares the hash of the watched objects with the one that the status has for
+/// this revision. If they are equal, the objects are as applied and need not be read.
 async fn recognise(
     setup: &Arc<Setup>,
     access: &Access,
@@ -250,7 +255,7 @@ async fn recognise(
     let (Some(stored), Some(revision), Some(desired)) = (stored, deployed, desired) else {
         return Ok(());
     };
-    // A record that was only begun is not yet what the objects are.
+    // The objects may not match a record whose deployment has not completed.
     if subject.number("/status/release/revision") != Some(revision) {
         return Ok(());
     }
@@ -259,7 +264,7 @@ async fn recognise(
         None => objects_of(setup, access, subject, &desired.inputs).await,
     };
     if let Some(objects) = objects {
-        let context = action_context(setup, access, subject, Kind::Upgrade, &[]);
+        let context = action_context(setup, access, subject, ActionKind::Upgrade, &[]);
         let live = &mut memory.live;
         recognise::recognise(&context, live, revision, &objects, stored).await?;
     }

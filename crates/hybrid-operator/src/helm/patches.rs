@@ -1,5 +1,5 @@
-//! The `patches` of `watches.yaml`: changes made to rendered objects before they are recorded and
-//! applied. Pure.
+//! Applies the `patches` of `watches.yaml` to rendered objects before they are recorded and
+//! applied. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,33 @@ use serde_json::{Map, Value};
 
 use crate::watches::{Patch, PatchBody, Target};
 
-/// Why a patch cannot be applied.
+/// Error applying a patch.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PatchError {
-    /// It does not fit the object.
-    #[error("patches[{index}] does not fit {object}")]
+    /// The patch cannot be applied to the object.
+    #[error("cannot apply patches[{index}] to {object}")]
     Misfit {
-        /// Its index in `watches.yaml`.
+        /// Index of the patch in `watches.yaml`.
         index: usize,
         /// The object.
         object: String,
-        /// Why.
+        /// The underlying error.
         #[source]
         source: Box<json_patch::PatchError>,
     },
-    /// It makes another object of it.
-    #[error("patches[{index}] changes what {object} is; apiVersion, kind and name cannot change")]
+    /// The patch changes the identity of the object.
+    #[error(
+        "patches[{index}] changes the identity of {object}; apiVersion, kind, name and namespace must not change"
+    )]
     Identity {
-        /// Its index in `watches.yaml`.
+        /// Index of the patch in `watches.yaml`.
         index: usize,
         /// The object.
         object: String,
     },
 }
 
-/// Applies the patches in their order.
+/// Applies the patches in order.
 pub(super) fn apply(mut rendered: Rendered, patches: &[Patch]) -> Result<Rendered, PatchError> {
     if !patches.is_empty() {
         rendered.change_objects(|object| change(object, patches))?;
@@ -42,7 +44,7 @@ pub(super) fn apply(mut rendered: Rendered, patches: &[Patch]) -> Result<Rendere
     Ok(rendered)
 }
 
-/// Applies what is meant for an object; whether anything was.
+/// Applies the patches that select an object. Returns whether there were any.
 fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
     let Some(key) = ObjectKey::of(object) else {
         return Ok(false);
@@ -71,7 +73,7 @@ fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
     Ok(changed)
 }
 
-/// Whether a target selects an object; what it leaves out matches everything.
+/// Returns whether a target selects an object. Omitted fields match everything.
 fn matches(target: &Target, key: &ObjectKey, object: &Value) -> bool {
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
     is(&target.group, &key.group)
@@ -91,7 +93,7 @@ fn matches(target: &Target, key: &ObjectKey, object: &Value) -> bool {
         })
 }
 
-/// Fields that tell the elements of Kubernetes' lists of objects apart.
+/// Merge keys of lists in Kubernetes objects.
 const MERGE_KEYS: &[&str] = &[
     "name",
     "mountPath",
@@ -102,9 +104,9 @@ const MERGE_KEYS: &[&str] = &[
     "type",
 ];
 
-/// Lays a patch over an object as `kubectl patch` does: maps are merged, null removes, lists of
-/// objects are merged by their key, other lists are replaced. `$patch: replace` and
-/// `$patch: delete` are understood.
+/// Applies a strategic merge patch as `kubectl patch` does: maps are merged, null removes a field,
+/// lists of objects are merged by their key, other lists are replaced. Supports `$patch: replace`
+/// and `$patch: delete`.
 fn merge(target: &mut Value, patch: &Value) {
     match (target, patch) {
         (target, Value::Object(patch)) => {
@@ -138,7 +140,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The key by which all elements can be told apart.
+/// Returns the first merge key that all elements have.
 fn merge_key(changes: &[Value]) -> Option<&'static str> {
     let has = |key: &str| changes.iter().all(|change| change.get(key).is_some());
     let key = MERGE_KEYS.iter().copied().find(|key| has(key));
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn json_patches_change_what_they_select() {
+    fn json_patches_change_only_selected_objects() {
         let replicas = json_patch(json!([{"op": "replace", "path": "/spec/replicas", "value": 5}]));
         let mut object = deployment();
         let patches = [patch("Service", replicas.clone())];
@@ -228,12 +230,12 @@ mod tests {
     }
 
     #[test]
-    fn patches_that_do_not_fit_are_named() {
+    fn failing_patches_are_named_by_index() {
         let missing = json_patch(json!([{"op": "remove", "path": "/spec/none"}]));
         let error = change(&mut deployment(), &[patch("Deployment", missing)]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "patches[0] does not fit Deployment.apps web"
+            "cannot apply patches[0] to Deployment.apps web"
         );
         let renames = PatchBody::StrategicMerge(json!({"metadata": {"name": "other"}}));
         let error = change(&mut deployment(), &[patch("Deployment", renames)]).unwrap_err();

@@ -1,4 +1,5 @@
-//! Reads what `valuesFrom` refers to, and tells whether what `dependsOn` names is ready.
+//! Reads the objects that `valuesFrom` refers to, and checks whether those of `dependsOn` are
+//! ready.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use super::access::Access;
-use super::desired::{DesiredError, corrupt};
+use super::desired::{DesiredError, corrupt_record_event};
 use super::events::{Notice, Notices};
-use super::interest::{Named, Seen};
+use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::cluster::{DiscoveryError, Scope, read};
@@ -17,16 +18,16 @@ use crate::release::StoreError;
 use crate::values::{self, Inputs, Reference};
 use crate::watches::ReferenceKind;
 
-/// Content of referenced objects, by key of their data.
+/// Data of the referenced objects.
 pub(super) type Contents = BTreeMap<Reference, BTreeMap<String, String>>;
 
-/// Texts by reference and key, as a record keeps them.
+/// Values of optional references by reference and key, as stored in a record.
 pub(super) type LastValues = BTreeMap<String, BTreeMap<String, String>>;
 
-/// What a computation has read, and as what.
-pub(super) type Read = Vec<(Named, Seen)>;
+/// Objects that a computation has read, and their state.
+pub(super) type Read = Vec<(ResourceRef, ObservedState)>;
 
-/// Reads every referenced object once; one that is not there is left out.
+/// Reads each referenced object once. Missing objects are omitted.
 pub(super) async fn referenced(
     setup: &Setup,
     access: &Access,
@@ -41,19 +42,19 @@ pub(super) async fn referenced(
         if contents.contains_key(&reference) {
             continue;
         }
-        let named = Named {
+        let target = ResourceRef {
             resource: resource_of(reference.kind),
             namespace: Some(reference.namespace.clone()),
             name: Some(reference.name.clone()),
         };
         let key = ObjectKey {
             group: String::new(),
-            version: named.resource.version.clone(),
-            kind: named.resource.kind.clone(),
-            namespace: named.namespace.clone(),
+            version: target.resource.version.clone(),
+            kind: target.resource.kind.clone(),
+            namespace: target.namespace.clone(),
             name: reference.name.clone(),
         };
-        let seen = access.interests.add(&named, &subject.key());
+        let seen = access.interests.add(&target, &subject.key());
         let object =
             read::get(&access.cluster, &key)
                 .await
@@ -61,7 +62,7 @@ pub(super) async fn referenced(
                     key: key.to_string(),
                     source,
                 })?;
-        read.push((named, seen.read(object.as_ref())));
+        read.push((target, seen.read(object.as_ref())));
         if let Some(object) = object {
             contents.insert(reference.clone(), data_of(reference.kind, &object));
         }
@@ -69,9 +70,9 @@ pub(super) async fn referenced(
     Ok((contents, read))
 }
 
-/// Puts in what optional references held last, where they are gone since; answers what they
-/// hold, for the record of a revision.
-pub(super) async fn keep_last(
+/// Adds the last known values of optional references that no longer exist. Returns the current
+/// values of all optional references, to be stored in the record.
+pub(super) async fn add_last_values(
     setup: &Setup,
     access: &Access,
     subject: &Subject,
@@ -101,7 +102,7 @@ pub(super) async fn keep_last(
             };
             data.insert(from.key.clone(), text.clone());
             let note = format!(
-                "{name} no longer has the key {}, which valuesFrom refers to; its last value is used",
+                "{name} no longer has key {}, which valuesFrom refers to; using its last value",
                 from.key
             );
             notices.add(Notice::warning("LastValueUsed", "Values", note));
@@ -114,8 +115,8 @@ pub(super) async fn keep_last(
     Ok(Some(kept))
 }
 
-/// What optional references held at the newest revision that tells. The Helm CLI drops it from
-/// records that it writes.
+/// Returns the values of optional references from the newest record that has them. The Helm CLI
+/// drops them from records that it writes.
 async fn last_values(
     access: &Access,
     subject: &Subject,
@@ -133,7 +134,7 @@ async fn last_values(
                     return Ok(last);
                 }
             }
-            Err(error) if error.is_corrupt() => notices.add(corrupt(&error)),
+            Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
             Err(error) => return Err(error),
         }
     }
@@ -153,13 +154,13 @@ fn references_of(setup: &Setup, subject: &Subject) -> Result<Vec<Reference>, Des
         .collect::<Result<_, _>>()?)
 }
 
-/// Whether nothing that was read has changed since.
+/// Returns whether none of the objects read has changed.
 pub(super) fn is_current(access: &Access, read: &Read) -> bool {
     read.iter()
-        .all(|(named, seen)| access.interests.is_current(named, *seen))
+        .all(|(target, seen)| access.interests.is_current(target, *seen))
 }
 
-/// The first custom resource of `dependsOn` that is not `Ready`.
+/// Returns the first custom resource of `dependsOn` that is not `Ready`.
 pub(super) async fn missing_dependency(
     setup: &Setup,
     access: &Access,
@@ -184,12 +185,12 @@ pub(super) async fn missing_dependency(
             .namespace
             .clone()
             .unwrap_or_else(|| subject.namespace.clone());
-        let named = Named {
+        let target = ResourceRef {
             resource: kind.resource.clone(),
             namespace: (kind.scope == Scope::Namespaced).then_some(namespace),
             name: Some(name),
         };
-        if !access.interests.is_ready(&named, &subject.key()).await {
+        if !access.interests.is_ready(&target, &subject.key()).await {
             return Ok(Some(text));
         }
     }
@@ -200,7 +201,7 @@ fn resource_of(kind: ReferenceKind) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &kind.to_string()))
 }
 
-/// The texts in the data of a Secret or `ConfigMap`; what is no text is left out.
+/// Returns the data of a Secret or `ConfigMap`, without values that are not UTF-8.
 fn data_of(kind: ReferenceKind, object: &Value) -> BTreeMap<String, String> {
     let data = object.get("data").and_then(Value::as_object);
     data.into_iter()

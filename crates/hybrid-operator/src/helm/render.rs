@@ -1,4 +1,4 @@
-//! Renders a revision: looks up what the templates ask for, and applies the patches of
+//! Renders a revision: resolves the `lookup` calls of the templates and applies the patches of
 //! `watches.yaml`.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::desired::DesiredError;
 use super::digest::canonical;
-use super::interest::Named;
+use super::interest::ResourceRef;
 use super::references::Read;
 use super::setup::Setup;
 use super::subject::Subject;
@@ -22,46 +22,46 @@ use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, DiscoveryError};
 
-/// How often a render is begun anew because a template looked something up.
+/// Maximum number of renders until all `lookup` calls are resolved.
 pub(super) const LOOKUP_ROUNDS: usize = 8;
-/// How old what is known of the cluster's kinds may be.
+/// Maximum age of the cached capabilities.
 const CAPABILITIES_AGE: Duration = Duration::from_mins(10);
 
-/// How often it is looked, while a chart renders, whether its custom resource is being deleted.
-const DELETION: Duration = Duration::from_secs(1);
+/// Interval of checks during a render whether the custom resource is being deleted.
+const DELETION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which revision is rendered.
+/// Revision to render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RenderTarget {
     pub(super) revision: Revision,
     pub(super) upgrade: bool,
 }
 
-impl Target {
-    /// What the digest of the inputs is computed with, whatever revision it is for.
+impl RenderTarget {
+    /// Target for computing the digest of the inputs, for any revision.
     pub(super) const FIRST: Self = Self {
         revision: Revision::FIRST,
         upgrade: false,
     };
 }
 
-/// A render, and what it has looked up.
+/// Rendered chart, and what its templates looked up.
 pub(super) struct Render {
     pub(super) rendered: Rendered,
-    /// Digest of the objects that were looked up, where they count as inputs.
+    /// Digest of the objects looked up, if lookups are inputs.
     pub(super) looked_up: Option<Digest>,
     pub(super) read: Read,
-    /// Whether it has looked up a kind that is not served.
+    /// Whether a template looked up a kind that is not served.
     pub(super) missing_kind: bool,
 }
 
-/// Renders a revision. Ends early with an error when the custom resource is deleted meanwhile.
+/// Renders a revision. Returns an error early if the custom resource is deleted during the render.
 pub(super) async fn render(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,
     coalesced: &Arc<Coalesced>,
-    target: Target,
+    target: RenderTarget,
 ) -> Result<Render, DesiredError> {
     let capabilities = access.cluster.capabilities(CAPABILITIES_AGE).await?;
     let mut info = ReleaseInfo::new(subject.name.as_str(), subject.namespace.as_str());
@@ -69,7 +69,7 @@ pub(super) async fn render(
     (info.is_install, info.is_upgrade) = (!target.upgrade, target.upgrade);
     let mut lookups = Lookups::default();
     for _ in 0..LOOKUP_ROUNDS {
-        let once = Once {
+        let once = RenderJob {
             setup: Arc::clone(setup),
             coalesced: Arc::clone(coalesced),
             info: info.clone(),
@@ -79,7 +79,7 @@ pub(super) async fn render(
         let work = access.pool.run(move |cancel| once.render(cancel));
         let rendered = tokio::select! {
             rendered = work => rendered?,
-            () = deleted(access, subject) => return Err(DesiredError::Deleted),
+            () = wait_for_deletion(access, subject) => return Err(DesiredError::Deleted),
         };
         match rendered {
             Err(DesiredError::Render(RenderError::NeedsLookup(keys))) => {
@@ -102,8 +102,8 @@ pub(super) async fn render(
     Err(DesiredError::TooManyLookups)
 }
 
-/// What one render needs, as a thread of the pool takes it.
-struct Once {
+/// Input of one render, sent to a thread of the pool.
+struct RenderJob {
     setup: Arc<Setup>,
     coalesced: Arc<Coalesced>,
     info: ReleaseInfo,
@@ -111,7 +111,7 @@ struct Once {
     snapshot: Snapshot,
 }
 
-impl Once {
+impl RenderJob {
     fn render(self, cancel: Cancel) -> Result<Rendered, DesiredError> {
         let input = RenderInput::new(self.info, &self.coalesced)
             .capabilities(&self.capabilities)
@@ -122,14 +122,14 @@ impl Once {
     }
 }
 
-/// Ends when the custom resource is being deleted or is gone. One that is being deleted already is
-/// rendered for its own removal.
-async fn deleted(access: &Access, subject: &Subject) {
+/// Waits until the custom resource is deleted. Waits forever if it was being deleted before the
+/// render, which is then part of the uninstall.
+async fn wait_for_deletion(access: &Access, subject: &Subject) {
     if subject.deleting {
         return std::future::pending().await;
     }
     loop {
-        tokio::time::sleep(DELETION).await;
+        tokio::time::sleep(DELETION_CHECK_INTERVAL).await;
         let known = access.source.get(&subject.key());
         if known.is_none_or(|known| known.metadata.deletion_timestamp.is_some()) {
             return;
@@ -137,19 +137,19 @@ async fn deleted(access: &Access, subject: &Subject) {
     }
 }
 
-/// What templates have looked up so far.
+/// Lookup results so far.
 #[derive(Default)]
 struct Lookups {
     snapshot: Snapshot,
     read: Read,
     missing_kind: bool,
-    /// What the objects say that are not of the release itself, by key.
+    /// Objects found that do not belong to the release itself, as JSON by lookup key.
     found: BTreeMap<String, Vec<String>>,
 }
 
 impl Lookups {
-    /// Reads what a template looks up. What cannot be read fails the render: an empty answer would
-    /// shrink the release.
+    /// Reads what a template looks up. A read error fails the render: an empty result would remove
+    /// objects from the release.
     async fn look_up(
         &mut self,
         setup: &Setup,
@@ -166,7 +166,7 @@ impl Lookups {
         let cluster = &subject.cluster;
         let kind = match cluster.resolve(&gvk).await {
             Ok(kind) => kind,
-            // A kind that is not served has no objects, as in Helm.
+            // As in Helm, an unserved kind has no objects.
             Err(DiscoveryError::UnknownKind { .. }) => {
                 access.interests.add_kind(&gvk, &subject.key());
                 self.missing_kind = true;
@@ -175,13 +175,13 @@ impl Lookups {
             }
             Err(error) => return Err(error.into()),
         };
-        let named = Named {
+        let target = ResourceRef {
             resource: kind.resource.clone(),
             namespace: namespace.map(ToOwned::to_owned),
             name: (!key.is_list()).then(|| key.name.clone()),
         };
         let is_input = setup.watch.lookup_is_input;
-        let seen = is_input.then(|| access.interests.add(&named, &subject.key()));
+        let seen = is_input.then(|| access.interests.add(&target, &subject.key()));
         let answer = if key.is_list() {
             read::list(cluster, &gvk, namespace, None).await.map(Some)
         } else {
@@ -189,19 +189,21 @@ impl Lookups {
                 group: group.to_owned(),
                 version: version.to_owned(),
                 kind: key.kind.clone(),
-                namespace: named.namespace.clone(),
+                namespace: target.namespace.clone(),
                 name: key.name.clone(),
             };
             read::get(cluster, &object).await
         };
         if let (Some(seen), Ok(found)) = (seen, &answer) {
-            self.read.push((named, seen.read(found.as_ref())));
+            self.read.push((target, seen.read(found.as_ref())));
         }
         let answer = match answer {
             Ok(Some(value)) => {
                 let items = value.get("items").and_then(Value::as_array);
                 let objects = items.map_or(std::slice::from_ref(&value), Vec::as_slice);
-                let others = objects.iter().filter(|object| !is_of(object, subject));
+                let others = objects
+                    .iter()
+                    .filter(|object| !belongs_to_release(object, subject));
                 let texts = others.map(|object| canonical(&without_bookkeeping(object)));
                 self.found.insert(key.to_string(), texts.collect());
                 LookupAnswer::Found(value)
@@ -231,9 +233,9 @@ impl Lookups {
     }
 }
 
-/// Whether an object belongs to the release itself, is one of its records, or is the custom
+/// Returns whether an object belongs to the release itself, is one of its records, or is the custom
 /// resource.
-fn is_of(object: &Value, subject: &Subject) -> bool {
+fn belongs_to_release(object: &Value, subject: &Subject) -> bool {
     if object.pointer("/metadata/uid").and_then(Value::as_str) == Some(&subject.primary.uid) {
         return true;
     }
@@ -244,7 +246,7 @@ fn is_of(object: &Value, subject: &Subject) -> bool {
     label == Some(subject.primary.identity().as_str())
 }
 
-/// An object without what changes although nobody changed it.
+/// Returns an object without fields that the API server changes.
 fn without_bookkeeping(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

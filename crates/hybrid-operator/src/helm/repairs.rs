@@ -1,9 +1,10 @@
-//! How often which object was repaired: repairs of a field that somebody keeps changing end, and
-//! those of all others go on. Pure.
+//! Counts the repairs of each object, to stop repairing fields that another client keeps changing
+//! while others are still repaired. No I/O.
 //!
-//! What is counted is an object together with what was left of ours on it when it was repaired
-//! (`Live::drifted_states`). Whoever takes the same fields again leaves the same hash, so that a
-//! fight over one field is one count, and harmless repairs of other fields and objects are others.
+//! Repairs are counted per object and hash of the operator's fields left on it when it was repaired
+//! (`Live::drifted_states`). A client that changes the same fields again leaves the same hash, so a
+//! conflict over one field has one counter, and repairs of other fields and objects are counted
+//! separately.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,24 +12,24 @@ use std::time::Duration;
 use helm_core::manifest::ObjectKey;
 use jiff::Timestamp;
 
-/// How often the same is repaired within [`WINDOW`].
-const LIMIT: usize = 5;
+/// Maximum number of repairs of an object in the same state within [`WINDOW`].
+const MAX_REPAIRS: usize = 5;
 
-/// How long a repair counts.
+/// Time that a repair counts.
 const WINDOW: Duration = Duration::from_mins(10);
 
-/// How many objects and states are remembered. Beyond it, those whose last repair is the longest
-/// ago are forgotten.
-const ENTRIES: usize = 2_000;
+/// Maximum number of remembered objects and states. Beyond it, the one with the oldest last repair
+/// is dropped.
+const MAX_ENTRIES: usize = 2_000;
 
-/// The repairs of the objects of one release.
+/// Repairs of the objects of one release.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RepairBudget {
     repairs: BTreeMap<(ObjectKey, Option<u64>), Vec<Timestamp>>,
 }
 
 impl RepairBudget {
-    /// Counts a repair of an object that was in this state, `None` if it was gone.
+    /// Counts a repair of an object that was in this state; `None` if it was deleted.
     pub(super) fn record(&mut self, key: &ObjectKey, state: Option<u64>, now: Timestamp) {
         self.repairs.retain(|_, times| {
             times.retain(|at| counts(*at, now));
@@ -36,11 +37,11 @@ impl RepairBudget {
         });
         let times = self.repairs.entry((key.clone(), state)).or_default();
         times.push(now);
-        // Later ones say nothing that these do not say.
-        if times.len() > LIMIT {
+        // Older times do not matter once the limit is reached.
+        if times.len() > MAX_REPAIRS {
             times.remove(0);
         }
-        if self.repairs.len() > ENTRIES {
+        if self.repairs.len() > MAX_ENTRIES {
             let last = |times: &Vec<Timestamp>| times.last().copied();
             let oldest = self.repairs.iter().min_by_key(|(_, times)| last(times));
             if let Some(oldest) = oldest.map(|(entry, _)| entry.clone()) {
@@ -49,16 +50,16 @@ impl RepairBudget {
         }
     }
 
-    /// Whether an object in this state was repaired as often as it may be for now.
+    /// Returns whether an object in this state has reached the limit of repairs.
     pub(super) fn exhausted(&self, key: &ObjectKey, state: Option<u64>, now: Timestamp) -> bool {
         self.repairs
             .get(&(key.clone(), state))
-            .is_some_and(|times| times.iter().filter(|at| counts(**at, now)).count() >= LIMIT)
+            .is_some_and(|times| times.iter().filter(|at| counts(**at, now)).count() >= MAX_REPAIRS)
     }
 }
 
-/// Whether a repair is recent enough to count. One in the future was written by a clock that has
-/// been set back since: it counts until the clock is there again, as any other.
+/// Returns whether a repair is recent enough to count. One in the future, from a clock that was set
+/// back, counts likewise.
 fn counts(at: Timestamp, now: Timestamp) -> bool {
     now.duration_since(at).unsigned_abs() < WINDOW
 }
@@ -78,7 +79,7 @@ mod tests {
         Timestamp::from_second(1_000_000 + seconds).unwrap()
     }
 
-    /// A budget after repairs: the object, its state, when.
+    /// Returns a budget after repairs, given as object, state and time in seconds.
     fn after(repairs: &[(&str, Option<u64>, i64)]) -> RepairBudget {
         let mut budget = RepairBudget::default();
         for (name, state, seconds) in repairs {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_fields_of_an_object_are_repaired_five_times_in_ten_minutes() {
+    fn same_fields_of_an_object_are_repaired_at_most_five_times_in_ten_minutes() {
         let same: Vec<_> = (0..5).map(|n| ("a", Some(7), n * 60)).collect();
         let gone: Vec<_> = (0..5).map(|n| ("a", None, n)).collect();
         let other_fields: Vec<_> = (0..12).map(|n| ("a", Some(n), 0)).collect();
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_longer_counts_is_forgotten() {
+    fn expired_repairs_are_dropped() {
         let mut budget = after(&[("a", None, 0), ("b", None, 1)]);
         budget.record(&key("c"), None, at(600));
         let names: Vec<&str> = budget.repairs.keys().map(|(key, _)| &*key.name).collect();
@@ -142,22 +143,27 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_the_latest_repairs_stay() {
+    fn memory_is_bounded_and_latest_repairs_are_kept() {
         let mut budget = RepairBudget::default();
         for n in 0..5 {
             budget.record(&key("fought"), Some(1), at(n));
         }
-        for n in 0..ENTRIES {
+        for n in 0..MAX_ENTRIES {
             let state = u64::try_from(n).unwrap();
             budget.record(&key("quiet"), Some(state), at(5));
         }
-        assert_eq!(budget.repairs.len(), ENTRIES);
+        assert_eq!(budget.repairs.len(), MAX_ENTRIES);
         assert!(!budget.exhausted(&key("fought"), Some(1), at(6)));
         for n in 0..20 {
             budget.record(&key("fought"), Some(1), at(6 + n));
         }
-        assert_eq!(budget.repairs.len(), ENTRIES);
+        assert_eq!(budget.repairs.len(), MAX_ENTRIES);
         assert!(budget.exhausted(&key("fought"), Some(1), at(26)));
-        assert!(budget.repairs.values().all(|times| times.len() <= LIMIT));
+        assert!(
+            budget
+                .repairs
+                .values()
+                .all(|times| times.len() <= MAX_REPAIRS)
+        );
     }
 }

@@ -1,6 +1,6 @@
-//! What came of a reconcile: the only place that writes the status and publishes events.
+//! Reports the outcome of a reconcile. The only module that writes the status and publishes events.
 //!
-//! A [`Report`] holds facts; [`apply`] turns them into conditions and is pure.
+//! A [`Report`] holds facts; [`apply`] turns them into conditions without I/O.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::access::Access;
 use super::act::ActError;
 use super::events::{Notice, Notices};
 use super::finalizer;
-use super::kind::Kind;
+use super::kind::ActionKind;
 use super::memory::Memory;
 use super::observe::Observation;
 use super::setup::Setup;
-use super::status::{HistoryEntry, ReleaseStatus, Status, Written, chain};
+use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
 use crate::action::deploy::Stored;
 use crate::action::live::Live;
@@ -25,93 +25,93 @@ use crate::controller::{self, ReconcileError};
 use crate::release::InputsDigest;
 use crate::watches::DriftMode;
 
-/// How many revisions the status tells of.
-const RECENT: usize = 5;
-/// Bytes of a manifest that a status holds.
-const MANIFEST_MAX: usize = 32 * 1024;
-/// When a status is written again that somebody else has changed meanwhile.
-const STATUS_CONFLICT: Duration = Duration::from_secs(1);
+/// Maximum number of revisions in the status.
+const MAX_HISTORY: usize = 5;
+/// Maximum size of a manifest in the status, in bytes.
+const MAX_MANIFEST: usize = 32 * 1024;
+/// Delay before retrying a conflicting status update.
+const STATUS_CONFLICT_DELAY: Duration = Duration::from_secs(1);
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Debug)]
 pub(super) struct Report {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: StepOutcome,
     pub(super) next: Next,
-    /// The revision that has acted upon one-time annotations.
+    /// Revision that has handled the one-time annotations.
     pub(super) handled: Option<Revision>,
-    /// Why this reconcile counts as failed.
+    /// Error message if the reconcile counts as failed.
     pub(super) error: Option<String>,
-    /// What a hook in code said after the step was done.
-    pub(super) objection: Option<String>,
+    /// Error of a post hook of the extensions.
+    pub(super) hook_error: Option<String>,
 }
 
-/// When the custom resource is looked at again, if nothing changes before.
+/// When the custom resource is reconciled again if nothing changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
-    /// After the period.
+    /// After the reconcile period.
     Period,
     /// After this time.
     After(Duration),
-    /// At once: the step has changed what the plan looks at.
+    /// At once: the step has changed the facts.
     Now,
     /// Never: the custom resource is gone.
     Gone,
 }
 
-/// What is so after a step.
+/// State after a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum StepOutcome {
     /// A revision is deployed.
     Deployed(Box<Deployed>),
-    /// The deployed revision is as it should be, and the status says so already.
-    AsBefore,
-    /// An earlier revision is deployed again, and what failed is still wanted.
+    /// The deployed revision is reconciled, and the status already reports it.
+    Unchanged,
+    /// An earlier revision is deployed again, but the failed inputs are still desired.
     RolledBack(Box<Deployed>),
-    /// Something goes on.
+    /// An action is in progress.
     Progressing {
         why: String,
         release: Option<Box<ReleaseStatus>>,
     },
     /// An attempt failed.
     Failed(Box<Failure>),
-    /// Another attempt would do harm.
+    /// The release failed and is not retried automatically.
     Stalled {
         message: String,
         failure: Option<Box<Failure>>,
     },
     /// Objects were repaired too often.
     Contended { message: String },
-    /// The custom resource cannot be brought to what it says.
+    /// The custom resource cannot be reconciled.
     Irreconcilable {
         reason: &'static str,
         message: String,
-        /// What could not be begun, where it is the chart that fails.
-        kind: Option<Kind>,
+        /// Action that could not be started, if the chart is the cause.
+        kind: Option<ActionKind>,
     },
     /// The custom resource is paused.
     Paused,
-    /// Another operator looks after the release.
+    /// Another operator manages the release.
     Contested { message: String },
     /// The chart's tests ran.
     Tested {
         revision: Revision,
         failure: Option<String>,
     },
-    /// Nothing is to be said.
+    /// Nothing to report.
     Silent,
 }
 
-/// A revision that is deployed.
+/// Deployed revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Deployed {
-    pub(super) kind: Kind,
+    pub(super) kind: ActionKind,
     pub(super) notes: String,
     pub(super) manifest: Option<String>,
     pub(super) release: ReleaseStatus,
 }
 
 impl Deployed {
-    pub(super) fn of(kind: Kind, stored: &Stored) -> Box<Self> {
+    pub(super) fn of(kind: ActionKind, stored: &Stored) -> Box<Self> {
         Box::new(Self {
             kind,
             notes: stored.release.info.notes.trim().to_owned(),
@@ -121,58 +121,58 @@ impl Deployed {
     }
 }
 
-/// An attempt that failed.
+/// Failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    pub(super) kind: Kind,
+    pub(super) kind: ActionKind,
     pub(super) message: String,
     pub(super) release: ReleaseStatus,
-    /// When it is tried again; `None` where something else follows.
+    /// Time of the next attempt; `None` if it is not retried.
     pub(super) next: Option<Timestamp>,
 }
 
 impl Report {
-    pub(super) fn new(outcome: Outcome, next: Next) -> Self {
+    pub(super) fn new(outcome: StepOutcome, next: Next) -> Self {
         Self {
             outcome,
             next,
             handled: None,
             error: None,
-            objection: None,
+            hook_error: None,
         }
     }
 
-    /// Everything is done that can be done now.
-    pub(super) fn settle(outcome: Outcome) -> Self {
+    /// Returns a report that nothing is left to do until the next period.
+    pub(super) fn settle(outcome: StepOutcome) -> Self {
         Self::new(outcome, Next::Period)
     }
 
-    /// The plan has something else to look at now.
-    pub(super) fn go_on() -> Self {
-        Self::new(Outcome::Silent, Next::Now)
+    /// Returns a report without an outcome that requests a new plan at once.
+    pub(super) fn replan() -> Self {
+        Self::new(StepOutcome::Silent, Next::Now)
     }
 
-    /// The custom resource is gone.
+    /// Returns a report that the custom resource is gone.
     pub(super) fn gone() -> Self {
-        Self::new(Outcome::Silent, Next::Gone)
+        Self::new(StepOutcome::Silent, Next::Gone)
     }
 
-    /// Something is waited for.
+    /// Returns a report that the release waits for something.
     pub(super) fn wait(why: impl Into<String>, delay: Duration) -> Self {
-        let outcome = Outcome::Progressing {
+        let outcome = StepOutcome::Progressing {
             why: why.into(),
             release: None,
         };
         Self::new(outcome, Next::After(delay))
     }
 
-    /// Whether nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub(super) fn is_settled(&self) -> bool {
         self.next == Next::Period && self.error.is_none()
     }
 }
 
-/// What the status says of a record.
+/// Returns the release status of a record.
 pub(super) fn describe(stored: &Stored) -> ReleaseStatus {
     let metadata = stored.release.chart.as_ref();
     let metadata = metadata.and_then(|chart| chart.metadata.as_ref());
@@ -190,24 +190,24 @@ pub(super) fn describe(stored: &Stored) -> ReleaseStatus {
     }
 }
 
-/// What is known of the objects.
+/// State of the objects of a release.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Objects {
-    /// What is not ready.
+pub(super) struct ObjectsState {
+    /// Objects that are not ready, with the reason.
     pub(super) unready: Vec<String>,
-    /// Objects that differ from what was applied and are left so.
+    /// Objects that differ from what was applied and are not repaired.
     pub(super) drifted: Vec<String>,
-    /// The hash over all of them; `None` where they are not known.
+    /// Hash of all objects; `None` if they are unknown.
     pub(super) baseline: Option<String>,
 }
 
-impl Objects {
+impl ObjectsState {
     fn of(live: &Live, mode: DriftMode) -> Self {
         let mut unready = live.unready(true);
         let mut drifted = Vec::new();
         if mode != DriftMode::Repair {
-            // A change that is left alone on purpose does not make the release unready; what is
-            // gone does.
+            // A change that is not repaired does not make the release unready; a deleted object
+            // does.
             let changed = live.drifted_states().into_iter();
             let changed: Vec<String> = changed
                 .filter(|(_, left)| left.is_some())
@@ -226,36 +226,36 @@ impl Objects {
     }
 }
 
-/// Turns what came of a step into conditions. Pure.
-pub(super) fn apply(outcome: &Outcome, objects: &Objects, status: &mut Status) {
+/// Applies the outcome of a step to the conditions. No I/O.
+pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut Status) {
     match outcome {
-        Outcome::Deployed(deployed) => {
+        StepOutcome::Deployed(deployed) => {
             deploy(deployed, objects, status);
             reconciled(objects, status);
         }
-        Outcome::AsBefore => reconciled(objects, status),
-        Outcome::RolledBack(deployed) => {
+        StepOutcome::Unchanged => reconciled(objects, status),
+        StepOutcome::RolledBack(deployed) => {
             set_release(&deployed.release, objects, status);
             status.manifest.clone_from(&deployed.manifest);
         }
-        Outcome::Progressing { why, release } => {
+        StepOutcome::Progressing { why, release } => {
             if let Some(release) = release {
                 status.release = Some(ReleaseStatus::clone(release));
             }
             status.progressing(why);
         }
-        Outcome::Failed(failure) => fail(failure, status),
-        Outcome::Stalled { message, failure } => {
+        StepOutcome::Failed(failure) => fail(failure, status),
+        StepOutcome::Stalled { message, failure } => {
             if let Some(failure) = failure {
                 fail(failure, status);
             }
             status.stalled(message);
         }
-        Outcome::Contended { message } => {
+        StepOutcome::Contended { message } => {
             status.drifted(message);
             ready(objects, status);
         }
-        Outcome::Irreconcilable {
+        StepOutcome::Irreconcilable {
             reason,
             message,
             kind,
@@ -266,22 +266,22 @@ pub(super) fn apply(outcome: &Outcome, objects: &Objects, status: &mut Status) {
             }
             status.irreconcilable(reason, message);
         }
-        Outcome::Paused => status.paused(),
-        Outcome::Contested { message } => status.contested(message),
-        Outcome::Tested { revision, failure } => {
+        StepOutcome::Paused => status.paused(),
+        StepOutcome::Contested { message } => status.contested(message),
+        StepOutcome::Tested { revision, failure } => {
             status.tested(failure.as_deref());
             if let Some(release) = &mut status.release {
                 release.tested = Some(revision.0);
             }
             reconciled(objects, status);
         }
-        Outcome::Silent => {}
+        StepOutcome::Silent => {}
     }
 }
 
-fn deploy(deployed: &Deployed, objects: &Objects, status: &mut Status) {
+fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
     let message = if deployed.notes.is_empty() {
-        deployed.kind.success()
+        deployed.kind.success_message()
     } else {
         &deployed.notes
     };
@@ -290,12 +290,12 @@ fn deploy(deployed: &Deployed, objects: &Objects, status: &mut Status) {
     status.manifest.clone_from(&deployed.manifest);
 }
 
-/// Says which release there is. Tests of another revision do not count for this one.
-fn set_release(release: &ReleaseStatus, objects: &Objects, status: &mut Status) {
+/// Sets the release. Drops the test result of another revision.
+fn set_release(release: &ReleaseStatus, objects: &ObjectsState, status: &mut Status) {
     let known = status.release.take().unwrap_or_default();
     let tested = known.tested.filter(|_| known.revision == release.revision);
     if tested.is_none() {
-        status.untested();
+        status.clear_test_result();
     }
     status.release = Some(ReleaseStatus {
         tested,
@@ -304,18 +304,18 @@ fn set_release(release: &ReleaseStatus, objects: &Objects, status: &mut Status) 
     });
 }
 
-/// The custom resource is what it says, but for objects that are left drifted.
-fn reconciled(objects: &Objects, status: &mut Status) {
+/// Sets the conditions of a reconciled custom resource, which may have unrepaired drift.
+fn reconciled(objects: &ObjectsState, status: &mut Status) {
     status.reconciled();
     if objects.drifted.is_empty() {
-        status.undrifted();
+        status.clear_drifted();
     } else {
         status.drifted(&objects.drifted.join(", "));
     }
     ready(objects, status);
 }
 
-fn ready(objects: &Objects, status: &mut Status) {
+fn ready(objects: &ObjectsState, status: &mut Status) {
     status.ready(&objects.unready);
     if let Some(release) = &mut status.release {
         release.baseline.clone_from(&objects.baseline);
@@ -332,8 +332,7 @@ fn fail(failure: &Failure, status: &mut Status) {
     status.irreconcilable("ReconcileError", &message);
 }
 
-/// Writes the status if it has changed, publishes what is worth an event, and says when the custom
-/// resource comes again.
+/// Writes the status if it has changed, publishes events, and returns when to reconcile again.
 pub(super) async fn publish(
     setup: &Setup,
     access: &Access,
@@ -345,32 +344,33 @@ pub(super) async fn publish(
 ) -> Result<controller::Outcome, ReconcileError> {
     let mut status = subject.status();
     let own = Some(setup.operator.clone());
-    let keeper = Some(observation.keeper.clone());
+    let managing_operator = Some(observation.managing_operator.clone());
     if !observation.facts.contested {
-        status.uncontested(memory.keeper != own && memory.keeper.is_some());
+        status
+            .clear_contested(memory.managing_operator != own && memory.managing_operator.is_some());
     }
-    memory.keeper = if observation.facts.contested {
-        keeper
+    memory.managing_operator = if observation.facts.contested {
+        managing_operator
     } else {
         own
     };
-    let objects = Objects::of(&memory.live, setup.watch.drift_detection.mode);
+    let objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
             if let Some(revision) = report.handled {
                 status.handle(&subject.annotations, revision);
             }
-            if let Some(objection) = &report.objection {
-                status.irreconcilable("ReconcileError", objection);
+            if let Some(hook_error) = &report.hook_error {
+                status.irreconcilable("ReconcileError", hook_error);
             }
-            match report.error.or(report.objection) {
+            match report.error.or(report.hook_error) {
                 Some(error) => Err(error.into()),
                 None => Ok(report.next),
             }
         }
         Err(error) => {
-            // What may succeed in a moment is not worth a condition.
+            // Transient errors do not set a condition.
             if !error.is_transient() {
                 status.irreconcilable("ReconcileError", &chain(&error));
             }
@@ -379,10 +379,10 @@ pub(super) async fn publish(
     };
     let mut written = true;
     if !matches!(ended, Ok(Next::Gone)) {
-        problems(subject, memory, notices);
+        report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
-            status.unwatched(&unwatched(access, subject, memory, notices));
-            status.history = Some(recent(access, subject));
+            status.unwatched(&report_unwatched(access, subject, memory, notices));
+            status.history = Some(recent_history(access, subject));
         }
         written = write(access, subject, memory, notices, &status).await?;
     }
@@ -390,7 +390,7 @@ pub(super) async fn publish(
         access.events.publish(&subject.primary, notice).await;
     }
     if !written {
-        return Ok(controller::Outcome::After(STATUS_CONFLICT));
+        return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
     }
     Ok(match ended? {
         Next::Gone => controller::Outcome::Done,
@@ -406,7 +406,7 @@ pub(super) async fn publish(
     })
 }
 
-/// Writes the status if it has changed; whether nobody else was faster.
+/// Writes the status if it has changed. Returns `false` on a conflict.
 async fn write(
     access: &Access,
     subject: &Subject,
@@ -419,10 +419,10 @@ async fn write(
             Err(ApiError::Conflict { .. }) => return Ok(false),
             answer => answer?,
         };
-        memory.written = Written::new(&patch, kept.as_ref());
-        for field in Written::pruned(&patch, kept.as_ref()) {
+        memory.written = WrittenStatus::new(&patch, kept.as_ref());
+        for field in WrittenStatus::pruned(&patch, kept.as_ref()) {
             let note = format!(
-                "the definition of {} has no status.{field}, so it is not kept; add it, or x-kubernetes-preserve-unknown-fields",
+                "the CRD of {} has no status.{field}, so the API server drops it; add the field or x-kubernetes-preserve-unknown-fields",
                 subject.primary.gvk.kind
             );
             notices.add(Notice::warning("StatusPruned", "Status", note));
@@ -439,8 +439,8 @@ async fn write(
     Ok(true)
 }
 
-/// Tells of annotations that were not understood, once.
-fn problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
+/// Adds an event for each invalid annotation, once.
+fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
     let problems = &subject.annotations.problems;
     if memory.problems != *problems {
         for problem in problems {
@@ -454,8 +454,8 @@ fn problems(subject: &Subject, memory: &mut Memory, notices: &Notices) {
     }
 }
 
-/// Returns what cannot be watched, with the reason. What is new among it is worth an event.
-fn unwatched(
+/// Returns the objects that cannot be watched, with the reason. Adds an event for each new one.
+fn report_unwatched(
     access: &Access,
     subject: &Subject,
     memory: &mut Memory,
@@ -473,10 +473,10 @@ fn unwatched(
     found
 }
 
-/// The newest revisions.
-fn recent(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
+/// Returns the newest revisions.
+fn recent_history(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
     let history = access.store.history(&subject.namespace, &subject.name);
-    let newest = history.iter().rev().take(RECENT);
+    let newest = history.iter().rev().take(MAX_HISTORY);
     newest
         .map(|meta| HistoryEntry {
             revision: meta.revision.0,
@@ -486,9 +486,9 @@ fn recent(access: &Access, subject: &Subject) -> Vec<HistoryEntry> {
         .collect()
 }
 
-/// The manifest without the content of Secrets; `None` when it is too large for a status.
+/// Returns the manifest without the content of Secrets; `None` if it is too large for a status.
 fn redacted(manifest: &str) -> Option<String> {
-    if manifest.len() > MANIFEST_MAX {
+    if manifest.len() > MAX_MANIFEST {
         return None;
     }
     let mut text = String::with_capacity(manifest.len());
@@ -523,28 +523,32 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::json;
 
-    use super::{Objects, Outcome, apply, redacted};
-    use crate::helm::status::{Status, Written};
+    use super::{ObjectsState, StepOutcome, apply, redacted};
+    use crate::helm::status::{Status, WrittenStatus};
 
     #[test]
-    fn drift_that_stays_is_written_once() {
-        let objects = Objects {
+    fn unchanged_drift_is_written_once() {
+        let objects = ObjectsState {
             drifted: vec!["ConfigMap a/b".to_owned()],
-            ..Objects::default()
+            ..ObjectsState::default()
         };
         let mut written = None;
         for second in [1_000, 2_000] {
             let now = Timestamp::from_second(second).unwrap();
             let mut status = Status::read(written.as_ref(), now, Some(1));
-            apply(&Outcome::AsBefore, &objects, &mut status);
-            let patch = status.patch(&Written::default());
+            apply(&StepOutcome::Unchanged, &objects, &mut status);
+            let patch = status.patch(&WrittenStatus::default());
             assert_eq!(patch.is_some(), written.is_none());
             written = written.or(patch);
         }
         let drifted = |status: &Status| status.conditions.iter().any(|c| c.type_ == "Drifted");
         let mut status = Status::read(written.as_ref(), Timestamp::UNIX_EPOCH, Some(1));
         assert!(drifted(&status));
-        apply(&Outcome::AsBefore, &Objects::default(), &mut status);
+        apply(
+            &StepOutcome::Unchanged,
+            &ObjectsState::default(),
+            &mut status,
+        );
         assert!(!drifted(&status), "{}", json!(status.conditions));
     }
 

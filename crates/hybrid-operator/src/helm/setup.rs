@@ -1,4 +1,4 @@
-//! What a controller of charts is made of: read at start, and never changed.
+//! Configuration of a chart controller, immutable after start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,50 +6,50 @@ use std::time::Duration;
 use helm_core::CompiledChart;
 
 use super::extend::Extensions;
-use super::kind::Kind;
+use super::kind::ActionKind;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{InstanceId, OperatorId};
 use crate::watches::{ActionPolicy, Watch};
 
-/// One entry of `watches.yaml` with its chart, and who serves it.
+/// Entry of `watches.yaml` with its chart and the identity of the operator.
 pub(super) struct Setup {
     pub(super) watch: Watch,
     pub(super) chart: Arc<CompiledChart>,
     pub(super) extensions: Extensions,
-    /// Time between two looks at an unchanged custom resource.
+    /// Interval between reconciles of an unchanged custom resource.
     pub(super) period: Duration,
     pub(super) operator: OperatorId,
     pub(super) instance: InstanceId,
-    /// Whether a lease makes sure that no other replica writes.
+    /// Whether leader election ensures that no other replica writes.
     pub(super) elected: bool,
     pub(super) operator_namespace: Option<String>,
-    /// Namespaces that are watched; all when empty.
+    /// Watched namespaces; all if empty.
     pub(super) namespaces: Vec<String>,
 }
 
 impl Setup {
-    /// How an action is done.
-    pub(super) fn policy(&self, kind: Kind) -> &ActionPolicy {
+    /// Returns the policy of an action.
+    pub(super) fn policy(&self, kind: ActionKind) -> &ActionPolicy {
         match kind {
-            Kind::Install => &self.watch.install,
-            Kind::Upgrade => &self.watch.upgrade,
-            Kind::Rollback => &self.watch.rollback,
-            Kind::Uninstall => &self.watch.uninstall,
-            Kind::Test => self.watch.test.as_ref().unwrap_or(&self.watch.upgrade),
+            ActionKind::Install => &self.watch.install,
+            ActionKind::Upgrade => &self.watch.upgrade,
+            ActionKind::Rollback => &self.watch.rollback,
+            ActionKind::Uninstall => &self.watch.uninstall,
+            ActionKind::Test => self.watch.test.as_ref().unwrap_or(&self.watch.upgrade),
         }
     }
 
-    /// Kinds that an action may delete and create anew.
-    pub(super) fn recreated(&self, kind: Kind) -> Vec<String> {
+    /// Returns the kinds that an action may delete and recreate.
+    pub(super) fn recreated(&self, kind: ActionKind) -> Vec<String> {
         match (&self.watch.upgrade.recreate, kind) {
-            (_, Kind::Install | Kind::Uninstall) => Vec::new(),
+            (_, ActionKind::Install | ActionKind::Uninstall) => Vec::new(),
             (Some(kinds), _) => kinds.clone(),
             (None, _) => vec!["Job".to_owned()],
         }
     }
 
-    /// Fields that others may set.
-    pub(super) fn left_to_others(&self) -> Vec<LeaveOut> {
+    /// Returns the fields that other clients may set.
+    pub(super) fn ignored_fields(&self) -> Vec<LeaveOut> {
         let mut rules = ApplyPolicy::default().leave_out;
         rules.extend(self.watch.drift_detection.ignore.iter().map(|ignore| {
             let target = ignore.target.clone();
@@ -67,7 +67,7 @@ impl Setup {
     }
 }
 
-/// How long hooks and waits may take: 5 minutes unless said otherwise, as in Helm.
+/// Returns the timeout of hooks and waits. Defaults to 5 minutes, as in Helm.
 pub(super) fn timeout(asked: Option<Duration>) -> Duration {
     asked.unwrap_or(Duration::from_mins(5))
 }

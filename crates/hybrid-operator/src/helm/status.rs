@@ -1,4 +1,4 @@
-//! The status of a custom resource. Pure.
+//! Status of a custom resource. No I/O.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 use super::annotations::Annotations;
 use super::conditions::{self, Condition, ConditionStatus, types};
 
-/// Number of objects that a message names.
+/// Maximum number of objects that a message names.
 const NAMED: usize = 5;
 
-/// What the status says of the release.
+/// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ReleaseStatus {
@@ -24,36 +24,36 @@ pub(crate) struct ReleaseStatus {
     pub(crate) revision: u32,
     /// Helm's status of that revision.
     pub(crate) status: String,
-    /// Name and version of its chart, `NAME-VERSION`.
+    /// Name and version of the chart, `NAME-VERSION`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) chart_version: Option<String>,
-    /// Version of what the chart installs.
+    /// `appVersion` of the chart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) app_version: Option<String>,
-    /// Digest of its inputs.
+    /// Digest of the inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
-    /// Hash of what is ours on all objects of the deployed revision.
+    /// Hash of the operator's fields of all objects of the deployed revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) baseline: Option<String>,
-    /// The revision that the chart's tests ran on.
+    /// Revision that the chart's tests ran on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tested: Option<u32>,
 }
 
-/// One of the newest revisions.
+/// Revision in the status history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HistoryEntry {
-    /// Its number.
+    /// Number of the revision.
     pub(crate) revision: u32,
-    /// Helm's status of it.
+    /// Helm's status of the revision.
     pub(crate) status: String,
-    /// Digest of its inputs.
+    /// Digest of the inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) digest: Option<String>,
 }
 
-/// The values of one-time annotations that were acted upon.
+/// Handled values of one-time annotations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Handled {
@@ -63,44 +63,44 @@ pub(crate) struct Handled {
     /// `reset-at`
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reset_at: Option<String>,
-    /// The newest revision whose failures no longer count since `reset-at`.
+    /// Newest revision whose failures no longer count after `reset-at`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) forgiven: Option<u32>,
 }
 
-/// A condition that came to be true, or came to be true for another reason.
+/// Condition that became true, or is true for a new reason; published as an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Transition {
-    /// Whether it is bad news.
+    /// Whether the event is a warning.
     pub(crate) warning: bool,
-    /// Its reason.
+    /// Reason of the condition.
     pub(crate) reason: String,
-    /// Its message.
+    /// Message of the condition.
     pub(crate) message: String,
 }
 
-/// Status that is being written.
+/// Status being built.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
     before: Value,
     now: String,
     generation: Option<i64>,
-    /// The conditions.
+    /// Conditions.
     pub(crate) conditions: Vec<Condition>,
-    /// What is said of the release.
+    /// Release.
     pub(crate) release: Option<ReleaseStatus>,
-    /// The manifest of the release, where it is new and to be shown.
+    /// Manifest of the release if it is new.
     pub(crate) manifest: Option<String>,
-    /// The newest revisions.
+    /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
-    /// The values of one-time annotations that were acted upon.
+    /// Handled values of one-time annotations.
     pub(crate) handled: Handled,
-    /// What is worth an event.
+    /// Transitions to publish as events.
     pub(crate) transitions: Vec<Transition>,
 }
 
 impl Status {
-    /// The status as it is, to be changed at `now` for `generation`.
+    /// Reads the current status, to be changed at `now` for `generation`.
     pub(crate) fn read(status: Option<&Value>, now: Timestamp, generation: Option<i64>) -> Self {
         let before = status.cloned().unwrap_or(Value::Null);
         let field = |name: &str| before.get(name).cloned().unwrap_or(Value::Null);
@@ -119,13 +119,13 @@ impl Status {
     }
 
     fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
-        let told = |condition: &Condition| {
+        let is_same = |condition: &Condition| {
             condition.type_ == type_
                 && condition.status == ConditionStatus::True
                 && condition.message == message
         };
-        // A second failure may have the reason of the first.
-        let repeated = self.conditions.iter().any(told);
+        // A second failure may have the same reason as the first.
+        let repeated = self.conditions.iter().any(is_same);
         let changed = conditions::set(
             &mut self.conditions,
             type_,
@@ -135,7 +135,7 @@ impl Status {
             &self.now,
             self.generation,
         );
-        let worth_telling = status == ConditionStatus::True
+        let publishes_event = status == ConditionStatus::True
             && matches!(
                 type_,
                 types::DEPLOYED
@@ -146,7 +146,7 @@ impl Status {
                     | types::CONTESTED
             );
         let another_failure = type_ == types::RELEASE_FAILED && !repeated;
-        if worth_telling && (changed || another_failure) {
+        if publishes_event && (changed || another_failure) {
             self.transitions.push(Transition {
                 warning: !matches!(type_, types::DEPLOYED | types::PAUSED),
                 reason: reason.to_owned(),
@@ -159,12 +159,12 @@ impl Status {
         conditions::remove(&mut self.conditions, type_);
     }
 
-    /// The custom resource was seen.
+    /// Reports that the operator processes the custom resource.
     pub(crate) fn initialized(&mut self) {
         self.set(types::INITIALIZED, ConditionStatus::True, "Initialized", "");
     }
 
-    /// A release is deployed.
+    /// Reports a deployed release.
     pub(crate) fn deployed(&mut self, reason: &str, message: &str) {
         self.initialized();
         self.set(types::DEPLOYED, ConditionStatus::True, reason, message);
@@ -172,19 +172,19 @@ impl Status {
         self.reconciled();
     }
 
-    /// Whether it says already that this revision is deployed and that nothing failed.
-    pub(crate) fn says_deployed(&self, revision: Revision) -> bool {
+    /// Returns whether the status already reports this revision as deployed without a failure.
+    pub(crate) fn reports_deployed(&self, revision: Revision) -> bool {
         let is = |type_: &str, status: ConditionStatus| {
             let mut conditions = self.conditions.iter();
             conditions.any(|condition| condition.type_ == type_ && condition.status == status)
         };
-        let told = self.release.as_ref().map(|release| release.revision);
-        told == Some(revision.0)
+        let reported = self.release.as_ref().map(|release| release.revision);
+        reported == Some(revision.0)
             && is(types::DEPLOYED, ConditionStatus::True)
             && is(types::RELEASE_FAILED, ConditionStatus::False)
     }
 
-    /// The custom resource is what it says.
+    /// Reports that the custom resource is reconciled.
     pub(crate) fn reconciled(&mut self) {
         self.set(
             types::IRRECONCILABLE,
@@ -198,7 +198,7 @@ impl Status {
         self.remove(types::STALLED);
     }
 
-    /// An action failed.
+    /// Reports a failed action.
     pub(crate) fn failed(&mut self, reason: &str, message: &str) {
         self.initialized();
         let is_deployed = |condition: &Condition| {
@@ -216,28 +216,28 @@ impl Status {
         self.set(types::READY, ConditionStatus::False, reason, message);
     }
 
-    /// It is not known how the release is, because of an error.
+    /// Reports that the state of the release is unknown because of an error.
     pub(crate) fn unknown(&mut self, reason: &str) {
         self.set(types::RELEASE_FAILED, ConditionStatus::Unknown, reason, "");
     }
 
-    /// Whether it says already why this revision failed.
-    pub(crate) fn tells_failure_of(&self, revision: Revision) -> bool {
+    /// Returns whether the status already reports the failure of this revision.
+    pub(crate) fn reports_failure_of(&self, revision: Revision) -> bool {
         let failed = |condition: &Condition| {
             condition.type_ == types::RELEASE_FAILED
                 && condition.status == ConditionStatus::True
                 && !condition.message.is_empty()
         };
-        let told = self.release.as_ref().map(|release| release.revision);
-        told == Some(revision.0) && self.conditions.iter().any(failed)
+        let reported = self.release.as_ref().map(|release| release.revision);
+        reported == Some(revision.0) && self.conditions.iter().any(failed)
     }
 
-    /// The outcome of tests of an earlier revision says nothing of a new one.
-    pub(crate) fn untested(&mut self) {
+    /// Removes the test result, which belongs to an earlier revision.
+    pub(crate) fn clear_test_result(&mut self) {
         self.remove(types::TEST_SUCCESS);
     }
 
-    /// The outcome of the chart's tests.
+    /// Reports the result of the chart's tests.
     pub(crate) fn tested(&mut self, failure: Option<&str>) {
         let (status, reason) = match failure {
             None => (ConditionStatus::True, "TestsSucceeded"),
@@ -246,7 +246,7 @@ impl Status {
         self.set(types::TEST_SUCCESS, status, reason, failure.unwrap_or(""));
     }
 
-    /// The custom resource cannot be brought to what it says.
+    /// Reports that the custom resource cannot be reconciled.
     pub(crate) fn irreconcilable(&mut self, reason: &str, message: &str) {
         self.initialized();
         self.set(
@@ -258,15 +258,15 @@ impl Status {
         self.set(types::READY, ConditionStatus::False, reason, message);
     }
 
-    /// The generation that the conditions speak of. As long as nothing is said of the newest one,
-    /// whether because of a lost connection or because there is more to do, it counts as unseen:
-    /// what is said of an older one must not be taken for an answer to it.
+    /// Returns the generation that the conditions apply to. The newest generation is not observed
+    /// until `Ready` or `Paused` was set for it, so that conditions of an older one are not
+    /// mistaken for its result.
     fn observed_generation(&self) -> Option<i64> {
-        let speaks = |condition: &&Condition| {
+        let is_current = |condition: &&Condition| {
             matches!(condition.type_.as_str(), types::READY | types::PAUSED)
                 && condition.observed_generation == self.generation
         };
-        match self.conditions.iter().find(speaks) {
+        match self.conditions.iter().find(is_current) {
             Some(_) => self.generation,
             None => self
                 .before
@@ -275,7 +275,7 @@ impl Status {
         }
     }
 
-    /// Remembers the one-time annotations that the revision `revision` has acted upon.
+    /// Records the one-time annotations as handled by `revision`.
     pub(crate) fn handle(&mut self, annotations: &Annotations, revision: Revision) {
         if let Some(at) = &annotations.force_at {
             self.handled.force_at = Some(at.clone());
@@ -288,7 +288,7 @@ impl Status {
         }
     }
 
-    /// Another attempt would do harm.
+    /// Reports that the release is not retried automatically.
     pub(crate) fn stalled(&mut self, message: &str) {
         self.set(
             types::STALLED,
@@ -299,8 +299,8 @@ impl Status {
         self.set(types::READY, ConditionStatus::False, "Stalled", message);
     }
 
-    /// Another operator looks after the release. What was said of this generation stays, whichever
-    /// operator said it.
+    /// Reports that another operator manages the release. Keeps a condition that any operator has
+    /// set for this generation.
     pub(crate) fn contested(&mut self, message: &str) {
         if !self.is_contested() {
             self.set(
@@ -312,10 +312,10 @@ impl Status {
         }
     }
 
-    /// Forgets that the release is contested: when it came to be ours, or with a generation of
-    /// which nobody has said so. An operator that still contests it will say so again.
-    pub(crate) fn uncontested(&mut self, came_to_be_ours: bool) {
-        if came_to_be_ours || !self.is_contested() {
+    /// Removes the condition `Contested` if this operator took over the release, or if it was set
+    /// for an older generation. An operator that still contests the release sets it again.
+    pub(crate) fn clear_contested(&mut self, taken_over: bool) {
+        if taken_over || !self.is_contested() {
             self.remove(types::CONTESTED);
         }
     }
@@ -326,7 +326,7 @@ impl Status {
         })
     }
 
-    /// The custom resource is paused.
+    /// Reports that the custom resource is paused.
     pub(crate) fn paused(&mut self) {
         self.set(
             types::PAUSED,
@@ -336,7 +336,7 @@ impl Status {
         );
     }
 
-    /// Objects differ and are left so.
+    /// Reports drift that is not repaired.
     pub(crate) fn drifted(&mut self, message: &str) {
         self.set(
             types::DRIFTED,
@@ -346,12 +346,12 @@ impl Status {
         );
     }
 
-    /// All objects are as they were applied.
-    pub(crate) fn undrifted(&mut self) {
+    /// Reports that there is no drift.
+    pub(crate) fn clear_drifted(&mut self) {
         self.remove(types::DRIFTED);
     }
 
-    /// Objects that cannot be watched, with the reason; none when all can.
+    /// Reports objects that cannot be watched, with the reason; removes the condition if there are none.
     pub(crate) fn unwatched(&mut self, objects: &BTreeSet<String>) {
         if objects.is_empty() {
             self.remove(types::WATCH_REFUSED);
@@ -372,7 +372,7 @@ impl Status {
         );
     }
 
-    /// Whether everything is ready; `missing` says what is not.
+    /// Reports whether all objects are ready; `missing` lists those that are not.
     pub(crate) fn ready(&mut self, missing: &[String]) {
         match missing.first() {
             None => self.set(types::READY, ConditionStatus::True, "AllObjectsReady", ""),
@@ -383,16 +383,16 @@ impl Status {
                 } else {
                     first.clone()
                 };
-                // While the same object is waited for, its progress is not worth a write.
+                // Do not write the status for progress of the same object.
                 let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
-                let told = self.conditions.iter().any(|condition| {
+                let reported = self.conditions.iter().any(|condition| {
                     condition.type_ == types::READY
                         && condition.status == ConditionStatus::False
                         && condition.reason == "ObjectsNotReady"
                         && condition.observed_generation == self.generation
                         && object(&condition.message) == object(&message)
                 });
-                if !told {
+                if !reported {
                     self.set(
                         types::READY,
                         ConditionStatus::False,
@@ -404,7 +404,7 @@ impl Status {
         }
     }
 
-    /// Something goes on.
+    /// Reports that the release waits for something.
     pub(crate) fn progressing(&mut self, why: &str) {
         self.initialized();
         self.set(
@@ -415,8 +415,8 @@ impl Status {
         );
     }
 
-    /// The merge patch that makes the status so, `None` when it is so already.
-    pub(crate) fn patch(&self, written: &Written) -> Option<Value> {
+    /// Returns the merge patch for the status, `None` if it is unchanged.
+    pub(crate) fn patch(&self, written: &WrittenStatus) -> Option<Value> {
         let mut status = Map::new();
         status.insert("conditions".to_owned(), json!(self.conditions));
         if let Some(generation) = self.observed_generation() {
@@ -443,13 +443,13 @@ impl Status {
             .iter()
             .all(|(key, value)| self.before.get(key) == Some(value));
         let status = Value::Object(status);
-        // What the API server does not keep need not be sent again.
+        // Do not send fields again that the API server drops.
         if same || written.is(&status, &self.before) {
             return None;
         }
         let mut patch = status;
-        remove_what_is_gone(&mut patch, &self.before, "release");
-        remove_what_is_gone(&mut patch, &self.before, "handled");
+        add_removed_fields(&mut patch, &self.before, "release");
+        add_removed_fields(&mut patch, &self.before, "handled");
         Some(patch)
     }
 
@@ -461,9 +461,8 @@ impl Status {
     }
 }
 
-/// Sets the fields of an object to null that it no longer has: a merge patch keeps what it does not
-/// mention.
-fn remove_what_is_gone(patch: &mut Value, before: &Value, field: &str) {
+/// Sets removed fields of an object to null: a merge patch keeps fields that it does not contain.
+fn add_removed_fields(patch: &mut Value, before: &Value, field: &str) {
     let known = before.get(field).and_then(Value::as_object);
     if let Some(fields) = patch.get_mut(field).and_then(Value::as_object_mut) {
         for name in known.into_iter().flat_map(Map::keys) {
@@ -472,16 +471,16 @@ fn remove_what_is_gone(patch: &mut Value, before: &Value, field: &str) {
     }
 }
 
-/// The status that was last written, and what was kept of it: the schema of the custom resource's
-/// definition may have no place for all of it.
+/// Hashes of the status last sent and of what the API server stored of it: the schema of the CRD
+/// may prune fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenStatus {
     sent: u64,
     kept: u64,
 }
 
-impl Written {
-    /// Remembers a status that was sent, and the one that the API server has answered with.
+impl WrittenStatus {
+    /// Records the status sent and the one that the API server returned.
     pub(crate) fn new(sent: &Value, kept: Option<&Value>) -> Self {
         Self {
             sent: hash(sent),
@@ -493,7 +492,7 @@ impl Written {
         *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
     }
 
-    /// The fields of `sent` that were not kept.
+    /// Returns the fields of `sent` that were pruned.
     pub(crate) fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
         let Some(kept) = kept else {
             return Vec::new();
@@ -506,7 +505,7 @@ impl Written {
     }
 }
 
-/// A hash of what a value says: a field that is null says nothing.
+/// Hashes a value, ignoring null fields.
 fn hash(value: &Value) -> u64 {
     fn feed(value: &Value, hasher: &mut DefaultHasher) {
         match value {
@@ -533,7 +532,7 @@ fn hash(value: &Value) -> u64 {
     hasher.finish()
 }
 
-/// An error with its sources, but for those that it has told already.
+/// Formats an error with its sources, omitting those that its text already contains.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -552,7 +551,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use jiff::Timestamp;
 
-    use super::{ReleaseStatus, Status, Written};
+    use super::{ReleaseStatus, Status, WrittenStatus};
 
     #[test]
     fn an_unchanged_status_is_not_written() {
@@ -565,7 +564,7 @@ mod tests {
             revision: 1,
             ..ReleaseStatus::default()
         });
-        let patch = status.patch(&Written::default()).unwrap();
+        let patch = status.patch(&WrittenStatus::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
         assert_eq!(patch["deployedRelease"]["name"], "r");
         assert_eq!(status.transitions.len(), 1);
@@ -574,46 +573,46 @@ mod tests {
         let mut again = Status::read(Some(&patch), later, Some(2));
         again.deployed("InstallSuccessful", "notes");
         again.ready(&[]);
-        assert_eq!(again.patch(&Written::default()), None);
+        assert_eq!(again.patch(&WrittenStatus::default()), None);
         assert!(again.transitions.is_empty());
     }
 
     #[test]
-    fn a_generation_of_which_nothing_is_said_is_not_observed() {
+    fn generation_without_conditions_is_not_observed() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(1));
         status.deployed("InstallSuccessful", "");
         assert_eq!(
             status
-                .patch(&Written::default())
+                .patch(&WrittenStatus::default())
                 .unwrap()
                 .get("observedGeneration"),
             None
         );
         status.ready(&[]);
-        let patch = status.patch(&Written::default()).unwrap();
+        let patch = status.patch(&WrittenStatus::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 1);
 
-        // The next reconcile ended early, for example because a connection broke.
+        // The next reconcile ended early, for example because of a connection error.
         let mut cut_short = Status::read(Some(&patch), now, Some(2));
-        assert_eq!(cut_short.patch(&Written::default()), None);
+        assert_eq!(cut_short.patch(&WrittenStatus::default()), None);
         cut_short.progressing("its Pods");
-        let patch = cut_short.patch(&Written::default()).unwrap();
+        let patch = cut_short.patch(&WrittenStatus::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
     }
 
     #[test]
-    fn a_failure_is_told_once_and_leaves_the_deployed_release() {
+    fn failure_is_published_and_keeps_the_deployed_condition() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(1));
         status.deployed("InstallSuccessful", "");
         status.failed("UpgradeError", "the server said no");
-        let told: Vec<&str> = status
+        let reported: Vec<&str> = status
             .transitions
             .iter()
             .map(|transition| transition.reason.as_str())
             .collect();
-        assert_eq!(told, ["InstallSuccessful", "UpgradeError"]);
+        assert_eq!(reported, ["InstallSuccessful", "UpgradeError"]);
         let deployed = status
             .conditions
             .iter()
@@ -629,21 +628,21 @@ mod tests {
     }
 
     #[test]
-    fn what_another_operator_says_of_this_generation_stays_until_the_release_is_ours() {
+    fn contested_is_kept_for_its_generation_until_takeover() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(1));
         status.contested("the first has it, says the second");
         assert_eq!(status.transitions.len(), 1);
-        let patch = status.patch(&Written::default()).unwrap();
-        for (generation, came_to_be_ours, stays) in
+        let patch = status.patch(&WrittenStatus::default()).unwrap();
+        for (generation, taken_over, stays) in
             [(1, false, true), (1, true, false), (2, false, false)]
         {
             let mut owner = Status::read(Some(&patch), now, Some(generation));
-            owner.uncontested(came_to_be_ours);
+            owner.clear_contested(taken_over);
             assert_eq!(owner.conditions.len(), usize::from(stays));
         }
         let mut third = Status::read(Some(&patch), now, Some(1));
         third.contested("the first has it, says the third");
-        assert_eq!(third.patch(&Written::default()), None);
+        assert_eq!(third.patch(&WrittenStatus::default()), None);
     }
 }

@@ -1,7 +1,7 @@
-//! The custom resource of a reconcile, and which release belongs to it.
+//! Custom resource of a reconcile, and the name and namespace of its release.
 //!
-//! A release that has begun keeps its name and namespace: moving it would leave its objects behind
-//! under the old name and take over somebody else's under the new one.
+//! An existing release keeps its name and namespace: moving it would leave its objects behind under
+//! the old name and could take over a foreign release under the new one.
 
 use std::sync::{Arc, PoisonError};
 
@@ -22,16 +22,16 @@ use crate::controller::Key;
 use crate::release::RecordMeta;
 use crate::values::{self, ValuesError};
 
-/// Why a custom resource can have no release.
+/// Error determining the release of a custom resource.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SubjectError {
     /// The release's name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The name of the service account to act as is invalid.
+    /// The name of the service account to impersonate is invalid.
     #[error(transparent)]
     Account(#[from] ImpersonateError),
-    /// A template of `watches.yaml` fails.
+    /// A template of `watches.yaml` failed.
     #[error(transparent)]
     Template(#[from] ValuesError),
     /// The release of a cluster-scoped custom resource has no namespace.
@@ -39,30 +39,30 @@ pub(super) enum SubjectError {
         "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
     )]
     NoNamespace,
-    /// The release would move.
+    /// The name or namespace of the existing release would change.
     #[error(
-        "the release is {old} and would become {new}; releaseName and releaseNamespace cannot change: set them back, or delete the custom resource and create it again"
+        "release {old} cannot be moved to {new}; set releaseName and releaseNamespace back, or delete and recreate the custom resource"
     )]
     Moved {
-        /// Where it is.
+        /// Current namespace and name.
         old: String,
-        /// Where it would be.
+        /// New namespace and name.
         new: String,
     },
 }
 
 /// Name and namespace of a release.
 #[derive(Debug, Clone)]
-struct Place {
+struct ReleaseLocation {
     name: ReleaseName,
     namespace: String,
 }
 
-/// A custom resource as it was when its reconcile began.
+/// Custom resource at the start of its reconcile.
 pub(super) struct Subject {
     pub(super) primary: Primary,
     pub(super) resource: Arc<DynamicObject>,
-    /// The cluster as the custom resource's service account sees it.
+    /// Cluster client that impersonates the custom resource's service account, if one is set.
     pub(super) cluster: Cluster,
     pub(super) object: Arc<Value>,
     pub(super) generation: Option<i64>,
@@ -74,8 +74,8 @@ pub(super) struct Subject {
     /// Namespace of the release.
     pub(super) namespace: String,
     pub(super) now: Timestamp,
-    /// Why it can have no release. Name, namespace and cluster are stand-ins then, good enough to
-    /// delete what may be there.
+    /// Why it cannot have a release. Name, namespace and cluster are then placeholders that allow
+    /// an uninstall.
     pub(super) error: Option<SubjectError>,
 }
 
@@ -89,11 +89,11 @@ impl Subject {
         let object = serde_json::to_value(resource).unwrap_or_default();
         let deleting = resource.metadata.deletion_timestamp.is_some();
         let mut error = None;
-        let place = match place(&primary, &object, setup, access) {
-            Ok(place) => place,
+        let location = match locate(&primary, &object, setup, access) {
+            Ok(location) => location,
             Err(found) => {
                 error = Some(found);
-                stand_in(&primary, setup)?
+                placeholder(&primary, setup)?
             }
         };
         let cluster = cluster_for(&primary, &object, setup, access).unwrap_or_else(|found| {
@@ -109,26 +109,26 @@ impl Subject {
             finalizer: finalizer::is_present(resource),
             annotations: annotations_of(resource, setup),
             object: Arc::new(object),
-            name: place.name,
-            namespace: place.namespace,
+            name: location.name,
+            namespace: location.namespace,
             now: Timestamp::now(),
             error,
         })
     }
 
-    /// The queue's key of the custom resource.
+    /// Returns the queue key of the custom resource.
     pub(super) fn key(&self) -> Key {
         Key::new(self.primary.namespace.as_deref(), &self.primary.name)
     }
 
-    /// Whether a record belongs to the custom resource. The Go operators made it the owner of its
-    /// records.
+    /// Returns whether a record belongs to the custom resource. The Go operators set it as the
+    /// owner of its records.
     pub(super) fn owns(&self, meta: &RecordMeta) -> bool {
         meta.cr.as_ref() == Some(&self.primary.identity())
             || meta.owners.contains(&self.primary.uid)
     }
 
-    /// Whether `force-at` has a value that was not acted upon yet.
+    /// Returns whether `force-at` has an unhandled value.
     pub(super) fn is_forced(&self) -> bool {
         self.is_new(
             self.annotations.force_at.as_deref(),
@@ -136,7 +136,7 @@ impl Subject {
         )
     }
 
-    /// Whether `reset-at` has a value that was not acted upon yet.
+    /// Returns whether `reset-at` has an unhandled value.
     pub(super) fn is_reset(&self) -> bool {
         self.is_new(
             self.annotations.reset_at.as_deref(),
@@ -144,7 +144,7 @@ impl Subject {
         )
     }
 
-    /// The revision up to which failures no longer count.
+    /// Returns the newest revision whose failures no longer count.
     pub(super) fn forgiven(&self, latest: Revision) -> Revision {
         if self.is_reset() {
             return latest;
@@ -156,19 +156,19 @@ impl Subject {
         asked.is_some() && self.object.pointer(handled).and_then(Value::as_str) != asked
     }
 
-    /// A number of the custom resource.
+    /// Returns a number in the custom resource.
     pub(super) fn number(&self, pointer: &str) -> Option<u32> {
         let number = self.object.pointer(pointer)?.as_u64()?;
         u32::try_from(number).ok()
     }
 
-    /// The status as it is.
+    /// Returns the current status.
     pub(super) fn status(&self) -> Status {
         Status::read(self.object.get("status"), self.now, self.generation)
     }
 }
 
-/// Which custom resource it is.
+/// Returns the identifiers of the custom resource.
 fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
     Primary {
         gvk: setup.watch.gvk.clone(),
@@ -178,13 +178,14 @@ fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
     }
 }
 
-/// What the annotations of a custom resource ask for.
+/// Parses the annotations of a custom resource.
 fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let pause = setup.watch.pause_annotation.as_deref();
     annotations::read(resource.annotations(), pause)
 }
 
-/// The cluster as the service account of a custom resource sees it, or as the operator does.
+/// Returns the cluster client that impersonates the service account of a custom resource, or the
+/// operator's own.
 fn cluster_for(
     primary: &Primary,
     object: &Value,
@@ -211,20 +212,20 @@ fn cluster_for(
     Ok(cluster)
 }
 
-/// Finds the release of a custom resource: the one that its records have, else the one that the
-/// rules give it.
-fn place(
+/// Returns the name and namespace of the release of a custom resource: those of its records or,
+/// without records, those configured in `watches.yaml`.
+fn locate(
     primary: &Primary,
     object: &Value,
     setup: &Setup,
     access: &Access,
-) -> Result<Place, SubjectError> {
+) -> Result<ReleaseLocation, SubjectError> {
     let records = access.store.records_of(&primary.identity());
-    let present = records.last().map(|record| Place {
+    let present = records.last().map(|record| ReleaseLocation {
         name: record.name.clone(),
         namespace: record.namespace.clone(),
     });
-    // What is to be deleted is found wherever it is, whatever its templates say now.
+    // An uninstall uses the recorded location even if the templates have changed.
     let deleting = object.pointer("/metadata/deletionTimestamp").is_some();
     if let Some(present) = present.clone().filter(|_| deleting) {
         return Ok(present);
@@ -252,13 +253,13 @@ fn place(
     }
     let namespace = namespace.ok_or(SubjectError::NoNamespace)?;
     let identity = primary.identity();
-    let neighbour = access
+    let taken = access
         .store
         .history(&namespace, &wanted)
         .into_iter()
         .any(|record| record.cr.is_some_and(|cr| cr != identity));
-    let name = if neighbour { qualified } else { wanted };
-    Ok(Place { name, namespace })
+    let name = if taken { qualified } else { wanted };
+    Ok(ReleaseLocation { name, namespace })
 }
 
 fn namespace_of(primary: &Primary, setup: &Setup) -> Option<String> {
@@ -269,9 +270,9 @@ fn namespace_of(primary: &Primary, setup: &Setup) -> Option<String> {
         .or_else(|| setup.operator_namespace.clone())
 }
 
-/// A place where no release is, for a custom resource that can have none.
-fn stand_in(primary: &Primary, setup: &Setup) -> Result<Place, NameError> {
-    Ok(Place {
+/// Returns a location without a release, for a custom resource that cannot have one.
+fn placeholder(primary: &Primary, setup: &Setup) -> Result<ReleaseLocation, NameError> {
+    Ok(ReleaseLocation {
         name: ReleaseName::new(format!("none-{}", primary.identity()))?,
         namespace: namespace_of(primary, setup).unwrap_or_else(|| "default".to_owned()),
     })

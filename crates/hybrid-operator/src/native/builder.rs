@@ -1,4 +1,4 @@
-//! Makes a controller of a function.
+//! Builds a controller from a reconcile function.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -12,13 +12,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::context::{Context, Error};
-use super::dependents::{self, Dependents, Start};
+use super::dependents::{self, Dependents, StartCache};
 use crate::controller::{
     Key, Outcome, QueueHandle, Reconcile, ReconcileError, Request, Source, WorkerOptions, Workers,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
 
-/// What a native custom resource must be.
+/// Bounds of a type that native controllers handle.
 pub trait Kind:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
@@ -43,7 +43,7 @@ impl<K> Kind for K where
 {
 }
 
-/// Begins a controller of `K`.
+/// Returns a builder for a controller of `K`.
 pub fn controller<K: Kind>(name: &str) -> Builder<K> {
     Builder {
         name: name.to_owned(),
@@ -53,17 +53,17 @@ pub fn controller<K: Kind>(name: &str) -> Builder<K> {
     }
 }
 
-/// A controller that lacks its function.
+/// Builder of a [`NativeController`].
 pub struct Builder<K> {
     name: String,
-    starts: Vec<Start>,
+    starts: Vec<StartCache>,
     concurrency: Option<usize>,
     kind: PhantomData<fn(K)>,
 }
 
 impl<K: Kind> Builder<K> {
-    /// Watches objects with these labels that have a `K` as their controller. They are kept whole,
-    /// so the selector should name the controller's own.
+    /// Watches objects that match the label selector and have a `K` as their controller owner. They
+    /// are cached in full, so the selector should match only objects of this controller.
     #[must_use]
     pub fn owns<O: Kind>(self, selector: &str) -> Self {
         self.watches::<O>(selector, |object| {
@@ -77,8 +77,8 @@ impl<K: Kind> Builder<K> {
         })
     }
 
-    /// Watches objects with these labels; `concerns` names the custom resource that a change of
-    /// one concerns.
+    /// Watches objects that match the label selector; `concerns` maps a changed object to the
+    /// custom resource to reconcile.
     #[must_use]
     pub fn watches<O: Kind>(
         mut self,
@@ -90,14 +90,14 @@ impl<K: Kind> Builder<K> {
         self
     }
 
-    /// How many custom resources are worked on at once.
+    /// Sets the maximum number of concurrent reconciles.
     #[must_use]
     pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
         self.concurrency = Some(count.max(1));
         self
     }
 
-    /// The function that brings a custom resource to what it says it should be.
+    /// Sets the function that reconciles a custom resource, and returns the controller.
     pub fn reconcile<F, Fut>(self, function: F) -> NativeController<K>
     where
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
@@ -115,10 +115,10 @@ impl<K: Kind> Builder<K> {
 type Function<K> =
     Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Outcome, Error>> + Send + Sync>;
 
-/// A controller made of a function.
+/// Controller that runs a reconcile function.
 pub struct NativeController<K> {
     name: String,
-    starts: Vec<Start>,
+    starts: Vec<StartCache>,
     concurrency: Option<usize>,
     function: Function<K>,
 }
@@ -180,7 +180,7 @@ impl<K: Kind> Reconcile for Native<K> {
             };
             let object: K = (*object).clone().try_parse()?;
             if object.meta().deletion_timestamp.is_some() {
-                // What it owns is removed by the garbage collector.
+                // Garbage collection deletes the objects that it owns.
                 return Ok(Outcome::Done);
             }
             let object = Arc::new(object);

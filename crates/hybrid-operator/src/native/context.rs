@@ -1,4 +1,4 @@
-//! What the function of a native controller works with.
+//! Context passed to the reconcile function of a native controller.
 
 use std::sync::Arc;
 
@@ -12,38 +12,38 @@ use super::builder::Kind;
 use super::dependents::Dependents;
 use crate::manager::ControllerContext;
 
-/// Why a reconcile of a native controller failed.
+/// Error of a reconcile of a native controller.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An object could not be applied.
     #[error("cannot apply {kind} {name}")]
     Apply {
-        /// Its kind.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// What the API server says.
+        /// The request error.
         #[source]
         source: kube::Error,
     },
     /// The status could not be written.
     #[error("cannot write the status of {name}")]
     Status {
-        /// The custom resource.
+        /// Name of the custom resource.
         name: String,
-        /// What the API server says.
+        /// The request error.
         #[source]
         source: kube::Error,
     },
-    /// An object cannot be put into JSON.
-    #[error("cannot serialize")]
+    /// An object could not be serialized to JSON.
+    #[error("cannot serialize the object")]
     Serialize(#[from] serde_json::Error),
-    /// Another failure.
+    /// Other error.
     #[error(transparent)]
     Other(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// One reconcile of a `K`.
+/// Context of one reconcile of a `K`.
 #[derive(Clone)]
 pub struct Context<K> {
     object: Arc<K>,
@@ -67,13 +67,13 @@ impl<K: Kind> Context<K> {
         }
     }
 
-    /// The client, for what the methods here do not do.
+    /// Returns the client, for requests that have no method here.
     pub fn client(&self) -> &Client {
         &self.manager.connection.client
     }
 
-    /// The cached objects of a type that the controller owns or watches, in the custom resource's
-    /// namespace.
+    /// Returns the cached objects of a type that the controller owns or watches, in the custom
+    /// resource's namespace.
     pub fn cached<O: Kind>(&self) -> Vec<Arc<O>> {
         let namespace = self.object.namespace();
         let mut objects = self.dependents.all::<O>();
@@ -81,11 +81,11 @@ impl<K: Kind> Context<K> {
         objects
     }
 
-    /// Applies an object as this controller's own: its fields are the given ones, its owner is the
-    /// custom resource. No request is sent when the cache shows that nothing would change.
+    /// Applies an object by server-side apply, with the custom resource as its controller owner.
+    /// Sends no request if the cached object already matches.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// If serialization or the request fails.
     pub async fn apply<O: Kind>(&self, object: &O) -> Result<(), Error> {
         let name = object.name_any();
         let kind = O::kind(&()).into_owned();
@@ -112,10 +112,10 @@ impl<K: Kind> Context<K> {
         Ok(())
     }
 
-    /// Writes the status, if it differs from the one that the custom resource has.
+    /// Patches the status if it differs from that of the custom resource.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// If serialization or the request fails.
     pub async fn patch_status<S: Serialize>(&self, status: &S) -> Result<(), Error> {
         let mut wanted = serde_json::to_value(status)?;
         let object = serde_json::to_value(&*self.object)?;
@@ -142,7 +142,7 @@ impl<K: Kind> Context<K> {
         Ok(())
     }
 
-    /// Sends an event about the custom resource. Events are best effort.
+    /// Sends an event about the custom resource, best effort.
     pub async fn event(&self, kind: EventType, reason: &str, action: &str, note: String) {
         let event = Event {
             type_: kind,
@@ -161,13 +161,13 @@ impl<K: Kind> Context<K> {
         {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,
-                "an event could not be sent"
+                "cannot send an event"
             );
         }
     }
 }
 
-/// Whether everything that `wanted` says is so in `present`, which may say more.
+/// Returns whether `present` contains all fields of `wanted`.
 fn contains(present: &Value, wanted: &Value) -> bool {
     match (present, wanted) {
         (Value::Object(present), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
@@ -190,7 +190,7 @@ mod tests {
     use super::contains;
 
     #[test]
-    fn what_the_server_adds_does_not_count_as_a_difference() {
+    fn fields_added_by_the_server_are_not_a_difference() {
         let wanted = json!({"spec": {"replicas": 2, "containers": [{"name": "a"}], "x": null}});
         for (present, expected) in [
             (

@@ -1,4 +1,4 @@
-//! Objects that a native controller reads from a cache: whole, but only those with a label.
+//! Caches of whole objects that match a label selector, for native controllers.
 
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, HashSet};
@@ -19,15 +19,15 @@ use crate::controller::follow::{self, Follower, Lists, Subject};
 use crate::controller::{Key, Priority, QueueHandle, WatchState};
 use crate::manager::ControllerContext;
 
-/// Finds the key of the custom resource that an object concerns.
+/// Maps an object to the key of the custom resource to reconcile.
 pub(super) type Concerns<O> = Arc<dyn Fn(&O) -> Option<Key> + Send + Sync>;
 
-/// Caches by the type of their objects.
+/// Object caches by type.
 #[derive(Clone, Default)]
 pub(super) struct Dependents(Arc<HashMap<TypeId, Box<dyn Any + Send + Sync>>>);
 
 impl Dependents {
-    /// The cached objects of a type; none when it is not watched.
+    /// Returns the cached objects of a type; none if it is not watched.
     pub(super) fn all<O>(&self) -> Vec<Arc<O>>
     where
         O: Resource<DynamicType = ()> + Clone + 'static,
@@ -42,13 +42,14 @@ impl Dependents {
     }
 }
 
-/// Starts one cache.
-pub(super) type Start = Box<
+/// Starts the caches of one type.
+pub(super) type StartCache = Box<
     dyn FnOnce(&ControllerContext, &QueueHandle) -> (TypeId, Box<dyn Any + Send + Sync>) + Send,
 >;
 
-/// A cache of `O` with these labels whose changes concern what `concerns` says.
-pub(super) fn cache<O>(selector: &str, concerns: Concerns<O>) -> Start
+/// Returns a starter for a cache of objects that match `selector`; changes enqueue the key returned
+/// by `concerns`.
+pub(super) fn cache<O>(selector: &str, concerns: Concerns<O>) -> StartCache
 where
     O: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     O::DynamicType: Hash + Eq,
@@ -84,7 +85,7 @@ where
 }
 
 pub(super) fn start_all(
-    starts: Vec<Start>,
+    starts: Vec<StartCache>,
     context: &ControllerContext,
     queue: &QueueHandle,
 ) -> Dependents {
@@ -96,7 +97,7 @@ pub(super) fn start_all(
     ))
 }
 
-/// The APIs that cover the namespaces that are watched.
+/// APIs that cover the watched namespaces.
 pub(super) trait WholeApi<O>: Sized {
     fn in_scope(context: &ControllerContext) -> Vec<Self>;
 }
@@ -116,7 +117,7 @@ where
     }
 }
 
-/// Takes in what a watch shows.
+/// Applies watch events to the cache and enqueues the affected custom resources.
 struct Reader<O>
 where
     O: Resource<DynamicType = ()> + Clone + 'static,
@@ -137,8 +138,8 @@ where
         if let watcher::Event::Apply(object) | watcher::Event::InitApply(object) = &mut event {
             object.managed_fields_mut().clear();
         }
-        // A list is seen when it is whole: only then is it told of, and with it what has vanished
-        // since the last one.
+        // A list is processed when it is complete, including the objects that it no longer
+        // contains.
         let mut changed = match &event {
             watcher::Event::InitDone => self.cached.state(),
             watcher::Event::Apply(object) | watcher::Event::Delete(object) => {
@@ -146,7 +147,7 @@ where
             }
             watcher::Event::Init | watcher::Event::InitApply(_) => Vec::new(),
         };
-        // What the user's function makes of an object must not keep the cache from being right.
+        // Update the cache first: the user's function may panic.
         self.writer.apply_watcher_event(&event);
         if matches!(event, watcher::Event::InitDone) {
             changed.extend(self.cached.state());
@@ -157,6 +158,6 @@ where
         }
     }
 
-    /// What is cached stays so; each list tells of everything.
+    /// Keeps the cache; the next list replaces it.
     fn state(&mut self, _: &WatchState) {}
 }

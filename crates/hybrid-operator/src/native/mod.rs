@@ -1,4 +1,4 @@
-//! Controllers written in Rust, run by the same manager as the charts.
+//! Controllers written in Rust, run by the same manager as the chart controllers.
 //!
 //! ```no_run
 //! use hybrid_operator::controller::Outcome;
@@ -17,7 +17,7 @@
 //!     .reconcile(reconcile);
 //! ```
 //!
-//! Needs `get`, `list`, `watch` on the kind, `patch` on its status, and what the function does.
+//! RBAC: `get`, `list`, `watch` on the kind, `patch` on its status, and what the function needs.
 
 mod builder;
 mod context;

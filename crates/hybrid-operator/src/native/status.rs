@@ -1,9 +1,9 @@
-//! Conditions as Kubernetes' API conventions want them.
+//! Conditions that follow the Kubernetes API conventions.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Sets a condition; its transition time changes only with its status.
+/// Sets a condition. Its transition time changes only if the status changes.
 pub fn set_condition(
     conditions: &mut Vec<Condition>,
     type_: &str,
@@ -39,7 +39,7 @@ mod tests {
     use super::set_condition;
 
     #[test]
-    fn the_transition_time_changes_with_the_status_alone() {
+    fn transition_time_changes_only_with_the_status() {
         let mut conditions = Vec::new();
         set_condition(&mut conditions, "Ready", false, "Waiting", "one", Some(1));
         let since = conditions[0].last_transition_time.clone();

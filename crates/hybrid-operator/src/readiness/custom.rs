@@ -1,13 +1,12 @@
-//! Readiness by conditions: what all kinds have in common, custom resources, and the definitions
-//! that bring them.
+//! Readiness from conditions: rules common to all kinds, custom resources, CRDs and `APIService`s.
 
 use kube::core::GroupVersionKind;
 
 use super::Readiness;
 use super::projection::StatusView;
 
-/// What decides for every kind: a generation that is not observed yet, and the conditions
-/// `Reconciling` and `Stalled`. `None` leaves the decision to the kind's own rules.
+/// Applies the rules common to all kinds: a generation that is not observed yet, and the conditions
+/// `Reconciling` and `Stalled`. `None` if the rules of the kind decide.
 pub(super) fn generic(
     gvk: &GroupVersionKind,
     generation: Option<i64>,
@@ -30,7 +29,7 @@ pub(super) fn generic(
     })
 }
 
-/// Any other kind: its `Ready` condition, and without one, its existence.
+/// Returns the readiness of any other kind from its `Ready` condition. Ready without one.
 pub(super) fn resource(status: &StatusView) -> Readiness {
     match status.condition("Ready") {
         Some(condition) if condition.is("False") || condition.is("Unknown") => {
@@ -40,8 +39,9 @@ pub(super) fn resource(status: &StatusView) -> Readiness {
     }
 }
 
-/// A `CustomResourceDefinition`: its names accepted, and served.
-pub(super) fn definition(status: &StatusView) -> Readiness {
+/// Returns the readiness of a `CustomResourceDefinition`: ready if its names are accepted and it is
+/// established.
+pub(super) fn crd(status: &StatusView) -> Readiness {
     if let Some(names) = status
         .condition("NamesAccepted")
         .filter(|names| names.is("False"))
@@ -59,7 +59,8 @@ pub(super) fn definition(status: &StatusView) -> Readiness {
     }
 }
 
-/// An `APIService`: its server answers. (kstatus has no rule for it and takes it for ready.)
+/// Returns the readiness of an `APIService`: ready if available. kstatus has no rule for it and
+/// considers it ready.
 pub(super) fn api_service(status: &StatusView) -> Readiness {
     match status.condition("Available") {
         Some(condition) if condition.is("True") => Readiness::Ready,
@@ -74,7 +75,7 @@ mod tests {
     use crate::readiness::readiness_of;
     use serde_json::{Value, json};
 
-    fn judge(group: &str, kind: &str, status: &Value) -> Readiness {
+    fn readiness_with_status(group: &str, kind: &str, status: &Value) -> Readiness {
         let object = json!({"metadata": {"generation": 2}, "status": status});
         readiness_of(&GroupVersionKind::gvk(group, "v1", kind), &object)
     }
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_resources_are_judged_by_generation_and_conditions() {
+    fn custom_resource_readiness_depends_on_generation_and_conditions() {
         let observed = "Thing generation is 2, but latest observed generation is 1";
         for (status, expected) in [
             (json!({}), Readiness::Ready),
@@ -105,12 +106,16 @@ mod tests {
             (condition("Ready", "Unknown"), Readiness::in_progress("m")),
             (condition("Other", "False"), Readiness::Ready),
         ] {
-            assert_eq!(judge("example.com", "Thing", &status), expected, "{status}");
+            assert_eq!(
+                readiness_with_status("example.com", "Thing", &status),
+                expected,
+                "{status}"
+            );
         }
     }
 
     #[test]
-    fn a_definition_is_ready_when_established() {
+    fn crd_is_ready_when_established() {
         let kind = "CustomResourceDefinition";
         let installing = json!({"conditions": [
             {"type": "Established", "status": "False", "reason": "Installing"}]});
@@ -122,7 +127,7 @@ mod tests {
             (condition("NamesAccepted", "False"), Readiness::failed("m")),
         ] {
             assert_eq!(
-                judge("apiextensions.k8s.io", kind, &status),
+                readiness_with_status("apiextensions.k8s.io", kind, &status),
                 expected,
                 "{status}"
             );
@@ -130,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_service_is_ready_when_it_is_available() {
+    fn api_service_is_ready_when_available() {
         for (status, expected) in [
             (
                 json!({}),
@@ -140,7 +145,7 @@ mod tests {
             (condition("Available", "False"), Readiness::in_progress("m")),
         ] {
             assert_eq!(
-                judge("apiregistration.k8s.io", "APIService", &status),
+                readiness_with_status("apiregistration.k8s.io", "APIService", &status),
                 expected
             );
         }

@@ -1,4 +1,4 @@
-//! Jobs: ready when started, as kstatus has it; done or failed when they are hooks.
+//! Readiness of Jobs, as in kstatus, and completion of hooks.
 
 use kube::core::GroupVersionKind;
 use serde_json::Value;
@@ -6,19 +6,18 @@ use serde_json::Value;
 use super::projection::{SpecView, StatusView};
 use super::{Readiness, View};
 
-/// How far a hook has come. Helm awaits Jobs and Pods; every other kind has succeeded as soon as
-/// it exists.
+/// Progress of a hook. Helm waits for Jobs and Pods; any other kind succeeds as soon as it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HookOutcome {
     /// Not finished.
     Running,
-    /// Finished well, or of a kind that is not awaited.
+    /// Finished successfully, or of a kind that is not waited for.
     Succeeded,
-    /// Finished badly; the text says how.
+    /// Failed; contains the message.
     Failed(String),
 }
 
-/// A Job that is an ordinary part of a release: ready once it has started.
+/// Returns the readiness of a Job that is not a hook: ready once started.
 pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
     match completion(spec, status) {
         HookOutcome::Succeeded => Readiness::Ready,
@@ -28,7 +27,7 @@ pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
     }
 }
 
-/// Judges a hook, or a Job that is to be awaited until it completes (`waitForJobs`).
+/// Returns the progress of a hook, or of a Job to wait for (`waitForJobs`).
 pub fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -42,7 +41,7 @@ pub fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     }
 }
 
-/// Judges a hook given as a whole object.
+/// Returns the progress of a hook given as a whole object.
 pub fn hook_outcome_of(gvk: &GroupVersionKind, object: &Value) -> HookOutcome {
     hook_outcome(gvk, &View::of(object))
 }
@@ -71,7 +70,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_job_is_ready_when_started_and_done_when_complete() {
+    fn job_is_ready_when_started_and_succeeds_when_complete() {
         let failed = "Job failed (3 of 2): too many restarts".to_owned();
         for (status, readiness, outcome) in [
             (
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_a_hook_must_succeed() {
+    fn pod_hook_must_succeed() {
         let gvk = GroupVersionKind::gvk("", "v1", "Pod");
         for (phase, outcome) in [
             ("Pending", HookOutcome::Running),
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_of_other_kinds_have_succeeded_when_they_exist() {
+    fn hooks_of_other_kinds_succeed_when_they_exist() {
         for (group, kind) in [
             ("", "ConfigMap"),
             ("apps", "Deployment"),

@@ -1,8 +1,8 @@
-//! Whether an object is ready, judged from its status alone.
+//! Computes the readiness of an object from the object alone.
 //!
-//! The rules are those of kstatus (sigs.k8s.io/cli-utils), which Helm 4 waits by. They are pure:
-//! no clock, no client, no other objects. So the verdict of an object changes only when the
-//! object does, and may be computed once per watch event and kept.
+//! The rules are those of kstatus (sigs.k8s.io/cli-utils), which Helm 4 uses to wait. They use no
+//! clock, no client and no other objects, so the readiness of an object changes only with the
+//! object, and can be computed once per watch event and cached.
 
 mod custom;
 mod job;
@@ -17,29 +17,29 @@ use serde_json::Value;
 pub use job::{HookOutcome, hook_outcome, hook_outcome_of};
 pub use projection::{SpecView, StatusView, object as lenient_object};
 
-/// Whether an object is ready.
+/// Readiness of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Readiness {
-    /// It does what it is for, or has completed.
+    /// Fully rolled out or completed.
     Ready,
-    /// It is on its way; the text says what is missing.
+    /// Not ready yet; contains what is missing.
     InProgress(String),
-    /// It will not become ready by itself; the text says why.
+    /// Not expected to become ready; contains the reason.
     Failed(String),
-    /// It is being deleted.
+    /// Being deleted.
     Terminating,
-    /// Nothing is known of it.
+    /// Unknown.
     #[default]
     Unknown,
 }
 
 impl Readiness {
-    /// Whether it is [`Readiness::Ready`].
+    /// Returns whether this is [`Readiness::Ready`].
     pub fn is_ready(&self) -> bool {
         *self == Self::Ready
     }
 
-    /// What is missing or wrong.
+    /// Returns what is missing or has failed.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::InProgress(message) | Self::Failed(message) => Some(message),
@@ -56,7 +56,7 @@ impl Readiness {
     }
 }
 
-/// The part of an object on which its readiness depends.
+/// Fields of an object that its readiness depends on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct View {
@@ -76,7 +76,7 @@ struct MetaView {
 }
 
 impl View {
-    /// Puts a view together from parts that a caller has decoded.
+    /// Builds a view from decoded parts.
     pub fn new(
         generation: Option<i64>,
         deleting: bool,
@@ -100,8 +100,8 @@ impl View {
     }
 }
 
-/// Whether readiness of a kind depends on its `status`, so that a watch must bring it. Of other
-/// kinds the metadata is enough: what exists is ready.
+/// Returns whether the readiness of a kind depends on its `status`, so that whole objects must be
+/// watched. For other kinds metadata is enough: an existing object is ready.
 pub fn depends_on_status(gvk: &GroupVersionKind) -> bool {
     match gvk.group.as_str() {
         "" => matches!(
@@ -115,13 +115,13 @@ pub fn depends_on_status(gvk: &GroupVersionKind) -> bool {
     }
 }
 
-/// Judges an object.
+/// Returns the readiness of an object.
 pub fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
     if view.metadata.deletion_timestamp.is_some() {
         return Readiness::Terminating;
     }
-    if let Some(verdict) = custom::generic(gvk, view.metadata.generation, &view.status) {
-        return verdict;
+    if let Some(readiness) = custom::generic(gvk, view.metadata.generation, &view.status) {
+        return readiness;
     }
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -135,7 +135,7 @@ pub fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
         ("", "Service") => workload::service(spec),
         ("", "PersistentVolumeClaim") => storage::claim(status),
         ("batch", "Job") => job::job(spec, status),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => custom::definition(status),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => custom::crd(status),
         ("apiregistration.k8s.io", "APIService") => custom::api_service(status),
         ("", "Secret" | "ConfigMap") | ("batch", "CronJob") | ("policy", "PodDisruptionBudget") => {
             Readiness::Ready
@@ -144,17 +144,17 @@ pub fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
     }
 }
 
-/// Judges an object given as a whole.
+/// Returns the readiness of a whole object.
 pub fn readiness_of(gvk: &GroupVersionKind, object: &Value) -> Readiness {
     readiness(gvk, &View::of(object))
 }
 
-/// The worst of several verdicts: failed, then in progress or unknown, then ready.
-pub fn combined<'a>(verdicts: impl IntoIterator<Item = &'a Readiness>) -> Readiness {
+/// Returns the worst of several readiness values: failed, then in progress or unknown, then ready.
+pub fn combined<'a>(readiness_values: impl IntoIterator<Item = &'a Readiness>) -> Readiness {
     let mut combined = Readiness::Ready;
-    for verdict in verdicts {
-        match (verdict, &combined) {
-            (Readiness::Failed(_), _) => return verdict.clone(),
+    for readiness in readiness_values {
+        match (readiness, &combined) {
+            (Readiness::Failed(_), _) => return readiness.clone(),
             (Readiness::Ready, _) | (_, Readiness::InProgress(_)) => {}
             (other, _) => combined = other.clone(),
         }
@@ -162,13 +162,13 @@ pub fn combined<'a>(verdicts: impl IntoIterator<Item = &'a Readiness>) -> Readin
     combined
 }
 
-/// Whether a group belongs to Kubernetes itself; custom resources use other names.
+/// Returns whether an API group is built into Kubernetes.
 fn is_built_in(group: &str) -> bool {
-    !group.contains('.') || (group.ends_with(".k8s.io") && !BORROWED.contains(&group))
+    !group.contains('.') || (group.ends_with(".k8s.io") && !CUSTOM_RESOURCE_GROUPS.contains(&group))
 }
 
-/// Groups below `k8s.io` whose kinds are custom resources with conditions of their own.
-const BORROWED: &[&str] = &[
+/// Groups under `k8s.io` whose kinds are custom resources.
+const CUSTOM_RESOURCE_GROUPS: &[&str] = &[
     "gateway.networking.k8s.io",
     "snapshot.storage.k8s.io",
     "metrics.k8s.io",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_being_deleted_is_terminating() {
+    fn object_with_deletion_timestamp_is_terminating() {
         let object = json!({"metadata": {"deletionTimestamp": "2025-01-01T00:00:00Z"}});
         assert_eq!(
             readiness_of(&gvk("", "ConfigMap"), &object),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_verdict_counts() {
+    fn worst_readiness_is_returned() {
         let ready = Readiness::Ready;
         let waiting = Readiness::in_progress("a");
         let failed = Readiness::failed("b");

@@ -1,6 +1,6 @@
-//! The few fields of an object on which its readiness depends, decoded leniently: custom
-//! resources may put anything into `spec` and `status`, and a field of another type counts as
-//! missing instead of failing the whole object.
+//! Lenient decoding of the fields that readiness depends on. Custom resources may have any content
+//! in `spec` and `status`; a field of an unexpected type counts as missing instead of failing the
+//! whole object.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What is read of `spec`.
+/// Decoded fields of `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SpecView {
@@ -29,7 +29,7 @@ pub struct SpecView {
     pub(super) cluster_ip: Option<String>,
 }
 
-/// What is read of `spec.updateStrategy`.
+/// Decoded fields of `spec.updateStrategy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct UpdateStrategy {
@@ -39,7 +39,7 @@ pub(super) struct UpdateStrategy {
     pub(super) rolling_update: RollingUpdate,
 }
 
-/// What is read of `spec.updateStrategy.rollingUpdate`.
+/// Decoded fields of `spec.updateStrategy.rollingUpdate`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct RollingUpdate {
@@ -47,14 +47,14 @@ pub(super) struct RollingUpdate {
     pub(super) partition: Option<i64>,
 }
 
-/// What is read of `status`.
+/// Decoded fields of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusView {
     #[serde(deserialize_with = "int")]
     pub(super) observed_generation: Option<i64>,
     #[serde(deserialize_with = "list")]
-    pub(super) conditions: Vec<Condition>,
+    pub(super) conditions: Vec<ObjectCondition>,
     #[serde(deserialize_with = "text")]
     pub(super) phase: Option<String>,
     #[serde(deserialize_with = "int")]
@@ -93,10 +93,10 @@ pub struct StatusView {
     pub(super) container_statuses: Vec<ContainerStatus>,
 }
 
-/// A condition.
+/// Condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Condition {
+pub(super) struct ObjectCondition {
     #[serde(rename = "type", deserialize_with = "text")]
     pub(super) kind: Option<String>,
     #[serde(deserialize_with = "text")]
@@ -107,7 +107,7 @@ pub(super) struct Condition {
     pub(super) message: Option<String>,
 }
 
-/// The state of a container.
+/// Status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ContainerStatus {
@@ -117,7 +117,7 @@ pub(super) struct ContainerStatus {
     pub(super) state: ContainerState,
 }
 
-/// What is read of a container's `state`.
+/// Decoded fields of a container's `state`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct ContainerState {
@@ -125,7 +125,7 @@ pub(super) struct ContainerState {
     pub(super) waiting: Waiting,
 }
 
-/// Why a container waits.
+/// Decoded fields of a waiting container's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Waiting {
@@ -134,27 +134,27 @@ pub(super) struct Waiting {
 }
 
 impl StatusView {
-    /// The condition of a type.
-    pub(super) fn condition(&self, kind: &str) -> Option<&Condition> {
+    /// Returns the condition of a type.
+    pub(super) fn condition(&self, kind: &str) -> Option<&ObjectCondition> {
         self.conditions
             .iter()
             .find(|condition| condition.kind.as_deref() == Some(kind))
     }
 
-    /// Whether the condition of a type has a status.
+    /// Returns whether the condition of a type has a status.
     pub(super) fn has(&self, kind: &str, status: &str) -> bool {
         self.condition(kind)
             .is_some_and(|condition| condition.is(status))
     }
 }
 
-impl Condition {
-    /// Whether it has a status.
+impl ObjectCondition {
+    /// Returns whether the condition has a status.
     pub(super) fn is(&self, status: &str) -> bool {
         self.status.as_deref() == Some(status)
     }
 
-    /// The message, else the reason, else the type.
+    /// Returns the message, else the reason, else the type.
     pub(super) fn text(&self) -> String {
         [&self.message, &self.reason, &self.kind]
             .into_iter()
@@ -165,8 +165,9 @@ impl Condition {
     }
 }
 
-/// What a visitor takes of the forms that it understands.
-trait Form: Default {
+/// Target of a lenient decode: implements the JSON types that it accepts; all others yield the
+/// default.
+trait LenientTarget: Default {
     fn integer(_: i64) -> Self {
         Self::default()
     }
@@ -181,33 +182,33 @@ trait Form: Default {
     }
 }
 
-impl Form for Option<i64> {
+impl LenientTarget for Option<i64> {
     fn integer(value: i64) -> Self {
         Some(value)
     }
 }
 
-impl Form for Option<String> {
+impl LenientTarget for Option<String> {
     fn text(value: &str) -> Self {
         Some(value.to_owned())
     }
 }
 
-/// A map that is read as a structure.
+/// Map decoded as a struct.
 #[derive(Default)]
 struct Object<T>(T);
 
-impl<T: Default + for<'a> Deserialize<'a>> Form for Object<T> {
+impl<T: Default + for<'a> Deserialize<'a>> LenientTarget for Object<T> {
     fn map<'de, A: MapAccess<'de>>(map: A) -> Result<Self, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map)).map(Self)
     }
 }
 
-/// A list of maps that are read as structures.
+/// List of maps decoded as structs.
 #[derive(Default)]
 struct List<T>(Vec<T>);
 
-impl<T: Default + for<'a> Deserialize<'a>> Form for List<T> {
+impl<T: Default + for<'a> Deserialize<'a>> LenientTarget for List<T> {
     fn seq<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Self, A::Error> {
         let mut items = Vec::new();
         while let Some(Lenient(Object(item))) = seq.next_element()? {
@@ -217,20 +218,20 @@ impl<T: Default + for<'a> Deserialize<'a>> Form for List<T> {
     }
 }
 
-/// Anything, of which a form takes what it understands.
+/// Lenient wrapper: decodes any JSON value as `F`.
 struct Lenient<F>(F);
 
-impl<'de, F: Form> Deserialize<'de> for Lenient<F> {
+impl<'de, F: LenientTarget> Deserialize<'de> for Lenient<F> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer
-            .deserialize_any(FormVisitor(PhantomData))
+            .deserialize_any(LenientVisitor(PhantomData))
             .map(Self)
     }
 }
 
-struct FormVisitor<F>(PhantomData<F>);
+struct LenientVisitor<F>(PhantomData<F>);
 
-impl<'de, F: Form> Visitor<'de> for FormVisitor<F> {
+impl<'de, F: LenientTarget> Visitor<'de> for LenientVisitor<F> {
     type Value = F;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -278,8 +279,8 @@ where
     Lenient::deserialize(deserializer).map(|Lenient(List(value))| value)
 }
 
-/// Reads a field that holds a structure, or anything else, which then counts as missing. For
-/// `spec` and `status` of a projection.
+/// Decodes a field as a struct, or as the default if it has another type. For `spec` and `status`
+/// of a projection.
 pub fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_field_of_another_type_is_still_read() {
+    fn fields_after_one_of_another_type_are_read() {
         let text = r#"{"status": {"conditions": [1, "x", {"type": "Ready", "status": "True",
             "extra": {"a": [1]}}, null], "phase": [[{}]], "replicas": 3}, "spec": {"type": "A"}}"#;
         let projection: Projection = serde_json::from_str(text).unwrap();

@@ -1,10 +1,10 @@
-//! Readiness of storage: `PersistentVolumeClaim`.
+//! Readiness of a `PersistentVolumeClaim`.
 
 use super::Readiness;
 use super::projection::StatusView;
 
-/// A claim: bound to a volume. One whose storage class waits for its first consumer stays in
-/// progress until a Pod uses it, as Helm sees it, too.
+/// Returns the readiness of a claim: ready if bound. As in Helm, a claim whose storage class waits
+/// for the first consumer stays in progress until a Pod uses it.
 pub(super) fn claim(status: &StatusView) -> Readiness {
     match status.phase.as_deref() {
         Some("Bound") => Readiness::Ready,
@@ -23,7 +23,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_claim_is_ready_when_it_is_bound() {
+    fn claim_is_ready_when_bound() {
         let gvk = GroupVersionKind::gvk("", "v1", "PersistentVolumeClaim");
         for (phase, expected) in [
             (json!("Bound"), Readiness::Ready),

@@ -1,12 +1,13 @@
-//! Readiness of what runs: Deployment, StatefulSet, DaemonSet, ReplicaSet, Pod, and Service.
+//! Readiness of Deployment, StatefulSet, DaemonSet, ReplicaSet, Pod and Service.
 
 use super::Readiness;
 use super::projection::{SpecView, StatusView};
 
-/// A deadline that the Deployment controller takes for none.
+/// Deadline that the Deployment controller treats as none.
 const NO_DEADLINE: i64 = i32::MAX as i64;
 
-/// A Deployment: all replicas updated and available, and its controller says so.
+/// Returns the readiness of a Deployment: ready if all replicas are updated and available and its
+/// conditions confirm it.
 pub(super) fn deployment(spec: &SpecView, status: &StatusView) -> Readiness {
     let deadline = spec.progress_deadline_seconds.unwrap_or(NO_DEADLINE);
     // Without a deadline the controller sets no Progressing condition.
@@ -47,7 +48,8 @@ pub(super) fn deployment(spec: &SpecView, status: &StatusView) -> Readiness {
     Readiness::Ready
 }
 
-/// A StatefulSet: all replicas ready and, but for a partitioned roll-out, of one revision.
+/// Returns the readiness of a StatefulSet: ready if all replicas are ready and, except for a
+/// partitioned rollout, of one revision.
 pub(super) fn stateful_set(spec: &SpecView, status: &StatusView) -> Readiness {
     if spec.update_strategy.kind.as_deref() == Some("OnDelete") {
         return Readiness::Ready;
@@ -85,7 +87,8 @@ pub(super) fn stateful_set(spec: &SpecView, status: &StatusView) -> Readiness {
     Readiness::Ready
 }
 
-/// A DaemonSet: a ready Pod of the current template on every node that wants one.
+/// Returns the readiness of a DaemonSet: ready if each selected node has a ready Pod of the current
+/// template.
 pub(super) fn daemon_set(generation: Option<i64>, status: &StatusView) -> Readiness {
     if generation.is_none() || status.observed_generation.is_none() {
         return Readiness::in_progress("DaemonSet not observed yet");
@@ -107,7 +110,7 @@ pub(super) fn daemon_set(generation: Option<i64>, status: &StatusView) -> Readin
     Readiness::Ready
 }
 
-/// A ReplicaSet: all replicas available.
+/// Returns the readiness of a ReplicaSet: ready if all replicas are available and ready.
 pub(super) fn replica_set(spec: &SpecView, status: &StatusView) -> Readiness {
     if status.has("ReplicaFailure", "True") {
         return Readiness::in_progress("Replica Failure condition. Check Pods");
@@ -131,11 +134,12 @@ pub(super) fn replica_set(spec: &SpecView, status: &StatusView) -> Readiness {
     }
 }
 
-/// A Pod that serves, or has completed; one that has failed has completed, too.
+/// Returns the readiness of a Pod: ready if its `Ready` condition is true or it has completed, even
+/// if it failed.
 ///
-/// Unlike kstatus, a Pod that cannot be scheduled stays in progress instead of failing 15 seconds
-/// after its creation: no event would bring the verdict of a clock, and a cluster that grows by
-/// demand makes such Pods schedulable.
+/// Unlike kstatus, an unschedulable Pod stays in progress instead of failing 15 seconds after its
+/// creation: no watch event would trigger that change, and a cluster autoscaler may make the Pod
+/// schedulable.
 pub(super) fn pod(status: &StatusView) -> Readiness {
     match status.phase.as_deref().unwrap_or("") {
         "Succeeded" | "Failed" => Readiness::Ready,
@@ -172,7 +176,7 @@ pub(super) fn pod(status: &StatusView) -> Readiness {
     }
 }
 
-/// A Service: ready as soon as a load balancer's has its cluster address.
+/// Returns the readiness of a Service: ready unless it is a load balancer without a cluster IP.
 pub(super) fn service(spec: &SpecView) -> Readiness {
     if spec.kind.as_deref() == Some("LoadBalancer")
         && spec.cluster_ip.as_deref().unwrap_or("").is_empty()
@@ -196,7 +200,7 @@ mod tests {
     use kube::core::GroupVersionKind;
     use serde_json::{Value, json};
 
-    fn judge(group: &str, kind: &str, object: &Value) -> Readiness {
+    fn readiness_in_group(group: &str, kind: &str, object: &Value) -> Readiness {
         readiness_of(&GroupVersionKind::gvk(group, "v1", kind), object)
     }
 
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_ready_when_its_controller_has_rolled_it_out() {
+    fn deployment_is_ready_when_rolled_out() {
         let good = json!({"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
             "availableReplicas": 2, "observedGeneration": 3, "conditions": [
                 {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
@@ -250,19 +254,26 @@ mod tests {
         ] {
             let object = json!({"metadata": {"generation": 3}, "status": status,
                 "spec": {"replicas": 2, "progressDeadlineSeconds": 600}});
-            assert_eq!(judge("apps", "Deployment", &object), expected, "{status}");
+            assert_eq!(
+                readiness_in_group("apps", "Deployment", &object),
+                expected,
+                "{status}"
+            );
         }
     }
 
     #[test]
-    fn a_deployment_without_deadline_needs_no_progressing_condition() {
+    fn deployment_without_deadline_needs_no_progressing_condition() {
         let object = json!({"spec": {"replicas": 0}, "status": {"conditions": [
             {"type": "Available", "status": "True"}]}});
-        assert_eq!(judge("apps", "Deployment", &object), Readiness::Ready);
+        assert_eq!(
+            readiness_in_group("apps", "Deployment", &object),
+            Readiness::Ready
+        );
     }
 
     #[test]
-    fn a_stateful_set_is_ready_when_all_replicas_have_one_revision() {
+    fn stateful_set_is_ready_when_all_replicas_have_one_revision() {
         let good = json!({"replicas": 3, "readyReplicas": 3, "currentReplicas": 3,
             "updatedReplicas": 3, "currentRevision": "a", "updateRevision": "a"});
         let with = |field: &str, value: Value| {
@@ -306,12 +317,16 @@ mod tests {
             (&manual, json!({}), Readiness::Ready),
         ] {
             let object = json!({"spec": spec, "status": status});
-            assert_eq!(judge("apps", "StatefulSet", &object), expected, "{object}");
+            assert_eq!(
+                readiness_in_group("apps", "StatefulSet", &object),
+                expected,
+                "{object}"
+            );
         }
     }
 
     #[test]
-    fn a_daemon_set_is_ready_when_every_node_has_a_ready_pod() {
+    fn daemon_set_is_ready_when_each_node_has_a_ready_pod() {
         let good = json!({"observedGeneration": 1, "desiredNumberScheduled": 2,
             "currentNumberScheduled": 2, "updatedNumberScheduled": 2, "numberAvailable": 2,
             "numberReady": 2});
@@ -340,12 +355,16 @@ mod tests {
             (with("desiredNumberScheduled", json!(0)), Readiness::Ready),
         ] {
             let object = json!({"metadata": {"generation": 1}, "status": status});
-            assert_eq!(judge("apps", "DaemonSet", &object), expected, "{status}");
+            assert_eq!(
+                readiness_in_group("apps", "DaemonSet", &object),
+                expected,
+                "{status}"
+            );
         }
     }
 
     #[test]
-    fn a_replica_set_is_ready_when_its_replicas_are_available() {
+    fn replica_set_is_ready_when_its_replicas_are_available() {
         for (status, expected) in [
             (
                 json!({"replicas": 1, "fullyLabeledReplicas": 1, "availableReplicas": 1,
@@ -369,14 +388,14 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge("apps", "ReplicaSet", &json!({"status": status})),
+                readiness_in_group("apps", "ReplicaSet", &json!({"status": status})),
                 expected
             );
         }
     }
 
     #[test]
-    fn a_pod_is_ready_when_it_serves_or_has_completed() {
+    fn pod_is_ready_when_its_condition_is_true_or_it_has_completed() {
         let looping = json!([{"name": "a", "state": {"running": {}}},
             {"name": "b", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]);
         for (status, expected) in [
@@ -407,7 +426,7 @@ mod tests {
             (json!({"phase": "Odd"}), Readiness::Unknown),
         ] {
             assert_eq!(
-                judge("", "Pod", &json!({"status": status})),
+                readiness_in_group("", "Pod", &json!({"status": status})),
                 expected,
                 "{status}"
             );
@@ -415,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_balancer_waits_for_its_cluster_address() {
+    fn load_balancer_waits_for_its_cluster_ip() {
         for (spec, expected) in [
             (json!({}), Readiness::Ready),
             (json!({"type": "ClusterIP"}), Readiness::Ready),
@@ -429,7 +448,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge("", "Service", &json!({"spec": spec})),
+                readiness_in_group("", "Service", &json!({"spec": spec})),
                 expected,
                 "{spec}"
             );

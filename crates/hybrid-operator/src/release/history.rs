@@ -1,22 +1,22 @@
-//! Which records of a history may be deleted. Pure: it looks at metadata alone.
+//! Decides which records of a history may be deleted, from metadata only.
 
 use helm_core::release::Status;
 
 use super::RecordMeta;
 
-/// The records that may be deleted so that at most `max` remain, oldest first; 0 keeps all. The
-/// history is given oldest first.
+/// Returns the records to delete so that at most `max` remain, oldest first; 0 keeps all. `history`
+/// must be sorted oldest first.
 ///
-/// Never among them is a record whose objects may exist without another record that tells of
-/// them: the one that was deployed last, and every later one that was begun or failed, since each
-/// may have made objects before it failed. A later one whose objects were removed
-/// (`uninstalled`) can go. The newest record always stays: it is the state of the release.
+/// Keeps all records whose objects may exist without being listed in another record: the last
+/// deployed one and each later one, which may have created objects. A later record whose objects
+/// were removed (`uninstalled`) may be deleted. The newest record is always kept because it holds
+/// the state of the release.
 pub fn removable(history: &[RecordMeta], max: usize) -> Vec<&RecordMeta> {
     let Some((_, older)) = history.split_last().filter(|_| max > 0) else {
         return Vec::new();
     };
     let last = |status| history.iter().rposition(|meta| meta.status == status);
-    // Without a deployed revision, that is the last one that ever was.
+    // Without a deployed revision, keep the last one that was deployed.
     let base = last(Status::Deployed).or_else(|| last(Status::Superseded));
     let may_go = |(index, meta): &(usize, &RecordMeta)| {
         base.is_some_and(|base| *index < base) || meta.status == Status::Uninstalled
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_whose_objects_may_exist_is_never_removable() {
+    fn records_whose_objects_may_exist_are_never_removable() {
         use Status::{
             Deployed, Failed, PendingUpgrade, Superseded, Uninstalled, Uninstalling, Unknown,
         };
@@ -82,13 +82,13 @@ mod tests {
                 vec![1],
             ),
             (
-                "failures before the deployed one, which has pruned what they made",
+                "failures before the deployed one, which pruned their objects",
                 vec![Deployed, Failed, Failed, Failed, Deployed],
                 2,
                 vec![1, 2, 3],
             ),
             (
-                "a failed install that was tried again may have left objects",
+                "a retried install that failed may have left objects",
                 vec![Failed, Failed, Failed, Failed],
                 1,
                 vec![],
@@ -100,7 +100,7 @@ mod tests {
                 vec![1, 2],
             ),
             (
-                "upgrades that failed where nothing is deployed any more",
+                "failed upgrades without a deployed revision",
                 vec![Superseded, Superseded, Failed, Failed],
                 1,
                 vec![1],
@@ -112,7 +112,7 @@ mod tests {
                 vec![1],
             ),
             (
-                "cut off while it was uninstalled",
+                "interrupted uninstall",
                 vec![Superseded, Deployed, Uninstalling],
                 1,
                 vec![1],
@@ -134,7 +134,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_pruned_later_is_never_removed(
+        fn records_needed_for_pruning_are_never_removed(
             statuses in proptest::collection::vec(0..Status::ALL.len(), 0..12),
             max in 0_usize..6,
         ) {

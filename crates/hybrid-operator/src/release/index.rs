@@ -1,14 +1,14 @@
-//! The history of all releases in memory: metadata of the records, kept up to date by a watch and
-//! by this process's own writes, which are seen at once.
+//! In-memory index of the records of all releases: metadata kept up to date by a watch and by this
+//! process's own writes, which are visible at once.
 //!
-//! A watch tells of a write some time after it has been answered, and a list may have been made
-//! before it. So a write of our own counts until the watch has caught up with it: older events do
-//! not undo it, nor does a list that began before it. A watch may also tell of a write before it
-//! is answered: what it tells of a record that is being written is kept back until then, so that
-//! listeners hear of the changes of others alone.
+//! A watch reports a write with a delay, and a list may be older than it. An own write therefore
+//! takes precedence until the watch has caught up: older events and lists that began before it do
+//! not undo it. A watch may also report a write before its response arrives. Events for a record
+//! that is being written are held back until then, so that listeners are only notified of changes
+//! by others.
 //!
-//! The same watch shows the parts of large records, so that those that no record refers to are
-//! known without a request.
+//! The same watch covers the parts of large records, so that unreferenced parts are found without a
+//! request.
 
 mod table;
 
@@ -32,42 +32,42 @@ use crate::controller::follow::{self, Follower, Subject};
 use crate::telemetry::metrics::WatchMetrics;
 use table::{Id, Inner, id_of};
 
-/// Selects Helm's records, and the parts of large ones.
+/// Selects Helm's records and the parts of large ones.
 const SELECTOR: &str = "owner in (helm,hybrid-operator)";
 
-/// Whether the index can be relied upon.
+/// Sync state of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IndexState {
-    /// It has not been listed yet.
+    /// The first list has not completed.
     Starting,
-    /// It is complete and follows the cluster.
+    /// The index is complete and watched.
     Synced,
-    /// Listing or watching Secrets is not permitted: the permission that is missing.
+    /// Listing or watching Secrets is forbidden; contains the missing permission.
     Forbidden(String),
-    /// It has not been listed yet, and listing fails.
+    /// The first list fails; contains the error.
     Failing(String),
 }
 
 impl IndexState {
-    /// Whether the history is complete.
+    /// Returns whether the index is complete.
     pub fn is_synced(&self) -> bool {
         *self == Self::Synced
     }
 }
 
-/// A record that somebody else has changed.
+/// Change of a record by another client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordChange {
-    /// The record as it is, or was.
+    /// Current state, or last state if deleted.
     pub record: RecordMeta,
-    /// Whether it is gone.
+    /// Whether the record was deleted.
     pub gone: bool,
 }
 
-/// Told of every change by somebody else, after the index knows it.
+/// Called for each change by another client, after the index is updated.
 type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
 
-/// The index. Cheap to clone; all clones are one index.
+/// Index of release records. Cheap to clone; clones share the index.
 #[derive(Clone, Default)]
 pub struct ReleaseIndex(Arc<Shared>);
 
@@ -85,8 +85,8 @@ impl Default for Shared {
     }
 }
 
-/// Keeps back what a watch tells of a record while this process writes or deletes it. When it is
-/// dropped, what was not our own doing is told.
+/// Holds back watch events of records that this process is writing or deleting. On drop, notifies
+/// listeners of changes by others.
 pub(super) struct OwnWrite {
     index: ReleaseIndex,
     ids: Vec<Id>,
@@ -94,28 +94,28 @@ pub(super) struct OwnWrite {
 
 impl Drop for OwnWrite {
     fn drop(&mut self) {
-        let kept_back: Vec<RecordChange> = self.index.write(|inner| {
+        let held_back: Vec<RecordChange> = self.index.write(|inner| {
             let ids = self.ids.iter();
-            ids.filter_map(|id| inner.under_way.remove(id)?).collect()
+            ids.filter_map(|id| inner.in_progress.remove(id)?).collect()
         });
-        self.index.tell(&kept_back);
+        self.index.notify(&held_back);
     }
 }
 
 impl ReleaseIndex {
-    /// An empty index that nothing feeds yet.
+    /// Returns an empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds somebody who is told of changes of records by others, after the index knows them. This
-    /// process's own writes are not told of.
+    /// Adds a listener for changes of records by other clients. It is called after the index is
+    /// updated, and not for this process's own writes.
     pub fn on_change(&self, listener: impl Fn(&RecordChange) + Send + Sync + 'static) {
         self.write(|inner| inner.listeners.push(Arc::new(listener)));
     }
 
-    /// Feeds the index from the Secrets of a namespace, or of all, until it is dropped. Failures
-    /// are retried for ever, with growing pauses, and shown in [`ReleaseIndex::state`].
+    /// Watches the Secrets of a namespace, or of all namespaces, until the future is dropped.
+    /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`.
     pub async fn watch(self, client: Client, namespace: Option<String>, metrics: WatchMetrics) {
@@ -132,29 +132,29 @@ impl ReleaseIndex {
             scope: subject.namespace.clone(),
             index: self,
         };
-        // A streaming list may be answered from a cache that lacks our own last write; a list is
-        // as new as its answer.
+        // A streaming list may be served from a cache without this process's last write; a paged
+        // list is consistent.
         follow::follow(subject, metrics, follow::Lists::Paged, open, reader).await;
     }
 
-    /// Announces a scope, so that the index is not complete before its first list.
+    /// Registers a scope, so that the index is not synced before the first list of the scope.
     pub fn expect(&self, namespace: Option<&str>) {
         self.write(|inner| {
             inner.scope(namespace);
         });
     }
 
-    /// Whether the index is complete: the worst state of all scopes.
+    /// Returns the worst state of all scopes.
     pub fn state(&self) -> IndexState {
         self.0.state.borrow().clone()
     }
 
-    /// Tells when that changes.
+    /// Returns a receiver for changes of the state.
     pub fn states(&self) -> watch::Receiver<IndexState> {
         self.0.state.subscribe()
     }
 
-    /// The records of a release, oldest first.
+    /// Returns the records of a release, oldest first.
     pub fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
         self.read(|inner| {
             let ids = inner.releases.get(&(namespace.to_owned(), name.clone()));
@@ -164,7 +164,7 @@ impl ReleaseIndex {
         })
     }
 
-    /// The records that carry the label of a custom resource, by release and age.
+    /// Returns the records with the label of a custom resource, sorted by release and revision.
     pub fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
         let mut records: Vec<RecordMeta> = self.read(|inner| {
             let ids = inner.by_cr.get(cr).into_iter().flatten();
@@ -177,9 +177,8 @@ impl ReleaseIndex {
         records
     }
 
-    /// How long this process has known this very state of a record, by its own clock: zero for a
-    /// state that it does not know. Another clock never makes a record look older than it is, and
-    /// after a restart the time begins anew.
+    /// Returns how long this process has known this state of a record, by its own clock; zero for
+    /// an unknown state. Not affected by clock skew; restarts from zero with the process.
     pub fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
         let since = self.read(|inner| {
             let entry = inner.entries.get(&id_of(meta))?;
@@ -188,7 +187,7 @@ impl ReleaseIndex {
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Begins to write or delete records; to be dropped when the answers are noted.
+    /// Starts writing or deleting records. Drop the guard after the responses are indexed.
     pub(super) fn writing(&self, namespace: &str, secrets: Vec<String>) -> OwnWrite {
         let ids: Vec<Id> = secrets
             .into_iter()
@@ -196,32 +195,32 @@ impl ReleaseIndex {
             .collect();
         self.write(|inner| {
             for id in &ids {
-                inner.under_way.insert(id.clone(), None);
+                inner.in_progress.insert(id.clone(), None);
             }
         });
         let index = self.clone();
         OwnWrite { index, ids }
     }
 
-    /// Takes note of a record that this process has written.
+    /// Indexes a record that this process has written.
     pub(super) fn written(&self, meta: RecordMeta) {
         self.write(|inner| {
-            if let Some(kept_back) = inner.under_way.get_mut(&id_of(&meta)) {
+            if let Some(held_back) = inner.in_progress.get_mut(&id_of(&meta)) {
                 let newer = |change: &RecordChange| change.record.is_newer_than(&meta);
-                *kept_back = kept_back.take().filter(newer);
+                *held_back = held_back.take().filter(newer);
             }
             let written = Some(inner.clock);
             inner.insert(meta, written, Instant::now());
         });
     }
 
-    /// Takes note of a record that this process has deleted.
+    /// Removes a record that this process has deleted.
     pub(super) fn removed(&self, meta: &RecordMeta) {
         self.write(|inner| {
             let id = id_of(meta);
-            if let Some(kept_back) = inner.under_way.get_mut(&id) {
+            if let Some(held_back) = inner.in_progress.get_mut(&id) {
                 let other = |change: &RecordChange| change.record.uid != meta.uid;
-                *kept_back = kept_back.take().filter(other);
+                *held_back = held_back.take().filter(other);
             }
             if inner
                 .entries
@@ -234,7 +233,7 @@ impl ReleaseIndex {
         });
     }
 
-    /// The parts of a release.
+    /// Returns the parts of a release.
     pub(super) fn parts(&self, namespace: &str, name: &ReleaseName) -> Vec<PartMeta> {
         self.read(|inner| {
             let parts = inner.parts.get(&(namespace.to_owned(), name.clone()));
@@ -243,7 +242,7 @@ impl ReleaseIndex {
         })
     }
 
-    /// The parts that carry the label of a custom resource.
+    /// Returns the parts with the label of a custom resource.
     pub(super) fn parts_of(&self, cr: &CrIdentity) -> Vec<PartMeta> {
         self.read(|inner| {
             let parts = inner.parts.values().flat_map(BTreeMap::values);
@@ -254,7 +253,7 @@ impl ReleaseIndex {
         })
     }
 
-    /// Takes note of a part that this process has written.
+    /// Indexes a part that this process has written.
     pub(super) fn part_written(&self, meta: PartMeta) {
         self.write(|inner| {
             let written = Some(inner.clock);
@@ -262,7 +261,7 @@ impl ReleaseIndex {
         });
     }
 
-    /// Takes note of a part that this process has deleted.
+    /// Removes a part that this process has deleted.
     pub(super) fn part_removed(&self, meta: &PartMeta) {
         self.write(|inner| {
             inner.remove_part(meta);
@@ -288,9 +287,9 @@ impl ReleaseIndex {
         let changes = self.write(|inner| {
             let mut changes = inner.apply(scope, event, now);
             changes.retain(
-                |change| match inner.under_way.get_mut(&id_of(&change.record)) {
-                    Some(kept_back) => {
-                        *kept_back = Some(change.clone());
+                |change| match inner.in_progress.get_mut(&id_of(&change.record)) {
+                    Some(held_back) => {
+                        *held_back = Some(change.clone());
                         false
                     }
                     None => true,
@@ -298,11 +297,11 @@ impl ReleaseIndex {
             );
             changes
         });
-        self.tell(&changes);
+        self.notify(&changes);
     }
 
-    /// Tells the listeners. They may ask the index, so they are called without the lock.
-    fn tell(&self, changes: &[RecordChange]) {
+    /// Notifies the listeners without holding the lock, since they may query the index.
+    fn notify(&self, changes: &[RecordChange]) {
         if changes.is_empty() {
             return;
         }
@@ -314,8 +313,8 @@ impl ReleaseIndex {
         }
     }
 
-    /// Takes in that the watch of a scope fails. Of one that merely breaks off and resumes nothing
-    /// is told: what was complete stays usable.
+    /// Records that the watch of a scope fails. A watch that is merely interrupted is not reported:
+    /// an index that was complete stays usable.
     fn fail(&self, scope: Option<&str>, state: &WatchState) {
         let state = match state {
             WatchState::Starting | WatchState::Synced => return,
@@ -343,7 +342,7 @@ impl ReleaseIndex {
     }
 }
 
-/// Feeds an index from the watch of one scope.
+/// Applies the events of the watch of one scope to the index.
 struct Reader {
     index: ReleaseIndex,
     scope: Option<String>,

@@ -1,22 +1,22 @@
-//! A small cache of encoded records, so that what was just written need not be read again.
+//! Small LRU cache of encoded records, which saves reading records that were just written.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Keeps the most recently used records up to a number of bytes.
+/// LRU cache of records with a limit in bytes.
 #[derive(Debug)]
 pub(super) struct Lru {
-    /// From the least to the most recently used.
+    /// Ordered from least to most recently used.
     records: VecDeque<(Key, Arc<str>)>,
     bytes: usize,
     limit: usize,
 }
 
-/// Uid and resource version: a record never changes under the same key.
+/// Uid and resource version; the content for a key never changes.
 type Key = (String, String);
 
 impl Lru {
-    /// An empty cache for at most `limit` bytes.
+    /// Returns an empty cache for at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             records: VecDeque::new(),
@@ -25,7 +25,7 @@ impl Lru {
         }
     }
 
-    /// Adds a record, removing the least recently used ones that no longer fit.
+    /// Adds a record, evicting the least recently used ones beyond the limit.
     pub(super) fn put(&mut self, uid: &str, version: &str, record: Arc<str>) {
         self.forget(uid);
         if record.len() > self.limit {
@@ -42,7 +42,7 @@ impl Lru {
         }
     }
 
-    /// Finds a record.
+    /// Returns a record and marks it as used.
     pub(super) fn get(&mut self, uid: &str, version: &str) -> Option<Arc<str>> {
         let at = self
             .records
@@ -54,7 +54,7 @@ impl Lru {
         Some(record)
     }
 
-    /// Removes all states of a record.
+    /// Removes all versions of a record.
     pub(super) fn forget(&mut self, uid: &str) {
         let bytes = &mut self.bytes;
         self.records.retain(|((known, _), record)| {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_record_goes_first() {
+    fn least_recently_used_record_is_evicted_first() {
         let mut lru = Lru::new(10);
         lru.put("a", "1", "aaaa".into());
         lru.put("b", "1", "bbbb".into());
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_state_of_a_record_is_kept() {
+    fn only_the_last_version_of_a_record_is_kept() {
         let mut lru = Lru::new(10);
         lru.put("a", "1", "aaaa".into());
         lru.put("a", "2", "aaaaaa".into());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_cache_is_not_kept() {
+    fn records_larger_than_the_cache_are_not_kept() {
         let mut lru = Lru::new(3);
         lru.put("a", "1", "aaaa".into());
         assert!(lru.get("a", "1").is_none());

@@ -1,4 +1,4 @@
-//! The metadata of a record: what the labels of its Secret tell without reading it.
+//! Metadata of a record, read from the metadata of its Secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,28 +12,29 @@ use super::side::Parts;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::{CrIdentity, InstanceId, OperatorId};
 
-/// Field manager of every record and part that an operator of ours writes. Helm's is `Helm`, or
-/// `helm` in older versions, so that the API server tells the two apart.
+/// Field manager of records and parts written by this operator. Helm's is `Helm`, or `helm` in
+/// older versions, so that managed fields distinguish the two.
 pub(super) const WRITER_MANAGER: &str = "hybrid-operator";
-/// Label `REVISION-INSTANCE`: who wrote the record.
+/// Label `REVISION-INSTANCE`: the instance that wrote the record.
 pub(super) const WRITER_LABEL: &str = "helm.sdk.operatorframework.io/writer";
-/// Label `REVISION-HASH`: the digest of the inputs of the revision.
+/// Label `REVISION-HASH`: digest of the inputs of the revision.
 pub(super) const DIGEST_LABEL: &str = "helm.sdk.operatorframework.io/digest";
-/// Label `REVISION-COUNT-HASH`: the parts that are stored beside the record.
+/// Label `REVISION-COUNT-HASH`: the parts of the record.
 pub(super) const PARTS_LABEL: &str = "helm.sdk.operatorframework.io/parts";
 
-/// Label `REVISION-ATTEMPTS` or `REVISION-ATTEMPTS-hook`: how often the revision failed.
+/// Label `REVISION-ATTEMPTS` or `REVISION-ATTEMPTS-hook`: number of failed attempts of the
+/// revision.
 pub(super) const FAILURES_LABEL: &str = "helm.sdk.operatorframework.io/failures";
 
-/// Hexadecimal digits of a digest in a label.
+/// Number of hexadecimal digits of a digest in a label.
 const DIGEST_DIGITS: usize = 32;
 
-/// The digest of the inputs of a revision, as far as a label holds it: 32 hexadecimal digits.
+/// Digest of the inputs of a revision, truncated to 32 hexadecimal digits for labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InputsDigest(String);
 
 impl InputsDigest {
-    /// The text, as labels and the status show it.
+    /// Returns the digest as in labels and the status.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -53,17 +54,17 @@ impl fmt::Display for InputsDigest {
     }
 }
 
-/// How often a revision failed, and how it did so last.
+/// Failed attempts of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failures {
-    /// How many attempts failed.
+    /// Number of failed attempts.
     pub attempts: u32,
     /// Whether a hook failed in the last one.
     pub hook: bool,
 }
 
 impl Failures {
-    /// None so far.
+    /// No failed attempts.
     pub const NONE: Self = Self {
         attempts: 0,
         hook: false,
@@ -86,17 +87,17 @@ impl fmt::Display for Failures {
     }
 }
 
-/// How a record is stored.
+/// Storage format of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// As Helm does, in one Secret; parts may be beside it.
+    /// Helm's format: one Secret, possibly with additional parts.
     #[default]
     Helm,
-    /// As helm-operator-plugins does for large releases: an index Secret and chunks.
+    /// Format of helm-operator-plugins for large releases: an index Secret and chunks.
     Chunked,
 }
 
-/// What is known of a record without reading it.
+/// Metadata of a record, known without reading its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordMeta {
     /// Namespace of the release and of the Secret.
@@ -105,47 +106,47 @@ pub struct RecordMeta {
     pub name: ReleaseName,
     /// Number of the revision.
     pub revision: Revision,
-    /// State of the revision.
+    /// Helm's status of the revision.
     pub status: Status,
-    /// The custom resource that it belongs to.
+    /// Custom resource that the record belongs to.
     pub cr: Option<CrIdentity>,
-    /// The operator that looks after it.
+    /// Operator that manages the release.
     pub operator: Option<OperatorId>,
-    /// The instance that wrote this revision and its present status and content; `None` if
-    /// anything else than an operator of ours wrote one of them.
+    /// Instance that wrote this revision with its current status and content; `None` if another
+    /// client wrote one of them.
     pub writer: Option<InstanceId>,
-    /// The digest of the inputs of this very revision; `None` if it was not made by us.
+    /// Digest of the inputs of this revision; `None` if another client created it.
     pub digest: Option<InputsDigest>,
-    /// How often this very revision failed; `None` if no operator of ours says so.
+    /// Failed attempts of this revision; `None` if not recorded by this operator.
     pub failures: Option<Failures>,
     /// Name of the Secret.
     pub secret: String,
     /// Uid of the Secret.
     pub uid: String,
-    /// Resource version of the Secret; changes and deletions are fenced by it.
+    /// Resource version of the Secret; updates are conditional on it.
     pub resource_version: String,
-    /// When it was created.
+    /// Creation time by Helm's label, else that of the Secret.
     pub created_at: Option<Timestamp>,
-    /// When the API server created the Secret: by the same clock as the objects that were applied
-    /// after it.
+    /// Creation time of the Secret, by the clock of the API server like that of the applied
+    /// objects.
     pub stored_at: Option<Timestamp>,
-    /// When it was last changed.
+    /// Time of the last update by Helm's label.
     pub modified_at: Option<Timestamp>,
-    /// How it is stored.
+    /// Storage format.
     pub format: Format,
-    /// Uids of its owner references, by which garbage collection may delete it.
+    /// Uids of the owner references. Garbage collection may delete the record.
     pub owners: Vec<String>,
-    /// What is stored beside it.
+    /// Parts of the record.
     pub(super) parts: Option<Parts>,
 }
 
 impl RecordMeta {
-    /// Reads the metadata of a Secret; `None` if it is no record.
+    /// Reads the metadata of a Secret. Returns `None` if it is not a record.
     pub fn of(metadata: &ObjectMeta, format: Format) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;
         let label = |key: &str| labels.get(key).map(String::as_str);
         let secret = metadata.name.clone()?;
-        // The name is what Helm goes by; labels can be edited.
+        // Helm identifies records by their name; labels can be edited.
         let (name, revision) = name::from_secret_name(&secret)?;
         let own = |key: &str| of_revision(label(key)?, revision);
         let seconds = |key: &str| Timestamp::from_second(label(key)?.parse().ok()?).ok();
@@ -157,7 +158,7 @@ impl RecordMeta {
             cr: label(CR_LABEL).map(CrIdentity::from_label),
             operator: label(OPERATOR_LABEL).map(OperatorId::new),
             writer: own(WRITER_LABEL)
-                .filter(|_| is_as_we_wrote_it(metadata))
+                .filter(|_| is_unmodified(metadata))
                 .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
@@ -179,28 +180,28 @@ impl RecordMeta {
         })
     }
 
-    /// When the record was last written, as far as is known.
+    /// Returns when the record was last written, if known.
     pub fn written_at(&self) -> Option<Timestamp> {
         self.modified_at.max(self.created_at)
     }
 
-    /// Whether this is the same state of the same record.
+    /// Returns whether this is the same version of the same record.
     pub(super) fn is_same_state(&self, other: &Self) -> bool {
         (&self.uid, &self.resource_version) == (&other.uid, &other.resource_version)
     }
 
-    /// Whether this is a later state of the same record.
+    /// Returns whether this is a later version of the same record.
     pub(super) fn is_newer_than(&self, other: &Self) -> bool {
         version_number(&self.resource_version) > version_number(&other.resource_version)
     }
 }
 
-/// Whether the status and the content of a record are those that an operator of ours wrote last.
+/// Returns whether status and content of a record were last written by this operator.
 ///
-/// Labels do not prove it: Helm keeps ours when it marks a record of ours as superseded, failed or
-/// being uninstalled, or notes that a test ran. But whoever changes a field takes it out of the
-/// entries of all other managers in `managedFields`, which the API server keeps.
-fn is_as_we_wrote_it(metadata: &ObjectMeta) -> bool {
+/// Labels do not show that: Helm keeps the operator's labels when it marks a record as superseded,
+/// failed or uninstalling, or records a test run. A client that changes a field removes it from the
+/// entries of all other managers in `managedFields`, which the API server maintains.
+fn is_unmodified(metadata: &ObjectMeta) -> bool {
     let ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(WRITER_MANAGER);
     let mut entries = metadata.managed_fields.iter().flatten().filter(ours);
     entries.any(|entry| {
@@ -212,29 +213,28 @@ fn is_as_we_wrote_it(metadata: &ObjectMeta) -> bool {
     })
 }
 
-/// Resource versions of one resource are numbers that grow (KEP-5504); one that is not counts as
-/// the latest.
+/// Parses a resource version, an increasing integer (KEP-5504). Any other counts as the latest.
 fn version_number(version: &str) -> u64 {
     version.parse().unwrap_or(u64::MAX)
 }
 
-/// The labels of ours that a record carries.
+/// Labels that the operator sets on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordTags {
-    /// The custom resource.
+    /// Custom resource that owns the release.
     pub cr: CrIdentity,
-    /// The operator.
+    /// Operator that manages the release.
     pub operator: OperatorId,
-    /// The instance that writes.
+    /// Instance that writes the record.
     pub writer: InstanceId,
-    /// The digest of the inputs of the revision; `None` leaves it unknown.
+    /// Digest of the inputs of the revision; `None` if unknown.
     pub digest: Option<InputsDigest>,
-    /// How often the revision failed; `None` leaves it unknown.
+    /// Failed attempts of the revision; `None` if unknown.
     pub failures: Option<Failures>,
 }
 
 impl RecordTags {
-    /// The labels for a revision.
+    /// Returns the labels for a revision.
     pub(super) fn labels(&self, revision: Revision) -> BTreeMap<String, String> {
         let mut labels = BTreeMap::from([
             (CR_LABEL.to_owned(), self.cr.to_string()),
@@ -254,17 +254,17 @@ impl RecordTags {
     }
 }
 
-/// The labels of a Secret that are not Helm's own.
-pub(super) fn further_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let further = labels
+/// Returns the labels of a Secret without Helm's own.
+pub(super) fn custom_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let custom = labels
         .iter()
         .filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()));
-    further
+    custom
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
 }
 
-/// The rest of a label `REVISION-REST` if it speaks of this revision.
+/// Returns the rest of a label `REVISION-REST` if it is for this revision.
 fn of_revision(label: &str, revision: Revision) -> Option<&str> {
     let (number, rest) = label.split_once('-')?;
     (number.parse() == Ok(revision.0)).then_some(rest)
@@ -296,7 +296,7 @@ mod tests {
         managed(revision, labels, &[("hybrid-operator", everything)])
     }
 
-    /// The metadata of a record whose fields these managers have written.
+    /// Returns the metadata of a record with these field managers.
     fn managed(
         revision: u32,
         labels: BTreeMap<String, String>,
@@ -336,14 +336,14 @@ mod tests {
     }
 
     #[test]
-    fn labels_that_helm_has_copied_to_its_own_revision_do_not_count() {
+    fn labels_copied_by_helm_to_another_revision_are_ignored() {
         let meta = RecordMeta::of(&secret(2, tags().labels(Revision(1))), Format::Helm).unwrap();
         assert_eq!((meta.writer.as_ref(), meta.digest.as_ref()), (None, None));
         assert_eq!(meta.cr, Some(tags().cr));
     }
 
     #[test]
-    fn a_record_that_somebody_else_has_changed_has_no_writer_of_ours() {
+    fn record_changed_by_another_client_has_no_writer() {
         let labels = |names: &[&str]| {
             let names: BTreeMap<String, Value> = names
                 .iter()
@@ -354,7 +354,7 @@ mod tests {
         let content = json!({"f:release": {}});
         let table = [
             (
-                "untouched",
+                "unchanged",
                 vec![(
                     "hybrid-operator",
                     json!({"f:metadata": labels(&["status", "version"]), "f:data": content}),
@@ -362,7 +362,7 @@ mod tests {
                 true,
             ),
             (
-                "Helm has superseded it, or is uninstalling the release",
+                "superseded or being uninstalled by Helm",
                 vec![
                     (
                         "hybrid-operator",
@@ -376,7 +376,7 @@ mod tests {
                 false,
             ),
             (
-                "Helm has run the chart's tests, which leaves the status",
+                "tested by Helm, which keeps the status",
                 vec![
                     (
                         "hybrid-operator",
@@ -390,7 +390,7 @@ mod tests {
                 false,
             ),
             (
-                "a person has set another status",
+                "status changed with kubectl",
                 vec![
                     (
                         "hybrid-operator",
@@ -401,7 +401,7 @@ mod tests {
                 false,
             ),
             (
-                "a person has added a label, which changes nothing of ours",
+                "label added with kubectl",
                 vec![
                     (
                         "hybrid-operator",
@@ -412,7 +412,7 @@ mod tests {
                 true,
             ),
             (
-                "a record of Helm's that was adopted: only the labels are ours",
+                "adopted from Helm: the operator only wrote labels",
                 vec![
                     (
                         "hybrid-operator",
@@ -426,7 +426,7 @@ mod tests {
                 false,
             ),
             (
-                "restored from a backup, which drops managers",
+                "restored from a backup without managed fields",
                 vec![],
                 false,
             ),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn times_come_from_the_labels_of_helm_else_from_the_secret() {
+    fn times_are_read_from_helms_labels_or_the_secret() {
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let created = |labels: BTreeMap<_, _>| {
             let meta = RecordMeta::of(&secret(1, labels), Format::Helm).unwrap();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn other_secrets_are_no_records() {
+    fn other_secrets_are_not_records() {
         for name in [
             "sh.helm.release.v1.web",
             "web.v1",
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn owner_references_are_noticed() {
+    fn owner_references_are_read() {
         let mut metadata = secret(1, BTreeMap::new());
         let owners = |metadata: &ObjectMeta| RecordMeta::of(metadata, Format::Helm).unwrap().owners;
         assert!(owners(&metadata).is_empty());

@@ -1,18 +1,17 @@
-//! Release records: what is known of the history of releases, and how records are read and
-//! written.
+//! Reads and writes release records and indexes their history.
 //!
-//! A record is one revision of a release, stored as Helm stores it, so that Helm's command line
-//! lists, shows and rolls back our releases, and we take over its own. The history of all
-//! releases is known at any time from a [`ReleaseIndex`]: metadata of records, kept up to date by a
-//! watch. Only what a step needs is loaded.
+//! A record is one revision of a release in Helm's storage format, so that the Helm CLI can list,
+//! show and roll back releases of the operator, and the operator can adopt those of Helm. A
+//! [`ReleaseIndex`] keeps the metadata of all records in memory, updated by a watch. Contents are
+//! loaded on demand.
 //!
 //! * [`SecretStore`]: reads and writes records in Secrets.
-//! * [`ReleaseIndex`]: the history of all releases, and who is told when somebody else changes it.
-//! * [`removable`]: which records may be deleted.
-//! * `side`: what does not fit into one Secret, and how it is split into parts.
+//! * [`ReleaseIndex`]: the history of all releases, with listeners for changes by other clients.
+//! * [`removable`]: the records that may be deleted.
+//! * `side`: splits records that do not fit into one Secret into parts.
 //!
-//! Writes are fenced: a revision is created only where there is none, and updated only where it
-//! is still what it was. So two writers can never both believe that they have written it.
+//! Writes are conditional: a revision is created only if it does not exist, and updated only if it
+//! is unchanged. Two writers can therefore never both succeed.
 
 mod history;
 mod index;
@@ -30,59 +29,59 @@ pub use index::{IndexState, RecordChange, ReleaseIndex};
 pub use meta::{Failures, Format, InputsDigest, RecordMeta, RecordTags};
 pub use secret::SecretStore;
 
-/// Why a record was not read or written.
+/// Error reading or writing a record.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The revision to create exists already: somebody else has taken the number.
-    #[error("revision {revision} of release {name} exists already")]
+    /// The revision to create already exists: another writer created it.
+    #[error("revision {revision} of release {name} already exists")]
     Exists {
-        /// The release.
+        /// Name of the release.
         name: ReleaseName,
-        /// The revision.
+        /// Number of the revision.
         revision: Revision,
     },
-    /// The record to change is not what it was when last seen.
-    #[error("the record {secret} has changed meanwhile")]
+    /// The record to change was changed since it was last seen.
+    #[error("release record {secret} was changed concurrently")]
     Fenced {
-        /// The record's Secret.
+        /// Name of the record's Secret.
         secret: String,
     },
-    /// The record to read or change is gone.
-    #[error("the record {secret} is gone")]
+    /// The record to read or change does not exist.
+    #[error("release record {secret} does not exist")]
     Gone {
-        /// The record's Secret.
+        /// Name of the record's Secret.
         secret: String,
     },
-    /// The record cannot be understood.
-    #[error("the record {secret} is corrupt")]
+    /// The record cannot be decoded.
+    #[error("release record {secret} is corrupt")]
     Corrupt {
-        /// The record's Secret.
+        /// Name of the record's Secret.
         secret: String,
-        /// What is wrong with it.
+        /// The codec error.
         #[source]
         source: CodecError,
     },
-    /// A part of the record is missing.
-    #[error("the record {secret} lacks its part {part}")]
+    /// A part of the record is missing, or it has too many.
+    #[error("release record {secret} is incomplete: {problem}")]
     Incomplete {
-        /// The record's Secret.
+        /// Name of the record's Secret.
         secret: String,
-        /// The missing Secret or key.
-        part: String,
+        /// The missing Secret or key, or the exceeded limit.
+        problem: String,
     },
     /// The record cannot be encoded.
-    #[error("the record of release {name} cannot be encoded")]
+    #[error("cannot encode the record of release {name}")]
     Encode {
-        /// The release.
+        /// Name of the release.
         name: ReleaseName,
-        /// What is wrong with it.
+        /// The codec error.
         #[source]
         source: CodecError,
     },
-    /// The namespace of the release is being deleted, so that nothing can be created in it.
-    #[error("the namespace {namespace} is being deleted")]
+    /// The namespace of the release is being deleted, so nothing can be created in it.
+    #[error("namespace {namespace} is being deleted")]
     NamespaceTerminating {
-        /// The namespace.
+        /// Name of the namespace.
         namespace: String,
     },
     /// A request failed.
@@ -91,7 +90,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Event reason and metric label.
+    /// Returns the event reason and metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Exists { .. } => "RevisionExists",
@@ -105,7 +104,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the step should be planned anew from what is known by then.
+    /// Returns whether the step should be planned again with current data.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::Fenced { .. } | Self::Gone { .. } => true,
@@ -117,7 +116,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the record itself is at fault, so that an earlier one is to be used.
+    /// Returns whether the record itself is unreadable, so that an earlier one must be used.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Incomplete { .. })
     }

@@ -1,18 +1,18 @@
-//! Records in Secrets, exactly where and as Helm keeps them.
+//! Stores records in Secrets, with Helm's names and format.
 //!
 //! | write | request |
 //! |---|---|
-//! | create | POST, after one for each part: refused with 409 where the revision exists |
-//! | update | PUT with uid and resource version, after a POST for each part that is not there yet |
+//! | create | POST, after one for each part; 409 if the revision exists |
+//! | update | PUT with uid and resource version, after a POST for each new part |
 //! | adopt | PATCH of metadata, with uid and resource version |
-//! | delete | DELETE with uid, then of its parts |
-//! | delete all | DELETE of the collection but for the newest, of the newest, of all parts |
+//! | delete | DELETE with uid, then its parts |
+//! | delete all | DELETE of the collection except the newest, then the newest, then all parts |
 //!
-//! # A process may die between any two of them
+//! # Crash safety
 //! Parts are written before the record that refers to them and deleted after it, so that a record
-//! can be read until it is gone. What is left over are parts that no record refers to. The index
-//! knows them by their labels: they are deleted after the next write of their release, and with
-//! [`SecretStore::delete_leftover_parts`]. Where there are none, that costs no request.
+//! is readable as long as it exists. A crash can only leave unreferenced parts. The index finds
+//! them by their labels; they are deleted after the next write of their release and by
+//! [`SecretStore::delete_leftover_parts`]. Without leftover parts this sends no request.
 //!
 //! RBAC: on `secrets` `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and
 //! `deletecollection`.
@@ -35,22 +35,22 @@ use serde::Deserialize;
 use super::StoreError;
 use super::index::ReleaseIndex;
 use super::lru::Lru;
-use super::meta::{Format, RecordMeta, further_labels};
+use super::meta::{Format, RecordMeta, custom_labels};
 use super::side::{self, PART_KEY};
 use crate::cluster::discovery::Verbs;
 use crate::cluster::request::{self, Answer, Call};
 use crate::cluster::{ApiError, ApiKind, CrIdentity, Scope};
 
-/// Bytes of encoded records that are kept so that they need not be read again.
-const CACHE: usize = 4 << 20;
+/// Size limit of the cache of encoded records.
+const CACHE_BYTES: usize = 4 << 20;
 
 /// Type of the index Secrets of helm-operator-plugins.
 const CHUNKED_TYPE: &str = "operatorframework.io/index.v1";
 
-/// Most chunks of a chunked record that are read.
+/// Maximum number of chunks or parts of a record.
 const MAX_CHUNKS: usize = 100;
 
-/// Keeps records in Secrets. Cheap to clone; all clones are one store.
+/// Stores records in Secrets. Cheap to clone; clones share the store.
 #[derive(Clone)]
 pub struct SecretStore {
     client: Client,
@@ -59,7 +59,7 @@ pub struct SecretStore {
     cache: Arc<Mutex<Lru>>,
 }
 
-/// A Secret with its content.
+/// Secret with its content.
 #[derive(Deserialize)]
 struct Secret {
     #[serde(default)]
@@ -69,25 +69,25 @@ struct Secret {
 }
 
 impl Secret {
-    /// A value; `None` if it is missing or not base64, as no server sends it.
+    /// Returns a decoded value; `None` if it is missing or not base64.
     fn value(&self, key: &str) -> Option<Vec<u8>> {
         BASE64.decode(self.data.get(key)?.as_bytes()).ok()
     }
 }
 
 #[derive(Deserialize)]
-struct Written {
+struct ObjectMetadata {
     metadata: ObjectMeta,
 }
 
 #[derive(Deserialize)]
-struct MetadataList {
+struct SecretMetadataList {
     #[serde(default, deserialize_with = "request::nullable")]
-    items: Vec<Written>,
+    items: Vec<ObjectMetadata>,
 }
 
 impl SecretStore {
-    /// A store whose history is `index`, which somebody feeds.
+    /// Returns a store with `index` as its history. The caller must run the index's watch.
     pub fn new(client: Client, index: ReleaseIndex) -> Self {
         let resource = ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk("", "v1", "Secret"),
@@ -106,7 +106,7 @@ impl SecretStore {
             scalable: false,
             has_status: false,
         };
-        let cache = Arc::new(Mutex::new(Lru::new(CACHE)));
+        let cache = Arc::new(Mutex::new(Lru::new(CACHE_BYTES)));
         Self {
             client,
             kind: Arc::new(kind),
@@ -115,24 +115,25 @@ impl SecretStore {
         }
     }
 
-    /// The records of a release, oldest first, from memory; this process's own writes are seen at
-    /// once.
+    /// Returns the records of a release from memory, oldest first. Own writes are visible at once.
     pub fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
         self.index.history(namespace, name)
     }
 
-    /// The records that carry the label of a custom resource, by release and age, from memory.
+    /// Returns the records with the label of a custom resource from memory, sorted by release and
+    /// revision.
     pub fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
         self.index.records_of(cr)
     }
 
-    /// How long this process has known this state of a record; see [`ReleaseIndex::seen_for`].
+    /// Returns how long this process has known this state of a record; see
+    /// [`ReleaseIndex::seen_for`].
     pub fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
         self.index.seen_for(meta, now)
     }
 
-    /// Records that helm-operator-plugins has stored in chunks, oldest first. `history` does not
-    /// show them, and every call sends a request.
+    /// Lists the records that helm-operator-plugins stored in chunks, oldest first. `history` does
+    /// not include them. Each call sends a request.
     pub async fn chunked(
         &self,
         namespace: &str,
@@ -145,7 +146,7 @@ impl SecretStore {
             request::query_value(&format!("name={name},type=index")),
         );
         let call = Call::get(uri, request::METADATA_LIST);
-        let list: MetadataList = self.call("list", namespace, None, call).await?.decode()?;
+        let list: SecretMetadataList = self.call("list", namespace, None, call).await?.decode()?;
         let mut records: Vec<RecordMeta> = list
             .items
             .iter()
@@ -155,7 +156,7 @@ impl SecretStore {
         Ok(records)
     }
 
-    /// Reads a record: one request, plus one for each part, unless it was written or read lately.
+    /// Reads a record. Sends one request, plus one for each part, unless the record is cached.
     pub async fn load(&self, meta: &RecordMeta) -> Result<Release, StoreError> {
         if let Some(stored) = self.with_cache(|cache| cache.get(&meta.uid, &meta.resource_version))
         {
@@ -169,11 +170,11 @@ impl SecretStore {
                 secret: meta.secret.clone(),
             });
         };
-        // The index may lag behind: what the Secret says of its parts is what belongs to it.
+        // The index may be stale: use the parts named by the Secret itself.
         let fresh = RecordMeta::of(&secret.metadata, meta.format).unwrap_or_else(|| meta.clone());
         let missing = |part: &str| StoreError::Incomplete {
             secret: meta.secret.clone(),
-            part: part.to_owned(),
+            problem: format!("{part} is missing"),
         };
         let (record, chunks) = match meta.format {
             Format::Helm => {
@@ -197,7 +198,11 @@ impl SecretStore {
             }
         };
         if chunks.len() > MAX_CHUNKS {
-            return Err(missing(&format!("{} parts are too many", chunks.len())));
+            let count = chunks.len();
+            return Err(StoreError::Incomplete {
+                secret: meta.secret.clone(),
+                problem: format!("{count} parts exceed the limit of {MAX_CHUNKS}"),
+            });
         }
         let key = if meta.format == Format::Helm {
             PART_KEY
@@ -215,7 +220,7 @@ impl SecretStore {
         let decode = move || assemble(&fresh, &record, &pieces);
         let (mut release, encoded) = on_blocking_thread(decode).await?;
         if let Some(labels) = &secret.metadata.labels {
-            release.labels = further_labels(labels);
+            release.labels = custom_labels(labels);
         }
         if let Some(encoded) = encoded {
             let uid = secret.metadata.uid.unwrap_or_default();
@@ -254,8 +259,8 @@ impl SecretStore {
     }
 }
 
-/// Runs work that takes long for a large record: it must not hold up the threads on which watches
-/// and leases run.
+/// Runs work that takes long for a large record off the runtime's threads, which serve watches and
+/// leases.
 async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
@@ -267,7 +272,7 @@ async fn on_blocking_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send +
     }
 }
 
-/// Decodes a record; the text is what may be cached of it.
+/// Decodes a record. Also returns the encoded text if it may be cached.
 fn assemble(
     meta: &RecordMeta,
     record: &[u8],

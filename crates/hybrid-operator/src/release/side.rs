@@ -1,14 +1,13 @@
-//! Records that are larger than a Secret: how what does not fit is split into parts, and how parts
-//! are named and labelled.
+//! Splits records that do not fit into one Secret into parts, and names and labels the parts.
 //!
-//! What is taken out of a record ([`compact`]) goes into parts beside it, each a Secret. It is the
-//! same for every write of a revision, so that parts are written once. Their names contain a hash
-//! of the content: they are written before the record that refers to them, and writing them again
+//! Content removed from a record ([`compact`]) is stored in parts, each a Secret of its own. It is
+//! the same for all writes of a revision, so parts are written once. Their names contain a hash of
+//! the content: they are written before the record that refers to them, and writing them again
 //! after a crash changes nothing.
 //!
-//! Parts carry `owner=hybrid-operator`, so that Helm does not take them for records and one watch
-//! shows both. They say which custom resource, which release and which set of parts they belong
-//! to: a set that no record refers to was left by a crash, and is deleted.
+//! Parts have the label `owner=hybrid-operator`, so that Helm ignores them and one watch covers
+//! records and parts. Further labels name the custom resource, the release and the set of parts. A
+//! set that no record refers to was left by a crash and is deleted.
 
 use std::fmt;
 
@@ -30,20 +29,20 @@ pub(super) const PART_TYPE: &str = "helm.sdk.operatorframework.io/release-part.v
 /// Key of a part in the data of its Secret.
 pub(super) const PART_KEY: &str = "part";
 
-/// Characters of a hash in the name of a part.
+/// Length of the hash in the name of a part.
 const HASH_DIGITS: usize = 12;
 
-/// The parts that a record refers to.
+/// Set of parts that a record refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     count: u32,
     hash: String,
-    /// Whether they hold the whole record, as those of former versions may.
+    /// Whether they contain the whole record, as written by earlier versions.
     whole: bool,
 }
 
 impl Parts {
-    /// Reads `COUNT-HASH`, or `COUNT-HASH-whole`.
+    /// Parses `COUNT-HASH` or `COUNT-HASH-whole`.
     pub(super) fn parse(label: &str) -> Option<Self> {
         let (count, rest) = label.split_once('-')?;
         let (hash, whole) = match rest.strip_suffix("-whole") {
@@ -58,7 +57,7 @@ impl Parts {
         })
     }
 
-    /// The names of the Secrets.
+    /// Returns the names of the Secrets.
     pub(super) fn names(&self, name: &ReleaseName, revision: Revision) -> Vec<String> {
         let name = |part| format!("release-part.{name}.v{revision}.{}.{part}", self.hash);
         (0..self.count).map(name).collect()
@@ -76,7 +75,7 @@ impl fmt::Display for Parts {
     }
 }
 
-/// What is known of a part without reading it.
+/// Metadata of a part, known without reading its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PartMeta {
     /// Namespace of the release and of the Secret.
@@ -85,18 +84,18 @@ pub(super) struct PartMeta {
     pub(super) secret: String,
     /// Uid of the Secret.
     pub(super) uid: String,
-    /// The release that it belongs to.
+    /// Release that the part belongs to.
     pub(super) release: ReleaseName,
-    /// The revision that it belongs to.
+    /// Revision that the part belongs to.
     pub(super) revision: Revision,
-    /// The set of parts that it belongs to.
+    /// Set that the part belongs to.
     pub(super) parts: Parts,
-    /// The custom resource that it belongs to.
+    /// Custom resource that the part belongs to.
     pub(super) cr: CrIdentity,
 }
 
 impl PartMeta {
-    /// Reads the metadata of a Secret; `None` if it is no part.
+    /// Reads the metadata of a Secret. Returns `None` if it is not a part.
     pub(super) fn of(metadata: &ObjectMeta) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;
         let label = |key: &str| labels.get(key).map(String::as_str);
@@ -113,32 +112,36 @@ impl PartMeta {
     }
 }
 
-/// A record as it is stored.
-pub(super) struct Stored {
-    /// What goes into Helm's Secret.
+/// Record encoded for storage.
+pub(super) struct EncodedRecord {
+    /// Content of Helm's Secret.
     pub(super) record: String,
-    /// What it refers to.
+    /// Parts that the record refers to.
     pub(super) parts: Option<Parts>,
-    /// What goes into the parts, in order.
+    /// Contents of the parts, in order.
     pub(super) pieces: Vec<String>,
 }
 
-/// Encodes a record of a custom resource so that no Secret exceeds the limit of Kubernetes.
-pub(super) fn store(release: &Release, cr: &CrIdentity) -> Result<Stored, CodecError> {
+/// Encodes a record so that no Secret exceeds the size limit of Kubernetes.
+pub(super) fn store(release: &Release, cr: &CrIdentity) -> Result<EncodedRecord, CodecError> {
     store_within(release, cr, MAX_STORED)
 }
 
-fn store_within(release: &Release, cr: &CrIdentity, limit: usize) -> Result<Stored, CodecError> {
+fn store_within(
+    release: &Release,
+    cr: &CrIdentity,
+    limit: usize,
+) -> Result<EncodedRecord, CodecError> {
     let compacted = compact::compact(release, limit)?;
     let (parts, pieces) = split(&compacted.removed, cr, limit);
-    Ok(Stored {
+    Ok(EncodedRecord {
         record: compacted.record,
         parts,
         pieces,
     })
 }
 
-/// Puts a record together: `record` is the content of Helm's Secret, `pieces` those of its parts.
+/// Decodes a record from the content of Helm's Secret (`record`) and of its parts (`pieces`).
 pub(super) fn restore(
     record: &[u8],
     parts: Option<&Parts>,
@@ -159,13 +162,13 @@ fn split(text: &str, cr: &CrIdentity, limit: usize) -> (Option<Parts>, Vec<Strin
     if text.is_empty() {
         return (None, Vec::new());
     }
-    // Base64 is ASCII, so that any byte is a boundary.
+    // Base64 is ASCII, so any byte is a character boundary.
     let pieces: Vec<String> = text
         .as_bytes()
         .chunks(limit.max(1))
         .map(|piece| String::from_utf8_lossy(piece).into_owned())
         .collect();
-    // Two custom resources never share a part: one of them may delete it.
+    // Custom resources must not share parts, since one of them may delete them.
     let mut hash = Digest::of(format!("{cr}\n{text}")).to_string();
     hash.truncate(HASH_DIGITS);
     let count = u32::try_from(pieces.len()).unwrap_or(u32::MAX);
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
     use helm_core::release::{ReleaseChart, StoredFile};
 
-    /// Text that does not compress.
+    /// Returns text that does not compress.
     fn noise(length: usize, mut seed: u64) -> String {
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -205,7 +208,7 @@ mod tests {
         CrIdentity::of("g", "K", Some("n"), name)
     }
 
-    fn round_trip(release: &Release, limit: usize) -> Stored {
+    fn round_trip(release: &Release, limit: usize) -> EncodedRecord {
         let stored = store_within(release, &cr("big"), limit).unwrap();
         assert!(stored.record.len() <= limit, "{}", stored.record.len());
         assert!(stored.pieces.iter().all(|piece| piece.len() <= limit));
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_any_size_comes_back() {
+    fn records_of_any_size_round_trip() {
         let small = round_trip(&release(100, 100), 10_000);
         assert!(small.parts.is_none() && small.pieces.is_empty());
 
@@ -239,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_record_in_parts_of_a_former_version_is_read() {
+    fn whole_record_in_parts_of_an_earlier_version_is_read() {
         let release = release(300, 100);
         let encoded = codec::encode(&release).unwrap();
         let parts = Parts::parse("2-abc123def456-whole");
@@ -250,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_parts_tell_contents_and_custom_resources_apart() {
+    fn part_names_depend_on_content_and_custom_resource() {
         let names = |release: &Release, name: &str| {
             let parts = store_within(release, &cr(name), 10_000).unwrap().parts;
             parts.unwrap().names(&release.name, release.revision)
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn other_labels_are_no_parts() {
+    fn invalid_parts_labels_are_rejected() {
         for label in ["", "1", "x-abc", "1-../x", "1-abc-other"] {
             assert_eq!(Parts::parse(label), None, "{label}");
         }

@@ -1,7 +1,7 @@
 //! Expands `$NAME` and `${NAME}` in a text as Go's `os.Expand` does.
 
-/// Replaces every `$NAME` and `${NAME}` by the result of `lookup`, or by nothing where it has none.
-/// A `$` that no name follows stays; `${}` and an unclosed `${` are removed.
+/// Replaces `$NAME` and `${NAME}` with the result of `lookup`, or with nothing if it is `None`. A
+/// `$` without a name is kept; `${}` and an unclosed `${` are removed.
 pub(super) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -21,7 +21,7 @@ pub(super) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Str
     out
 }
 
-/// Returns the variable's name at the start of `text`, which follows a `$`, and its length in bytes.
+/// Returns the variable name at the start of `text`, which follows a `$`, and its length in bytes.
 /// `None` is bad syntax, whose bytes are removed; an empty name of length 0 is not a variable.
 fn variable(text: &str) -> (Option<&str>, usize) {
     if let Some(braced) = text.strip_prefix('{') {
@@ -50,7 +50,7 @@ mod tests {
     use super::expand;
 
     #[test]
-    fn variables_are_replaced_as_go_replaces_them() {
+    fn variables_are_expanded_as_in_go() {
         let lookup = |name: &str| match name {
             "A" => Some("1".to_owned()),
             "LONG_name2" => Some("x".to_owned()),

@@ -1,4 +1,5 @@
-//! Templates in `watches.yaml`; their data are `.Object`, the custom resource, and `.Spec`, its spec.
+//! Evaluates templates in `watches.yaml`. Their data is `.Object`, the custom resource, and
+//! `.Spec`, its spec.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +9,7 @@ use serde_json::{Number, Value};
 
 use super::{Inputs, ValuesError};
 
-/// The functions of Go's templates and of Sprig, as in the Go operators.
+/// Functions of Go templates and Sprig, as in the Go operators.
 static FUNCS: LazyLock<Arc<Funcs>> =
     LazyLock::new(|| Arc::new(Funcs::new().with(&go_template::sprig::FUNCS)));
 
@@ -39,7 +40,7 @@ fn node(tree: &Value, inputs: &Inputs<'_>, field: &str) -> Result<Value, ValuesE
     })
 }
 
-/// Returns the pipeline of a text that consists of one action which is not a control structure.
+/// Returns the pipeline of a text that is a single action and not a control structure.
 fn pipeline(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.trim_start_matches('-').trim_end_matches('-').trim();
@@ -111,7 +112,7 @@ fn go_value(value: &Value) -> GoValue {
     }
 }
 
-/// Whole numbers become int64, as in Go's unstructured objects.
+/// Converts a number. Integers become int64, as in Go's unstructured objects.
 fn go_number(number: &Number) -> GoValue {
     match number.as_i64() {
         Some(value) => GoValue::Int64(value),

@@ -1,5 +1,6 @@
-//! Computes the values of a release from the custom resource and its entry in `watches.yaml`.
-//! Pure: the content of references and the environment are arguments. Later sources win:
+//! Computes the values of a release from the custom resource and its entry in `watches.yaml`. No
+//! I/O: the contents of references and the environment are arguments. Later sources take
+//! precedence:
 //!
 //! ```text
 //! spec < values (templates) < valuesFrom < overrideValues
@@ -20,7 +21,7 @@ use crate::watches::Watch;
 
 pub use values_from::Reference;
 
-/// Why values cannot be computed.
+/// Error computing values.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
     /// The spec is not a map.
@@ -29,33 +30,33 @@ pub enum ValuesError {
     /// A template in `watches.yaml` has a syntax error.
     #[error("invalid template in watches.yaml, field {field}")]
     Parse {
-        /// Where it stands.
+        /// The field in `watches.yaml`.
         field: String,
-        /// What is wrong.
+        /// The underlying error.
         #[source]
         source: Box<go_template::ParseError>,
     },
-    /// A template in `watches.yaml` fails for this custom resource.
+    /// A template in `watches.yaml` failed for this custom resource.
     #[error("cannot evaluate the template in watches.yaml, field {field}")]
     Render {
-        /// Where it stands.
+        /// The field in `watches.yaml`.
         field: String,
-        /// What is wrong.
+        /// The underlying error.
         #[source]
         source: Box<go_template::RenderError>,
     },
     /// The result of a template is neither UTF-8 text nor JSON.
-    #[error("the template in watches.yaml, field {field}, must give UTF-8 text or a JSON value")]
+    #[error("the template in watches.yaml, field {field}, must produce UTF-8 text or a JSON value")]
     Result {
-        /// Where it stands.
+        /// The field in `watches.yaml`.
         field: String,
     },
     /// A path of `overrideValues` or `targetPath` cannot be set.
-    #[error("cannot set {field}, a path in watches.yaml")]
+    #[error("cannot set the path {field} of watches.yaml")]
     Set {
         /// The path.
         field: String,
-        /// What is wrong.
+        /// The underlying error.
         #[source]
         source: Box<SetError>,
     },
@@ -64,51 +65,51 @@ pub enum ValuesError {
         "{kind} {name} does not exist or has no key {key}; create it, or make the reference optional"
     )]
     Missing {
-        /// Its kind.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// The key.
+        /// Key in its data.
         key: String,
     },
     /// A referenced values file is not YAML.
     #[error("{kind} {name}, key {key}, is not a YAML map of values")]
     File {
-        /// Its kind.
+        /// Kind of the object.
         kind: String,
-        /// Its name.
+        /// Name of the object.
         name: String,
-        /// The key.
+        /// Key in its data.
         key: String,
-        /// What is wrong, without the content.
+        /// The parse error, without the content.
         #[source]
         source: Box<helm_core::values::ValuesError>,
     },
 }
 
-/// What values are computed from, besides the entry of `watches.yaml`.
+/// Inputs of the values besides the entry of `watches.yaml`.
 pub struct Inputs<'a> {
-    /// The custom resource.
+    /// Custom resource.
     pub object: &'a Value,
-    /// The environment.
+    /// Environment variable lookup.
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// The content of referenced objects.
+    /// Contents of referenced objects.
     pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
 }
 
 /// Computed values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Computed {
-    /// The values for the chart, without its defaults.
+    /// Values for the chart, without its defaults.
     pub values: Values,
-    /// Paths where `overrideValues` changed what the custom resource says.
+    /// Paths where `overrideValues` changed a value.
     pub overridden: Vec<String>,
 }
 
 /// Computes the values of one custom resource.
 ///
 /// # Errors
-/// When a template fails, a path cannot be set, or a reference is missing.
+/// If a template fails, a path cannot be set, or a reference is missing.
 pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
     let mut values = match inputs.object.get("spec") {
         Some(Value::Object(spec)) => spec.clone(),
@@ -128,7 +129,7 @@ pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesErr
 /// Evaluates the templates in a text of `watches.yaml` for a custom resource.
 ///
 /// # Errors
-/// When a template fails.
+/// If a template fails.
 pub fn render_text(text: &str, object: &Value, field: &str) -> Result<String, ValuesError> {
     let env = |name: &str| std::env::var(name).ok();
     let inputs = Inputs {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_the_spec_without_further_options() {
+    fn values_default_to_the_spec() {
         let spec = json!({"replicaCount": 2, "a": {"b": null}});
         assert_eq!(
             Value::from(computed(&watch(), spec.clone()).unwrap().values),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn overriding_texts_see_the_environment_and_are_typed_unless_asked_otherwise() {
+    fn override_values_expand_the_environment_and_are_typed_by_default() {
         let mut watch = watch();
         watch.override_values = [
             ("image.repository", "$IMAGE"),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_that_is_one_template_keeps_the_type_of_its_result() {
+    fn single_template_keeps_the_type_of_its_result() {
         let mut watch = watch();
         watch.values = Some(json!({
             "name": "{{ .Object.metadata.name }}-x",

@@ -1,4 +1,4 @@
-//! `overrideValues`: sets single values as Helm's `--set` does.
+//! `overrideValues`: sets values as Helm's `--set` does.
 
 use helm_core::Values;
 use helm_core::values::{set, set_string};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Inputs, ValuesError, env, mapping};
 use crate::watches::{OverrideValuesType, Watch};
 
-/// Sets the values in `values`; returns the paths whose value changed.
+/// Sets the values in `values`. Returns the paths whose value changed.
 pub(super) fn apply(
     watch: &Watch,
     inputs: &Inputs<'_>,

@@ -1,4 +1,4 @@
-//! `valuesFrom`: values from Secrets and `ConfigMap`s.
+//! `valuesFrom`: reads values from Secrets and `ConfigMap`s.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use serde_json::Value;
 use super::{Inputs, ValuesError, mapping};
 use crate::watches::{ReferenceKind, ValuesFrom, Watch};
 
-/// Names an object that values come from.
+/// Reference to a Secret or `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reference {
-    /// What kind of object it is.
+    /// Kind of the object.
     pub kind: ReferenceKind,
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
@@ -27,10 +27,10 @@ impl fmt::Display for Reference {
 }
 
 impl Reference {
-    /// Returns the object that an entry names for a custom resource.
+    /// Returns the reference of an entry for a custom resource.
     ///
     /// # Errors
-    /// When the name's template fails.
+    /// If the template of the name fails.
     pub fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
         let own = inputs
             .object
@@ -65,7 +65,7 @@ pub(super) fn apply(
             return Err(ValuesError::Missing { kind, name, key });
         };
         let more = match &from.target_path {
-            // The text is the value; commas and dots in it have no meaning.
+            // The whole text is the value; commas and dots are not special.
             Some(path) => at_path(path, content),
             None => read(content.as_bytes()).map_err(|source| ValuesError::File {
                 kind,

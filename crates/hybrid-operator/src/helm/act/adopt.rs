@@ -1,8 +1,8 @@
-//! Takes over a release that somebody else made: a Go operator, or a person with `helm install`.
+//! Adopts a release that a Go operator or `helm install` created.
 //!
-//! Its records become ours. Where its chart and configuration are the wanted ones, or its objects
-//! already mean what the custom resource says, there is no new revision: no Pod restarts because
-//! the operator was exchanged, and no password is made anew.
+//! Its records get this operator's labels. If its chart and configuration equal the desired ones,
+//! or its objects already match the custom resource, no new revision is created: replacing the
+//! operator neither restarts Pods nor generates new random passwords.
 
 use helm_core::manifest::diff::same_meaning;
 use helm_core::manifest::{ManifestObject, parse_objects};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::desired::same_inputs;
 use super::super::events::Notice;
-use super::super::render::{Target, render};
+use super::super::render::{RenderTarget, render};
 use super::super::report::Report;
 use super::{ActContext, ActError};
 use crate::release::InputsDigest;
@@ -22,7 +22,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    // Owner references go from every record first: garbage collection would delete them.
+    // Remove the owner references of all older records first: garbage collection would delete them.
     let store = &context.access.store;
     let history = context.observation.history.iter();
     for meta in history.filter(|meta| meta.revision != revision) {
@@ -34,27 +34,28 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
         .await?;
     let name = &context.subject.name;
     tracing::info!(release = %name, revision = revision.0, same, "release adopted");
-    let note = format!("took over revision {revision} of the release {name}");
+    let note = format!("adopted revision {revision} of release {name}");
     context
         .notices
         .add(Notice::normal("ReleaseAdopted", "Adopt", note));
-    Ok(Report::go_on())
+    Ok(Report::replan())
 }
 
-/// The digest of the wanted inputs, where a record that somebody else wrote means the same.
+/// Returns the digest of the desired inputs if a record written by someone else is equivalent to
+/// them.
 pub(super) async fn digest_of(context: &ActContext<'_>, record: &Release) -> Option<InputsDigest> {
     let inputs = &context.desired()?.inputs;
     let same = same_inputs(context.setup, inputs, record) || same_objects(context, record).await;
     same.then(|| inputs.digest.clone())
 }
 
-/// Whether the chart renders objects of the same meaning. One that does not render is another.
+/// Returns whether the chart renders equivalent objects; `false` if it does not render.
 async fn same_objects(context: &ActContext<'_>, record: &Release) -> bool {
     let Some(desired) = context.desired() else {
         return false;
     };
     let revision = record.revision;
-    let target = Target {
+    let target = RenderTarget {
         revision,
         upgrade: revision != Revision::FIRST,
     };
@@ -67,15 +68,15 @@ async fn same_objects(context: &ActContext<'_>, record: &Release) -> bool {
     let before = parse_objects(&record.manifest).unwrap_or_default();
     let wanted = render.rendered.objects().unwrap_or_default();
     same_meaning(
-        &bare(&before, namespace),
-        &bare(&wanted, namespace),
+        &without_ownership(&before, namespace),
+        &without_ownership(&wanted, namespace),
         namespace,
     )
 }
 
-/// The objects without what the Go operators write into a manifest: ownership, and the namespace
-/// of the release.
-fn bare(objects: &[ManifestObject], namespace: &str) -> Vec<ManifestObject> {
+/// Returns the objects without what the Go operators add to a manifest: ownership metadata and the
+/// release namespace.
+fn without_ownership(objects: &[ManifestObject], namespace: &str) -> Vec<ManifestObject> {
     let documents: Vec<String> = objects
         .iter()
         .map(|object| {
@@ -84,7 +85,7 @@ fn bare(objects: &[ManifestObject], namespace: &str) -> Vec<ManifestObject> {
             object.to_string()
         })
         .collect();
-    // Every JSON text is a YAML document.
+    // JSON is valid YAML.
     parse_objects(&documents.join("\n---\n")).unwrap_or_default()
 }
 
@@ -114,18 +115,22 @@ mod tests {
     use helm_core::manifest::diff::same_meaning;
     use helm_core::manifest::parse_objects;
 
-    use super::bare;
+    use super::without_ownership;
 
     #[test]
-    fn ownership_and_the_releases_namespace_in_a_manifest_do_not_count() {
+    fn ownership_and_release_namespace_are_ignored_when_comparing_manifests() {
         let theirs = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: ns\n  ownerReferences: [{uid: u}]\n  annotations: {operator-sdk/primary-resource: ns/cr}\n  labels: {helm.sdk.operatorframework.io/chart: c}\ndata: {k: v}\n";
         let ours = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n";
         let (theirs, ours) = (parse_objects(theirs).unwrap(), parse_objects(ours).unwrap());
         assert!(!same_meaning(&theirs, &ours, "ns"));
-        assert!(same_meaning(&bare(&theirs, "ns"), &bare(&ours, "ns"), "ns"));
+        assert!(same_meaning(
+            &without_ownership(&theirs, "ns"),
+            &without_ownership(&ours, "ns"),
+            "ns"
+        ));
         assert!(!same_meaning(
-            &bare(&theirs, "other"),
-            &bare(&ours, "other"),
+            &without_ownership(&theirs, "other"),
+            &without_ownership(&ours, "other"),
             "other"
         ));
     }

@@ -1,8 +1,8 @@
-//! Removes what a failed install made. The record stays, so that attempts can be counted.
+//! Removes the objects of a failed install. Keeps the record so that attempts are counted.
 
 use helm_core::release::{Revision, Status};
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::{ActContext, ActError};
@@ -14,14 +14,14 @@ pub(super) async fn run(
     revision: Revision,
 ) -> Result<Report, ActError> {
     let mut stored = context.load(revision).await?;
-    let action = context.action(Kind::Uninstall, &[]);
+    let action = context.action(ActionKind::Uninstall, &[]);
     remove_created(&action, &mut memory.live, &stored, &[]).await?;
     memory.live.complete = false;
     stored.release.set_status(
         Status::Uninstalled,
-        "the install failed, and what it made was removed",
+        "the install failed and its objects were removed",
     );
     let failures = stored.meta.failures;
     context.save(&mut stored, failures).await?;
-    Ok(Report::go_on())
+    Ok(Report::replan())
 }

@@ -1,6 +1,6 @@
-//! Stores as Helm does what helm-operator-plugins has stored in chunks: the newest deployed record,
-//! as the next revision, since its index has the name of its own. The chunks are left to garbage
-//! collection, which deletes them with the custom resource.
+//! Converts a release that helm-operator-plugins stored in chunks to Helm's format. The newest
+//! deployed record is stored as the next revision because the index of the chunks occupies the name
+//! of its own revision. Garbage collection deletes the chunks together with the custom resource.
 
 use helm_core::release::Status;
 
@@ -10,10 +10,10 @@ use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>) -> Result<Report, ActError> {
     convert(context).await?;
-    Ok(Report::go_on())
+    Ok(Report::replan())
 }
 
-/// Writes the record; whether there was one.
+/// Writes the converted record. Returns whether a chunked release existed.
 pub(super) async fn convert(context: &ActContext<'_>) -> Result<bool, ActError> {
     let (subject, store) = (context.subject, &context.access.store);
     let chunked = store.chunked(&subject.namespace, &subject.name).await?;

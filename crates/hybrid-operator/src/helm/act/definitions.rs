@@ -1,10 +1,10 @@
-//! The definitions of a chart's `crds/`: installed before anything else of the release, and
-//! awaited. They are never deleted: with a definition go all custom resources of its kind.
+//! Installs the CRDs of a chart's `crds/` before the rest of the release and waits until they are
+//! served. CRDs are never deleted, as that would delete all their custom resources.
 //!
-//! Nothing is recorded before they are served: whoever comes after a crash finds them, looks at
-//! them once more, and goes on.
+//! Nothing is recorded before they are served: after a crash the next reconcile finds them, checks
+//! them again, and continues.
 //!
-//! RBAC: `get` and, by the policy, `create` or `patch` on `customresourcedefinitions`.
+//! RBAC: `get` and, depending on the policy, `create` or `patch` on `customresourcedefinitions`.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use super::super::desired::Desired;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::super::setup::{Setup, timeout};
@@ -24,38 +24,38 @@ use super::{ActContext, ActError};
 use crate::cluster::{ApiError, Cluster, FIELD_MANAGER, Target};
 use crate::watches::CrdPolicy;
 
-/// The shortest and the longest time between two looks at a definition.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// Shortest and longest time between two checks of a CRD.
+const POLL_INTERVALS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
-/// Why a definition is not there.
+/// Error installing a CRD.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::helm) enum DefinitionError {
-    /// A file of `crds/` is not one.
-    #[error("{path} holds no CustomResourceDefinition that can be read")]
+pub(in crate::helm) enum CrdError {
+    /// A file of `crds/` cannot be parsed.
+    #[error("{path} is not a readable CustomResourceDefinition")]
     Unreadable {
         /// The file.
         path: String,
     },
-    /// A definition is not installed.
-    #[error("{path} cannot be installed")]
+    /// A request to the API server failed.
+    #[error("cannot install {path}")]
     Api {
         /// The file.
         path: String,
-        /// Why.
+        /// The API error.
         source: ApiError,
     },
-    /// A definition is not served for a long time.
+    /// A CRD was not served before the timeout.
     #[error("{what} is not served after {timeout:?}")]
     Late {
-        /// The definition, and what the API server objects to.
+        /// The CRD, and its name conflict if there is one.
         what: String,
-        /// The time.
+        /// The timeout.
         timeout: Duration,
     },
 }
 
-impl DefinitionError {
-    /// Whether the same may succeed in a moment.
+impl CrdError {
+    /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Api { source, .. } => source.is_transient(),
@@ -64,56 +64,52 @@ impl DefinitionError {
     }
 }
 
-/// Definitions that were installed and are not served yet.
+/// CRDs that were installed and are not served yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::helm) struct Definitions {
+pub(in crate::helm) struct PendingCrds {
     since: Timestamp,
-    awaited: Vec<Awaited>,
+    pending: Vec<PendingCrd>,
 }
 
-/// One of them.
+/// A CRD that is not served yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Awaited {
+struct PendingCrd {
     path: String,
     name: String,
-    /// What the API server objects to.
-    objection: Option<String>,
+    /// Message of its `NamesAccepted` condition if that is false.
+    names_conflict: Option<String>,
 }
 
-impl fmt::Display for Awaited {
+impl fmt::Display for PendingCrd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the definition {} of {}", self.name, self.path)?;
-        match &self.objection {
-            Some(objection) => write!(f, " ({objection})"),
+        write!(f, "CRD {} of {}", self.name, self.path)?;
+        match &self.names_conflict {
+            Some(names_conflict) => write!(f, " ({names_conflict})"),
             None => Ok(()),
         }
     }
 }
 
-/// What is waited for, and when to look again.
+/// The CRD to wait for, and when to check again.
 #[derive(Debug, PartialEq, Eq)]
 struct NotServed {
     why: String,
     delay: Duration,
 }
 
-impl Definitions {
-    /// What is still waited for: the longer it takes the rarer are the looks, and in the end it
-    /// is an error.
-    fn not_served(
-        &self,
-        now: Timestamp,
-        timeout: Duration,
-    ) -> Result<Option<NotServed>, DefinitionError> {
-        let Some(first) = self.awaited.first() else {
+impl PendingCrds {
+    /// Returns what is still pending. The delay between checks grows with the time waited; past the
+    /// timeout it is an error.
+    fn not_served(&self, now: Timestamp, timeout: Duration) -> Result<Option<NotServed>, CrdError> {
+        let Some(first) = self.pending.first() else {
             return Ok(None);
         };
         let waited = now.duration_since(self.since).unsigned_abs();
         if waited > timeout {
             let what = first.to_string();
-            return Err(DefinitionError::Late { what, timeout });
+            return Err(CrdError::Late { what, timeout });
         }
-        let (soonest, latest) = LOOKS;
+        let (soonest, latest) = POLL_INTERVALS;
         Ok(Some(NotServed {
             why: format!("{first} to be served"),
             delay: waited.clamp(soonest, latest),
@@ -121,9 +117,9 @@ impl Definitions {
     }
 }
 
-/// Whether definitions come before a new revision. As in Helm, an upgrade does not create
-/// definitions unless it replaces them.
-pub(in crate::helm) fn are_wanted(setup: &Setup, desired: &Desired, upgrade: bool) -> bool {
+/// Returns whether CRDs must be installed before a new revision. As in Helm, an upgrade does not
+/// create CRDs unless it replaces them.
+pub(in crate::helm) fn are_needed(setup: &Setup, desired: &Desired, upgrade: bool) -> bool {
     let policy = match setup.watch.crds {
         CrdPolicy::Skip => false,
         CrdPolicy::Create => !upgrade,
@@ -132,24 +128,24 @@ pub(in crate::helm) fn are_wanted(setup: &Setup, desired: &Desired, upgrade: boo
     policy && !desired.inputs.coalesced.chart().crds().is_empty()
 }
 
-/// Installs what is missing, or, with `createReplace`, makes all of them the chart's. What is not
-/// served yet is remembered, and the next call only looks.
+/// Installs missing CRDs or, with `createReplace`, applies all of them. CRDs that are not served
+/// yet are remembered, and the next call only checks them.
 pub(super) async fn run(
     context: &ActContext<'_>,
     memory: &mut Memory,
     upgrade: bool,
 ) -> Result<Report, ActError> {
-    let desired = context.wanted("install definitions")?;
+    let desired = context.require_desired("install CRDs")?;
     let (setup, now) = (context.setup, context.subject.now);
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
     let installer = Installer::of(&context.subject.cluster);
-    memory.definitions = match &memory.definitions {
-        Some(known) => installer.look(known).await?,
-        None => Some(Definitions {
+    memory.pending_crds = match &memory.pending_crds {
+        Some(known) => installer.poll(known).await?,
+        None => Some(PendingCrds {
             since: now,
-            awaited: installer
+            pending: installer
                 .install(
                     &desired.inputs.coalesced.chart().crds(),
                     setup.watch.crds == CrdPolicy::CreateReplace,
@@ -157,25 +153,25 @@ pub(super) async fn run(
                 .await?,
         }),
     };
-    let Some(known) = &memory.definitions else {
-        // Somebody has deleted one of them: all are installed again.
-        return Ok(Report::wait("its definitions", LOOKS.0));
+    let Some(known) = &memory.pending_crds else {
+        // One of them was deleted: install all again.
+        return Ok(Report::wait("its CRDs", POLL_INTERVALS.0));
     };
     let kind = if upgrade {
-        Kind::Upgrade
+        ActionKind::Upgrade
     } else {
-        Kind::Install
+        ActionKind::Install
     };
     let limit = timeout(setup.policy(kind).timeout);
     if let Some(NotServed { why, delay }) = known.not_served(now, limit)? {
         return Ok(Report::wait(why, delay));
     }
-    memory.definitions = None;
-    memory.definitions_served = Some(desired.inputs.digest.clone());
-    Ok(Report::go_on())
+    memory.pending_crds = None;
+    memory.crds_served = Some(desired.inputs.digest.clone());
+    Ok(Report::replan())
 }
 
-/// Installs definitions and looks at them.
+/// Installs CRDs and checks their status.
 struct Installer<'a> {
     cluster: &'a Cluster,
     resource: ApiResource,
@@ -193,13 +189,9 @@ impl<'a> Installer<'a> {
         }
     }
 
-    /// Installs the definitions of these files; answers those that are not served yet.
-    async fn install(
-        &self,
-        files: &[CrdFile],
-        replace: bool,
-    ) -> Result<Vec<Awaited>, DefinitionError> {
-        let mut awaited = Vec::new();
+    /// Installs the CRDs of `files`. Returns those that are not served yet.
+    async fn install(&self, files: &[CrdFile], replace: bool) -> Result<Vec<PendingCrd>, CrdError> {
+        let mut pending = Vec::new();
         for file in files {
             let path = file.path();
             for object in parse(file)? {
@@ -212,10 +204,10 @@ impl<'a> Installer<'a> {
                 if replace && is_served(&live) {
                     self.changed(&name);
                 }
-                awaited.extend(unless_served(path, name, &live));
+                pending.extend(unless_served(path, name, &live));
             }
         }
-        Ok(awaited)
+        Ok(pending)
     }
 
     async fn replace(
@@ -223,19 +215,19 @@ impl<'a> Installer<'a> {
         path: &str,
         name: &str,
         object: &DynamicObject,
-    ) -> Result<DynamicObject, DefinitionError> {
+    ) -> Result<DynamicObject, CrdError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let answer = self.api.patch(name, &params, &Patch::Apply(object)).await;
         answer.map_err(|error| self.error("patch", path, name, error))
     }
 
-    /// As in Helm, one that exists stays as it is.
+    /// Creates a CRD. As in Helm, an existing one is left unchanged.
     async fn create(
         &self,
         path: &str,
         name: &str,
         object: &DynamicObject,
-    ) -> Result<DynamicObject, DefinitionError> {
+    ) -> Result<DynamicObject, CrdError> {
         if let Some(live) = self.get(path, name).await? {
             return Ok(live);
         }
@@ -248,51 +240,45 @@ impl<'a> Installer<'a> {
         }
     }
 
-    /// Looks at what is waited for; `None` if one of them is gone.
-    async fn look(&self, known: &Definitions) -> Result<Option<Definitions>, DefinitionError> {
-        let mut awaited = Vec::new();
-        for Awaited { path, name, .. } in &known.awaited {
+    /// Checks the pending CRDs. Returns `None` if one of them was deleted.
+    async fn poll(&self, known: &PendingCrds) -> Result<Option<PendingCrds>, CrdError> {
+        let mut pending = Vec::new();
+        for PendingCrd { path, name, .. } in &known.pending {
             let Some(live) = self.get(path, name).await? else {
                 return Ok(None);
             };
             if is_served(&live) {
                 self.changed(name);
             }
-            awaited.extend(unless_served(path, name.clone(), &live));
+            pending.extend(unless_served(path, name.clone(), &live));
         }
         let since = known.since;
-        Ok(Some(Definitions { since, awaited }))
+        Ok(Some(PendingCrds { since, pending }))
     }
 
-    async fn get(&self, path: &str, name: &str) -> Result<Option<DynamicObject>, DefinitionError> {
+    async fn get(&self, path: &str, name: &str) -> Result<Option<DynamicObject>, CrdError> {
         let answer = self.api.get_opt(name).await;
         answer.map_err(|error| self.error("get", path, name, error))
     }
 
-    /// Has the kinds of a definition's group asked for anew.
+    /// Invalidates the discovery cache for the group of a CRD.
     fn changed(&self, name: &str) {
         if let Some((_, group)) = name.split_once('.') {
             self.cluster.group_changed(group);
         }
     }
 
-    fn error(
-        &self,
-        verb: &'static str,
-        path: &str,
-        name: &str,
-        error: kube::Error,
-    ) -> DefinitionError {
-        DefinitionError::Api {
+    fn error(&self, verb: &'static str, path: &str, name: &str, error: kube::Error) -> CrdError {
+        CrdError::Api {
             path: path.to_owned(),
             source: ApiError::of(Target::of(verb, &self.resource, None, Some(name)), error),
         }
     }
 }
 
-/// The definitions of a file.
-fn parse(file: &CrdFile) -> Result<Vec<DynamicObject>, DefinitionError> {
-    let unreadable = || DefinitionError::Unreadable {
+/// Parses the CRDs of a file.
+fn parse(file: &CrdFile) -> Result<Vec<DynamicObject>, CrdError> {
+    let unreadable = || CrdError::Unreadable {
         path: file.path().to_owned(),
     };
     let objects: Vec<Value> = go_yaml::documents(file.file().data()).map_err(|_| unreadable())?;
@@ -308,11 +294,11 @@ fn conditions(live: &DynamicObject) -> impl Iterator<Item = &Value> {
     conditions.and_then(Value::as_array).into_iter().flatten()
 }
 
-fn unless_served(path: &str, name: String, live: &DynamicObject) -> Option<Awaited> {
-    (!is_served(live)).then(|| Awaited {
+fn unless_served(path: &str, name: String, live: &DynamicObject) -> Option<PendingCrd> {
+    (!is_served(live)).then(|| PendingCrd {
         path: path.to_owned(),
         name,
-        objection: objection(live),
+        names_conflict: names_conflict(live),
     })
 }
 
@@ -320,8 +306,8 @@ fn is_served(live: &DynamicObject) -> bool {
     conditions(live).any(|c| c["type"] == "Established" && c["status"] == "True")
 }
 
-/// Why a definition is not accepted: its names may be those of another one.
-fn objection(live: &DynamicObject) -> Option<String> {
+/// Returns why the names of a CRD are not accepted: another CRD may use them.
+fn names_conflict(live: &DynamicObject) -> Option<String> {
     conditions(live)
         .find(|c| c["type"] == "NamesAccepted" && c["status"] == "False")
         .and_then(|c| Some(c["message"].as_str()?.to_owned()))
@@ -335,7 +321,7 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Awaited, Definitions, Installer};
+    use super::{Installer, PendingCrd, PendingCrds};
     use crate::cluster::scripted::{Script, failure};
 
     const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -362,30 +348,30 @@ mod tests {
         format!("{verb} {ALL}/{NAME}")
     }
 
-    fn awaited(objection: Option<&str>) -> Awaited {
-        Awaited {
+    fn pending(names_conflict: Option<&str>) -> PendingCrd {
+        PendingCrd {
             path: "chart/crds/things.yaml".to_owned(),
             name: NAME.to_owned(),
-            objection: objection.map(ToOwned::to_owned),
+            names_conflict: names_conflict.map(ToOwned::to_owned),
         }
     }
 
     #[tokio::test]
-    async fn a_definition_is_installed_without_waiting_for_it() {
+    async fn crds_are_installed_without_waiting_for_them() {
         let (get, post, patch) = (one("GET"), format!("POST {ALL}"), one("PATCH"));
         let absent = || failure(404, "NotFound", "", &json!({}));
         let exists = || failure(409, "AlreadyExists", "", &json!({}));
         let fresh = || live(&json!([]));
         for (what, replace, answers, expected) in [
-            ("there", false, vec![(&get, 200, served())], vec![]),
+            ("exists", false, vec![(&get, 200, served())], vec![]),
             (
                 "missing",
                 false,
                 vec![(&get, 404, absent()), (&post, 201, fresh())],
-                vec![awaited(None)],
+                vec![pending(None)],
             ),
             (
-                "made by somebody else meanwhile",
+                "created concurrently",
                 false,
                 vec![
                     (&get, 404, absent()),
@@ -394,19 +380,19 @@ mod tests {
                 ],
                 vec![],
             ),
-            // As after a crash between its creation and the record.
+            // As after a crash between creating the CRD and writing the record.
             (
-                "there, not served",
+                "exists, not served",
                 false,
                 vec![(&get, 200, fresh())],
-                vec![awaited(None)],
+                vec![pending(None)],
             ),
             ("replaced", true, vec![(&patch, 200, served())], vec![]),
             (
                 "applied",
                 true,
                 vec![(&patch, 201, fresh())],
-                vec![awaited(None)],
+                vec![pending(None)],
             ),
         ] {
             let script = answers
@@ -415,14 +401,14 @@ mod tests {
                     script.on(request, status, answer)
                 });
             let cluster = script.cluster();
-            let awaited = Installer::of(&cluster).install(&files(), replace).await;
-            assert_eq!(awaited.unwrap(), expected, "{what}");
+            let pending = Installer::of(&cluster).install(&files(), replace).await;
+            assert_eq!(pending.unwrap(), expected, "{what}");
             script.finish();
         }
     }
 
     #[tokio::test]
-    async fn a_later_look_sends_nothing_but_reads() {
+    async fn pending_crds_are_only_read() {
         let taken =
             json!([{"type": "NamesAccepted", "status": "False", "message": "Thing is in use"}]);
         let gone = failure(404, "NotFound", "", &json!({}));
@@ -431,29 +417,29 @@ mod tests {
             (
                 200,
                 live(&taken),
-                Some(vec![awaited(Some("Thing is in use"))]),
+                Some(vec![pending(Some("Thing is in use"))]),
             ),
             (404, gone, None),
         ] {
             let script = Script::default().on(&one("GET"), status, answer);
             let cluster = script.cluster();
             let since = Timestamp::UNIX_EPOCH;
-            let known = Definitions {
+            let known = PendingCrds {
                 since,
-                awaited: vec![awaited(None)],
+                pending: vec![pending(None)],
             };
-            let seen = Installer::of(&cluster).look(&known).await.unwrap();
-            assert_eq!(seen.map(|seen| seen.awaited), left);
+            let seen = Installer::of(&cluster).poll(&known).await.unwrap();
+            assert_eq!(seen.map(|seen| seen.pending), left);
             script.finish();
         }
     }
 
     #[test]
-    fn looks_become_rarer_and_in_the_end_the_definition_is_named() {
+    fn poll_delay_grows_until_the_timeout_error_names_the_crd() {
         let timeout = Duration::from_mins(1);
-        let known = Definitions {
+        let known = PendingCrds {
             since: Timestamp::UNIX_EPOCH,
-            awaited: vec![awaited(Some("Thing is in use"))],
+            pending: vec![pending(Some("Thing is in use"))],
         };
         let after = |seconds| {
             let now = Timestamp::from_second(seconds).unwrap();
@@ -466,7 +452,7 @@ mod tests {
         }
         assert_eq!(
             after(61).unwrap_err().to_string(),
-            "the definition things.example.com of chart/crds/things.yaml (Thing is in use) is not served after 60s"
+            "CRD things.example.com of chart/crds/things.yaml (Thing is in use) is not served after 60s"
         );
     }
 }

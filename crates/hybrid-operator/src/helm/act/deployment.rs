@@ -1,5 +1,5 @@
-//! What install, upgrade, rollback and their continuation share: the way from a pending record to a
-//! deployed one, and what is recorded of a failure.
+//! Shared by install, upgrade, rollback and resume: turns a pending record into a deployed one, and
+//! records failures.
 
 use helm_core::manifest::HookExecution;
 use helm_core::release::{ApplyMethod, Release as Record, Status, Time};
@@ -7,40 +7,40 @@ use jiff::Timestamp;
 
 use super::super::desired::Content;
 use super::super::events::Notice;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::{Memory, Obstacles};
-use super::super::plan::pause;
-use super::super::report::{Deployed, Failure, Next, Outcome, Report, describe};
+use super::super::plan::retry_delay;
+use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
-use super::{ActContext, ActError, LOOK_AGAIN, obstacle};
+use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
 use crate::action::deploy::{Deployment, Stored, deploy};
 use crate::action::{ActionError, Progress};
 use crate::release::Failures;
 
 /// Writes the pending record of a new revision and deploys it.
-pub(super) async fn begin(
+pub(super) async fn start(
     context: &ActContext<'_>,
     memory: &mut Memory,
-    kind: Kind,
+    kind: ActionKind,
 ) -> Result<Report, ActError> {
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
     let mut record = content(context, kind)?;
-    context.give_up_pending().await?;
-    let desired = context.wanted("begin")?;
+    context.abandon_pending().await?;
+    let desired = context.require_desired("start")?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
     record.apply_method = Some(ApplyMethod::ServerSide);
     let now = Time::utc(context.subject.now);
     record.info.first_deployed.get_or_insert(now);
     record.info.last_deployed = Some(now);
-    record.set_status(kind.pending(), kind.beginning());
+    record.set_status(kind.pending(), kind.initial_description());
     let digest = desired.inputs.digest.clone();
     let stored = context.create(record, Some(digest)).await?;
     memory.equal = None;
     memory.obstacles = Obstacles::default();
-    // Whatever was applied under this number before, it was not this.
+    // Objects applied under this revision number before belong to other content.
     memory.live.complete = false;
     if !desired.inputs.overridden.is_empty() {
         let paths = desired.inputs.overridden.join(", ");
@@ -49,12 +49,12 @@ pub(super) async fn begin(
             .notices
             .add(Notice::warning("ValueOverridden", "Values", note));
     }
-    go_on(context, memory, stored).await
+    continue_deployment(context, memory, stored).await
 }
 
-/// The record of a new revision.
-fn content(context: &ActContext<'_>, kind: Kind) -> Result<Record, ActError> {
-    let desired = context.wanted(kind.verb())?;
+/// Returns the record of a new revision.
+fn content(context: &ActContext<'_>, kind: ActionKind) -> Result<Record, ActError> {
+    let desired = context.require_desired(kind.verb())?;
     let subject = context.subject;
     let revision = context.next_revision();
     let mut record = Record::new(subject.name.clone(), subject.namespace.as_str(), revision);
@@ -77,18 +77,24 @@ fn content(context: &ActContext<'_>, kind: Kind) -> Result<Record, ActError> {
                 hook.last_run = HookExecution::default();
             }
         }
-        None => return Err(ActError::Lacks(kind.verb(), "its content")),
+        None => {
+            return Err(ActError::Missing(
+                kind.verb(),
+                "the content of the revision",
+            ));
+        }
     }
     Ok(record)
 }
 
-/// Deploys what a pending record holds, or goes on with it. The custom resource has the finalizer.
-pub(super) async fn go_on(
+/// Deploys a pending record, or continues its deployment. The custom resource must have the
+/// finalizer.
+pub(super) async fn continue_deployment(
     context: &ActContext<'_>,
     memory: &mut Memory,
     mut stored: Stored,
 ) -> Result<Report, ActError> {
-    let kind = Kind::of(stored.release.info.status);
+    let kind = ActionKind::of(stored.release.info.status);
     let revision = stored.release.revision;
     let (previous, leftovers) = predecessors(context, &stored).await?;
     let recreate = context.setup.recreated(kind);
@@ -108,13 +114,13 @@ pub(super) async fn go_on(
     let mut report = match ended {
         Ok(Progress::Done) => done(context, kind, &stored).await,
         Ok(Progress::Waiting { why }) => Report::new(
-            Outcome::Progressing {
+            StepOutcome::Progressing {
                 why,
                 release: Some(Box::new(describe(&stored))),
             },
-            Next::After(LOOK_AGAIN),
+            Next::After(POLL_INTERVAL),
         ),
-        // What may succeed by itself stays pending and is gone on with.
+        // On a transient error the record stays pending and is resumed.
         Err(error) if error.is_transient() => return Err(error.into()),
         Err(error) => failed(context, memory, kind, &mut stored, &error).await?,
     };
@@ -122,27 +128,27 @@ pub(super) async fn go_on(
     Ok(report)
 }
 
-async fn done(context: &ActContext<'_>, kind: Kind, stored: &Stored) -> Report {
+async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &Stored) -> Report {
     tracing::info!(
         release = %stored.release.name, revision = stored.release.revision.0,
         "{} complete", kind.verb()
     );
     context.prune_history().await;
     let deployed = Deployed::of(kind, stored);
-    if kind == Kind::Rollback {
+    if kind == ActionKind::Rollback {
         let note = format!(
-            "the upgrade failed; revision {} has the content of revision {} again",
+            "the upgrade failed; revision {} restores revision {}",
             stored.release.revision, stored.release.info.rollback_revision
         );
         context
             .notices
             .add(Notice::warning("RolledBack", "Rollback", note));
-        // The inputs that failed are still wanted: the plan says what that means.
-        Report::new(Outcome::RolledBack(deployed), Next::Now)
+        // The inputs that failed are still desired: the plan decides what follows.
+        Report::new(StepOutcome::RolledBack(deployed), Next::Now)
     } else if context.setup.watch.test.is_some() {
-        Report::new(Outcome::Deployed(deployed), Next::Now)
+        Report::new(StepOutcome::Deployed(deployed), Next::Now)
     } else {
-        Report::settle(Outcome::Deployed(deployed))
+        Report::settle(StepOutcome::Deployed(deployed))
     }
 }
 
@@ -150,7 +156,7 @@ async fn done(context: &ActContext<'_>, kind: Kind, stored: &Stored) -> Report {
 async fn failed(
     context: &ActContext<'_>,
     memory: &mut Memory,
-    kind: Kind,
+    kind: ActionKind,
     stored: &mut Stored,
     error: &ActionError,
 ) -> Result<Report, ActError> {
@@ -160,32 +166,32 @@ async fn failed(
         attempts: before.attempts.saturating_add(1),
         hook: matches!(error, ActionError::Hook { .. }),
     };
-    let description = format!("{}: {message}", kind.failure(context.subject));
+    let description = format!("{}: {message}", kind.failure_description(context.subject));
     stored.release.set_status(Status::Failed, description);
     context.save(stored, Some(failures)).await?;
     memory.obstacles = obstacle::of(context, error).await;
-    let delay = pause(failures.attempts);
+    let delay = retry_delay(failures.attempts);
     let failure = Failure {
         kind,
         release: describe(stored),
         next: None,
         message: message.clone(),
     };
-    let outcome = Outcome::Failed(Box::new(failure));
+    let outcome = StepOutcome::Failed(Box::new(failure));
     Ok(Report {
         error: Some(message),
         ..Report::new(outcome, Next::After(delay))
     })
 }
 
-/// When a revision that has just failed is tried again.
+/// Returns when a revision that has just failed is retried.
 pub(super) fn next_attempt(context: &ActContext<'_>, delay: std::time::Duration) -> Timestamp {
     let second = (context.subject.now + delay).as_second();
     Timestamp::from_second(second.saturating_add(1)).unwrap_or(context.subject.now)
 }
 
-/// The revision that is deployed, and those since whose objects may be there, too. A record that
-/// cannot be read is noticed and left out.
+/// Returns the deployed revision and the later ones, which may have left objects. Corrupt records
+/// are reported as events and skipped.
 async fn predecessors(
     context: &ActContext<'_>,
     stored: &Stored,

@@ -1,9 +1,9 @@
-//! Removes what a failed revision made that no revision before or after it has, and then its
-//! record: failed revisions do not pile up.
+//! Removes the objects that only this failed revision has, and then its record, so that failed
+//! revisions do not accumulate.
 
 use helm_core::release::{Revision, Status};
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::{ActContext, ActError};
@@ -16,10 +16,10 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let history = &context.observation.history;
     let Some(meta) = history.iter().find(|meta| meta.revision == revision) else {
-        return Ok(Report::go_on());
+        return Ok(Report::replan());
     };
     if let Some(leftover) = context.load_if_readable(meta).await? {
-        // The deployed revision, and all later ones, which are looked at in their turn.
+        // Keep the objects of the deployed revision and of all later ones.
         let deployed = history
             .iter()
             .rposition(|meta| matches!(meta.status, Status::Deployed | Status::Superseded));
@@ -31,9 +31,9 @@ pub(super) async fn run(
                 kept.push(other);
             }
         }
-        let action = context.action(Kind::Upgrade, &[]);
+        let action = context.action(ActionKind::Upgrade, &[]);
         prune_leftover(&action, &mut memory.live, &leftover, &kept).await?;
     }
     context.access.store.delete(meta).await?;
-    Ok(Report::go_on())
+    Ok(Report::replan())
 }

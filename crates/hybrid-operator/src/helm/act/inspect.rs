@@ -1,11 +1,11 @@
-//! Compares the objects of the deployed revision with its record without changing anything, where
-//! drift is not to be repaired: applies that are only tried answer how the objects would be.
+//! Compares the objects of the deployed revision with its record by dry-run applies. Used where
+//! drift is not repaired; changes nothing.
 
 use helm_core::release::Revision;
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Deployed, Outcome, Report};
+use super::super::report::{Deployed, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::repair::repair;
 
@@ -16,14 +16,14 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     context.supersede().await?;
     let stored = context.load(revision).await?;
-    let mut action = context.action(Kind::Upgrade, &[]);
+    let mut action = context.action(ActionKind::Upgrade, &[]);
     action.policy.dry_run = true;
     memory.live.complete = false;
     repair(&action, &mut memory.live, &stored.release, &|_| true).await?;
-    let outcome = if context.subject.status().says_deployed(revision) {
-        Outcome::AsBefore
+    let outcome = if context.subject.status().reports_deployed(revision) {
+        StepOutcome::Unchanged
     } else {
-        Outcome::Deployed(Deployed::of(Kind::that_deployed(revision), &stored))
+        StepOutcome::Deployed(Deployed::of(ActionKind::of_deployed(revision), &stored))
     };
     Ok(Report::settle(outcome))
 }

@@ -1,5 +1,6 @@
-//! The wanted inputs count as those of a record that they would change nothing of. Nothing is
-//! written: where releases look each other up, each write would be the others' next change.
+//! Treats the desired inputs as those of the deployed record because they would render equivalent
+//! objects. No new revision is written: where releases look each other up, each write would trigger
+//! the next one.
 
 use helm_core::release::Revision;
 
@@ -12,17 +13,17 @@ pub(super) async fn run(
     memory: &mut Memory,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    let wanted = context.wanted("keep")?.inputs.digest.clone();
+    let wanted = context.require_desired("keep")?.inputs.digest.clone();
     let mut history = context.observation.history.iter();
     let meta = history
         .find(|meta| meta.revision == revision)
-        .ok_or(ActError::Lacks("keep", "its record"))?;
+        .ok_or(ActError::Missing("keep", "the record"))?;
     if let Some(deployed) = &meta.digest {
         memory.equal = Some((wanted, deployed.clone()));
     } else {
-        // Somebody else wrote the record.
+        // The record was written by someone else.
         let tags = context.tags(Some(wanted), None);
         context.access.store.adopt(meta, &tags).await?;
     }
-    Ok(Report::go_on())
+    Ok(Report::replan())
 }

@@ -1,27 +1,29 @@
-//! Two operators and one custom resource: somebody has installed the operator twice, under two
-//! names, or has renamed it.
+//! Handles two operators that watch the same custom resource: the operator was installed twice
+//! under two names, or was renamed.
 //!
-//! Whoever wrote the newest record of the release looks after it to the end: when the records go
-//! there may be more to remove. The other operator says so in a condition and does nothing else,
-//! until the annotation `adopt-release` names it. That a name is needed, and `true` is not enough,
-//! keeps two operators that read the same annotation from taking the release from each other for
-//! ever.
+//! The operator that wrote the newest record manages the release until it is removed, including
+//! objects that outlive the records. The other operator only reports this in a condition until the
+//! annotation `adopt-release` names it. The annotation must be a name, not `true`: otherwise two
+//! operators that read it would take the release from each other repeatedly.
 
 use super::super::annotations::PREFIX;
 use super::super::memory::Memory;
-use super::super::report::{Outcome, Report};
+use super::super::report::{Report, StepOutcome};
 use super::ActContext;
 
 pub(super) fn run(context: &ActContext<'_>, memory: &mut Memory) -> Report {
-    // What is not ours need not be watched.
+    // Stop watching objects of a release that another operator manages.
     *memory = Memory {
         written: std::mem::take(&mut memory.written),
-        keeper: memory.keeper.take(),
+        managing_operator: memory.managing_operator.take(),
         ..Memory::default()
     };
-    let (own, other) = (&context.setup.operator, &context.observation.keeper);
-    let message = format!(
-        "the operator {other} looks after this release, and the operator {own} watches this custom resource, too; to have {own} take it over, annotate the custom resource with {PREFIX}adopt-release={own}"
+    let (own, other) = (
+        &context.setup.operator,
+        &context.observation.managing_operator,
     );
-    Report::settle(Outcome::Contested { message })
+    let message = format!(
+        "operator {other} manages this release, but operator {own} also watches this custom resource; to let {own} adopt the release, annotate the custom resource with {PREFIX}adopt-release={own}"
+    );
+    Report::settle(StepOutcome::Contested { message })
 }

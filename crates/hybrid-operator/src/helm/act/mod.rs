@@ -1,5 +1,5 @@
-//! What a step does, one file each. An executor does what the plan has decided and reports what
-//! came of it; it decides nothing, writes no status and publishes no event.
+//! Executes the steps of the plan, one file per step. An executor carries out a step and reports
+//! its outcome; it makes no decisions, writes no status and publishes no events.
 
 mod adopt;
 mod clean_up;
@@ -33,7 +33,7 @@ use super::access::Access;
 use super::desired::{Desired, DesiredError};
 use super::events::Notices;
 use super::extend::ExtensionError;
-use super::kind::Kind;
+use super::kind::ActionKind;
 use super::memory::Memory;
 use super::observe::Observation;
 use super::plan::Step;
@@ -47,56 +47,56 @@ use crate::cluster::read::ReadError;
 use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
 
-pub(super) use definitions::{Definitions, are_wanted as definitions_are_wanted};
+pub(super) use definitions::{PendingCrds, are_needed as crds_are_needed};
 
-/// What is waited for is shown by a watch; this is for what is not watched.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+/// Delay before a waiting step runs again. Covers what is not watched; watches trigger earlier.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What a step works with.
+/// Everything a step needs.
 pub(super) struct ActContext<'a> {
     pub(super) setup: &'a Arc<Setup>,
     pub(super) access: &'a Access,
     pub(super) subject: &'a Subject,
     pub(super) observation: &'a Observation,
-    /// What should be; the error where it cannot be computed.
+    /// Desired state, or why it cannot be computed; `None` if the step does not depend on it.
     pub(super) desired: Option<&'a Result<Desired, DesiredError>>,
     pub(super) notices: &'a Notices,
 }
 
-/// Why a step was not done. The release is as it was, or will be gone on with from its record.
+/// Error executing a step. The release is unchanged, or is resumed from its record.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ActError {
-    /// What Helm does to a release failed.
+    /// A Helm action failed.
     #[error(transparent)]
     Action(#[from] ActionError),
-    /// A record was not read or written.
+    /// A record could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The custom resource was not read or written.
+    /// The custom resource could not be read or written.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// An object was not read.
+    /// An object could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// A kind was not found.
+    /// Discovery failed.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
-    /// A definition of `crds/` was not installed.
+    /// A CRD of `crds/` was not installed.
     #[error(transparent)]
-    Definition(#[from] definitions::DefinitionError),
-    /// The objects of a list cannot be understood.
+    Crd(#[from] definitions::CrdError),
+    /// A listed object cannot be parsed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Code of this operator failed.
+    /// An extension of this operator failed.
     #[error(transparent)]
     Extension(#[from] ExtensionError),
-    /// The plan has chosen a step without what it needs.
-    #[error("the step {0} lacks {1}")]
-    Lacks(&'static str, &'static str),
+    /// The plan chose a step whose input is missing.
+    #[error("internal error: step {0:?} requires {1}")]
+    Missing(&'static str, &'static str),
 }
 
 impl ActError {
-    /// Whether the same may succeed in a moment, so that it is not worth a condition.
+    /// Returns whether a retry may succeed, so that no condition is set.
     pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Action(error) => error.is_transient(),
@@ -104,13 +104,14 @@ impl ActError {
             Self::Api(error) => error.is_transient(),
             Self::Read(error) => error.is_transient(),
             Self::Discovery(error) => error.is_transient(),
-            Self::Definition(error) => error.is_transient(),
-            Self::Manifest(_) | Self::Extension(_) | Self::Lacks(..) => false,
+            Self::Crd(error) => error.is_transient(),
+            Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
         }
     }
 }
 
-/// Takes a step, between the hooks in code.
+/// Runs the pre hooks of the extensions, executes a step, and runs their post hooks if nothing is
+/// left to do.
 pub(super) async fn run(
     step: &Step,
     context: &ActContext<'_>,
@@ -119,15 +120,15 @@ pub(super) async fn run(
     let extensions = &context.setup.extensions;
     let inputs = context.desired().map(|desired| &desired.inputs);
     extensions.before(step, context.subject, inputs).await?;
-    let mut report = Box::pin(take(step, context, memory)).await?;
+    let mut report = Box::pin(execute(step, context, memory)).await?;
     if report.is_settled() {
         let after = extensions.after(step, context).await;
-        report.objection = after.err().map(|error| chain(error.as_ref()));
+        report.hook_error = after.err().map(|error| chain(error.as_ref()));
     }
     Ok(report)
 }
 
-async fn take(
+async fn execute(
     step: &Step,
     context: &ActContext<'_>,
     memory: &mut Memory,
@@ -146,7 +147,7 @@ async fn take(
         Step::Adopt { revision } => adopt::run(context, revision).await,
         Step::Convert => convert::run(context).await,
         Step::KeepUnchanged { revision } => keep::run(context, memory, revision).await,
-        Step::InstallDefinitions { upgrade } => definitions::run(context, memory, upgrade).await,
+        Step::InstallCrds { upgrade } => definitions::run(context, memory, upgrade).await,
         Step::Test { revision } => test::run(context, memory, revision).await,
         Step::CleanUp { revision } => clean_up::run(context, memory, revision).await,
         Step::Discard { revision } => discard::run(context, memory, revision).await,
@@ -157,41 +158,42 @@ async fn take(
 }
 
 impl<'a> ActContext<'a> {
-    /// What should be, where it is known.
+    /// Returns the desired state if it is known.
     fn desired(&self) -> Option<&'a Desired> {
         self.desired.and_then(|desired| desired.as_ref().ok())
     }
 
-    /// What should be, for a step that is never planned without it.
-    fn wanted(&self, step: &'static str) -> Result<&'a Desired, ActError> {
-        self.desired().ok_or(ActError::Lacks(step, "its inputs"))
+    /// Returns the desired state for a step that is never planned without it.
+    fn require_desired(&self, step: &'static str) -> Result<&'a Desired, ActError> {
+        self.desired()
+            .ok_or(ActError::Missing(step, "the desired inputs"))
     }
 
-    /// What Helm's actions work with.
-    fn action<'c>(&'c self, kind: Kind, recreate: &'c [String]) -> ActionContext<'c> {
+    /// Returns the context of a Helm action.
+    fn action<'c>(&'c self, kind: ActionKind, recreate: &'c [String]) -> ActionContext<'c> {
         action_context(self.setup, self.access, self.subject, kind, recreate)
     }
 }
 
-/// What Helm's actions work with.
+/// Returns the context of a Helm action.
 pub(super) fn action_context<'a>(
     setup: &'a Setup,
     access: &'a Access,
     subject: &'a Subject,
-    kind: Kind,
+    kind: ActionKind,
     recreate: &'a [String],
 ) -> ActionContext<'a> {
     let annotations = &subject.annotations;
     let policy = setup.policy(kind);
     let (without_hooks, replace) = match kind {
-        Kind::Install => (annotations.install_disable_hooks, false),
-        Kind::Upgrade => (annotations.upgrade_disable_hooks, annotations.upgrade_force),
-        Kind::Rollback => (
+        ActionKind::Install => (annotations.install_disable_hooks, false),
+        ActionKind::Upgrade => (annotations.upgrade_disable_hooks, annotations.upgrade_force),
+        ActionKind::Rollback => (
             annotations.upgrade_disable_hooks,
             annotations.rollback_force,
         ),
-        Kind::Uninstall => (annotations.uninstall_disable_hooks, false),
-        Kind::Test => (false, false),
+        ActionKind::Uninstall => (annotations.uninstall_disable_hooks, false),
+        ActionKind::Test => (false, false),
     };
     ActionContext {
         cluster: &subject.cluster,
@@ -206,7 +208,7 @@ pub(super) fn action_context<'a>(
         namespace: &subject.namespace,
         policy: ApplyPolicy {
             replace,
-            leave_out: setup.left_to_others(),
+            leave_out: setup.ignored_fields(),
             ..ApplyPolicy::default()
         },
         recreate,

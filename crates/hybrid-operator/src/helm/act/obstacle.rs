@@ -1,19 +1,19 @@
-//! What stood in the way of an attempt, as objects whose change is worth another attempt at once.
+//! Finds the objects that blocked an attempt. A change of one of them triggers an immediate retry.
 //!
-//! RBAC: `list` and `watch` on `resourcequotas`; without it, a release that a quota has stopped goes
-//! on at the pace of its attempts.
+//! RBAC: `list` and `watch` on `resourcequotas`; without it, a release blocked by a quota is
+//! retried with the usual backoff.
 
 use kube::core::{ApiResource, GroupVersionKind};
 
-use super::super::interest::Named;
+use super::super::interest::ResourceRef;
 use super::super::memory::Obstacles;
 use super::ActContext;
 use crate::action::ActionError;
 use crate::cluster::apply::ApplyError;
 use crate::cluster::{DiscoveryError, Scope, read};
 
-/// The objects behind an error, each followed from now on. Empty where nothing can be followed: the
-/// attempts then go on at their own pace.
+/// Returns the objects that caused an error and starts watching them. Empty if nothing can be
+/// watched; the release is then retried with the usual backoff.
 pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacles {
     let none = Obstacles::default;
     let ActionError::Apply(error) = error else {
@@ -21,31 +21,31 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
     };
     let (subject, interests) = (context.subject, &context.access.interests);
     let core = |kind: &str| ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
-    let named = match error {
-        // Somebody else's object has the name.
+    let target = match error {
+        // The name is taken by an object of another owner.
         ApplyError::Foreign { key, .. } => {
             let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
             let Ok(kind) = subject.cluster.resolve(&gvk).await else {
                 return none();
             };
             let namespaced = kind.scope == Scope::Namespaced;
-            Named {
+            ResourceRef {
                 resource: kind.resource.clone(),
                 namespace: key.namespace.clone().filter(|_| namespaced),
                 name: Some(key.name.clone()),
             }
         }
-        ApplyError::NamespaceMissing { key } => Named {
+        ApplyError::NamespaceMissing { key } => ResourceRef {
             resource: core("Namespace"),
             namespace: None,
             name: key.namespace.clone(),
         },
-        // A quota may be exhausted: the answer is the same as for a missing permission.
+        // An exhausted quota and a missing permission are both answered with 403.
         ApplyError::Api(error) if error.status().is_some_and(|status| status.code == 403) => {
             if !has_quota(context).await {
                 return none();
             }
-            Named {
+            ResourceRef {
                 resource: core("ResourceQuota"),
                 namespace: Some(subject.namespace.clone()),
                 name: None,
@@ -63,14 +63,14 @@ pub(super) async fn of(context: &ActContext<'_>, error: &ActionError) -> Obstacl
         }
         _ => return none(),
     };
-    let seen = interests.add(&named, &subject.key());
+    let seen = interests.add(&target, &subject.key());
     Obstacles {
-        objects: vec![(named, seen)],
+        objects: vec![(target, seen)],
         epoch: None,
     }
 }
 
-/// Whether there is a quota in the release's namespace, as far as that may be seen.
+/// Returns whether the release namespace has a quota; `false` if quotas cannot be listed.
 async fn has_quota(context: &ActContext<'_>) -> bool {
     let gvk = GroupVersionKind::gvk("", "v1", "ResourceQuota");
     let namespace = Some(context.subject.namespace.as_str());

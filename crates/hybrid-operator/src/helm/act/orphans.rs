@@ -1,5 +1,6 @@
-//! What is left of a release whose records are gone: a namespace that ends loses its Secrets before
-//! the operator has its turn, and what the release has outside of it would stay for ever.
+//! Removes the remaining objects of a release without records: a terminating namespace may lose its
+//! Secrets before the operator runs, and the release's objects outside of the namespace would never
+//! be deleted.
 
 use std::collections::HashSet;
 
@@ -8,27 +9,27 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::super::desired::{inputs, objects_of};
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::{ActContext, ActError};
 use crate::action::uninstall::remove_all;
 use crate::cluster::ownership::cr_selector;
 use crate::cluster::{Scope, read};
 
-/// Deletes the objects outside of the release's namespace that have the custom resource's
-/// label. Those inside have it as their owner, and go with it.
+/// Deletes the objects outside of the release namespace that have the custom resource's label.
+/// Garbage collection deletes those inside, which have it as their owner.
 pub(super) async fn remove(context: &ActContext<'_>, memory: &mut Memory) -> Result<(), ActError> {
     let mut found = Vec::new();
     for (gvk, namespace) in places_outside(context, memory).await {
         found.extend(labelled(context, &gvk, namespace.as_deref()).await?);
     }
-    let action = context.action(Kind::Uninstall, &[]);
+    let action = context.action(ActionKind::Uninstall, &[]);
     remove_all(&action, &mut memory.live, found).await?;
     Ok(())
 }
 
-/// The kinds and namespaces where the chart has objects beside the release's namespace: as this
-/// process remembers them, and as the chart renders now, if it does.
+/// Returns the kinds and namespaces of the chart's objects outside of the release namespace: those
+/// that this process remembers, and those that the chart renders now, if it renders.
 async fn places_outside(
     context: &ActContext<'_>,
     memory: &mut Memory,
@@ -47,7 +48,7 @@ async fn places_outside(
     let mut places = HashSet::new();
     for key in keys {
         let gvk = GroupVersionKind::gvk(&key.group, &key.version, &key.kind);
-        // A kind that is not served has no objects.
+        // An unserved kind has no objects.
         let Ok(kind) = subject.cluster.resolve(&gvk).await else {
             continue;
         };
@@ -62,7 +63,7 @@ async fn places_outside(
     places
 }
 
-/// The objects of a kind that have the label.
+/// Lists the objects of a kind that have the custom resource's label.
 async fn labelled(
     context: &ActContext<'_>,
     gvk: &GroupVersionKind,
@@ -76,11 +77,11 @@ async fn labelled(
     for item in items.into_iter().flatten() {
         let mut item = item.clone();
         if let Some(fields) = item.as_object_mut() {
-            // The items of a list do not always say what they are.
+            // List items may lack apiVersion and kind.
             fields.insert("apiVersion".to_owned(), gvk.api_version().into());
             fields.insert("kind".to_owned(), gvk.kind.clone().into());
         }
-        // Every JSON text is a YAML document.
+        // JSON is valid YAML.
         objects.extend(parse_objects(&item.to_string())?);
     }
     Ok(objects)

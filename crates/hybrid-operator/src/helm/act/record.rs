@@ -1,15 +1,15 @@
-//! Reads and writes records, for the steps.
+//! Reads and writes release records for the steps.
 
 use helm_core::release::{Release, Revision, Status};
 
 use super::super::finalizer;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
 use crate::action::deploy::Stored;
 use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags};
 
 impl ActContext<'_> {
-    /// The labels of ours on a record.
+    /// Returns this operator's labels of a record.
     pub(super) fn tags(
         &self,
         digest: Option<InputsDigest>,
@@ -24,12 +24,11 @@ impl ActContext<'_> {
         }
     }
 
-    /// Reads a record of the history. The history is what the plan has looked at, so that the
-    /// record is there, unless somebody has deleted it since.
+    /// Reads the record of a revision of the observed history.
     pub(super) async fn load(&self, revision: Revision) -> Result<Stored, ActError> {
         let history = &self.observation.history;
         let meta = history.iter().find(|meta| meta.revision == revision);
-        let meta = meta.ok_or(ActError::Lacks("of a record", "its record"))?;
+        let meta = meta.ok_or(ActError::Missing("load record", "a record of the history"))?;
         let release = self.access.store.load(meta).await?;
         Ok(Stored {
             meta: meta.clone(),
@@ -37,7 +36,7 @@ impl ActContext<'_> {
         })
     }
 
-    /// Reads a record; one that cannot be understood is noticed and left out.
+    /// Reads a record. Returns `None` and adds an event if it is corrupt.
     pub(super) async fn load_if_readable(
         &self,
         meta: &RecordMeta,
@@ -48,35 +47,36 @@ impl ActContext<'_> {
                 release,
             })),
             Err(error) if error.is_corrupt() => {
-                self.notices.add(crate::helm::desired::corrupt(&error));
+                self.notices
+                    .add(crate::helm::desired::corrupt_record_event(&error));
                 Ok(None)
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The number of the next revision.
+    /// Returns the number of the next revision.
     pub(super) fn next_revision(&self) -> Revision {
         let latest = self.observation.history.last();
         latest.map_or(Revision::FIRST, |latest| latest.revision.next())
     }
 
-    /// What a record was on its way to before it failed.
-    pub(super) fn kind_of(&self, stored: &Stored) -> Kind {
+    /// Returns the action that a failed record belongs to.
+    pub(super) fn kind_of(&self, stored: &Stored) -> ActionKind {
         let good = |meta: &&RecordMeta| {
             meta.revision < stored.release.revision
                 && matches!(meta.status, Status::Deployed | Status::Superseded)
         };
         if stored.release.info.rollback_revision.0 > 0 {
-            Kind::Rollback
+            ActionKind::Rollback
         } else if self.observation.history.iter().any(|meta| good(&meta)) {
-            Kind::Upgrade
+            ActionKind::Upgrade
         } else {
-            Kind::Install
+            ActionKind::Install
         }
     }
 
-    /// Adds the finalizer where it is missing. Answers whether the custom resource is still there.
+    /// Adds the finalizer if it is missing. Returns whether the custom resource still exists.
     pub(super) async fn add_finalizer(&self) -> Result<bool, ActError> {
         if self.subject.finalizer {
             return Ok(true);
@@ -95,7 +95,7 @@ impl ActContext<'_> {
         Ok(Stored { meta, release })
     }
 
-    /// Writes what a record says now.
+    /// Updates a record.
     pub(super) async fn save(
         &self,
         stored: &mut Stored,
@@ -107,14 +107,14 @@ impl ActContext<'_> {
         Ok(())
     }
 
-    /// Pending records of other inputs are given up before the next revision begins.
-    pub(super) async fn give_up_pending(&self) -> Result<(), ActError> {
+    /// Marks pending records of other inputs as failed before the next revision begins.
+    pub(super) async fn abandon_pending(&self) -> Result<(), ActError> {
         let history = &self.observation.history;
         for meta in history.iter().filter(|meta| meta.status.is_pending()) {
             if let Some(mut stored) = self.load_if_readable(meta).await? {
                 stored.release.set_status(
                     Status::Failed,
-                    "given up: the inputs changed before it was done",
+                    "abandoned: the inputs changed before it completed",
                 );
                 self.save(&mut stored, Some(Failures::NONE)).await?;
             }
@@ -122,7 +122,7 @@ impl ActContext<'_> {
         Ok(())
     }
 
-    /// Ends what a crash has cut off: only the newest deployed record is the deployed one.
+    /// Completes an interrupted upgrade: marks all deployed records but the newest as superseded.
     pub(super) async fn supersede(&self) -> Result<(), ActError> {
         let history = &self.observation.history;
         let deployed = history
@@ -138,7 +138,7 @@ impl ActContext<'_> {
         Ok(())
     }
 
-    /// Deletes records beyond the limit of the history.
+    /// Deletes records beyond the history limit.
     pub(super) async fn prune_history(&self) {
         let limit = self.setup.watch.max_history.map_or(10, usize::from).max(2);
         let subject = self.subject;
@@ -147,7 +147,7 @@ impl ActContext<'_> {
             if let Err(error) = self.access.store.delete(meta).await {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "an old record could not be deleted"
+                    "cannot delete an old release record"
                 );
             }
         }

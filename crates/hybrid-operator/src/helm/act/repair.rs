@@ -1,11 +1,11 @@
-//! Objects that somebody changed or deleted are applied again, from the record.
+//! Applies changed or deleted objects again, from the record.
 
 use helm_core::release::Revision;
 
 use super::super::events::Notice;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Deployed, Next, Outcome, Report};
+use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::repair::repair;
 
@@ -27,7 +27,7 @@ pub(super) async fn run(
         }
     }
     let stored = context.load(revision).await?;
-    let action = context.action(Kind::Upgrade, &[]);
+    let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.contains(key)
     })
@@ -36,23 +36,24 @@ pub(super) async fn run(
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
         tracing::info!(release = %stored.release.name, revision = revision.0, objects = names, "drift repaired");
-        let note = format!("applied again what was changed: {names}");
+        let note = format!("reapplied drifted objects: {names}");
         context
             .notices
             .add(Notice::normal("DriftRepaired", "Repair", note));
     }
-    let deployed = || Deployed::of(Kind::that_deployed(revision), &stored);
+    let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
     let desired = context.desired().map(|desired| &desired.inputs.digest);
     if desired.is_some() && stored.meta.digest.as_ref() != desired {
-        // Other inputs are wanted: the plan goes on from here.
-        return Ok(Report::new(Outcome::RolledBack(deployed()), Next::Now));
+        // Other inputs are desired: plan again.
+        return Ok(Report::new(StepOutcome::RolledBack(deployed()), Next::Now));
     }
-    let outcome = if context.subject.status().says_deployed(revision) {
-        Outcome::AsBefore
+    let outcome = if context.subject.status().reports_deployed(revision) {
+        StepOutcome::Unchanged
     } else {
-        Outcome::Deployed(deployed())
+        StepOutcome::Deployed(deployed())
     };
-    // What changed meanwhile is looked at again; what is left alone on purpose is the plan's affair.
+    // Objects that drifted during the repair are planned again; the plan decides which are left
+    // alone.
     Ok(if repaired.drifted.is_empty() {
         Report::settle(outcome)
     } else {

@@ -1,5 +1,4 @@
-//! What was begun is continued from its record: never from a new render, whose random values would
-//! differ.
+//! Continues an interrupted action from its record. A new render would have other random values.
 
 use helm_core::release::Revision;
 
@@ -16,5 +15,5 @@ pub(super) async fn run(
         return Ok(Report::gone());
     }
     let stored = context.load(revision).await?;
-    deployment::go_on(context, memory, stored).await
+    deployment::continue_deployment(context, memory, stored).await
 }

@@ -1,4 +1,4 @@
-//! What failed is tried again from its record, in place: no new revision, and no new random values.
+//! Retries a failed revision from its record, without a new revision or new random values.
 
 use helm_core::manifest::{HookExecution, HookPhase};
 use helm_core::release::{Revision, Time};
@@ -18,9 +18,11 @@ pub(super) async fn run(
     }
     let mut stored = context.load(revision).await?;
     let kind = context.kind_of(&stored);
-    stored.release.set_status(kind.pending(), kind.beginning());
+    stored
+        .release
+        .set_status(kind.pending(), kind.initial_description());
     stored.release.info.last_deployed = Some(Time::utc(context.subject.now));
-    // Hooks that succeeded are not run again by another attempt.
+    // A retry does not run hooks that succeeded.
     for hook in &mut stored.release.hooks {
         if hook.last_run.phase == HookPhase::Failed {
             hook.last_run = HookExecution::default();
@@ -34,5 +36,5 @@ pub(super) async fn run(
     context.save(&mut stored, failures).await?;
     memory.live.complete = false;
     memory.obstacles = Obstacles::default();
-    deployment::go_on(context, memory, stored).await
+    deployment::continue_deployment(context, memory, stored).await
 }

@@ -1,9 +1,9 @@
-//! A further revision with the content of an earlier one.
+//! Deploys a new revision with the content of an earlier one.
 
 use helm_core::manifest::HookExecution;
 use helm_core::release::{Revision, Time};
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
@@ -24,8 +24,8 @@ pub(super) async fn run(
     for hook in &mut record.hooks {
         hook.last_run = HookExecution::default();
     }
-    record.set_status(Kind::Rollback.pending(), format!("Rollback to {to}"));
+    record.set_status(ActionKind::Rollback.pending(), format!("Rollback to {to}"));
     let stored = context.create(record, good.meta.digest).await?;
     memory.live.complete = false;
-    deployment::go_on(context, memory, stored).await
+    deployment::continue_deployment(context, memory, stored).await
 }

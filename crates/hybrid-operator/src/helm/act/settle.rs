@@ -1,8 +1,9 @@
-//! Everything is as it should be: what a crash has left behind is tidied, and the status says so.
+//! Nothing left to do: supersedes records that a crash left deployed, and reports the deployed
+//! revision.
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Deployed, Outcome, Report};
+use super::super::report::{Deployed, Report, StepOutcome};
 use super::{ActContext, ActError};
 
 pub(super) async fn run(
@@ -11,14 +12,14 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     context.supersede().await?;
     let Some(latest) = context.observation.history.last() else {
-        return Ok(Report::settle(Outcome::AsBefore));
+        return Ok(Report::settle(StepOutcome::Unchanged));
     };
-    if context.subject.status().says_deployed(latest.revision) {
-        return Ok(Report::settle(Outcome::AsBefore));
+    if context.subject.status().reports_deployed(latest.revision) {
+        return Ok(Report::settle(StepOutcome::Unchanged));
     }
     let stored = context.load(latest.revision).await?;
-    let kind = Kind::that_deployed(latest.revision);
-    Ok(Report::settle(Outcome::Deployed(Deployed::of(
+    let kind = ActionKind::of_deployed(latest.revision);
+    Ok(Report::settle(StepOutcome::Deployed(Deployed::of(
         kind, &stored,
     ))))
 }

@@ -1,14 +1,13 @@
-//! Runs the hooks of the event `test` on the deployed revision. Their outcome is a condition, and no
-//! reason to change anything.
+//! Runs the `test` hooks of the deployed revision. Their outcome only sets a condition.
 
 use helm_core::manifest::HookEvent;
 use helm_core::release::Revision;
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Next, Outcome, Report};
+use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
-use super::{ActContext, ActError, LOOK_AGAIN};
+use super::{ActContext, ActError, POLL_INTERVAL};
 use crate::action::{ActionError, Progress, run_hooks};
 
 pub(super) async fn run(
@@ -18,11 +17,14 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let mut stored = context.load(revision).await?;
     let failure = {
-        let action = context.action(Kind::Test, &[]);
+        let action = context.action(ActionKind::Test, &[]);
         match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {
             Ok(Progress::Done) => None,
             Ok(Progress::Waiting { .. }) => {
-                return Ok(Report::new(Outcome::AsBefore, Next::After(LOOK_AGAIN)));
+                return Ok(Report::new(
+                    StepOutcome::Unchanged,
+                    Next::After(POLL_INTERVAL),
+                ));
             }
             Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {
                 Some(chain(&error))
@@ -30,5 +32,5 @@ pub(super) async fn run(
             Err(error) => return Err(error.into()),
         }
     };
-    Ok(Report::settle(Outcome::Tested { revision, failure }))
+    Ok(Report::settle(StepOutcome::Tested { revision, failure }))
 }

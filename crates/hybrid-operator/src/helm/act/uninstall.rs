@@ -4,14 +4,14 @@
 use helm_core::release::Status;
 use kube::ResourceExt;
 
-use super::super::desired::corrupt;
+use super::super::desired::corrupt_record_event;
 use super::super::events::Notice;
 use super::super::finalizer;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::report::{Failure, Next, Outcome, Report, describe};
+use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
-use super::{ActContext, ActError, LOOK_AGAIN, convert, orphans};
+use super::{ActContext, ActError, POLL_INTERVAL, convert, orphans};
 use crate::action::Progress;
 use crate::action::deploy::Stored;
 use crate::action::uninstall::uninstall;
@@ -19,8 +19,8 @@ use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
     let subject = context.subject;
-    // A cache is no proof: only a fresh read starts an uninstall.
-    let Some(fresh) = finalizer::fresh(context.access, subject).await? else {
+    // The cache may be stale: uninstall only after a read from the API server.
+    let Some(fresh) = finalizer::read(context.access, subject).await? else {
         return Ok(Report::gone());
     };
     let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str());
@@ -40,10 +40,10 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         .filter(|meta| subject.owns(meta))
         .collect();
     if let Some((mut stored, earlier)) = readable(context, &own).await? {
-        let action = context.action(Kind::Uninstall, &[]);
+        let action = context.action(ActionKind::Uninstall, &[]);
         let wait = subject.annotations.uninstall_wait || context.setup.watch.uninstall.wait;
         let description = subject.annotations.uninstall_description.as_deref();
-        let description = description.unwrap_or(Kind::Uninstall.beginning());
+        let description = description.unwrap_or(ActionKind::Uninstall.initial_description());
         let ended = uninstall(
             &action,
             &mut memory.live,
@@ -58,22 +58,22 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
             Ok(Progress::Waiting { why }) => {
                 let release = Some(Box::new(describe(&stored)));
                 return Ok(Report::new(
-                    Outcome::Progressing { why, release },
-                    Next::After(LOOK_AGAIN),
+                    StepOutcome::Progressing { why, release },
+                    Next::After(POLL_INTERVAL),
                 ));
             }
             Err(error) if error.is_transient() => return Err(error.into()),
             Err(error) => {
                 let message = chain(&error);
                 let failure = Failure {
-                    kind: Kind::Uninstall,
+                    kind: ActionKind::Uninstall,
                     message: message.clone(),
                     release: describe(&stored),
                     next: None,
                 };
                 return Ok(Report {
                     error: Some(message),
-                    ..Report::settle(Outcome::Failed(Box::new(failure)))
+                    ..Report::settle(StepOutcome::Failed(Box::new(failure)))
                 });
             }
         }
@@ -92,8 +92,8 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
     Ok(Report::gone())
 }
 
-/// The newest record that can be read, and those before it whose objects may be there: the
-/// deployed one and all later ones. `None` without records.
+/// Returns the newest readable record, and the earlier ones back to the deployed one, whose objects
+/// may exist. `None` if there are no records.
 async fn readable(
     context: &ActContext<'_>,
     own: &[RecordMeta],
@@ -107,7 +107,7 @@ async fn readable(
                 release,
             }),
             Err(error) if error.is_corrupt() => {
-                context.notices.add(corrupt(&error));
+                context.notices.add(corrupt_record_event(&error));
                 unreadable = Some(error);
             }
             Err(error) => return Err(error.into()),
@@ -117,7 +117,7 @@ async fn readable(
             break;
         }
     }
-    // Without any manifest it is not known what to delete, and nothing is.
+    // Without a manifest it is unknown what to delete, so delete nothing.
     match (records.is_empty(), unreadable) {
         (true, Some(error)) => Err(error.into()),
         (true, None) => Ok(None),

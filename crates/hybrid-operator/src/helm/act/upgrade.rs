@@ -1,10 +1,10 @@
-//! A further revision.
+//! Deploys a new revision of an installed release.
 
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::Report;
 use super::{ActContext, ActError, deployment};
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
-    deployment::begin(context, memory, Kind::Upgrade).await
+    deployment::start(context, memory, ActionKind::Upgrade).await
 }

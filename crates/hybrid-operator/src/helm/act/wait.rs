@@ -1,4 +1,4 @@
-//! Nothing is done now: what is waited for, or why nothing can be done, is reported.
+//! Reports what a release waits for, or why nothing can be done.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use serde_json::Value;
 
 use super::super::annotations::PREFIX;
 use super::super::desired::DesiredError;
-use super::super::kind::Kind;
+use super::super::kind::ActionKind;
 use super::super::memory::Memory;
-use super::super::plan::{Harm, Refusal, Until};
-use super::super::report::{Failure, Next, Outcome, Report, describe};
+use super::super::plan::{Refusal, StallReason, Until};
+use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, deployment};
 use crate::cluster::{FIELD_MANAGER, read};
 
-/// When objects that were repaired too often are looked at again.
-const CONTENDED: Duration = Duration::from_mins(1);
+/// Delay before objects that were repaired too often are checked again.
+const CONTENDED_DELAY: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -25,7 +25,7 @@ pub(super) async fn run(
     until: Until,
 ) -> Result<Report, ActError> {
     Ok(match until {
-        Until::OthersOperation => Report::wait("somebody else's helm operation to end", delay),
+        Until::OthersOperation => Report::wait("another Helm operation to finish", delay),
         Until::Dependency => {
             let desired = context.desired();
             let name = desired.and_then(|desired| desired.dependency.clone());
@@ -36,7 +36,7 @@ pub(super) async fn run(
                 next: Some(deployment::next_attempt(context, delay)),
                 ..failure_of(context, revision).await?
             };
-            Report::new(Outcome::Failed(Box::new(failure)), Next::After(delay))
+            Report::new(StepOutcome::Failed(Box::new(failure)), Next::After(delay))
         }
     })
 }
@@ -48,32 +48,32 @@ pub(super) async fn refuse(
 ) -> Result<Report, ActError> {
     let subject = context.subject;
     let outcome = match refusal {
-        Refusal::Paused => Outcome::Paused,
+        Refusal::Paused => StepOutcome::Paused,
         Refusal::Impossible => {
             let error = subject.error.as_ref();
             irreconcilable(error.map(|error| chain(error)).unwrap_or_default())
         }
         Refusal::Foreign => irreconcilable(format!(
-            "a release {}/{} exists and is not this custom resource's; to take it over, annotate the custom resource with {PREFIX}adopt-release=true",
+            "release {}/{} exists and does not belong to this custom resource; to adopt it, annotate the custom resource with {PREFIX}adopt-release=true",
             subject.namespace, subject.name,
         )),
         Refusal::OtherChart => irreconcilable(format!(
-            "the release {}/{} was made from another chart than {}; it is left alone: use another name for this custom resource, or uninstall that release",
+            "release {}/{} was not installed from chart {} and is left unchanged; rename this custom resource or uninstall that release",
             subject.namespace,
             subject.name,
             context.setup.chart.chart().name(),
         )),
         Refusal::NoInputs => return Ok(no_inputs(context)),
-        Refusal::Empty => Outcome::Irreconcilable {
+        Refusal::Empty => StepOutcome::Irreconcilable {
             reason: "ReconcileError",
-            message: "the chart renders no object, and the release has some; if that is meant, set allowEmpty in watches.yaml".to_owned(),
-            kind: Some(Kind::Upgrade),
+            message: "the chart renders no objects, but the release has some; if this is intended, set allowEmpty in watches.yaml".to_owned(),
+            kind: Some(ActionKind::Upgrade),
         },
-        Refusal::Stalled { revision, harm } => {
+        Refusal::Stalled { revision, reason } => {
             context.supersede().await?;
-            Outcome::Stalled {
-                message: stalled(harm),
-                failure: failure_if_untold(context, revision).await?,
+            StepOutcome::Stalled {
+                message: stalled(reason),
+                failure: failure_if_unreported(context, revision).await?,
             }
         }
         Refusal::Contended { .. } => {
@@ -82,47 +82,47 @@ pub(super) async fn refuse(
             let who = who_changed(context, &drifted).await;
             let message = format!("{who} keeps changing {}", names.join(", "));
             return Ok(Report::new(
-                Outcome::Contended { message },
-                Next::After(CONTENDED),
+                StepOutcome::Contended { message },
+                Next::After(CONTENDED_DELAY),
             ));
         }
     };
     Ok(Report::settle(outcome))
 }
 
-fn irreconcilable(message: String) -> Outcome {
-    Outcome::Irreconcilable {
+fn irreconcilable(message: String) -> StepOutcome {
+    StepOutcome::Irreconcilable {
         reason: "ErrorGettingReleaseState",
         message,
         kind: None,
     }
 }
 
-/// Why another attempt is not made by itself, and what helps.
-fn stalled(harm: Harm) -> String {
-    let why = match harm {
-        Harm::ReplacesRollback => {
-            "the upgrade failed and was rolled back; another attempt would replace what runs by what failed"
+/// Returns why the release is not retried automatically, and what to do.
+fn stalled(reason: StallReason) -> String {
+    let why = match reason {
+        StallReason::ReplacesRollback => {
+            "the upgrade failed and was rolled back; another attempt would replace the running revision with the failed one"
         }
-        Harm::RunsHook => {
-            "a hook failed several times; another attempt would run it again on what the earlier ones left"
+        StallReason::RunsHook => {
+            "a hook failed several times; another attempt would run it again on the results of the earlier ones"
         }
-        Harm::DeletesObjects => {
+        StallReason::DeletesObjects => {
             "the install failed several times; another attempt would delete and create everything again"
         }
-        Harm::ExceedsRetries => {
-            "it was tried as often as remediation.retries in watches.yaml allows"
+        StallReason::ExceedsRetries => {
+            "the retries set by remediation.retries in watches.yaml are exhausted"
         }
     };
     format!(
-        "{why}: change the values, or annotate the custom resource with {PREFIX}reset-at=NOW to try again"
+        "{why}; to try again, change the values or annotate the custom resource with {PREFIX}reset-at=NOW"
     )
 }
 
-/// The inputs cannot be computed: the release stays as it is.
+/// Reports that the inputs cannot be computed. The release is left unchanged.
 fn no_inputs(context: &ActContext<'_>) -> Report {
     let Some(Err(error)) = context.desired else {
-        return Report::go_on();
+        return Report::replan();
     };
     let installed = context
         .observation
@@ -132,13 +132,13 @@ fn no_inputs(context: &ActContext<'_>) -> Report {
         .any(|record| record.status == helm_core::release::Status::Deployed);
     let kind = match (error.is_render(), installed) {
         (false, _) => None,
-        (true, true) => Some(Kind::Upgrade),
-        (true, false) => Some(Kind::Install),
+        (true, true) => Some(ActionKind::Upgrade),
+        (true, false) => Some(ActionKind::Install),
     };
     let message = chain(error as &DesiredError);
     Report {
         error: Some(message.clone()),
-        ..Report::settle(Outcome::Irreconcilable {
+        ..Report::settle(StepOutcome::Irreconcilable {
             reason: error.reason(),
             message,
             kind,
@@ -146,28 +146,28 @@ fn no_inputs(context: &ActContext<'_>) -> Report {
     }
 }
 
-/// Why a revision failed, where the status does not say so yet: the process may have ended between
-/// the record and the status.
-async fn failure_if_untold(
+/// Returns why a revision failed if the status does not report it yet: the process may have stopped
+/// between writing the record and the status.
+async fn failure_if_unreported(
     context: &ActContext<'_>,
     revision: Revision,
 ) -> Result<Option<Box<Failure>>, ActError> {
     let latest = context.observation.history.last();
-    let untold = latest.is_some_and(|latest| latest.revision == revision)
-        && !context.subject.status().tells_failure_of(revision);
-    Ok(if untold {
+    let unreported = latest.is_some_and(|latest| latest.revision == revision)
+        && !context.subject.status().reports_failure_of(revision);
+    Ok(if unreported {
         Some(Box::new(failure_of(context, revision).await?))
     } else {
         None
     })
 }
 
-/// What the record says of its failure.
+/// Returns the failure described by a record.
 async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Failure, ActError> {
     let stored = context.load(revision).await?;
     let kind = context.kind_of(&stored);
     let description = &stored.release.info.description;
-    let prefix = format!("{}: ", kind.failure(context.subject));
+    let prefix = format!("{}: ", kind.failure_description(context.subject));
     let message = description.strip_prefix(&prefix).unwrap_or(description);
     Ok(Failure {
         kind,
@@ -177,7 +177,8 @@ async fn failure_of(context: &ActContext<'_>, revision: Revision) -> Result<Fail
     })
 }
 
-/// The manager that wrote last to the first of these objects, besides us.
+/// Returns the field manager, other than this operator, that last wrote to the first of these
+/// objects.
 async fn who_changed(context: &ActContext<'_>, drifted: &[ObjectKey]) -> String {
     let mut live = None;
     if let Some(key) = drifted.first() {
@@ -196,5 +197,5 @@ async fn who_changed(context: &ActContext<'_>, drifted: &[ObjectKey]) -> String 
         .filter_map(|entry| Some((text(entry, "time")?, text(entry, "manager")?)))
         .filter(|(_, manager)| manager != FIELD_MANAGER)
         .max()
-        .map_or_else(|| "somebody".to_owned(), |(_, manager)| manager)
+        .map_or_else(|| "another client".to_owned(), |(_, manager)| manager)
 }

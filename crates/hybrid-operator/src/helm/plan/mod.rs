@@ -1,6 +1,6 @@
-//! Decides what is done next. Pure and total: every state of a release has an answer, and no error
-//! text is read to find it. All decisions of the reconciler are made here; `docs/reconciler.md`
-//! has the same table in words.
+//! Decides the next step. A pure, total function: each state of a release has a step, and no error
+//! text is parsed to find it. All decisions of the reconciler are made here; `docs/reconciler.md`
+//! describes them in prose.
 
 use std::time::Duration;
 
@@ -11,275 +11,276 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-/// How often a hook that fails is run for one set of inputs before a person has to look at it.
-pub(crate) const HOOK_ATTEMPTS: u32 = 3;
-/// How often an install is tried whose failures are cleaned up by deleting what it made.
-pub(crate) const CLEAN_INSTALLS: u32 = 3;
-/// How many failed revisions since the last deployed one are kept before the oldest is discarded.
-pub(crate) const LEFTOVERS: usize = 4;
-/// The wait before the second attempt; it doubles with each further one.
-const FIRST_RETRY: Duration = Duration::from_secs(2);
-/// The longest wait between two attempts.
-const LONGEST_RETRY: Duration = Duration::from_mins(5);
+/// Maximum number of attempts per set of inputs if a hook fails; then the release is stalled.
+pub(crate) const MAX_HOOK_ATTEMPTS: u32 = 3;
+/// Maximum number of install attempts if each failure is cleaned up by deleting its objects.
+pub(crate) const MAX_CLEAN_INSTALLS: u32 = 3;
+/// Maximum number of failed revisions kept since the last deployed one; then the oldest is
+/// discarded.
+pub(crate) const MAX_FAILED_REVISIONS: usize = 4;
+/// Delay before the second attempt; doubles with each further one.
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Maximum delay between two attempts.
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// One record of the release, as far as it matters here.
+/// Facts about one record of the release.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
-    /// Its revision.
+pub(crate) struct RecordFacts {
+    /// Revision.
     pub(crate) revision: Revision,
-    /// Its status.
+    /// Helm's status.
     pub(crate) status: Status,
-    /// The digest of the inputs that it was made from; `None` for one that somebody else made.
+    /// Digest of the inputs; `None` if the record was written by another client.
     pub(crate) digest: Option<String>,
-    /// Whether this operator wrote it and may go on with it.
+    /// Whether this operator wrote it and may resume it at once.
     pub(crate) ours: bool,
-    /// How often it failed.
+    /// Number of failed attempts.
     pub(crate) attempts: u32,
-    /// Whether the last failure was one of a hook, which runs again with each attempt.
+    /// Whether a hook failed in the last attempt; it runs again in each attempt.
     pub(crate) hook_failed: bool,
-    /// How long it has been as it is, as far as this process knows for certain.
+    /// Time since this process saw the record change.
     pub(crate) unchanged_for: Duration,
-    /// How long ago it was last written, by the clock of whoever wrote it.
+    /// Time since it was last written, by the writer's clock.
     pub(crate) written: Duration,
 }
 
-/// How the objects of the newest revision are.
+/// Drift of the objects of the newest revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Drift {
-    /// As they were applied.
+    /// All are as applied.
     None,
     /// Some were changed or deleted, and may be repaired.
     Some,
-    /// Some were changed or deleted, and each of them was repaired too often.
+    /// Some were changed or deleted, and all of these were repaired too often.
     Exhausted,
-    /// Not known: nothing was applied by this process, and no stored baseline agrees.
+    /// Unknown: this process has not applied the objects, and they do not match a stored baseline.
     Unknown,
 }
 
-/// Whether a release that somebody else deployed is to be taken over.
+/// Whether a release deployed by someone else is adopted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Adoption {
     /// There is nothing to adopt.
     None,
-    /// The newest record is to be adopted.
+    /// The newest record should be adopted.
     Wanted,
-    /// The newest record was to be adopted and is one of another chart.
+    /// The newest record should be adopted, but is from another chart.
     OtherChart,
 }
 
-/// What is.
+/// Observed facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact")]
-pub(crate) struct Observed {
-    /// Whether another operator looks after the release.
+pub(crate) struct ObservedFacts {
+    /// Whether another operator manages the release.
     pub(crate) contested: bool,
     /// Whether the custom resource is being deleted.
     pub(crate) deleting: bool,
-    /// Whether it has our finalizer.
+    /// Whether it has the operator's finalizer.
     pub(crate) finalizer: bool,
     /// Whether it is paused.
     pub(crate) paused: bool,
-    /// Whether it can have no release: a name or a template of `watches.yaml` is invalid.
+    /// Whether it cannot have a release: a name or a template of `watches.yaml` is invalid.
     pub(crate) impossible: bool,
-    /// Whether the release's name belongs to somebody else, who did not agree to its adoption.
+    /// Whether the release belongs to someone else and adoption is not allowed.
     pub(crate) foreign: bool,
-    /// Whether helm-operator-plugins left a release in chunks, which Helm cannot read.
+    /// Whether helm-operator-plugins stored the release in chunks, which Helm cannot read.
     pub(crate) chunked: bool,
-    /// The records, oldest first.
-    pub(crate) history: Vec<Record>,
-    /// Whether the newest record is to be adopted.
+    /// Records, oldest first.
+    pub(crate) history: Vec<RecordFacts>,
+    /// Whether the newest record should be adopted.
     pub(crate) adoption: Adoption,
-    /// How the objects are.
+    /// Drift of the objects.
     pub(crate) drift: Drift,
-    /// Whether a custom resource that `dependsOn` names is not ready.
+    /// Whether a custom resource of `dependsOn` is not ready.
     pub(crate) awaits_dependency: bool,
-    /// Whether definitions of the chart's `crds/` have to be installed or awaited before a new
-    /// revision of the wanted inputs begins.
-    pub(crate) awaits_definitions: bool,
-    /// Whether what stood in the way of the last attempt has changed since.
+    /// Whether CRDs of the chart must be installed or served before a new revision.
+    pub(crate) awaits_crds: bool,
+    /// Whether what blocked the last attempt has changed.
     pub(crate) obstacle_changed: bool,
-    /// The newest revision whose failures no longer count: somebody has asked for a new start.
+    /// Newest revision whose failures no longer count after `reset-at`.
     pub(crate) forgiven: Revision,
-    /// Whether somebody has asked for a new revision whatever the inputs are.
+    /// Whether `force-at` requests a new revision even if the inputs are unchanged.
     pub(crate) forced: bool,
-    /// Whether the hooks of the event `test` ran on the newest revision.
+    /// Whether the `test` hooks ran on the newest revision.
     pub(crate) tested: bool,
 }
 
-/// What should be.
+/// Facts about the desired state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option or a fact")]
-pub(crate) struct Desired {
-    /// The digest of the inputs; `None` where they cannot be computed.
+pub(crate) struct DesiredFacts {
+    /// Digest of the inputs; `None` if they cannot be computed.
     pub(crate) digest: Option<String>,
-    /// Whether nothing is rendered where there was something, and that is not allowed.
+    /// Whether the chart renders no objects although the release has some, and `allowEmpty` is not
+    /// set.
     pub(crate) empty: bool,
-    /// Whether the deployed revision has the same values, chart and objects: only what templates
-    /// look up is different.
+    /// Whether the deployed revision has the same values, chart and objects, and only lookups
+    /// differ.
     pub(crate) unchanged: bool,
     /// Whether drift is repaired.
     pub(crate) repair: bool,
-    /// How often a failed install is tried again; without a limit by default.
+    /// Maximum number of retries of a failed install; unlimited if `None`.
     pub(crate) install_retries: Option<u32>,
-    /// Whether what a failed install made is removed before it is tried again.
+    /// Whether the objects of a failed install are removed before a retry.
     pub(crate) clean_up: bool,
-    /// How often a failed upgrade is tried again; by default not at all before a rollback, and
-    /// without a limit where there is none.
+    /// Maximum number of retries of a failed upgrade. If `None`, no retries with rollback and
+    /// unlimited retries without.
     pub(crate) upgrade_retries: Option<u32>,
     /// Whether a failed upgrade is rolled back.
     pub(crate) rollback: bool,
-    /// How long a pending revision that somebody else wrote is left alone.
+    /// Time that a pending revision of another writer is left unchanged.
     pub(crate) timeout: Duration,
-    /// Whether the chart's tests run after each change.
+    /// Whether the chart's tests run after each new revision.
     pub(crate) test: bool,
 }
 
-/// The one thing that is done now.
+/// Next step of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Everything is as it should be.
+    /// Nothing to do.
     Nothing,
-    /// The custom resource is being deleted and nothing of it is ours any more.
+    /// The custom resource is being deleted and has no finalizer of the operator.
     Forget,
-    /// Another operator looks after the release.
+    /// Do nothing because another operator manages the release.
     Leave,
-    /// The first revision, or one after the release was uninstalled.
+    /// Deploy the first revision, or one after the release was uninstalled.
     Install,
-    /// A further revision.
+    /// Deploy a new revision.
     Upgrade,
-    /// A further revision with the content of an earlier one.
+    /// Deploy a new revision with the content of an earlier one.
     Rollback {
-        /// The earlier one.
+        /// Revision to restore.
         to: Revision,
     },
-    /// What was begun is continued from its record.
+    /// Continue an interrupted action from its record.
     Resume {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// What failed is tried again from its record.
+    /// Retry a failed action from its record.
     Retry {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// The recorded objects are applied again.
+    /// Apply the recorded objects again.
     Repair {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// The recorded objects are compared with the cluster's, and nothing is changed.
+    /// Compare the recorded objects with those of the cluster, without changes.
     Inspect {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// A record that somebody else wrote is made ours; its objects stay as they are.
+    /// Adopt a record of another writer. Its objects stay unchanged.
     Adopt {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// A release in chunks is stored as Helm stores it.
+    /// Convert a chunked release of helm-operator-plugins to Helm's format.
     Convert,
-    /// The wanted inputs count as those of a record that they would change nothing of.
+    /// Treat the desired inputs as those of a record whose objects they would not change.
     KeepUnchanged {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// The chart's definitions are installed, or looked at again.
-    InstallDefinitions {
+    /// Install the chart's CRDs, or check whether they are served.
+    InstallCrds {
         /// Whether the next revision is an upgrade.
         upgrade: bool,
     },
-    /// The chart's tests run.
+    /// Run the chart's tests.
     Test {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// What a failed install made is removed; its record stays.
+    /// Remove the objects of a failed install. Its record stays.
     CleanUp {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// What only this failed revision made is removed, and its record with it.
+    /// Remove the objects that only this failed revision has, and its record.
     Discard {
-        /// The record.
+        /// Revision of the record.
         revision: Revision,
     },
-    /// The release is removed.
+    /// Uninstall the release.
     Uninstall,
-    /// It is looked at again later, or when what is waited for changes.
+    /// Wait for a change or a time.
     Wait {
-        /// When at the latest.
+        /// Maximum time to wait.
         delay: Duration,
-        /// For what.
+        /// What is waited for.
         until: Until,
     },
-    /// Nothing can be done before somebody changes something.
+    /// Do nothing until a user changes something.
     Refuse(Refusal),
 }
 
-/// What is waited for.
+/// End of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// Somebody's Helm operation ends.
+    /// A Helm operation of another client ends.
     OthersOperation,
     /// A custom resource of `dependsOn` is ready.
     Dependency,
-    /// The time of the next attempt has come.
+    /// The backoff before the next attempt ends.
     NextAttempt {
-        /// The revision that failed.
+        /// Failed revision.
         revision: Revision,
     },
 }
 
-/// Why nothing is done.
+/// Reason for doing nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The custom resource is paused.
     Paused,
-    /// It can have no release.
+    /// It cannot have a release.
     Impossible,
-    /// The release's name belongs to somebody else.
+    /// The release belongs to someone else.
     Foreign,
-    /// The release that is to be adopted is one of another chart.
+    /// The release to adopt is from another chart.
     OtherChart,
     /// The inputs cannot be computed.
     NoInputs,
-    /// The chart renders no object, and the release has some.
+    /// The chart renders no objects, but the release has some.
     Empty,
-    /// Another attempt would do harm.
+    /// Another attempt could cause damage.
     Stalled {
-        /// The revision that failed.
+        /// Failed revision.
         revision: Revision,
-        /// Which harm.
-        harm: Harm,
+        /// Why it is not retried.
+        reason: StallReason,
     },
     /// Drifted objects were repaired too often.
     Contended {
-        /// The deployed revision.
+        /// Deployed revision.
         revision: Revision,
     },
 }
 
-/// What another attempt would do to a running system.
+/// Why a failed revision is not retried automatically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Harm {
-    /// It would replace what was rolled back to by what failed.
+pub(crate) enum StallReason {
+    /// It would replace the revision that was rolled back to with the failed one.
     ReplacesRollback,
     /// It would run a hook that has failed several times.
     RunsHook,
-    /// It would delete and create anew what the failed install made.
+    /// It would delete and recreate the objects of the failed install.
     DeletesObjects,
-    /// `remediation.retries` says that it is enough.
+    /// `remediation.retries` is exhausted.
     ExceedsRetries,
 }
 
-/// Decides what is done next.
-pub(crate) fn next_step(observed: &Observed, desired: &Desired) -> Step {
+/// Returns the next step.
+pub(crate) fn next_step(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     before_inputs(observed).unwrap_or_else(|| with_inputs(observed, desired))
 }
 
-/// What is done without knowing the inputs: values and templates are not even looked at.
-pub(crate) fn before_inputs(observed: &Observed) -> Option<Step> {
+/// Returns the step that can be decided without computing the inputs, if there is one.
+pub(crate) fn before_inputs(observed: &ObservedFacts) -> Option<Step> {
     if observed.contested {
         Some(Step::Leave)
     } else if observed.deleting {
@@ -301,19 +302,19 @@ pub(crate) fn before_inputs(observed: &Observed) -> Option<Step> {
     }
 }
 
-fn with_inputs(observed: &Observed, desired: &Desired) -> Step {
+fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let Some(digest) = &desired.digest else {
         let deployed = latest.filter(|latest| latest.status == Status::Deployed);
         return deployed
-            .and_then(|deployed| look_after(observed, desired, deployed))
+            .and_then(|deployed| handle_drift(observed, desired, deployed))
             .unwrap_or(Step::Refuse(Refusal::NoInputs));
     };
     let Some(latest) = latest else {
         return if observed.chunked {
             Step::Convert
         } else {
-            begin(observed, desired)
+            start_revision(observed, desired)
         };
     };
     let same = latest.digest.as_ref() == Some(digest);
@@ -327,49 +328,49 @@ fn with_inputs(observed: &Observed, desired: &Desired) -> Step {
                     until: Until::OthersOperation,
                 };
             }
-            // A rollback has the digest of what it restores, and goes on while what failed is
-            // still wanted.
+            // A rollback has the digest of the revision that it restores. It is resumed while the
+            // failed inputs are still desired.
             let rolls_back =
                 latest.status == Status::PendingRollback && is_exhausted(observed, desired);
             if same || rolls_back {
                 Step::Resume { revision }
             } else {
-                begin(observed, desired)
+                start_revision(observed, desired)
             }
         }
         Status::Deployed if observed.adoption == Adoption::Wanted => Step::Adopt { revision },
-        Status::Deployed if same && !observed.forced => look_after(observed, desired, latest)
+        Status::Deployed if same && !observed.forced => handle_drift(observed, desired, latest)
             .unwrap_or(if desired.test && !observed.tested {
                 Step::Test { revision }
             } else {
                 Step::Nothing
             }),
         Status::Deployed => match stalled_upgrade(observed, desired) {
-            // What was rolled back to is looked after like any other revision.
-            Some(stalled) => look_after(observed, desired, latest).unwrap_or(stalled),
-            None => begin(observed, desired),
+            // Drift of the revision that was rolled back to is handled as for any other.
+            Some(stalled) => handle_drift(observed, desired, latest).unwrap_or(stalled),
+            None => start_revision(observed, desired),
         },
-        Status::Failed if observed.forced => begin(observed, desired),
+        Status::Failed if observed.forced => start_revision(observed, desired),
         Status::Failed if same => after_failure(observed, desired, latest),
         Status::Failed if is_failed_rollback(observed, desired, latest) => {
             retry(observed, latest, latest.attempts)
         }
-        Status::Uninstalled if same && desired.clean_up => again(observed, desired, latest),
+        Status::Uninstalled if same && desired.clean_up => retry_install(observed, desired, latest),
         Status::Failed
         | Status::Superseded
         | Status::Unknown
         | Status::Uninstalling
-        | Status::Uninstalled => begin(observed, desired),
+        | Status::Uninstalled => start_revision(observed, desired),
     }
 }
 
-/// Begins a new revision, as soon as nothing has to come before it.
-fn begin(observed: &Observed, desired: &Desired) -> Step {
+/// Starts a new revision, or returns the step that must precede it.
+fn start_revision(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
     let latest = observed.history.last();
     let deployed = latest.filter(|latest| latest.status == Status::Deployed);
     if desired.empty {
         return deployed
-            .and_then(|deployed| look_after(observed, desired, deployed))
+            .and_then(|deployed| handle_drift(observed, desired, deployed))
             .unwrap_or(Step::Refuse(Refusal::Empty));
     }
     if let Some(deployed) = deployed
@@ -387,7 +388,7 @@ fn begin(observed: &Observed, desired: &Desired) -> Step {
         };
     }
     let leftovers = leftovers(observed);
-    if leftovers.len() > LEFTOVERS
+    if leftovers.len() > MAX_FAILED_REVISIONS
         && let Some(oldest) = leftovers.first()
     {
         return Step::Discard {
@@ -395,10 +396,10 @@ fn begin(observed: &Observed, desired: &Desired) -> Step {
         };
     }
     let ended =
-        |latest: &Record| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
+        |latest: &RecordFacts| matches!(latest.status, Status::Uninstalling | Status::Uninstalled);
     let upgrade = last_deployed(observed).is_some() && !latest.is_some_and(ended);
-    if observed.awaits_definitions {
-        Step::InstallDefinitions { upgrade }
+    if observed.awaits_crds {
+        Step::InstallCrds { upgrade }
     } else if upgrade {
         Step::Upgrade
     } else {
@@ -406,61 +407,67 @@ fn begin(observed: &Observed, desired: &Desired) -> Step {
     }
 }
 
-/// What the objects of a deployed revision need.
-fn look_after(observed: &Observed, desired: &Desired, deployed: &Record) -> Option<Step> {
+/// Returns the step for drifted objects of a deployed revision.
+fn handle_drift(
+    observed: &ObservedFacts,
+    desired: &DesiredFacts,
+    deployed: &RecordFacts,
+) -> Option<Step> {
     let revision = deployed.revision;
     match observed.drift {
         Drift::None => None,
         Drift::Unknown if desired.repair => Some(Step::Repair { revision }),
         Drift::Unknown => Some(Step::Inspect { revision }),
-        // It is only reported.
+        // Drift is only reported.
         Drift::Some | Drift::Exhausted if !desired.repair => None,
         Drift::Some => Some(Step::Repair { revision }),
         Drift::Exhausted => Some(Step::Refuse(Refusal::Contended { revision })),
     }
 }
 
-/// What follows a failure of the wanted inputs.
-fn after_failure(observed: &Observed, desired: &Desired, latest: &Record) -> Step {
+/// Returns the step after a failure of the desired inputs.
+fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
     let Some(good) = last_deployed(observed) else {
         return if desired.clean_up {
             Step::CleanUp {
                 revision: latest.revision,
             }
         } else {
-            again(observed, desired, latest)
+            retry_install(observed, desired, latest)
         };
     };
     if !is_exhausted(observed, desired) {
         retry(observed, latest, attempts(observed, desired))
     } else if desired.rollback && restores(observed, latest) && !leftovers(observed).is_empty() {
-        // It has the inputs of what would be rolled back to, and follows another failure: a further
-        // rollback would be the same once more, with a record of its own.
+        // The failed record is itself a rollback: it has the inputs of the revision to restore and
+        // follows another failure. Retry it instead of adding an equal one.
         retry(observed, latest, latest.attempts)
     } else if desired.rollback {
         Step::Rollback { to: good }
     } else {
-        stalled(latest, Harm::ExceedsRetries)
+        stalled(latest, StallReason::ExceedsRetries)
     }
 }
 
-/// An install that failed is tried again, with nothing to go back to.
-fn again(observed: &Observed, desired: &Desired, latest: &Record) -> Step {
+/// Retries a failed install, which has no revision to roll back to.
+fn retry_install(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
     let attempts = attempts(observed, desired);
     match desired.install_retries {
-        Some(retries) if attempts > retries => stalled(latest, Harm::ExceedsRetries),
-        None if desired.clean_up && attempts >= CLEAN_INSTALLS => {
-            stalled(latest, Harm::DeletesObjects)
+        Some(retries) if attempts > retries => stalled(latest, StallReason::ExceedsRetries),
+        None if desired.clean_up && attempts >= MAX_CLEAN_INSTALLS => {
+            stalled(latest, StallReason::DeletesObjects)
         }
-        None if latest.hook_failed && attempts >= HOOK_ATTEMPTS => stalled(latest, Harm::RunsHook),
+        None if latest.hook_failed && attempts >= MAX_HOOK_ATTEMPTS => {
+            stalled(latest, StallReason::RunsHook)
+        }
         _ => retry(observed, latest, attempts),
     }
 }
 
-/// Tries a failed revision again, when its time has come or what was in its way has changed.
-fn retry(observed: &Observed, latest: &Record, attempts: u32) -> Step {
+/// Retries a failed revision after its backoff, or at once if what blocked it has changed.
+fn retry(observed: &ObservedFacts, latest: &RecordFacts, attempts: u32) -> Step {
     let revision = latest.revision;
-    let left = pause(attempts).saturating_sub(latest.written);
+    let left = retry_delay(attempts).saturating_sub(latest.written);
     if left.is_zero() || observed.obstacle_changed {
         Step::Retry { revision }
     } else {
@@ -471,36 +478,35 @@ fn retry(observed: &Observed, latest: &Record, attempts: u32) -> Step {
     }
 }
 
-/// The time between an attempt that failed and the next.
-pub(crate) fn pause(attempts: u32) -> Duration {
+/// Returns the delay between a failed attempt and the next.
+pub(crate) fn retry_delay(attempts: u32) -> Duration {
     match attempts.checked_sub(1) {
         None => Duration::ZERO,
-        Some(doublings) => FIRST_RETRY
+        Some(doublings) => FIRST_RETRY_DELAY
             .saturating_mul(2_u32.saturating_pow(doublings.min(16)))
-            .min(LONGEST_RETRY),
+            .min(MAX_RETRY_DELAY),
     }
 }
 
-fn stalled(record: &Record, harm: Harm) -> Step {
+fn stalled(record: &RecordFacts, reason: StallReason) -> Step {
     Step::Refuse(Refusal::Stalled {
         revision: record.revision,
-        harm,
+        reason,
     })
 }
 
-/// Why an upgrade to the wanted inputs does not begin: they failed, and something else is deployed
-/// since.
-fn stalled_upgrade(observed: &Observed, desired: &Desired) -> Option<Step> {
+/// Returns the refusal to upgrade to the desired inputs if they failed and were rolled back.
+fn stalled_upgrade(observed: &ObservedFacts, desired: &DesiredFacts) -> Option<Step> {
     if observed.forced || !is_exhausted(observed, desired) {
         return None;
     }
     let mut failed = observed.history.iter().rev();
     let failed = failed.find(|record| has_failed(record, desired))?;
-    Some(stalled(failed, Harm::ReplacesRollback))
+    Some(stalled(failed, StallReason::ReplacesRollback))
 }
 
-/// Whether the wanted inputs failed so often that an upgrade to them is not tried again.
-fn is_exhausted(observed: &Observed, desired: &Desired) -> bool {
+/// Returns whether the desired inputs failed too often for another upgrade attempt.
+fn is_exhausted(observed: &ObservedFacts, desired: &DesiredFacts) -> bool {
     let attempts = attempts(observed, desired);
     match desired.upgrade_retries {
         Some(retries) => attempts > retries,
@@ -510,33 +516,37 @@ fn is_exhausted(observed: &Observed, desired: &Desired) -> bool {
                 .history
                 .iter()
                 .any(|record| has_failed(record, desired) && record.hook_failed);
-            hook_failed && attempts >= HOOK_ATTEMPTS
+            hook_failed && attempts >= MAX_HOOK_ATTEMPTS
         }
     }
 }
 
-/// Whether the newest record is a rollback that failed: it has the digest of the revision that it
-/// restores, while inputs that are given up on are still wanted.
-fn is_failed_rollback(observed: &Observed, desired: &Desired, latest: &Record) -> bool {
+/// Returns whether the newest record is a failed rollback: it has the digest of the revision to
+/// restore while the exhausted inputs are still desired.
+fn is_failed_rollback(
+    observed: &ObservedFacts,
+    desired: &DesiredFacts,
+    latest: &RecordFacts,
+) -> bool {
     desired.rollback && restores(observed, latest) && is_exhausted(observed, desired)
 }
 
-/// Whether a record has the inputs of the newest revision that was deployed.
-fn restores(observed: &Observed, record: &Record) -> bool {
+/// Returns whether a record has the inputs of the newest deployed revision.
+fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
     last_deployed(observed).is_some_and(|good| {
         let good = observed.history.iter().find(|r| r.revision == good);
         good.is_some_and(|good| good.digest == record.digest)
     })
 }
 
-fn has_failed(record: &Record, desired: &Desired) -> bool {
+fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {
     desired.digest.is_some()
         && record.digest == desired.digest
         && matches!(record.status, Status::Failed | Status::Uninstalled)
 }
 
-/// How often the wanted inputs failed.
-fn attempts(observed: &Observed, desired: &Desired) -> u32 {
+/// Returns the number of failed attempts of the desired inputs.
+fn attempts(observed: &ObservedFacts, desired: &DesiredFacts) -> u32 {
     observed
         .history
         .iter()
@@ -545,9 +555,10 @@ fn attempts(observed: &Observed, desired: &Desired) -> u32 {
         .fold(0, u32::saturating_add)
 }
 
-/// The newest revision that was deployed.
-fn last_deployed(observed: &Observed) -> Option<Revision> {
-    let good = |record: &&Record| matches!(record.status, Status::Deployed | Status::Superseded);
+/// Returns the newest revision that was deployed.
+fn last_deployed(observed: &ObservedFacts) -> Option<Revision> {
+    let good =
+        |record: &&RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
     observed
         .history
         .iter()
@@ -556,10 +567,12 @@ fn last_deployed(observed: &Observed) -> Option<Revision> {
         .map(|record| record.revision)
 }
 
-/// The revisions since the last deployed one, but for the newest: each may have left objects.
-fn leftovers(observed: &Observed) -> &[Record] {
+/// Returns the revisions since the last deployed one, except the newest. Each may have left
+/// objects.
+fn leftovers(observed: &ObservedFacts) -> &[RecordFacts] {
     let history = observed.history.as_slice();
-    let good = |record: &Record| matches!(record.status, Status::Deployed | Status::Superseded);
+    let good =
+        |record: &RecordFacts| matches!(record.status, Status::Deployed | Status::Superseded);
     let begin = history.iter().rposition(good).map_or(0, |at| at + 1);
     let end = history.len().saturating_sub(1).max(begin);
     history.get(begin..end).unwrap_or_default()

@@ -1,33 +1,35 @@
-//! Queue, backoff and plan through hours of trouble in virtual time: requests fail, answers are
-//! lost, the process dies, specs and objects change. In the end everything is what it should be,
-//! and on the way nothing ran hot.
+//! Simulates queue, backoff and plan for hours of virtual time with faults: requests fail,
+//! responses are lost, the process crashes, specs and objects change. Checks that all releases
+//! converge and that writes stay rate-limited.
 use std::time::{Duration, Instant};
 
 use helm_core::release::{Revision, Status};
 
-use super::{Desired, Drift, LEFTOVERS, Observed, Record, Refusal, Step, Until, next_step};
+use super::{
+    DesiredFacts, Drift, MAX_FAILED_REVISIONS, ObservedFacts, RecordFacts, Refusal, Step, Until,
+    next_step,
+};
 use crate::controller::{Backoff, Key, Priority, Queue};
 
 const RESOURCES: usize = 20;
-/// So many of them may be deleted.
-const MORTAL: usize = 6;
-const TROUBLE: Duration = Duration::from_hours(6);
-/// The longest backoff twice, and periods.
-const CALM: Duration = Duration::from_mins(15);
+/// Number of resources that may be deleted.
+const DELETABLE: usize = 6;
+const FAULT_PERIOD: Duration = Duration::from_hours(6);
+/// Twice the longest backoff, and some periods.
+const RECOVERY_PERIOD: Duration = Duration::from_mins(15);
 const PERIOD: Duration = Duration::from_mins(1);
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// Writes within a second that one custom resource may take, however often things go wrong: a few
-/// attempts of a few writes.
-const HOT: usize = 24;
+/// Maximum number of writes per second and custom resource: a few attempts of a few writes.
+const MAX_WRITES_PER_SECOND: usize = 24;
 
-/// A record as the store keeps it.
+/// Simulated release record.
 #[derive(Debug, Clone)]
-struct Stored {
+struct SimRecord {
     revision: u32,
     status: Status,
-    /// The spec that it was rendered from.
+    /// Spec that it was rendered from.
     spec: u64,
-    /// What the random values of its render were.
+    /// Stands for the random values of its render.
     render: u64,
     attempts: u32,
     /// Whether it restores an earlier revision.
@@ -35,45 +37,45 @@ struct Stored {
     written: Duration,
 }
 
-/// A custom resource, its records and its objects, as the API server has them.
+/// Simulated custom resource with its records and objects.
 #[derive(Debug, Default)]
-struct Resource {
+struct SimResource {
     spec: u64,
     deleting: bool,
     gone: bool,
     finalizer: bool,
-    history: Vec<Stored>,
-    /// Spec and render of the objects; a person's change makes them `Some((spec, 0))`.
+    history: Vec<SimRecord>,
+    /// Spec and render of the objects; drift makes them `Some((spec, 0))`.
     objects: Option<(u64, u64)>,
-    /// What this process applied last. Lost when it dies.
+    /// Spec and render last applied by this process. Lost when it crashes.
     applied: Option<(u64, u64)>,
-    /// When it was written to.
+    /// Times of writes.
     writes: Vec<Duration>,
 }
 
-/// A write did not succeed, as far as the process knows.
+/// Failure of a write, as seen by the process.
 #[derive(Debug)]
 struct Failed;
 
-/// Specs that the API server refuses.
+/// Returns whether the API server rejects a spec.
 fn is_refused(spec: u64) -> bool {
     spec % 5 == 4
 }
 
-struct World {
+struct Simulation {
     now: Duration,
-    /// The same in every run of a seed.
+    /// Deterministic for a seed.
     numbers: fastrand::Rng,
-    trouble: bool,
+    faults: bool,
     renders: u64,
-    resources: Vec<Resource>,
+    resources: Vec<SimResource>,
 }
 
-impl World {
-    /// One write: it may fail before the server has done it, or after.
-    fn write(&mut self, n: usize, change: impl FnOnce(&mut Resource)) -> Result<(), Failed> {
+impl Simulation {
+    /// Performs a write, which may fail before or after the server has executed it.
+    fn write(&mut self, n: usize, change: impl FnOnce(&mut SimResource)) -> Result<(), Failed> {
         self.resources[n].writes.push(self.now);
-        let fault = self.trouble && self.numbers.u8(..5) == 0;
+        let fault = self.faults && self.numbers.u8(..5) == 0;
         if fault && self.numbers.bool() {
             return Err(Failed);
         }
@@ -81,9 +83,9 @@ impl World {
         if fault { Err(Failed) } else { Ok(()) }
     }
 
-    fn observe(&self, n: usize) -> (Observed, Desired) {
+    fn observe(&self, n: usize) -> (ObservedFacts, DesiredFacts) {
         let resource = &self.resources[n];
-        let record = |stored: &Stored| Record {
+        let record = |stored: &SimRecord| RecordFacts {
             revision: Revision(stored.revision),
             status: stored.status,
             digest: Some(stored.spec.to_string()),
@@ -103,13 +105,13 @@ impl World {
             }
             _ => Drift::Unknown,
         };
-        let observed = Observed {
+        let observed = ObservedFacts {
             deleting: resource.deleting,
             finalizer: resource.finalizer,
             drift,
             ..super::tests::observed(resource.history.iter().map(record).collect())
         };
-        let desired = Desired {
+        let desired = DesiredFacts {
             digest: Some(resource.spec.to_string()),
             timeout: TIMEOUT,
             ..super::tests::desired()
@@ -117,8 +119,8 @@ impl World {
         (observed, desired)
     }
 
-    /// Takes a step, as the actions do: write by write. Answers when it comes again.
-    fn take(&mut self, n: usize, step: &Step) -> Result<Duration, Failed> {
+    /// Executes a step write by write. Returns the delay until the next reconcile.
+    fn execute(&mut self, n: usize, step: &Step) -> Result<Duration, Failed> {
         let now = self.now;
         match step {
             Step::Nothing | Step::Refuse(_) => {
@@ -129,8 +131,8 @@ impl World {
             Step::Install | Step::Upgrade | Step::Rollback { .. } => {
                 self.write(n, |resource| resource.finalizer = true)?;
                 let spec = self.resources[n].spec;
-                // A record with the same inputs gives its content, random values and all.
-                let same = |record: &&Stored| record.spec == spec;
+                // Reuse the content of a record with the same inputs, including its random values.
+                let same = |record: &&SimRecord| record.spec == spec;
                 let known = self.resources[n].history.iter().rev().find(same);
                 let known = known.filter(|record| record.status != Status::Superseded);
                 let known = known.map(|record| record.render);
@@ -146,10 +148,10 @@ impl World {
                     Step::Upgrade => (Status::PendingUpgrade, spec, render),
                     _ => (Status::PendingInstall, spec, render),
                 };
-                self.give_up(n)?;
+                self.abandon_pending(n)?;
                 self.write(n, |resource| {
                     let revision = resource.history.last().map_or(1, |last| last.revision + 1);
-                    resource.history.push(Stored {
+                    resource.history.push(SimRecord {
                         revision,
                         status,
                         spec,
@@ -197,12 +199,12 @@ impl World {
                     (resource.finalizer, resource.gone) = (false, true);
                 })?;
             }
-            step => unreachable!("nothing here asks for {step:?}"),
+            step => unreachable!("unexpected step {step:?}"),
         }
         Ok(Duration::ZERO)
     }
 
-    fn record(&mut self, n: usize, revision: u32) -> &mut Stored {
+    fn record(&mut self, n: usize, revision: u32) -> &mut SimRecord {
         let history = &mut self.resources[n].history;
         history
             .iter_mut()
@@ -210,8 +212,8 @@ impl World {
             .unwrap()
     }
 
-    /// What is pending with other inputs is given up before a new revision.
-    fn give_up(&mut self, n: usize) -> Result<(), Failed> {
+    /// Marks pending records as failed before a new revision.
+    fn abandon_pending(&mut self, n: usize) -> Result<(), Failed> {
         while let Some(at) = self.resources[n]
             .history
             .iter()
@@ -222,15 +224,15 @@ impl World {
         Ok(())
     }
 
-    /// From a pending record to a deployed one.
+    /// Deploys the pending record.
     fn resume(&mut self, n: usize) -> Result<(), Failed> {
         let last = self.resources[n].history.len() - 1;
         let (spec, render, rolls_back) = {
             let record = &self.resources[n].history[last];
             (record.spec, record.render, record.rolls_back)
         };
-        // What was good once may be refused, too, while there is trouble.
-        let refused = rolls_back && self.trouble && self.numbers.u8(..3) == 0;
+        // During faults, a spec that was accepted before may be rejected.
+        let refused = rolls_back && self.faults && self.numbers.u8(..3) == 0;
         if is_refused(spec) || refused {
             let now = self.now;
             self.write(n, |resource| {
@@ -249,9 +251,9 @@ impl World {
         self.supersede(n)
     }
 
-    /// Only the newest deployed record is the deployed one.
+    /// Marks all deployed records but the newest as superseded.
     fn supersede(&mut self, n: usize) -> Result<(), Failed> {
-        let is_deployed = |record: &Stored| record.status == Status::Deployed;
+        let is_deployed = |record: &SimRecord| record.status == Status::Deployed;
         loop {
             let history = &self.resources[n].history;
             let newest = history.iter().rposition(is_deployed);
@@ -264,17 +266,17 @@ impl World {
         }
     }
 
-    /// What holds at any time.
-    fn check(&self, n: usize) {
+    /// Checks the invariants that hold at any time.
+    fn check_invariants(&self, n: usize) {
         let resource = &self.resources[n];
         let revisions: Vec<u32> = resource.history.iter().map(|r| r.revision).collect();
         assert!(revisions.is_sorted_by(|a, b| a < b), "{resource:?}");
-        let good = |r: &Stored| matches!(r.status, Status::Deployed | Status::Superseded);
+        let good = |r: &SimRecord| matches!(r.status, Status::Deployed | Status::Superseded);
         let since = resource.history.iter().rev().take_while(|r| !good(r));
-        assert!(since.count() <= LEFTOVERS + 2, "{resource:?}");
+        assert!(since.count() <= MAX_FAILED_REVISIONS + 2, "{resource:?}");
     }
 
-    /// What holds when nothing has gone wrong for long enough.
+    /// Checks the state after the recovery period.
     fn check_end(&self, n: usize) {
         let resource = &self.resources[n];
         if resource.deleting {
@@ -310,7 +312,10 @@ impl World {
             let within = |time: &&Duration| **time < *from + Duration::from_secs(1);
             resource.writes[at..].iter().take_while(within).count()
         });
-        assert!(hottest.max().unwrap_or(0) <= HOT, "{resource:?}");
+        assert!(
+            hottest.max().unwrap_or(0) <= MAX_WRITES_PER_SECOND,
+            "{resource:?}"
+        );
     }
 }
 
@@ -318,27 +323,27 @@ fn key(n: usize) -> Key {
     Key::new(Some("ns"), &n.to_string())
 }
 
-/// What happens to the world by itself, every few seconds.
-fn disturb(world: &mut World, queue: &mut Queue, backoff: &mut Backoff) {
-    let n = world.numbers.usize(..RESOURCES);
-    match world.numbers.u8(..40) {
-        0..=9 => world.resources[n].spec += 1,
+/// Changes the state at random, every few seconds.
+fn disturb(simulation: &mut Simulation, queue: &mut Queue, backoff: &mut Backoff) {
+    let n = simulation.numbers.usize(..RESOURCES);
+    match simulation.numbers.u8(..40) {
+        0..=9 => simulation.resources[n].spec += 1,
         10..=17 => {
-            if let Some((spec, _)) = world.resources[n].objects {
-                world.resources[n].objects = Some((spec, 0));
+            if let Some((spec, _)) = simulation.resources[n].objects {
+                simulation.resources[n].objects = Some((spec, 0));
             }
         }
-        18 if n < MORTAL => {
-            let resource = &mut world.resources[n];
+        18 if n < DELETABLE => {
+            let resource = &mut simulation.resources[n];
             resource.gone |= !resource.finalizer;
             resource.deleting = true;
         }
         19 => {
-            // The process dies: what it knew is lost, and it lists everything anew.
+            // The process crashes: it loses its memory and lists all resources again.
             *queue = Queue::default();
             *backoff = Backoff::default();
             for n in 0..RESOURCES {
-                world.resources[n].applied = None;
+                simulation.resources[n].applied = None;
                 queue.add(key(n), Priority::Background);
             }
             return;
@@ -349,16 +354,16 @@ fn disturb(world: &mut World, queue: &mut Queue, backoff: &mut Backoff) {
 }
 
 #[test]
-fn hours_of_trouble_leave_everything_as_it_should_be() {
+fn releases_converge_after_hours_of_faults() {
     for seed in 1..=12 {
         let start = Instant::now();
         let (mut queue, mut backoff) = (Queue::default(), Backoff::default());
-        let mut world = World {
+        let mut simulation = Simulation {
             now: Duration::ZERO,
             numbers: fastrand::Rng::with_seed(seed),
-            trouble: true,
+            faults: true,
             renders: 0,
-            resources: std::iter::repeat_with(Resource::default)
+            resources: std::iter::repeat_with(SimResource::default)
                 .take(RESOURCES)
                 .collect(),
         };
@@ -366,40 +371,40 @@ fn hours_of_trouble_leave_everything_as_it_should_be() {
             queue.add(key(n), Priority::Background);
         }
         let mut disturbance = Duration::ZERO;
-        while world.now < TROUBLE + CALM {
-            world.trouble = world.now < TROUBLE;
-            while let Some(next) = queue.take(start + world.now) {
+        while simulation.now < FAULT_PERIOD + RECOVERY_PERIOD {
+            simulation.faults = simulation.now < FAULT_PERIOD;
+            while let Some(next) = queue.take(start + simulation.now) {
                 let n: usize = next.name.parse().unwrap();
-                if !world.resources[n].gone {
-                    let (observed, desired) = world.observe(n);
+                if !simulation.resources[n].gone {
+                    let (observed, desired) = simulation.observe(n);
                     let step = next_step(&observed, &desired);
-                    let delay = if let Ok(delay) = world.take(n, &step) {
+                    let delay = if let Ok(delay) = simulation.execute(n, &step) {
                         backoff.reset(&next);
                         delay
                     } else {
-                        backoff.failed(&next, world.numbers.u8(..))
+                        backoff.failed(&next, simulation.numbers.u8(..))
                     };
-                    queue.add_at(next.clone(), start + world.now + delay);
-                    world.check(n);
+                    queue.add_at(next.clone(), start + simulation.now + delay);
+                    simulation.check_invariants(n);
                 }
                 queue.done(&next);
             }
-            // Time goes on to what comes next.
+            // Advance the time to the next event.
             let due = queue.next_due().map_or(Duration::MAX, |due| due - start);
-            if world.trouble && disturbance <= due {
-                world.now = disturbance;
-                disturb(&mut world, &mut queue, &mut backoff);
-                let pause = Duration::from_millis(500 + world.numbers.u64(..8_000));
-                disturbance = world.now + pause;
+            if simulation.faults && disturbance <= due {
+                simulation.now = disturbance;
+                disturb(&mut simulation, &mut queue, &mut backoff);
+                let pause = Duration::from_millis(500 + simulation.numbers.u64(..8_000));
+                disturbance = simulation.now + pause;
             } else {
-                world.now = due;
+                simulation.now = due;
             }
         }
         for n in 0..RESOURCES {
-            world.check_end(n);
+            simulation.check_end(n);
         }
-        let alive = world.resources.iter().filter(|r| !r.deleting).count();
+        let alive = simulation.resources.iter().filter(|r| !r.deleting).count();
         assert!(alive < RESOURCES, "some were deleted");
-        assert!(world.renders > 500, "{} renders", world.renders);
+        assert!(simulation.renders > 500, "{} renders", simulation.renders);
     }
 }

@@ -1,4 +1,4 @@
-//! The table of all states of a release. `docs/reconciler.md` says the same in words.
+//! Table tests of all states of a release. `docs/reconciler.md` describes them in prose.
 
 use std::time::Duration;
 
@@ -6,17 +6,18 @@ use helm_core::release::{Revision, Status};
 use proptest::prelude::*;
 
 use super::{
-    Adoption, CLEAN_INSTALLS, Desired, Drift, HOOK_ATTEMPTS, Harm, LEFTOVERS, LONGEST_RETRY,
-    Observed, Record, Refusal, Step, Until, before_inputs, next_step, pause,
+    Adoption, DesiredFacts, Drift, MAX_CLEAN_INSTALLS, MAX_FAILED_REVISIONS, MAX_HOOK_ATTEMPTS,
+    MAX_RETRY_DELAY, ObservedFacts, RecordFacts, Refusal, StallReason, Step, Until, before_inputs,
+    next_step, retry_delay,
 };
 
 const TIMEOUT: Duration = Duration::from_mins(5);
-/// Longer than any pause between attempts.
+/// Longer than any delay between attempts.
 const LONG_AGO: Duration = Duration::from_hours(1);
 
-fn record(revision: u32, status: Status, digest: Option<&str>) -> Record {
+fn record(revision: u32, status: Status, digest: Option<&str>) -> RecordFacts {
     let failed = matches!(status, Status::Failed | Status::Uninstalled);
-    Record {
+    RecordFacts {
         revision: Revision(revision),
         status,
         digest: digest.map(ToOwned::to_owned),
@@ -28,15 +29,15 @@ fn record(revision: u32, status: Status, digest: Option<&str>) -> Record {
     }
 }
 
-fn failed(revision: u32, attempts: u32) -> Record {
-    Record {
+fn failed(revision: u32, attempts: u32) -> RecordFacts {
+    RecordFacts {
         attempts,
         ..record(revision, Status::Failed, Some("new"))
     }
 }
 
-pub(super) fn observed(history: Vec<Record>) -> Observed {
-    Observed {
+pub(super) fn observed(history: Vec<RecordFacts>) -> ObservedFacts {
+    ObservedFacts {
         contested: false,
         deleting: false,
         finalizer: true,
@@ -48,7 +49,7 @@ pub(super) fn observed(history: Vec<Record>) -> Observed {
         adoption: Adoption::None,
         drift: Drift::None,
         awaits_dependency: false,
-        awaits_definitions: false,
+        awaits_crds: false,
         obstacle_changed: false,
         forgiven: Revision(0),
         forced: false,
@@ -56,13 +57,13 @@ pub(super) fn observed(history: Vec<Record>) -> Observed {
     }
 }
 
-pub(super) fn desired() -> Desired {
-    Desired {
+pub(super) fn desired() -> DesiredFacts {
+    DesiredFacts {
         digest: Some("new".to_owned()),
         repair: true,
         rollback: true,
         timeout: TIMEOUT,
-        ..Desired::default()
+        ..DesiredFacts::default()
     }
 }
 
@@ -70,10 +71,10 @@ fn revision(number: u32) -> Revision {
     Revision(number)
 }
 
-fn stalled(number: u32, harm: Harm) -> Step {
+fn stalled(number: u32, reason: StallReason) -> Step {
     Step::Refuse(Refusal::Stalled {
         revision: revision(number),
-        harm,
+        reason,
     })
 }
 
@@ -91,7 +92,7 @@ fn every_state_of_the_records_has_its_step() {
     let retry = |n| Step::Retry {
         revision: revision(n),
     };
-    let cases: Vec<(&str, Vec<Record>, Step)> = vec![
+    let cases: Vec<(&str, Vec<RecordFacts>, Step)> = vec![
         ("no record", vec![], Step::Install),
         (
             "deployed, same inputs",
@@ -104,32 +105,32 @@ fn every_state_of_the_records_has_its_step() {
             Step::Upgrade,
         ),
         (
-            "deployed by somebody's helm",
+            "deployed by the Helm CLI",
             vec![record(2, Deployed, None)],
             Step::Upgrade,
         ),
         (
-            "our install was cut off",
+            "our install was interrupted",
             vec![record(1, PendingInstall, new)],
             resume(1),
         ),
         (
-            "our install was cut off, inputs changed",
+            "our install was interrupted, inputs changed",
             vec![record(1, PendingInstall, old)],
             Step::Install,
         ),
         (
-            "our upgrade was cut off",
+            "our upgrade was interrupted",
             vec![record(1, Deployed, old), record(2, PendingUpgrade, new)],
             resume(2),
         ),
         (
-            "our upgrade was cut off, and the inputs are those of the deployed revision again",
+            "our upgrade was interrupted, and the inputs were reverted to those of the deployed revision",
             vec![record(1, Deployed, new), record(2, PendingUpgrade, old)],
             Step::Upgrade,
         ),
         (
-            "a rollback was cut off, what failed is still wanted",
+            "a rollback was interrupted, the failed inputs are still desired",
             vec![
                 record(1, Superseded, old),
                 record(2, Failed, new),
@@ -138,7 +139,7 @@ fn every_state_of_the_records_has_its_step() {
             resume(3),
         ),
         (
-            "a rollback was cut off, other inputs are wanted since",
+            "a rollback was interrupted, other inputs are desired now",
             vec![
                 record(1, Superseded, old),
                 record(2, Failed, Some("bad")),
@@ -147,7 +148,7 @@ fn every_state_of_the_records_has_its_step() {
             Step::Upgrade,
         ),
         (
-            "somebody upgrades",
+            "another client upgrades",
             vec![record(1, Deployed, old), record(2, PendingUpgrade, None)],
             Step::Wait {
                 delay: Duration::from_secs(30),
@@ -177,10 +178,10 @@ fn every_state_of_the_records_has_its_step() {
                 record(2, Failed, new),
                 record(3, Deployed, old),
             ],
-            stalled(2, Harm::ReplacesRollback),
+            stalled(2, StallReason::ReplacesRollback),
         ),
         (
-            "the rollback failed, too",
+            "the rollback failed as well",
             vec![
                 record(1, Superseded, old),
                 record(2, Failed, new),
@@ -189,7 +190,7 @@ fn every_state_of_the_records_has_its_step() {
             retry(3),
         ),
         (
-            "the rollback failed, what it restores is wanted again",
+            "the rollback failed, the inputs it restores are desired again",
             vec![
                 record(1, Deployed, new),
                 record(2, Failed, Some("bad")),
@@ -198,12 +199,12 @@ fn every_state_of_the_records_has_its_step() {
             retry(3),
         ),
         (
-            "a forced upgrade with the inputs of before failed",
+            "a forced upgrade with unchanged inputs failed",
             vec![record(1, Deployed, new), record(2, Failed, new)],
             Step::Rollback { to: revision(1) },
         ),
         (
-            "the rollback of a forced upgrade failed, too",
+            "the rollback of a forced upgrade failed as well",
             vec![
                 record(1, Deployed, new),
                 record(2, Failed, new),
@@ -212,7 +213,7 @@ fn every_state_of_the_records_has_its_step() {
             retry(3),
         ),
         (
-            "the rollback failed, other inputs are wanted since",
+            "the rollback failed, other inputs are desired now",
             vec![
                 record(1, Superseded, old),
                 record(2, Failed, Some("bad")),
@@ -245,7 +246,7 @@ fn every_state_of_the_records_has_its_step() {
             Step::Install,
         ),
         (
-            "superseded alone",
+            "only a superseded record",
             vec![record(1, Superseded, new)],
             Step::Upgrade,
         ),
@@ -258,10 +259,10 @@ fn every_state_of_the_records_has_its_step() {
 }
 
 #[test]
-fn what_needs_no_inputs_is_decided_before_them_in_this_order() {
+fn steps_without_inputs_are_decided_first_in_this_order() {
     let history = vec![record(1, Status::Deployed, Some("old"))];
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, fn(&mut Observed), Step); 9] = [
+    let cases: [(&str, fn(&mut ObservedFacts), Step); 9] = [
         ("contested", |o| o.contested = true, Step::Leave),
         (
             "contested and deleting",
@@ -312,17 +313,17 @@ fn what_needs_no_inputs_is_decided_before_them_in_this_order() {
 }
 
 #[test]
-fn a_release_in_chunks_is_converted_before_anything_is_installed() {
+fn chunked_release_is_converted_before_install() {
     let mut state = observed(Vec::new());
     state.chunked = true;
     assert_eq!(next_step(&state, &desired()), Step::Convert);
 }
 
 #[test]
-fn a_new_revision_waits_for_what_comes_before_it() {
+fn new_revision_waits_for_dependencies_and_crds() {
     let mut state = observed(vec![record(1, Status::Deployed, Some("old"))]);
-    (state.awaits_dependency, state.awaits_definitions) = (true, true);
-    let step = |state: &Observed, change: fn(&mut Desired)| {
+    (state.awaits_dependency, state.awaits_crds) = (true, true);
+    let step = |state: &ObservedFacts, change: fn(&mut DesiredFacts)| {
         let mut desired = desired();
         change(&mut desired);
         next_step(state, &desired)
@@ -341,16 +342,10 @@ fn a_new_revision_waits_for_what_comes_before_it() {
         }
     ));
     state.awaits_dependency = false;
-    assert_eq!(
-        step(&state, |_| {}),
-        Step::InstallDefinitions { upgrade: true }
-    );
+    assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: true });
     state.history.clear();
-    assert_eq!(
-        step(&state, |_| {}),
-        Step::InstallDefinitions { upgrade: false }
-    );
-    // What was begun goes on, whatever has become of its dependencies.
+    assert_eq!(step(&state, |_| {}), Step::InstallCrds { upgrade: false });
+    // An action in progress is resumed regardless of its dependencies.
     state.awaits_dependency = true;
     state.history = vec![record(1, Status::PendingInstall, Some("new"))];
     assert_eq!(
@@ -363,7 +358,7 @@ fn a_new_revision_waits_for_what_comes_before_it() {
 
 #[test]
 fn only_a_deployed_revision_can_count_as_unchanged() {
-    let unchanged = Desired {
+    let unchanged = DesiredFacts {
         unchanged: true,
         ..desired()
     };
@@ -371,12 +366,12 @@ fn only_a_deployed_revision_can_count_as_unchanged() {
         record(1, Status::Deployed, Some("old")),
         record(2, Status::PendingUpgrade, Some("other")),
     ];
-    // The pending revision may have changed objects: they are brought back.
+    // The pending revision may have changed objects, so the release is upgraded again.
     assert_eq!(next_step(&observed(history), &unchanged), Step::Upgrade);
 }
 
 #[test]
-fn drift_is_repaired_inspected_or_left_as_the_mode_says() {
+fn drift_is_repaired_inspected_or_ignored_depending_on_the_mode() {
     let number = revision(4);
     let mut state = observed(vec![record(4, Status::Deployed, Some("new"))]);
     for (drift, repair, expected) in [
@@ -393,7 +388,7 @@ fn drift_is_repaired_inspected_or_left_as_the_mode_says() {
         (Drift::Exhausted, false, Step::Nothing),
     ] {
         state.drift = drift;
-        let wanted = Desired {
+        let wanted = DesiredFacts {
             repair,
             ..desired()
         };
@@ -402,7 +397,7 @@ fn drift_is_repaired_inspected_or_left_as_the_mode_says() {
 }
 
 #[test]
-fn drift_is_repaired_while_the_wanted_inputs_are_stalled_or_unknown() {
+fn drift_is_repaired_while_the_desired_inputs_are_stalled_or_unknown() {
     let history = vec![
         record(1, Status::Superseded, Some("old")),
         record(2, Status::Failed, Some("new")),
@@ -411,12 +406,12 @@ fn drift_is_repaired_while_the_wanted_inputs_are_stalled_or_unknown() {
     let repair = Step::Repair {
         revision: revision(3),
     };
-    let unknown = Desired {
+    let unknown = DesiredFacts {
         digest: None,
         ..desired()
     };
     for drift in [Drift::Some, Drift::Unknown] {
-        let state = Observed {
+        let state = ObservedFacts {
             drift,
             ..observed(history.clone())
         };
@@ -429,8 +424,8 @@ fn drift_is_repaired_while_the_wanted_inputs_are_stalled_or_unknown() {
 }
 
 #[test]
-fn attempts_are_spread_over_time_and_come_at_once_when_the_obstacle_has_changed() {
-    let mut state = observed(vec![Record {
+fn attempts_back_off_unless_the_obstacle_has_changed() {
+    let mut state = observed(vec![RecordFacts {
         written: Duration::from_secs(3),
         ..failed(1, 3)
     }]);
@@ -449,46 +444,46 @@ fn attempts_are_spread_over_time_and_come_at_once_when_the_obstacle_has_changed(
     state.obstacle_changed = true;
     assert_eq!(next_step(&state, &desired()), retry);
     state.obstacle_changed = false;
-    // Somebody has asked for a new start.
+    // `reset-at` clears the failures.
     state.forgiven = revision(1);
     assert_eq!(next_step(&state, &desired()), retry);
-    let pauses: Vec<u64> = (0..5).map(|n| pause(n).as_secs()).collect();
+    let pauses: Vec<u64> = (0..5).map(|n| retry_delay(n).as_secs()).collect();
     assert_eq!(pauses, [0, 2, 4, 8, 16]);
-    assert_eq!(pause(u32::MAX), LONGEST_RETRY);
+    assert_eq!(retry_delay(u32::MAX), MAX_RETRY_DELAY);
 }
 
 #[test]
-fn a_release_stalls_only_where_another_attempt_would_do_harm() {
-    let hook = |attempts| Record {
+fn release_stalls_only_if_another_attempt_could_cause_damage() {
+    let hook = |attempts| RecordFacts {
         hook_failed: true,
         ..failed(1, attempts)
     };
     let retry = Step::Retry {
         revision: revision(1),
     };
-    let clean: fn(&mut Desired) = |d| d.clean_up = true;
-    let gone = |attempts| Record {
+    let clean: fn(&mut DesiredFacts) = |d| d.clean_up = true;
+    let gone = |attempts| RecordFacts {
         status: Status::Uninstalled,
         ..failed(1, attempts)
     };
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(&str, Record, fn(&mut Desired), Step); 8] = [
+    let cases: [(&str, RecordFacts, fn(&mut DesiredFacts), Step); 8] = [
         ("no limit", failed(1, 1000), |_| {}, retry.clone()),
         (
             "a limit in watches.yaml",
             failed(1, 2),
             |d| d.install_retries = Some(1),
-            stalled(1, Harm::ExceedsRetries),
+            stalled(1, StallReason::ExceedsRetries),
         ),
         ("a hook failed twice", hook(2), |_| {}, retry.clone()),
         (
             "a hook failed often",
-            hook(HOOK_ATTEMPTS),
+            hook(MAX_HOOK_ATTEMPTS),
             |_| {},
-            stalled(1, Harm::RunsHook),
+            stalled(1, StallReason::RunsHook),
         ),
         (
-            "to be cleaned up",
+            "not cleaned up yet",
             failed(1, 1),
             clean,
             Step::CleanUp {
@@ -498,13 +493,13 @@ fn a_release_stalls_only_where_another_attempt_would_do_harm() {
         ("cleaned up", gone(1), clean, retry.clone()),
         (
             "cleaned up often",
-            gone(CLEAN_INSTALLS),
+            gone(MAX_CLEAN_INSTALLS),
             clean,
-            stalled(1, Harm::DeletesObjects),
+            stalled(1, StallReason::DeletesObjects),
         ),
         (
             "cleaned up, with a limit",
-            gone(CLEAN_INSTALLS),
+            gone(MAX_CLEAN_INSTALLS),
             |d| (d.clean_up, d.install_retries) = (true, Some(9)),
             retry,
         ),
@@ -521,16 +516,16 @@ fn a_release_stalls_only_where_another_attempt_would_do_harm() {
 }
 
 #[test]
-fn a_failed_upgrade_is_tried_again_rolled_back_or_left_as_watches_yaml_says() {
+fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
     let step = |attempts, retries, rollback, hook_failed| {
         let history = vec![
             record(1, Status::Deployed, Some("old")),
-            Record {
+            RecordFacts {
                 hook_failed,
                 ..failed(2, attempts)
             },
         ];
-        let wanted = Desired {
+        let wanted = DesiredFacts {
             upgrade_retries: retries,
             rollback,
             ..desired()
@@ -547,16 +542,16 @@ fn a_failed_upgrade_is_tried_again_rolled_back_or_left_as_watches_yaml_says() {
     assert_eq!(step(50, None, false, false), retry);
     assert_eq!(
         step(1, Some(0), false, false),
-        stalled(2, Harm::ExceedsRetries)
+        stalled(2, StallReason::ExceedsRetries)
     );
     assert_eq!(
-        step(HOOK_ATTEMPTS, None, false, true),
-        stalled(2, Harm::ExceedsRetries)
+        step(MAX_HOOK_ATTEMPTS, None, false, true),
+        stalled(2, StallReason::ExceedsRetries)
     );
 }
 
 #[test]
-fn people_can_ask_for_another_attempt_and_for_another_revision() {
+fn reset_retries_and_force_creates_a_new_revision() {
     let mut state = observed(vec![
         record(1, Status::Superseded, Some("old")),
         record(2, Status::Failed, Some("new")),
@@ -577,7 +572,7 @@ fn people_can_ask_for_another_attempt_and_for_another_revision() {
 }
 
 #[test]
-fn a_release_of_somebody_else_is_adopted_and_tests_run_once_a_revision() {
+fn foreign_release_is_adopted_and_tests_run_once_per_revision() {
     let number = revision(1);
     let mut state = observed(vec![record(1, Status::Deployed, None)]);
     state.adoption = Adoption::Wanted;
@@ -585,7 +580,7 @@ fn a_release_of_somebody_else_is_adopted_and_tests_run_once_a_revision() {
         next_step(&state, &desired()),
         Step::Adopt { revision: number }
     );
-    let wanted = Desired {
+    let wanted = DesiredFacts {
         test: true,
         ..desired()
     };
@@ -596,7 +591,7 @@ fn a_release_of_somebody_else_is_adopted_and_tests_run_once_a_revision() {
 }
 
 #[test]
-fn a_pending_record_of_another_process_is_gone_on_with_when_its_time_is_over() {
+fn pending_record_of_another_process_is_resumed_after_the_timeout() {
     let mut pending = record(2, Status::PendingUpgrade, Some("new"));
     (pending.ours, pending.unchanged_for) = (false, TIMEOUT);
     let history = vec![record(1, Status::Deployed, Some("old")), pending];
@@ -604,7 +599,7 @@ fn a_pending_record_of_another_process_is_gone_on_with_when_its_time_is_over() {
         revision: revision(2),
     };
     assert_eq!(next_step(&observed(history.clone()), &desired()), resume);
-    let other = Desired {
+    let other = DesiredFacts {
         digest: Some("newer".to_owned()),
         ..desired()
     };
@@ -612,9 +607,9 @@ fn a_pending_record_of_another_process_is_gone_on_with_when_its_time_is_over() {
 }
 
 #[test]
-fn failed_revisions_do_not_pile_up() {
+fn failed_revisions_do_not_accumulate() {
     let mut history = vec![record(1, Status::Deployed, Some("old"))];
-    let last = u32::try_from(LEFTOVERS).unwrap() + 3;
+    let last = u32::try_from(MAX_FAILED_REVISIONS).unwrap() + 3;
     for number in 2..=last {
         history.push(record(number, Status::Failed, Some("bad")));
     }
@@ -633,16 +628,16 @@ prop_compose! {
         attempts in 0_u32..6,
         hook_failed: bool,
         ours: bool,
-    ) -> Record {
-        Record { ours, attempts, hook_failed, ..record(1, status, digest) }
+    ) -> RecordFacts {
+        RecordFacts { ours, attempts, hook_failed, ..record(1, status, digest) }
     }
 }
 
 proptest! {
-    /// Whatever the state: nothing is removed without a deletion and the finalizer, and inputs that
-    /// failed just now are not tried at once.
+    /// In any state, nothing is uninstalled without deletion and finalizer, and inputs that have
+    /// just failed are not retried at once.
     #[test]
-    fn nothing_is_uninstalled_without_being_asked_and_no_failure_is_followed_by_an_attempt_at_once(
+    fn uninstall_needs_deletion_and_failures_are_not_retried_at_once(
         records in prop::collection::vec(any_record(), 0..8),
         deleting: bool,
         finalizer: bool,
@@ -655,7 +650,7 @@ proptest! {
             record.written = Duration::ZERO;
         }
         (state.deleting, state.finalizer, state.paused) = (deleting, finalizer, paused);
-        let wanted = Desired { rollback, ..desired() };
+        let wanted = DesiredFacts { rollback, ..desired() };
         let step = next_step(&state, &wanted);
         prop_assert_eq!(step == Step::Uninstall, deleting && finalizer);
         if let Some(latest) = state.history.last()

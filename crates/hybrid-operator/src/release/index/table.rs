@@ -1,5 +1,5 @@
-//! What the index knows, and what events of watches and own writes change in it. Without a clock
-//! and without listeners.
+//! State of the index, and its changes by watch events and own writes. Times are passed in;
+//! listeners are called by the parent module.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
@@ -17,20 +17,19 @@ use crate::release::side::PartMeta;
 
 #[derive(Default)]
 pub(super) struct Inner {
-    pub(super) entries: HashMap<Id, Entry>,
-    /// By release, for `history`.
+    pub(super) entries: HashMap<Id, RecordEntry>,
+    /// Record ids by release, for `history`.
     pub(super) releases: HashMap<(String, ReleaseName), BTreeMap<u32, Id>>,
     pub(super) by_cr: HashMap<CrIdentity, HashSet<Id>>,
     /// Parts of large records, by release and name.
     pub(super) parts: HashMap<(String, ReleaseName), BTreeMap<String, Part>>,
-    /// Records that this process is writing or deleting just now, and what a watch has told of
-    /// each meanwhile.
-    pub(super) under_way: HashMap<Id, Option<RecordChange>>,
-    /// Secrets that we have deleted and that a watch may still tell of, by uid: their namespace,
-    /// and when.
+    /// Records that this process is writing or deleting, and the last change of each that a watch
+    /// has reported meanwhile.
+    pub(super) in_progress: HashMap<Id, Option<RecordChange>>,
+    /// Secrets deleted by this process that a watch may still report: namespace and clock by uid.
     pub(super) deleted: HashMap<String, (String, u64)>,
     scopes: HashMap<Option<String>, ScopeState>,
-    /// Counts lists, so that writes can be told from lists that began later.
+    /// Number of lists started, to order own writes and lists.
     pub(super) clock: u64,
     pub(super) listeners: Vec<ChangeListener>,
 }
@@ -38,23 +37,23 @@ pub(super) struct Inner {
 /// Namespace and name of a Secret.
 pub(super) type Id = (String, String);
 
-pub(super) struct Entry {
+pub(super) struct RecordEntry {
     pub(super) meta: RecordMeta,
-    /// When we wrote it ourselves, as long as no watch has told of that.
+    /// Clock of an own write that no watch has reported yet.
     written: Option<u64>,
-    /// When this process first saw this state of it.
+    /// When this process first saw this state.
     pub(super) since: Instant,
 }
 
 pub(super) struct Part {
     pub(super) meta: PartMeta,
-    /// When we wrote it ourselves, as long as no watch has told of that.
+    /// Clock of an own write that no watch has reported yet.
     written: Option<u64>,
 }
 
 pub(super) struct ScopeState {
     pub(super) state: IndexState,
-    /// When the list that is going on began, and what it has shown so far.
+    /// Clock at the start of the current list, and the Secrets listed so far.
     listing: Option<(u64, HashSet<Id>)>,
 }
 
@@ -68,7 +67,7 @@ impl Default for ScopeState {
 }
 
 impl Inner {
-    /// The worst state of all scopes.
+    /// Returns the worst state of all scopes.
     pub(super) fn state(&self) -> IndexState {
         let states = self.scopes.values().map(|scope| &scope.state);
         let rank = |state: &&IndexState| match state {
@@ -101,12 +100,12 @@ impl Inner {
                     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
                     listed.insert((namespace.unwrap_or_default(), name.unwrap_or_default()));
                 }
-                self.applied(metadata, now)
+                self.apply_object(metadata, now)
             }
-            watcher::Event::InitDone => return self.listed(scope),
+            watcher::Event::InitDone => return self.finish_list(scope),
             watcher::Event::Apply(secret) => {
                 self.scope(scope).state = IndexState::Synced;
-                self.applied(&secret.metadata, now)
+                self.apply_object(&secret.metadata, now)
             }
             watcher::Event::Delete(secret) => {
                 self.scope(scope).state = IndexState::Synced;
@@ -115,16 +114,16 @@ impl Inner {
                     self.deleted.remove(&part.uid);
                 }
                 let meta = RecordMeta::of(&secret.metadata, Format::Helm);
-                meta.and_then(|meta| self.gone(&meta))
+                meta.and_then(|meta| self.delete(&meta))
             }
         };
         change.into_iter().collect()
     }
 
-    /// A Secret as a watch or a list has it.
-    fn applied(&mut self, metadata: &ObjectMeta, now: Instant) -> Option<RecordChange> {
+    /// Applies a Secret from a watch or a list.
+    fn apply_object(&mut self, metadata: &ObjectMeta, now: Instant) -> Option<RecordChange> {
         if let Some(meta) = RecordMeta::of(metadata, Format::Helm) {
-            return self.seen(meta, now);
+            return self.update(meta, now);
         }
         let part = PartMeta::of(metadata)?;
         if !self.deleted.contains_key(&part.uid) {
@@ -133,8 +132,8 @@ impl Inner {
         None
     }
 
-    /// A record as a watch or a list has it.
-    fn seen(&mut self, meta: RecordMeta, now: Instant) -> Option<RecordChange> {
+    /// Applies a record from a watch or a list.
+    fn update(&mut self, meta: RecordMeta, now: Instant) -> Option<RecordChange> {
         if self.deleted.contains_key(&meta.uid) {
             return None;
         }
@@ -154,8 +153,8 @@ impl Inner {
         })
     }
 
-    /// A record that a watch says is gone.
-    fn gone(&mut self, meta: &RecordMeta) -> Option<RecordChange> {
+    /// Applies the deletion of a record reported by a watch.
+    fn delete(&mut self, meta: &RecordMeta) -> Option<RecordChange> {
         if self.deleted.remove(&meta.uid).is_some() {
             return None;
         }
@@ -167,8 +166,9 @@ impl Inner {
         Some(RecordChange { record, gone: true })
     }
 
-    /// The end of a list: what it has not shown is gone, unless we wrote it after it began.
-    fn listed(&mut self, scope: Option<&str>) -> Vec<RecordChange> {
+    /// Handles the end of a list: removes what it does not contain, except own writes since it
+    /// began.
+    fn finish_list(&mut self, scope: Option<&str>) -> Vec<RecordChange> {
         let state = self.scope(scope);
         state.state = IndexState::Synced;
         let Some((began, listed)) = state.listing.take() else {
@@ -216,7 +216,7 @@ impl Inner {
                 since = known.since;
             }
         }
-        let entry = Entry {
+        let entry = RecordEntry {
             meta,
             written,
             since,
@@ -234,7 +234,7 @@ impl Inner {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: &Id) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: &Id) -> Option<RecordEntry> {
         let entry = self.entries.remove(id)?;
         let meta = &entry.meta;
         let release = (meta.namespace.clone(), meta.name.clone());
@@ -274,7 +274,7 @@ impl Inner {
         }
     }
 
-    /// Remembers what a watch may still tell of.
+    /// Remembers a deleted Secret that a watch may still report.
     pub(super) fn mark_deleted(&mut self, uid: &str, namespace: &str) {
         self.deleted
             .insert(uid.to_owned(), (namespace.to_owned(), self.clock));

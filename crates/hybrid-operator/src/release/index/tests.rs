@@ -1,4 +1,4 @@
-//! The history as lists, watches and own writes tell it.
+//! Tests of the index with lists, watch events and own writes.
 
 use super::*;
 use crate::release::meta::Format;
@@ -20,20 +20,20 @@ fn meta(revision: u32, status: &str, version: u64) -> RecordMeta {
     RecordMeta::of(&record(revision, status, version).metadata, Format::Helm).unwrap()
 }
 
-/// Revisions that a listener was told of, and whether they are gone.
-type Told = Arc<Mutex<Vec<(u32, bool)>>>;
+/// Revisions passed to a listener, and whether they were deleted.
+type Changes = Arc<Mutex<Vec<(u32, bool)>>>;
 
-fn index() -> (ReleaseIndex, Told) {
+fn index() -> (ReleaseIndex, Changes) {
     let index = ReleaseIndex::new();
-    let told = Told::default();
-    let heard = Arc::clone(&told);
+    let changes = Changes::default();
+    let recorded = Arc::clone(&changes);
     index.on_change(move |change| {
-        heard
+        recorded
             .lock()
             .unwrap()
             .push((change.record.revision.0, change.gone));
     });
-    (index, told)
+    (index, changes)
 }
 
 fn list(index: &ReleaseIndex, records: &[PartialObjectMeta<Secret>]) {
@@ -44,7 +44,7 @@ fn list(index: &ReleaseIndex, records: &[PartialObjectMeta<Secret>]) {
     index.apply(None, Event::InitDone);
 }
 
-fn shown(index: &ReleaseIndex) -> Vec<(u32, Status)> {
+fn statuses(index: &ReleaseIndex) -> Vec<(u32, Status)> {
     let history = index.history("prod", &"web".parse().unwrap());
     history
         .iter()
@@ -53,8 +53,8 @@ fn shown(index: &ReleaseIndex) -> Vec<(u32, Status)> {
 }
 
 #[test]
-fn the_history_is_what_lists_and_events_tell() {
-    let (index, told) = index();
+fn history_follows_lists_and_events() {
+    let (index, changes) = index();
     assert_eq!(index.state(), IndexState::Starting);
     list(
         &index,
@@ -62,7 +62,7 @@ fn the_history_is_what_lists_and_events_tell() {
     );
     assert!(index.state().is_synced());
     assert_eq!(
-        shown(&index),
+        statuses(&index),
         [(9, Status::Superseded), (10, Status::Deployed)]
     );
     assert_eq!(index.records_of(&CrIdentity::from_label("me")).len(), 2);
@@ -70,87 +70,87 @@ fn the_history_is_what_lists_and_events_tell() {
     index.apply(None, Event::Apply(record(11, "deployed", 7)));
     index.apply(None, Event::Delete(record(9, "superseded", 8)));
     assert_eq!(
-        shown(&index),
+        statuses(&index),
         [(10, Status::Superseded), (11, Status::Deployed)]
     );
-    let told = told.lock().unwrap();
+    let changes = changes.lock().unwrap();
     assert_eq!(
-        *told,
+        *changes,
         [(10, false), (9, false), (10, false), (11, false), (9, true)]
     );
 }
 
 #[test]
-fn our_own_writes_are_seen_at_once_and_not_announced() {
-    let (index, told) = index();
+fn own_writes_are_visible_at_once_and_not_notified() {
+    let (index, changes) = index();
     list(&index, &[]);
     index.written(meta(1, "pending-install", 5));
-    assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
+    assert_eq!(statuses(&index), [(1, Status::PendingInstall)]);
     index.written(meta(1, "deployed", 7));
     index.apply(None, Event::Apply(record(1, "pending-install", 5)));
-    assert_eq!(shown(&index), [(1, Status::Deployed)]);
+    assert_eq!(statuses(&index), [(1, Status::Deployed)]);
     index.apply(None, Event::Apply(record(1, "deployed", 7)));
     index.removed(&meta(1, "deployed", 7));
     index.apply(None, Event::Apply(record(1, "deployed", 7)));
-    assert_eq!(shown(&index), []);
+    assert_eq!(statuses(&index), []);
     index.apply(None, Event::Delete(record(1, "deployed", 8)));
-    assert_eq!(shown(&index), []);
-    assert!(told.lock().unwrap().is_empty());
+    assert_eq!(statuses(&index), []);
+    assert!(changes.lock().unwrap().is_empty());
 }
 
 #[test]
-fn a_list_that_began_before_our_write_does_not_undo_it() {
+fn list_that_began_before_an_own_write_does_not_undo_it() {
     let (index, _) = index();
     list(&index, &[]);
     index.apply(None, Event::Init);
     index.written(meta(1, "pending-install", 5));
     index.apply(None, Event::InitDone);
-    assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
-    // The next list began after the write, so what it does not show is gone.
+    assert_eq!(statuses(&index), [(1, Status::PendingInstall)]);
+    // The next list began after the write, so a record that it lacks is deleted.
     list(&index, &[]);
-    assert_eq!(shown(&index), []);
+    assert_eq!(statuses(&index), []);
 }
 
 #[test]
-fn a_list_that_began_before_our_deletion_does_not_bring_the_record_back() {
+fn list_that_began_before_an_own_deletion_does_not_restore_the_record() {
     let (index, _) = index();
     list(&index, &[record(1, "deployed", 5)]);
     index.apply(None, Event::Init);
     index.removed(&meta(1, "deployed", 5));
     index.apply(None, Event::InitApply(record(1, "deployed", 5)));
     index.apply(None, Event::InitDone);
-    assert_eq!(shown(&index), []);
+    assert_eq!(statuses(&index), []);
     index.apply(None, Event::Delete(record(1, "deployed", 6)));
     list(&index, &[]);
     assert!(index.read(|inner| inner.deleted.is_empty()));
 }
 
 #[test]
-fn a_relist_forgets_what_has_vanished_meanwhile() {
-    let (index, told) = index();
+fn relist_removes_records_deleted_meanwhile() {
+    let (index, changes) = index();
     list(
         &index,
         &[record(1, "superseded", 1), record(2, "deployed", 2)],
     );
-    told.lock().unwrap().clear();
+    changes.lock().unwrap().clear();
     list(&index, &[record(2, "deployed", 2)]);
-    assert_eq!(shown(&index), [(2, Status::Deployed)]);
-    assert_eq!(*told.lock().unwrap(), [(1, true)]);
+    assert_eq!(statuses(&index), [(2, Status::Deployed)]);
+    assert_eq!(*changes.lock().unwrap(), [(1, true)]);
 }
 
 #[test]
-fn a_record_that_was_made_anew_replaces_the_old_one() {
+fn recreated_record_replaces_the_old_one() {
     let (index, _) = index();
     list(&index, &[record(1, "deployed", 5)]);
-    let mut anew = record(1, "pending-install", 9);
-    anew.metadata.uid = Some("other".to_owned());
-    index.apply(None, Event::Apply(anew));
+    let mut recreated = record(1, "pending-install", 9);
+    recreated.metadata.uid = Some("other".to_owned());
+    index.apply(None, Event::Apply(recreated));
     index.apply(None, Event::Delete(record(1, "deployed", 8)));
-    assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
+    assert_eq!(statuses(&index), [(1, Status::PendingInstall)]);
 }
 
 #[test]
-fn scopes_are_complete_when_all_of_them_are() {
+fn index_is_synced_when_all_scopes_are() {
     let (index, _) = index();
     index.expect(Some("a"));
     index.expect(Some("b"));
@@ -165,17 +165,17 @@ fn scopes_are_complete_when_all_of_them_are() {
 }
 
 #[test]
-fn a_list_of_one_namespace_does_not_touch_the_records_of_others() {
+fn list_of_one_namespace_keeps_records_of_others() {
     let (index, _) = index();
     index.apply(Some("prod"), Event::Init);
     index.apply(Some("prod"), Event::InitApply(record(1, "deployed", 5)));
     index.apply(Some("prod"), Event::InitDone);
     index.apply(Some("test"), Event::Init);
     index.apply(Some("test"), Event::InitDone);
-    assert_eq!(shown(&index), [(1, Status::Deployed)]);
+    assert_eq!(statuses(&index), [(1, Status::Deployed)]);
 }
 
-/// A part as the watch shows it.
+/// Returns a part as seen by a watch.
 fn part(set: &str, number: u32) -> PartialObjectMeta<Secret> {
     serde_json::from_value(json!({"metadata": {
         "name": format!("release-part.web.v1.{set}.{number}"), "namespace": "prod",
@@ -194,81 +194,81 @@ fn parts(index: &ReleaseIndex) -> Vec<String> {
 
 #[test]
 fn parts_are_known_from_the_watch_and_from_own_writes() {
-    let (index, told) = index();
+    let (index, changes) = index();
     list(&index, &[record(1, "deployed", 5), part("aa", 0)]);
     index.apply(None, Event::Apply(part("aa", 1)));
     let names = ["release-part.web.v1.aa.0", "release-part.web.v1.aa.1"];
     assert_eq!(parts(&index), names);
     assert_eq!(index.parts_of(&CrIdentity::from_label("me")).len(), 2);
     assert!(index.parts_of(&CrIdentity::from_label("other")).is_empty());
-    assert_eq!(shown(&index), [(1, Status::Deployed)]);
+    assert_eq!(statuses(&index), [(1, Status::Deployed)]);
 
     let own = PartMeta::of(&part("bb", 0).metadata).unwrap();
     index.part_written(own.clone());
     assert_eq!(parts(&index).len(), 3);
     index.part_removed(&own);
-    // The watch lags behind our own deletion.
+    // The watch lags behind the own deletion.
     index.apply(None, Event::Apply(part("bb", 0)));
     assert_eq!(parts(&index), names);
     index.apply(None, Event::Delete(part("aa", 0)));
     assert_eq!(parts(&index), names[1..]);
     list(&index, &[record(1, "deployed", 5)]);
     assert!(parts(&index).is_empty());
-    // Nobody is told of parts.
-    assert_eq!(*told.lock().unwrap(), [(1, false)]);
+    // Listeners are not notified of parts.
+    assert_eq!(*changes.lock().unwrap(), [(1, false)]);
 }
 
 #[test]
-fn what_a_watch_tells_of_our_own_write_before_its_answer_is_not_announced() {
-    let (index, told) = index();
+fn watch_event_of_an_own_write_before_its_response_is_not_notified() {
+    let (index, changes) = index();
     list(&index, &[]);
     let secrets = || vec!["sh.helm.release.v1.web.v1".to_owned()];
     let own = index.writing("prod", secrets());
     index.apply(None, Event::Apply(record(1, "pending-install", 5)));
-    assert_eq!(shown(&index), [(1, Status::PendingInstall)]);
+    assert_eq!(statuses(&index), [(1, Status::PendingInstall)]);
     index.written(meta(1, "pending-install", 5));
     drop(own);
     let own = index.writing("prod", secrets());
     index.apply(None, Event::Delete(record(1, "pending-install", 6)));
     index.removed(&meta(1, "pending-install", 5));
     drop(own);
-    assert_eq!(shown(&index), []);
-    assert!(told.lock().unwrap().is_empty());
+    assert_eq!(statuses(&index), []);
+    assert!(changes.lock().unwrap().is_empty());
 }
 
 #[test]
-fn a_change_by_others_during_our_own_write_is_announced_after_it() {
-    let (index, told) = index();
+fn change_by_others_during_an_own_write_is_notified_after_it() {
+    let (index, changes) = index();
     list(&index, &[record(1, "deployed", 5)]);
-    told.lock().unwrap().clear();
+    changes.lock().unwrap().clear();
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v1".to_owned()]);
     index.apply(None, Event::Apply(record(1, "deployed", 6)));
     index.apply(None, Event::Apply(record(1, "uninstalled", 7)));
-    // Another record is nobody's write of ours.
+    // Events of other records are not held back.
     index.apply(None, Event::Apply(record(2, "deployed", 8)));
-    assert_eq!(*told.lock().unwrap(), [(2, false)]);
+    assert_eq!(*changes.lock().unwrap(), [(2, false)]);
     index.written(meta(1, "deployed", 6));
-    assert_eq!(told.lock().unwrap().len(), 1);
+    assert_eq!(changes.lock().unwrap().len(), 1);
     drop(own);
-    assert_eq!(*told.lock().unwrap(), [(2, false), (1, false)]);
+    assert_eq!(*changes.lock().unwrap(), [(2, false), (1, false)]);
     assert_eq!(
-        shown(&index),
+        statuses(&index),
         [(1, Status::Uninstalled), (2, Status::Deployed)]
     );
-    // A write whose answer was lost: nothing is known of it but what the watch tells.
+    // If the response to a write is lost, the watch event is notified.
     let own = index.writing("prod", vec!["sh.helm.release.v1.web.v2".to_owned()]);
     index.apply(None, Event::Apply(record(2, "superseded", 9)));
     drop(own);
-    assert_eq!(told.lock().unwrap().len(), 3);
+    assert_eq!(changes.lock().unwrap().len(), 3);
 }
 
 #[test]
-fn every_listener_is_told() {
+fn all_listeners_are_notified() {
     let (index, first) = index();
-    let second = Told::default();
-    let heard = Arc::clone(&second);
+    let second = Changes::default();
+    let recorded = Arc::clone(&second);
     index.on_change(move |change| {
-        heard
+        recorded
             .lock()
             .unwrap()
             .push((change.record.revision.0, change.gone));
@@ -279,12 +279,12 @@ fn every_listener_is_told() {
 }
 
 #[test]
-fn the_age_of_a_record_is_counted_by_our_own_clock_from_when_its_state_was_first_seen() {
+fn record_age_is_measured_by_the_local_clock_since_its_state_was_first_seen() {
     let index = ReleaseIndex::new();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
     let age = |meta: &RecordMeta, seconds| index.seen_for(meta, after(seconds)).as_secs();
-    // Somebody's clock is a day ahead, or behind: the labels say anything.
+    // The clock of the writer may be ahead or behind.
     for created in ["4102444800", "60"] {
         let mut pending = record(1, "pending-upgrade", 5);
         let labels = pending.metadata.labels.as_mut().unwrap();
@@ -299,13 +299,13 @@ fn the_age_of_a_record_is_counted_by_our_own_clock_from_when_its_state_was_first
         assert_eq!(age(&meta, 40), 40, "{created}");
     }
     let known = meta(1, "pending-upgrade", 5);
-    // Whoever wrote it is still at work.
+    // The writer has updated the record.
     index.apply_at(
         None,
         Event::Apply(record(1, "pending-upgrade", 6)),
         after(50),
     );
-    assert_eq!(age(&known, 60), 0, "a state that is out of date");
+    assert_eq!(age(&known, 60), 0, "an outdated state");
     assert_eq!(age(&meta(1, "pending-upgrade", 6), 60), 10);
     assert_eq!(age(&meta(1, "pending-upgrade", 6), 20), 0);
     assert_eq!(age(&meta(9, "pending-upgrade", 6), 60), 0, "unknown");

@@ -1,4 +1,4 @@
-//! Deleting records, and parts that no record refers to.
+//! Deletes records, and parts that no record refers to.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,24 +16,24 @@ use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::{PART_OF_LABEL, PartMeta};
 
 impl SecretStore {
-    /// Deletes a record and its parts; one that is gone is no error.
+    /// Deletes a record and its parts. A missing record is not an error.
     pub async fn delete(&self, meta: &RecordMeta) -> Result<(), StoreError> {
         self.delete_record(meta).await?;
         if meta.format == Format::Helm {
             if let Err(error) = self.delete_parts_of(meta).await {
-                leftover(&error);
+                log_undeleted_parts(&error);
             }
             let parts = self.index.parts(&meta.namespace, &meta.name);
             if let Err(error) = self.delete_unreferenced(parts, None).await {
-                leftover(&error);
+                log_undeleted_parts(&error);
             }
         }
         Ok(())
     }
 
-    /// Deletes all records of a release, the newest last: until the end the release is known to
-    /// be uninstalled, and what was installed can be read. Then all parts go. If that is cut off,
-    /// [`SecretStore::delete_leftover_parts`] finishes it.
+    /// Deletes all records of a release, the newest last, so that the uninstalled state and the
+    /// manifest stay readable until the end; then all parts. If interrupted,
+    /// [`SecretStore::delete_leftover_parts`] deletes the rest.
     pub async fn delete_all(&self, namespace: &str, name: &ReleaseName) -> Result<(), StoreError> {
         let history = self.index.history(namespace, name);
         let Some((newest, older)) = history.split_last() else {
@@ -47,7 +47,7 @@ impl SecretStore {
                 self.forget(meta);
             }
         }
-        // Once the newest record is gone, the name of the release is free for others.
+        // After the newest record is deleted, others may use the name of the release.
         let parts = self.index.parts(namespace, name);
         self.delete_record(newest).await?;
         self.delete_parts(namespace, name, &parts).await?;
@@ -62,40 +62,41 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Deletes the parts of a custom resource's releases that no record refers to, before the
-    /// custom resource goes: what a crash has left of a release without records. Without such
-    /// parts it sends no request.
+    /// Deletes the parts of a custom resource's releases that no record refers to, which a crash
+    /// may have left. Called before the custom resource is deleted. Sends no request if there are
+    /// no parts.
     pub async fn delete_leftover_parts(&self, cr: &CrIdentity) -> Result<(), StoreError> {
         let parts = self.index.parts_of(cr);
         self.delete_unreferenced(parts, None).await
     }
 
-    /// Deletes the parts of a release that no record refers to, after one of its records was
-    /// written. A failure is no failure of that write: they are deleted after the next one.
+    /// Deletes the unreferenced parts of a release after a write of one of its records. A failure
+    /// does not fail the write; the parts are deleted after the next one.
     pub(super) async fn delete_unreferenced_parts(&self, written: &RecordMeta) {
         let parts = self.index.parts(&written.namespace, &written.name);
         if let Err(error) = self.delete_unreferenced(parts, Some(written)).await {
-            leftover(&error);
+            log_undeleted_parts(&error);
         }
     }
 
-    /// Deletes those of these parts that no record refers to. The state of every record but
-    /// `certain` is asked for: the index may lag behind, and a record without its parts is lost.
+    /// Deletes those of `parts` that no record refers to. Reads the metadata of records other than
+    /// `certain` from the API server: the index may be stale, and a record without its parts is
+    /// lost.
     async fn delete_unreferenced(
         &self,
         parts: Vec<PartMeta>,
         certain: Option<&RecordMeta>,
     ) -> Result<(), StoreError> {
-        let mut judged: Vec<(PartMeta, bool)> = Vec::new();
+        let mut checked: Vec<(PartMeta, bool)> = Vec::new();
         for part in parts {
             let same_set = |(known, _): &&(PartMeta, bool)| is_same_set(known, &part);
-            let is_leftover = match judged.iter().find(same_set) {
+            let is_leftover = match checked.iter().find(same_set) {
                 Some((_, is_leftover)) => *is_leftover,
                 None => self.is_leftover(&part, certain).await?,
             };
-            judged.push((part, is_leftover));
+            checked.push((part, is_leftover));
         }
-        for (part, _) in judged.iter().filter(|(_, is_leftover)| *is_leftover) {
+        for (part, _) in checked.iter().filter(|(_, is_leftover)| *is_leftover) {
             self.delete_secret(&part.namespace, &part.secret, Some(&part.uid))
                 .await?;
             self.index.part_removed(part);
@@ -119,7 +120,7 @@ impl SecretStore {
             return Ok(true);
         }
         let secret = name::secret_name(&part.release, part.revision);
-        let record = self.learn(&part.namespace, &secret).await?;
+        let record = self.refresh(&part.namespace, &secret).await?;
         Ok(!record.as_ref().is_some_and(refers))
     }
 
@@ -141,7 +142,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Deletes the parts that a record names.
+    /// Deletes the parts that a record refers to.
     pub(super) async fn delete_parts_of(&self, meta: &RecordMeta) -> Result<(), StoreError> {
         let known = self.index.parts(&meta.namespace, &meta.name);
         for secret in names_of_parts(meta) {
@@ -153,8 +154,8 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Deletes these parts of a release in one request. It leaves those alone that another custom
-    /// resource has written since under the same name of a release.
+    /// Deletes these parts of a release in one request. Keeps parts that another custom resource
+    /// has written since for a release of the same name.
     async fn delete_parts(
         &self,
         namespace: &str,
@@ -177,7 +178,7 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Deletes a Secret; one that is gone, or another of its name, is no error.
+    /// Deletes a Secret. A missing Secret, or another one of the same name, is not an error.
     async fn delete_secret(
         &self,
         namespace: &str,
@@ -233,10 +234,10 @@ fn is_same_set(a: &PartMeta, b: &PartMeta) -> bool {
         == (&b.namespace, &b.release, b.revision, &b.parts)
 }
 
-/// Says that parts could not be deleted now.
-pub(super) fn leftover(error: &StoreError) {
+/// Logs that parts could not be deleted.
+pub(super) fn log_undeleted_parts(error: &StoreError) {
     tracing::warn!(
         error = error as &dyn std::error::Error,
-        "parts of a release record that are no longer needed could not be deleted; they are deleted after the next write of the release"
+        "cannot delete unreferenced parts of a release record; retrying after the next write of the release"
     );
 }

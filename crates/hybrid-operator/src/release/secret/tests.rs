@@ -1,4 +1,4 @@
-//! Records in Secrets against a scripted API server.
+//! Tests of records in Secrets against a scripted API server.
 
 use helm_core::Digest;
 use helm_core::manifest::{Hook, HookEvent, HookPhase};
@@ -36,7 +36,7 @@ fn store(script: &Script) -> SecretStore {
     SecretStore::new(script.client(false), ReleaseIndex::new())
 }
 
-/// The metadata of the Secret that a request writes, as the server answers it.
+/// Returns the server's response with the metadata of the Secret that a request writes.
 fn written(seen: &Seen, version: &str) -> Value {
     let mut metadata = seen.body["metadata"].clone();
     metadata["uid"] = "u1".into();
@@ -51,8 +51,8 @@ fn answer(revision: u32, version: &str) -> Value {
         "labels": labels}})
 }
 
-/// Puts a record into the index as if it had been written.
-fn know(store: &SecretStore, answer: &Value) -> RecordMeta {
+/// Adds a record to the index as if it had been written.
+fn index_record(store: &SecretStore, answer: &Value) -> RecordMeta {
     let metadata: ObjectMeta = serde_json::from_value(answer["metadata"].clone()).unwrap();
     let meta = RecordMeta::of(&metadata, Format::Helm).unwrap();
     store.index.written(meta.clone());
@@ -73,7 +73,7 @@ fn secret(metadata: &Value, data: &[(&str, &[u8])]) -> Value {
 }
 
 #[tokio::test]
-async fn a_record_is_posted_as_helm_stores_it_with_our_labels() {
+async fn record_is_created_in_helms_format_with_operator_labels() {
     let script = Script::default().on(&format!("POST {SECRETS}"), 201, answer(1, "5"));
     let store = store(&script);
     let mut first = release(1, Status::PendingInstall);
@@ -113,12 +113,12 @@ async fn a_record_is_posted_as_helm_stores_it_with_our_labels() {
 
     assert_eq!(history(&store), [1]);
     assert_eq!(meta.digest, tags().digest);
-    // What was just written is not read again.
+    // A record just written is served from the cache.
     assert_eq!(store.load(&meta).await.unwrap().manifest, "a manifest");
 }
 
 #[tokio::test]
-async fn a_revision_that_exists_is_not_overwritten_and_becomes_known() {
+async fn existing_revision_is_not_overwritten_and_is_indexed() {
     let exists = failure(409, "AlreadyExists", "", &json!({}));
     let script = Script::default()
         .on(&format!("POST {SECRETS}"), 409, exists)
@@ -134,10 +134,10 @@ async fn a_revision_that_exists_is_not_overwritten_and_becomes_known() {
 }
 
 #[tokio::test]
-async fn an_update_is_fenced() {
+async fn update_is_conditional_on_uid_and_resource_version() {
     let script = Script::default();
     let store = store(&script);
-    let meta = know(&store, &answer(1, "5"));
+    let meta = index_record(&store, &answer(1, "5"));
     let script = script.on(&format!("PUT {FIRST}"), 200, answer(1, "6"));
     let newer = store
         .update(&meta, &release(1, Status::Deployed), &tags())
@@ -166,14 +166,14 @@ async fn an_update_is_fenced() {
 }
 
 #[tokio::test]
-async fn a_record_that_somebody_else_wrote_is_read() {
+async fn record_of_another_writer_is_read() {
     let foreign = release(1, Status::Deployed);
     let content = codec::encode(&foreign).unwrap();
     let script = Script::default();
     let store = store(&script);
     let mut metadata = answer(1, "5");
     metadata["metadata"]["labels"]["team"] = "blue".into();
-    let meta = know(&store, &metadata);
+    let meta = index_record(&store, &metadata);
     let script = script.on(
         &format!("GET {FIRST}"),
         200,
@@ -182,17 +182,17 @@ async fn a_record_that_somebody_else_wrote_is_read() {
     let read = store.load(&meta).await.unwrap();
     assert_eq!(read.manifest, foreign.manifest);
     assert_eq!(read.labels["team"], "blue");
-    // A second time it is known.
+    // The second load is served from the cache.
     store.load(&meta).await.unwrap();
     script.finish();
 }
 
 #[tokio::test]
-async fn corrupt_and_missing_records_are_told_apart() {
+async fn corrupt_and_missing_records_are_distinguished() {
     let script = Script::default();
     let store = store(&script);
     let metadata = answer(1, "5");
-    let meta = know(&store, &metadata);
+    let meta = index_record(&store, &metadata);
     for (code, answer, reason, corrupt) in [
         (
             200,
@@ -216,18 +216,18 @@ async fn corrupt_and_missing_records_are_told_apart() {
     script.finish();
 }
 
-/// A release whose record exceeds a Secret, and the parts that it is stored in.
+/// Release whose record does not fit into one Secret, and its parts.
 struct Large {
     release: Release,
     parts: Parts,
 }
 
-/// A release that is stored in parts because of its chart.
+/// Returns a release that is stored in parts because of its chart.
 fn large_chart() -> Large {
     large(1_200_000, 10)
 }
 
-/// A release that is stored in parts because of its manifest.
+/// Returns a release that is stored in parts because of its manifest.
 fn large_manifest() -> Large {
     large(10, 1_200_000)
 }
@@ -255,14 +255,14 @@ fn large(chart: usize, manifest: usize) -> Large {
     Large { release, parts }
 }
 
-/// The answer to the creation of the first record of a large release.
+/// Returns the response to the creation of the first record of a large release.
 fn answer_with_parts(large: &Large, version: &str) -> Value {
     let mut answer = answer(1, version);
     answer["metadata"]["labels"][PARTS_LABEL] = format!("1-{}", large.parts).into();
     answer
 }
 
-/// The parts of a large release as the server has them.
+/// Returns the parts of a large release as stored by the server.
 fn parts_of(large: &Large) -> Vec<Value> {
     let parts = &large.parts;
     let names = parts.names(&large.release.name, large.release.revision);
@@ -282,8 +282,8 @@ fn path_of(secret: &Value) -> String {
     format!("{SECRETS}/{}", secret["metadata"]["name"].as_str().unwrap())
 }
 
-/// Puts a part into the index as a watch would.
-fn know_part(store: &SecretStore, part: &Value) {
+/// Adds a part to the index as a watch would.
+fn index_part(store: &SecretStore, part: &Value) {
     let metadata: ObjectMeta = serde_json::from_value(part["metadata"].clone()).unwrap();
     store.index.part_written(PartMeta::of(&metadata).unwrap());
 }
@@ -355,7 +355,7 @@ async fn parts_are_written_first_read_again_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_install_in_parts_writes_each_part_once() {
+async fn install_in_parts_writes_each_part_once() {
     for (chart, manifest) in [(1_200_000, 10), (10, 1_200_000)] {
         let mut large = large(chart, manifest);
         let mut release = large.release.clone();
@@ -371,7 +371,7 @@ async fn an_install_in_parts_writes_each_part_once() {
         let mut script = on_create(Script::default(), &large);
         let store = store(&script);
         let mut meta = store.create(&release, &tags()).await.unwrap();
-        // A hook begins and ends, an attempt fails and is begun again, and it is deployed.
+        // Hook phases and the status change with each write.
         let phases = [HookPhase::Running, HookPhase::Succeeded];
         for version in 6..12 {
             release.hooks[0].last_run.phase = phases[version % 2].clone();
@@ -386,7 +386,7 @@ async fn an_install_in_parts_writes_each_part_once() {
         assert_eq!((count("POST"), count("PUT")), (parts + 1, 6));
         assert_eq!(requests.len(), parts + 7);
 
-        // The last state is what is read again, with the parts of the first write.
+        // The last state is read with the parts of the first write.
         let (record, created) = (&requests[parts + 6], &requests[..parts]);
         for seen in std::iter::once(record).chain(created) {
             let mut found = written(seen, "11");
@@ -402,12 +402,12 @@ async fn an_install_in_parts_writes_each_part_once() {
 }
 
 #[tokio::test]
-async fn a_crash_between_parts_and_record_changes_nothing() {
+async fn crash_between_parts_and_record_is_recovered() {
     let large = large_chart();
     let mut script = Script::default();
     let store = store(&script);
     for part in parts_of(&large) {
-        know_part(&store, &part);
+        index_part(&store, &part);
         let exists = failure(409, "AlreadyExists", "", &json!({}));
         script = script.on(&format!("POST {SECRETS}"), 409, exists);
     }
@@ -419,13 +419,13 @@ async fn a_crash_between_parts_and_record_changes_nothing() {
 
 #[tokio::test]
 async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
-    // A process that died had rendered another password, so that its parts are of no use now.
+    // A process that crashed had rendered another password, so its parts are unused.
     let (lost, large) = (large_chart(), large_manifest());
     let release = &large.release;
     let mut script = on_create(Script::default(), &large);
     let store = store(&script);
     for part in parts_of(&lost) {
-        know_part(&store, &part);
+        index_part(&store, &part);
         script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
     }
     let meta = store.create(release, &tags()).await.unwrap();
@@ -436,9 +436,9 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
         parts_of(&lost).last().unwrap()["metadata"]["uid"]
     );
 
-    // So are those of an update that did not get through, and then there is nothing to delete.
+    // Parts of a failed update are deleted as well; afterwards there is nothing to delete.
     for part in parts_of(&lost) {
-        know_part(&store, &part);
+        index_part(&store, &part);
         script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
     }
     let put = |script: Script, version| {
@@ -453,7 +453,7 @@ async fn parts_that_no_record_refers_to_are_deleted_after_the_next_write() {
 }
 
 #[tokio::test]
-async fn a_failed_deletion_of_leftover_parts_does_not_fail_the_write() {
+async fn failed_deletion_of_leftover_parts_does_not_fail_the_write() {
     let lost = large_chart();
     let script = Script::default()
         .on(&format!("POST {SECRETS}"), 201, answer(1, "5"))
@@ -464,7 +464,7 @@ async fn a_failed_deletion_of_leftover_parts_does_not_fail_the_write() {
         );
     let store = store(&script);
     for part in parts_of(&lost) {
-        know_part(&store, &part);
+        index_part(&store, &part);
     }
     let first = release(1, Status::PendingInstall);
     store.create(&first, &tags()).await.unwrap();
@@ -478,14 +478,14 @@ async fn a_failed_deletion_of_leftover_parts_does_not_fail_the_write() {
 }
 
 #[tokio::test]
-async fn parts_of_a_record_that_the_index_does_not_show_yet_are_left_alone() {
+async fn parts_of_a_record_missing_from_the_index_are_kept() {
     let large = large_chart();
     let script = Script::default()
         .on(&format!("POST {SECRETS}"), 201, answer(2, "9"))
         .on(&format!("GET {FIRST}"), 200, answer_with_parts(&large, "5"));
     let store = store(&script);
     for part in parts_of(&large) {
-        know_part(&store, &part);
+        index_part(&store, &part);
     }
     let second = release(2, Status::PendingUpgrade);
     store.create(&second, &tags()).await.unwrap();
@@ -494,18 +494,18 @@ async fn parts_of_a_record_that_the_index_does_not_show_yet_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_a_crash_has_left_of_a_release_without_records_is_deleted() {
+async fn leftover_parts_of_a_release_without_records_are_deleted() {
     let lost = large_chart();
     let none = failure(404, "NotFound", "", &json!({"kind": "secrets"}));
     let mut script = Script::default();
     let store = store(&script);
-    // A release that never had parts costs no request.
+    // A release without parts needs no request.
     store.delete_leftover_parts(&tags().cr).await.unwrap();
     script.finish();
 
     script = script.on(&format!("GET {FIRST}"), 404, none);
     for part in parts_of(&lost) {
-        know_part(&store, &part);
+        index_part(&store, &part);
         script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
     }
     let other = CrIdentity::of("g", "Other", Some("prod"), "web");
@@ -516,15 +516,15 @@ async fn what_a_crash_has_left_of_a_release_without_records_is_deleted() {
 }
 
 #[tokio::test]
-async fn an_uninstall_deletes_the_parts_after_the_record_that_refers_to_them() {
+async fn uninstall_deletes_parts_after_the_record_that_refers_to_them() {
     let large = large_chart();
     let script = Script::default()
         .on(&format!("DELETE {FIRST}"), 200, json!({}))
         .on(&format!("DELETE {SECRETS}"), 200, json!({}));
     let store = store(&script);
-    know(&store, &answer_with_parts(&large, "5"));
+    index_record(&store, &answer_with_parts(&large, "5"));
     for part in parts_of(&large) {
-        know_part(&store, &part);
+        index_part(&store, &part);
     }
     let name = large.release.name.clone();
     store.delete_all("prod", &name).await.unwrap();
@@ -540,11 +540,11 @@ async fn an_uninstall_deletes_the_parts_after_the_record_that_refers_to_them() {
 }
 
 #[tokio::test]
-async fn parts_of_a_former_version_are_deleted_by_their_names() {
+async fn parts_missing_from_the_index_are_deleted_by_name() {
     let large = large_chart();
     let mut script = Script::default().on(&format!("DELETE {FIRST}"), 200, json!({}));
     let store = store(&script);
-    know(&store, &answer_with_parts(&large, "5"));
+    index_record(&store, &answer_with_parts(&large, "5"));
     for part in parts_of(&large) {
         script = script.on(&format!("DELETE {}", path_of(&part)), 200, json!({}));
     }
@@ -553,11 +553,11 @@ async fn parts_of_a_former_version_are_deleted_by_their_names() {
 }
 
 #[tokio::test]
-async fn all_records_are_deleted_the_newest_last() {
+async fn newest_record_is_deleted_last() {
     let script = Script::default();
     let store = store(&script);
     for revision in 1..=3 {
-        know(&store, &answer(revision, "5"));
+        index_record(&store, &answer(revision, "5"));
     }
     let script = script.on(&format!("DELETE {SECRETS}"), 200, json!({})).on(
         &format!("DELETE {SECRETS}/sh.helm.release.v1.web.v3"),
@@ -582,14 +582,14 @@ async fn all_records_are_deleted_the_newest_last() {
 }
 
 #[tokio::test]
-async fn adoption_removes_owner_references_and_adds_our_labels() {
+async fn adoption_removes_owner_references_and_adds_labels() {
     let script = Script::default();
     let store = store(&script);
     let mut foreign = answer(1, "5");
     foreign["metadata"]["labels"] = json!({"owner": "helm", "status": "deployed"});
     foreign["metadata"]["ownerReferences"] =
         json!([{"apiVersion": "g/v1", "kind": "K", "name": "web", "uid": "x"}]);
-    let meta = know(&store, &foreign);
+    let meta = index_record(&store, &foreign);
     assert_eq!(meta.owners, ["x"]);
     let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
     let adopted = store.adopt(&meta, &tags()).await.unwrap();
@@ -653,7 +653,7 @@ async fn chunked_records_of_helm_operator_plugins_are_found_and_read() {
 }
 
 #[tokio::test]
-async fn a_terminating_namespace_is_named() {
+async fn terminating_namespace_is_reported() {
     let cause = json!({"causes": [{"reason": "NamespaceTerminating"}]});
     let script = Script::default().on(
         &format!("POST {SECRETS}"),
@@ -670,7 +670,7 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_record_comes_back_through_the_store(
+    fn records_round_trip_through_the_store(
         manifest in ".{0,400}",
         description in ".{0,60}",
         notes in "\\PC{0,60}",
@@ -691,7 +691,7 @@ proptest::proptest! {
             let path = format!("GET {SECRETS}/sh.helm.release.v1.web.v{revision}");
             let script = Script::default().on(&path, 200, found);
             let other = store(&script);
-            let meta = know(&other, &written(&seen, "5"));
+            let meta = index_record(&other, &written(&seen, "5"));
             other.load(&meta).await.unwrap()
         });
         let mut read = read;

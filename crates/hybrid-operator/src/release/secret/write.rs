@@ -1,4 +1,4 @@
-//! Creating, updating and adopting records.
+//! Creates, updates and adopts records.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{SecretStore, Written, on_blocking_thread};
+use super::{ObjectMetadata, SecretStore, on_blocking_thread};
 use crate::cluster::ApiError;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
 use crate::release::StoreError;
 use crate::release::meta::{Format, PARTS_LABEL, RecordMeta, RecordTags, WRITER_MANAGER};
 use crate::release::side::{
-    self, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts, Stored,
+    self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
 
 impl SecretStore {
-    /// Writes a revision that must not exist yet.
+    /// Creates a revision, which must not exist.
     pub async fn create(
         &self,
         release: &Release,
@@ -49,9 +49,9 @@ impl SecretStore {
             .call("create", &release.namespace, Some(&name), call)
             .await;
         let written = match answer {
-            Ok(answer) => self.note(&answer, stored)?,
+            Ok(answer) => self.index_written(&answer, stored)?,
             Err(ApiError::Conflict { .. }) => {
-                self.learn(&release.namespace, &name).await?;
+                self.refresh(&release.namespace, &name).await?;
                 let (name, revision) = (release.name.clone(), release.revision);
                 return Err(StoreError::Exists { name, revision });
             }
@@ -62,9 +62,10 @@ impl SecretStore {
         Ok(written)
     }
 
-    /// Takes note of a record that exists although the index does not know it: the watch lags
-    /// behind, the answer to our own creation was lost, or somebody has taken its label off.
-    pub(super) async fn learn(
+    /// Reads the metadata of a record from the API server and adds it to the index. The index may
+    /// lack it because the watch lags behind, the response to its creation was lost, or its label
+    /// was removed.
+    pub(super) async fn refresh(
         &self,
         namespace: &str,
         secret: &str,
@@ -72,7 +73,7 @@ impl SecretStore {
         let call = Call::get(self.path(namespace, Some(secret))?, request::METADATA_ONLY);
         match self.call("get", namespace, Some(secret), call).await {
             Ok(answer) => {
-                let Written { metadata } = answer.decode()?;
+                let ObjectMetadata { metadata } = answer.decode()?;
                 let meta = RecordMeta::of(&metadata, Format::Helm);
                 if let Some(meta) = &meta {
                     self.index.written(meta.clone());
@@ -84,7 +85,7 @@ impl SecretStore {
         }
     }
 
-    /// Writes a revision that must be what `meta` says.
+    /// Updates a revision, which must still match `meta`.
     pub async fn update(
         &self,
         meta: &RecordMeta,
@@ -119,23 +120,25 @@ impl SecretStore {
         let answer = self
             .call("update", &meta.namespace, Some(&meta.secret), call)
             .await;
-        let written = self.note(&answer.map_err(|error| fencing_error(error, meta))?, stored)?;
+        let written =
+            self.index_written(&answer.map_err(|error| fencing_error(error, meta))?, stored)?;
         drop(own);
         if meta.parts != written.parts
             && let Err(error) = self.delete_parts_of(meta).await
         {
-            super::delete::leftover(&error);
+            super::delete::log_undeleted_parts(&error);
         }
         self.delete_unreferenced_parts(&written).await;
         Ok(written)
     }
 
-    /// Writes the parts of a record that `known` does not have yet, before the record itself.
+    /// Creates the parts of a record unless they equal `known`. Called before the record is
+    /// written.
     async fn write_parts(
         &self,
         release: &Release,
         tags: &RecordTags,
-        stored: &Stored,
+        stored: &EncodedRecord,
         known: Option<&Parts>,
     ) -> Result<(), StoreError> {
         let Some(parts) = stored.parts.as_ref().filter(|parts| known != Some(*parts)) else {
@@ -171,12 +174,12 @@ impl SecretStore {
                 .await
             {
                 Ok(answer) => {
-                    let Written { metadata } = answer.decode()?;
+                    let ObjectMetadata { metadata } = answer.decode()?;
                     if let Some(part) = PartMeta::of(&metadata) {
                         self.index.part_written(part);
                     }
                 }
-                // An earlier attempt has written it: the name tells its content.
+                // Created by an earlier attempt; the name contains a hash of the content.
                 Err(ApiError::Conflict { .. }) => {}
                 Err(error) => return Err(creation_error(error, &release.namespace)),
             }
@@ -184,9 +187,8 @@ impl SecretStore {
         Ok(())
     }
 
-    /// Makes a record ours: adds the labels, and removes owner references, by which garbage
-    /// collection would delete the history before the uninstall. The record itself stays, and who
-    /// wrote it, too.
+    /// Adopts a record: adds the operator's labels and removes owner references, because garbage
+    /// collection would delete the history before the uninstall. Content and writer stay unchanged.
     pub async fn adopt(
         &self,
         meta: &RecordMeta,
@@ -212,7 +214,7 @@ impl SecretStore {
             .call("patch", &meta.namespace, Some(&meta.secret), call)
             .await;
         let answer = answer.map_err(|error| fencing_error(error, meta))?;
-        let written: Written = answer.decode()?;
+        let written: ObjectMetadata = answer.decode()?;
         let adopted =
             RecordMeta::of(&written.metadata, meta.format).ok_or_else(|| StoreError::Gone {
                 secret: meta.secret.clone(),
@@ -223,9 +225,13 @@ impl SecretStore {
         Ok(adopted)
     }
 
-    /// Takes note of what was written.
-    fn note(&self, answer: &Answer, stored: Stored) -> Result<RecordMeta, StoreError> {
-        let Written { metadata } = answer.decode()?;
+    /// Adds a written record to the index and the cache.
+    fn index_written(
+        &self,
+        answer: &Answer,
+        stored: EncodedRecord,
+    ) -> Result<RecordMeta, StoreError> {
+        let ObjectMetadata { metadata } = answer.decode()?;
         let secret = metadata.name.clone().unwrap_or_default();
         let meta = RecordMeta::of(&metadata, Format::Helm).ok_or(StoreError::Gone { secret })?;
         if stored.parts.is_none() {
@@ -238,7 +244,7 @@ impl SecretStore {
     }
 }
 
-async fn encode(release: &Release, tags: &RecordTags) -> Result<Stored, StoreError> {
+async fn encode(release: &Release, tags: &RecordTags) -> Result<EncodedRecord, StoreError> {
     let (whole, cr) = (release.clone(), tags.cr.clone());
     let stored = on_blocking_thread(move || side::store(&whole, &cr)).await;
     stored.map_err(|source| StoreError::Encode {
@@ -247,7 +253,7 @@ async fn encode(release: &Release, tags: &RecordTags) -> Result<Stored, StoreErr
     })
 }
 
-/// Names us in the managed fields of what a request writes.
+/// Adds the field manager to a path.
 fn with_manager(path: &str) -> String {
     format!("{path}?fieldManager={WRITER_MANAGER}")
 }
@@ -257,8 +263,12 @@ pub(super) fn write_call(method: Method, uri: String, body: &Value) -> Call {
     Call::with_body(method, uri, request::METADATA_ONLY, request::JSON, body)
 }
 
-/// Helm's labels, the user's, and ours.
-fn labels_of(release: &Release, tags: &RecordTags, stored: &Stored) -> BTreeMap<String, String> {
+/// Returns the labels of Helm, the user and the operator.
+fn labels_of(
+    release: &Release,
+    tags: &RecordTags,
+    stored: &EncodedRecord,
+) -> BTreeMap<String, String> {
     let mut labels = release.secret_labels();
     labels.remove(PARTS_LABEL);
     labels.extend(tags.labels(release.revision));
@@ -288,7 +298,7 @@ fn secret_body(
     })
 }
 
-/// Makes a body one that changes exactly the state of the record that `meta` describes.
+/// Makes a request body conditional on the version of the record in `meta`.
 fn fence(body: &mut Value, meta: &RecordMeta) {
     if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.insert("uid".to_owned(), meta.uid.clone().into());

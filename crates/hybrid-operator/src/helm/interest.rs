@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::Cluster;
 use crate::controller::follow::{
-    Events, Follower, Lists, Subject, follow, map_event, metadata, whole,
+    Events, Follower, Lists, WatchTarget, follow, map_event, metadata, whole,
 };
 use crate::controller::served::ServedKinds;
 use crate::controller::{Key, Priority, QueueHandle, WatchState};
@@ -143,7 +143,7 @@ pub(super) struct Interests {
 
 /// A watch that runs until it is dropped.
 struct Watch {
-    subject: Subject,
+    subject: WatchTarget,
     state: watch::Receiver<WatchState>,
     _stop: DropGuard,
 }
@@ -242,7 +242,7 @@ impl Interests {
         let mut watches = lock(&self.watches);
         let watch = watches.entry(scope.clone()).or_insert_with(|| {
             let (sender, state) = watch::channel(WatchState::Starting);
-            let subject = Subject::new(named.resource.clone(), named.namespace.as_deref());
+            let subject = WatchTarget::new(named.resource.clone(), named.namespace.as_deref());
             let follow = follow(
                 subject.clone(),
                 self.queue.watch_metrics(),
@@ -278,7 +278,7 @@ impl Interests {
 /// is watched.
 fn events(
     client: Client,
-    subject: Subject,
+    subject: WatchTarget,
     depth: Depth,
 ) -> impl Fn(Lists) -> Events<(ObjectMeta, bool)> + Send {
     move |lists| match depth {
@@ -421,7 +421,7 @@ impl Follower for Reader {
         }
     }
 
-    fn distrust(&mut self) {
+    fn invalidate(&mut self) {
         self.wake_all();
     }
 }
@@ -647,7 +647,7 @@ mod tests {
         let named = shown.named(Some("database"));
         let (scope, subject) = (
             named.scope(Depth::Readiness),
-            Subject::new(named.resource.clone(), named.namespace.as_deref()),
+            WatchTarget::new(named.resource.clone(), named.namespace.as_deref()),
         );
         let (sender, state) = watch::channel(WatchState::Starting);
         let mut reader = shown.interests.reader(scope.clone(), sender);

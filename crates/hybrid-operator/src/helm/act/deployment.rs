@@ -13,8 +13,8 @@ use super::super::plan::pause;
 use super::super::report::{Deployed, Failure, Next, Outcome, Report, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, LOOK_AGAIN, obstacle};
-use crate::action::deploy::{Deployment, Stored, deploy};
-use crate::action::{ActionError, Progress};
+use crate::action::deploy::{Deployment, StoredRelease, deploy};
+use crate::action::{ActionError, ActionProgress};
 use crate::release::Failures;
 
 /// Writes the pending record of a new revision and deploys it.
@@ -86,7 +86,7 @@ fn content(context: &ActContext<'_>, kind: Kind) -> Result<Record, ActError> {
 pub(super) async fn go_on(
     context: &ActContext<'_>,
     memory: &mut Memory,
-    mut stored: Stored,
+    mut stored: StoredRelease,
 ) -> Result<Report, ActError> {
     let kind = Kind::of(stored.release.info.status);
     let revision = stored.release.revision;
@@ -106,8 +106,8 @@ pub(super) async fn go_on(
     };
     let ended = deploy(&action, &mut memory.live, deployment).await;
     let mut report = match ended {
-        Ok(Progress::Done) => done(context, kind, &stored).await,
-        Ok(Progress::Waiting { why }) => Report::new(
+        Ok(ActionProgress::Done) => done(context, kind, &stored).await,
+        Ok(ActionProgress::Waiting { why }) => Report::new(
             Outcome::Progressing {
                 why,
                 release: Some(Box::new(describe(&stored))),
@@ -122,7 +122,7 @@ pub(super) async fn go_on(
     Ok(report)
 }
 
-async fn done(context: &ActContext<'_>, kind: Kind, stored: &Stored) -> Report {
+async fn done(context: &ActContext<'_>, kind: Kind, stored: &StoredRelease) -> Report {
     tracing::info!(
         release = %stored.release.name, revision = stored.release.revision.0,
         "{} complete", kind.verb()
@@ -151,7 +151,7 @@ async fn failed(
     context: &ActContext<'_>,
     memory: &mut Memory,
     kind: Kind,
-    stored: &mut Stored,
+    stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
     let message = chain(error);
@@ -188,8 +188,8 @@ pub(super) fn next_attempt(context: &ActContext<'_>, delay: std::time::Duration)
 /// cannot be read is noticed and left out.
 async fn predecessors(
     context: &ActContext<'_>,
-    stored: &Stored,
-) -> Result<(Option<Stored>, Vec<Stored>), ActError> {
+    stored: &StoredRelease,
+) -> Result<(Option<StoredRelease>, Vec<StoredRelease>), ActError> {
     let mut leftovers = Vec::new();
     for meta in context.observation.history.iter().rev() {
         if meta.revision == stored.meta.revision {

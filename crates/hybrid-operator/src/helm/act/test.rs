@@ -9,7 +9,7 @@ use super::super::memory::Memory;
 use super::super::report::{Next, Outcome, Report};
 use super::super::status::chain;
 use super::{ActContext, ActError, LOOK_AGAIN};
-use crate::action::{ActionError, Progress, run_hooks};
+use crate::action::{ActionError, ActionProgress, run_hooks};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -20,8 +20,8 @@ pub(super) async fn run(
     let failure = {
         let action = context.action(Kind::Test, &[]);
         match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {
-            Ok(Progress::Done) => None,
-            Ok(Progress::Waiting { .. }) => {
+            Ok(ActionProgress::Done) => None,
+            Ok(ActionProgress::Waiting { .. }) => {
                 return Ok(Report::new(Outcome::AsBefore, Next::After(LOOK_AGAIN)));
             }
             Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {

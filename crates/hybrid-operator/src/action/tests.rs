@@ -1,10 +1,10 @@
 //! Tests actions against a scripted API server: the requests, their order, and the effect of
 //! failures.
 //!
-//! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object), `force
-//! configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in a
-//! colon and a status code is answered with that failure, any other with success; `read …
-//! @1-test-1` is answered with an object of a hook of that run.
+//! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object),
+//! `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in
+//! a colon and a status code is answered with that failure, any other with success;
+//! `read … @1-test-1` is answered with an object of a hook of that run.
 
 use std::time::Duration;
 
@@ -568,10 +568,10 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
     fixture.assert_sent(&lines);
 }
 
-/// The result of an upgrade: the reason of its error, and whether it is transient.
-type Outcome = Result<(), (&'static str, bool)>;
+/// The result of an action: the reason of its error, and whether it is transient.
+type ActionResult = Result<(), (&'static str, bool)>;
 
-fn outcome(progress: Result<ActionProgress, ActionError>) -> Outcome {
+fn action_result(progress: Result<ActionProgress, ActionError>) -> ActionResult {
     progress
         .map(|progress| assert_eq!(progress, ActionProgress::Done))
         .map_err(|error| (error.reason(), error.is_transient()))
@@ -698,7 +698,7 @@ async fn an_upgrade_stops_where_it_fails() {
             ..deployment(&mut stored)
         };
         let ended = deploy(&fixture.context(), &mut live, upgrade).await;
-        assert_eq!(outcome(ended), expected, "{lines:?}");
+        assert_eq!(action_result(ended), expected, "{lines:?}");
         fixture.assert_sent(&lines);
     }
 }
@@ -718,7 +718,7 @@ async fn kinds_that_hold_other_objects_are_never_recreated() {
         ..deployment(&mut stored)
     };
     let ended = deploy(&fixture.context(), &mut live, upgrade).await;
-    assert_eq!(outcome(ended), Err(("ImmutableField", false)));
+    assert_eq!(action_result(ended), Err(("ImmutableField", false)));
     fixture.assert_sent(&lines);
 }
 
@@ -756,7 +756,7 @@ async fn a_failed_uninstall_keeps_the_records() {
         let mut stored = fixture.install(&mut live, &objects).await;
         fixture.expect(lines);
         let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
-        assert_eq!(outcome(ended), Err(expected), "{lines:?}");
+        assert_eq!(action_result(ended), Err(expected), "{lines:?}");
         fixture.assert_sent(lines);
     }
 }

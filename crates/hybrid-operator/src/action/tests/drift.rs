@@ -407,7 +407,7 @@ async fn an_object_that_could_not_be_deleted_stays_tracked() {
         ..deployment(&mut stored)
     };
     let ended = deploy(&fixture.context(), &mut live, upgrade).await;
-    assert_eq!(outcome(ended), Err(("Forbidden", false)));
+    assert_eq!(action_result(ended), Err(("Forbidden", false)));
     assert_eq!(live.uid(&key("configmaps/gone")), Some("uid-of-gone"));
     fixture.assert_sent(&lines);
 }
@@ -648,7 +648,7 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         live
     };
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(fn(&Fixture) -> Value, &[&str], Outcome, &str); 4] = [
+    let cases: [(fn(&Fixture) -> Value, &[&str], ActionResult, &str); 4] = [
         (
             ours,
             &[
@@ -691,7 +691,7 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
                 "{text}"
             );
         }
-        assert_eq!(outcome(ended), expected, "{message}");
+        assert_eq!(action_result(ended), expected, "{message}");
         fixture.script.finish();
     }
 }
@@ -788,6 +788,6 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
         ..deployment(&mut next)
     };
     let ended = deploy(&context, &mut live, upgrade).await;
-    assert_eq!(outcome(ended), Err(("ForeignObject", false)));
+    assert_eq!(action_result(ended), Err(("ForeignObject", false)));
     fixture.script.finish();
 }

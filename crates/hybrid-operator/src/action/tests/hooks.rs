@@ -475,7 +475,7 @@ async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
     let died = fixture
         .hooks(&mut Live::default(), &mut stored, &event, &lines)
         .await;
-    assert_eq!(outcome(died), Err(("Unavailable", true)));
+    assert_eq!(action_result(died), Err(("Unavailable", true)));
     fixture.now = Timestamp::from_second(3_600).unwrap();
     let mut live = Live::default();
     let lines = [

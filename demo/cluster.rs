@@ -1,4 +1,4 @@
-//! The cluster that the demo uses: its own control plane, or the one of a kubeconfig.
+//! The cluster of the demo: its own control plane, or that of a kubeconfig.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::screen::{Screen, Table};
 const NAMESPACE: &str = "default";
 const FIELD_MANAGER: &str = "kubectl";
 
-/// What the demo touches: plural, group, version, kind.
+/// Resources that the demo uses: plural, group, version, kind.
 const RESOURCES: &[(&str, &str, &str, &str)] = &[
     ("memcacheds", "cache.example.com", "v1alpha1", "Memcached"),
     (
@@ -33,7 +33,7 @@ const RESOURCES: &[(&str, &str, &str, &str)] = &[
     ("secrets", "", "v1", "Secret"),
 ];
 
-/// A cluster and a client of it.
+/// A cluster and its client.
 pub(crate) struct Cluster {
     plane: Option<ControlPlane>,
     kubeconfig: PathBuf,
@@ -66,12 +66,12 @@ impl Cluster {
         })
     }
 
-    /// The kubeconfig that reaches it.
+    /// Returns the path of the kubeconfig.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Ends the control plane, if it is the demo's own.
+    /// Stops the control plane, if the demo started it.
     pub(crate) fn stop(self) {
         if let Some(plane) = self.plane {
             plane.stop();
@@ -138,7 +138,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A list as `kubectl get` shows it: the server's table, priority 0 columns.
+    /// Returns a list as `kubectl get` shows it: the columns of priority 0 of the server's table.
     pub(crate) async fn table(&self, plural: &str, selector: Option<&str>) -> Result<Table> {
         let resource = resource(plural)?;
         let query = selector.map(|s| format!("?labelSelector={}", s.replace('=', "%3D")));
@@ -190,7 +190,7 @@ impl Cluster {
         Ok(table)
     }
 
-    /// One field of an object; null when it is not there.
+    /// Returns a field of an object; null if it is missing.
     pub(crate) async fn field(&self, path: &str, pointer: &str) -> Result<Value> {
         let (api, name) = self.api(path)?;
         let object = serde_json::to_value(api.get(name).await?)?;
@@ -225,7 +225,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until an object is as wanted; on failure says what it was like instead.
+    /// Waits until an object meets a condition. The error contains its last state.
     pub(crate) async fn until(
         &self,
         path: &str,
@@ -234,7 +234,7 @@ impl Cluster {
         wanted: impl Fn(&Value) -> bool,
     ) -> Result<()> {
         let (api, name) = self.api(path)?;
-        let look = |object: Option<&DynamicObject>| {
+        let check = |object: Option<&DynamicObject>| {
             let object = serde_json::to_value(object).unwrap_or_default();
             if wanted(&object) {
                 Ok(())
@@ -242,7 +242,7 @@ impl Cluster {
                 Err(format!("{object:#}"))
             }
         };
-        Ok(wait::object(&api, name, what, limit, look).await?)
+        Ok(wait::object(&api, name, what, limit, check).await?)
     }
 
     /// Waits until an object is gone.
@@ -252,7 +252,7 @@ impl Cluster {
     }
 
     fn api<'a>(&self, path: &'a str) -> Result<(Api<DynamicObject>, &'a str)> {
-        let (plural, name) = path.split_once('/').context("a path is PLURAL/NAME")?;
+        let (plural, name) = path.split_once('/').context("a path must be PLURAL/NAME")?;
         let resource = resource(plural)?;
         Ok((
             Api::namespaced_with(self.client.clone(), NAMESPACE, &resource),
@@ -265,7 +265,7 @@ fn resource(plural: &str) -> Result<ApiResource> {
     let (_, group, version, kind) = RESOURCES
         .iter()
         .find(|(known, ..)| *known == plural)
-        .with_context(|| format!("the demo knows no {plural}"))?;
+        .with_context(|| format!("unknown resource {plural}"))?;
     let gvk = GroupVersionKind::gvk(group, version, kind);
     Ok(ApiResource::from_gvk_with_plural(&gvk, plural))
 }

@@ -1,8 +1,8 @@
-//! `make demo`: the operator at work, step by step, on a real API server.
+//! `make demo`: shows the operator step by step on a real API server.
 //!
-//! Every step is done with our own client; beside it stands the kubectl line that a person would
-//! type. Nothing here is needed by the operator.
-#![allow(clippy::print_stdout, reason = "a demo is there to be read")]
+//! Every step uses a Rust client, and prints the equivalent kubectl command. The operator needs
+//! none of this.
+#![allow(clippy::print_stdout, reason = "the demo prints to the terminal")]
 
 mod cluster;
 mod screen;
@@ -15,13 +15,13 @@ use cluster::Cluster;
 use screen::Screen;
 use serde_json::json;
 
-/// Shows the memcached operator at work.
+/// Show the memcached operator on a Kubernetes control plane.
 #[derive(Parser)]
 struct Args {
-    /// Leave everything running at the end, until ctrl-c.
+    /// Keep everything running at the end, until ctrl-c.
     #[arg(long)]
     keep: bool,
-    /// Use this cluster and start none.
+    /// Use the cluster of this kubeconfig instead of starting one.
     #[arg(long)]
     kubeconfig: Option<std::path::PathBuf>,
 }
@@ -63,9 +63,9 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The samples are applied and become ready.
+/// Applies the samples and waits until they are ready.
 async fn create(cluster: &Cluster, screen: &Screen) -> Result<()> {
-    screen.step("Two custom resources: a chart's values, and what a Rust controller reads");
+    screen.step("Two custom resources: the values of a chart, and the input of a Rust controller");
     screen.command("kubectl apply -k config/samples");
     Screen::file("config/samples/cache_v1alpha1_memcached.yaml")?;
     let started = Instant::now();
@@ -94,13 +94,13 @@ async fn create(cluster: &Cluster, screen: &Screen) -> Result<()> {
         &cluster.table("memcachedbackups", None).await?,
     );
 
-    screen.step("What the chart made: a real Helm release");
+    screen.step("What the chart created: a real Helm release");
     show_release(cluster, screen).await?;
-    screen.note(&format!("replicas: {} and MEMCACHED_MEMORY: {} come from the custom resource, all else from the chart",
+    screen.note(&format!("replicas: {} and MEMCACHED_MEMORY: {} come from the custom resource, everything else from the chart",
         cluster.field(DEPLOYMENT, "/spec/replicas").await?,
         cluster.field("configmaps/memcached-sample", "/data/MEMCACHED_MEMORY").await?));
 
-    screen.step("What the Rust controller made");
+    screen.step("What the Rust controller created");
     screen.command(
         "kubectl get memcachedbackup memcachedbackup-sample -o jsonpath='{.status.nodes}'",
     );
@@ -108,7 +108,7 @@ async fn create(cluster: &Cluster, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// A value changes, and the release with it.
+/// Changes a value, which upgrades the release.
 async fn upgrade(cluster: &Cluster, screen: &Screen) -> Result<()> {
     screen.step("An upgrade: one value changes");
     let patch = json!({"spec": {"replicaCount": 3}});
@@ -136,9 +136,9 @@ async fn upgrade(cluster: &Cluster, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// Somebody scales the Deployment, and the operator scales it back.
+/// Scales the Deployment, which the operator scales back.
 async fn repair(cluster: &Cluster, screen: &Screen) -> Result<()> {
-    screen.step("Drift: somebody scales the Deployment by hand");
+    screen.step("Drift: somebody scales the Deployment manually");
     screen.command("kubectl scale deployment memcached-sample --replicas=7");
     let started = Instant::now();
     cluster
@@ -163,21 +163,21 @@ async fn repair(cluster: &Cluster, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// Everything stays as it is until ctrl-c.
+/// Keeps everything running until ctrl-c.
 async fn leave_running(cluster: &Cluster, screen: &Screen) -> Result<()> {
     screen.step("Left running");
     Screen::text(&format!(
         "export KUBECONFIG={}",
         cluster.kubeconfig().display()
     ));
-    screen.note("ctrl-c ends the operator and the control plane");
+    screen.note("ctrl-c stops the operator and the control plane");
     tokio::signal::ctrl_c()
         .await
         .context("cannot wait for ctrl-c")?;
     Ok(())
 }
 
-/// The samples are deleted, and what they owned goes too.
+/// Deletes the samples and waits until their objects are gone.
 async fn delete(cluster: &Cluster, screen: &Screen) -> Result<()> {
     screen.step("Deletion leaves nothing behind");
     screen.command("kubectl delete -k config/samples");
@@ -201,7 +201,7 @@ async fn delete(cluster: &Cluster, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// The objects of the sample's release, and its records.
+/// Shows the objects and the records of the sample's release.
 async fn show_release(cluster: &Cluster, screen: &Screen) -> Result<()> {
     let selector = "app.kubernetes.io/instance=memcached-sample";
     for kind in ["deployments", "services", "configmaps", "serviceaccounts"] {
@@ -213,8 +213,8 @@ async fn show_release(cluster: &Cluster, screen: &Screen) -> Result<()> {
     Ok(())
 }
 
-/// Whether a custom resource is `Ready` at its present generation, and its release (if it has one)
-/// at a revision of at least `revision`.
+/// Returns whether a custom resource is `Ready` at its current generation, and its release (if it
+/// has one) has at least this revision.
 fn is_ready(object: &serde_json::Value, revision: i64) -> bool {
     let generation = object.pointer("/metadata/generation");
     let ready = object

@@ -1,13 +1,13 @@
-//! What the person at the terminal sees.
+//! The output of the demo.
 
 use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
 
-/// Rows of a server-side table, the headings first.
+/// Rows of a server-side table, starting with the headings.
 pub(crate) type Table = Vec<Vec<String>>;
 
-/// Prints steps, commands and tables, with colour where the terminal shows it.
+/// Prints steps, commands and tables, with colour if the terminal supports it.
 pub(crate) struct Screen {
     colour: bool,
     count: std::cell::Cell<u32>,
@@ -30,7 +30,7 @@ impl Screen {
         }
     }
 
-    /// A numbered heading.
+    /// Prints a numbered heading.
     pub(crate) fn step(&self, title: &str) {
         self.count.set(self.count.get() + 1);
         println!(
@@ -39,22 +39,22 @@ impl Screen {
         );
     }
 
-    /// What a person would type.
+    /// Prints a command.
     pub(crate) fn command(&self, line: &str) {
         println!("{} {}", self.paint("2", "$"), self.paint("36", line));
     }
 
-    /// A remark on what happened.
+    /// Prints a remark.
     pub(crate) fn note(&self, text: &str) {
         println!("{}", self.paint("32", &format!("# {text}")));
     }
 
-    /// What a command printed.
+    /// Prints the output of a command.
     pub(crate) fn text(text: &str) {
         println!("{text}");
     }
 
-    /// A file, as `cat` would show it, without its comments.
+    /// Prints a file without its comments.
     pub(crate) fn file(path: &str) -> Result<()> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
         for line in text
@@ -66,7 +66,7 @@ impl Screen {
         Ok(())
     }
 
-    /// A command and the table it printed.
+    /// Prints a command and a table as its output.
     pub(crate) fn table(&self, command: &str, table: &Table) {
         self.command(command);
         if table.len() < 2 {

@@ -1,5 +1,5 @@
-//! The memcached operator: every chart of `watches.yaml`, and `MemcachedBackup`, in one manager.
-//! How a chart becomes an operator is told in `crates/hybrid-operator/src/helm/mod.rs`.
+//! The memcached operator: the charts of `watches.yaml` and the controller of `MemcachedBackup` in
+//! one manager. See `crates/hybrid-operator/src/helm/mod.rs` for how charts are run.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the operator until a signal.
+    /// Run the operator.
     Run(Box<RunArgs>),
 }
 
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     match run(*args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -51,10 +51,7 @@ async fn run(args: RunArgs) -> anyhow::Result<()> {
     Ok(manager.run().await?)
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "an error of the command line goes to standard error"
-)]
-fn complain(error: &anyhow::Error) {
+#[expect(clippy::print_stderr, reason = "errors go to standard error")]
+fn print_error(error: &anyhow::Error) {
     eprintln!("error: {error:#}");
 }

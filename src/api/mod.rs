@@ -1,3 +1,3 @@
-//! The custom resources that native controllers reconcile, a module for each API version.
+//! The custom resources of native controllers, one module per API version.
 
 pub mod v1alpha1;

@@ -1,7 +1,7 @@
-//! `cache.example.com/v1alpha1`.
+//! Custom resources of `cache.example.com/v1alpha1`.
 #![allow(
     clippy::duplicated_attributes,
-    reason = "two printer columns may have one type"
+    reason = "printer columns may have the same type"
 )]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -9,7 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Keeps copies of a memcached beside it.
+/// Maintains copies of a Memcached.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "cache.example.com",
@@ -40,15 +40,15 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedBackupSpec {
-    /// How many Pods hold a copy.
+    /// Number of Pods that hold a copy.
     #[schemars(range(min = 0))]
     pub size: i32,
-    /// The Memcached of the same namespace that is copied.
+    /// The Memcached to copy, in the same namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memcached_ref: Option<MemcachedRef>,
 }
 
-/// Names a Memcached.
+/// A reference to a Memcached.
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 pub struct MemcachedRef {
     /// Its name.
@@ -56,17 +56,17 @@ pub struct MemcachedRef {
     pub name: String,
 }
 
-/// What was last seen of a backup.
+/// The observed state of a backup.
 #[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MemcachedBackupStatus {
     /// Names of the Pods, sorted.
     #[serde(default)]
     pub nodes: Vec<String>,
-    /// How many of them are ready.
+    /// Number of ready Pods.
     #[serde(default)]
     pub ready_nodes: i32,
-    /// The generation of the spec that this status speaks of.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready` is true when as many Pods are ready as the spec asks for.

@@ -1,3 +1,3 @@
-//! The native controllers, a module each.
+//! The native controllers, one module per controller.
 
 pub mod memcached_backup;

@@ -43,7 +43,7 @@ fn every_mistake_in_a_watches_file_is_told_at_once_and_nothing_is_contacted() {
         "watches.yaml:4:10: [0].chart: cannot parse the templates",
         "x.yaml:1",
         "watches.yaml:8:10: [1].chart: ",
-        "does not exist; relative paths start at the folder of the watches file",
+        "does not exist; relative paths are resolved against the folder of the watches file",
         "watches.yaml:9:3: [1].overideValues: unknown field; did you mean `overrideValues`?",
     ] {
         assert!(said.contains(part), "{part:?} is not in\n{said}");

@@ -125,12 +125,12 @@ impl Run<'_> {
         self.change(&widgets).await;
         // Either it dies, or it gets to the end before: then there is no such write.
         tokio::select! {
-            () = struck(&faults) => {}
+            () = wait_for_injection(&faults) => {}
             () = self.done(&widgets) => {}
         }
-        let struck = faults.struck();
+        let injected = faults.was_injected();
         drop(operator);
-        if !struck {
+        if !injected {
             return None;
         }
 
@@ -305,9 +305,9 @@ impl Run<'_> {
 }
 
 /// Waits until the planned fault has come to pass.
-async fn struck(faults: &Faults) {
-    let struck = async || faults.struck();
-    let waited = wait::until(LIMIT, "the fault", struck).await;
+async fn wait_for_injection(faults: &Faults) {
+    let injected = async || faults.was_injected();
+    let waited = wait::until(LIMIT, "the fault", injected).await;
     drop(waited);
 }
 

@@ -272,7 +272,7 @@ async fn a_job_that_somebody_deletes_before_its_end_fails_the_install_and_says_s
     world.remove("Job", "one-migrate").await;
     let failed = world.is("one", "ReleaseFailed").await;
     let message = failed["message"].as_str().unwrap();
-    let expected = "one-migrate was deleted before it had ended";
+    let expected = "one-migrate was deleted before it completed";
     assert!(message.contains(expected), "{message}");
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
     assert_eq!(world.history("one").await, ["failed"]);

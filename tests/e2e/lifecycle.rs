@@ -118,7 +118,7 @@ async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
     world.data("free-map", json!({"value": "v"})).await;
     let failed = world.is("hangs", "ReleaseFailed").await;
     let message = failed["message"].as_str().unwrap();
-    assert!(message.contains("did not end within 3s"), "{message}");
+    assert!(message.contains("did not complete within 3s"), "{message}");
 
     world.widget("fails", json!({"pod": "failed"})).await;
     let failed = world.is("fails", "ReleaseFailed").await;

@@ -104,13 +104,13 @@ impl<'p> Run<'p> {
         faults.stop_at(k, fault, Recorded::is_write);
         let operator = Mortal::start(self.project, client, self.namespace.name());
         change.await;
-        let struck = wait::until(LIMIT, "the fault", async || faults.struck());
+        let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
         tokio::select! {
-            struck = struck => struck.unwrap(),
+            injected = injected => injected.unwrap(),
             () = end => {}
         }
         drop(operator);
-        faults.struck().then_some(())
+        faults.was_injected().then_some(())
     }
 
     /// The parts and the records that are left.
@@ -249,8 +249,8 @@ async fn a_custom_resource_that_goes_before_its_first_record_leaves_no_parts() {
     faults.stop_at(1, Fault::Unreachable, is_record);
     let operator = Mortal::start(&project, client, run.namespace.name());
     run.spec("1").await;
-    let struck = wait::until(LIMIT, "the fault", async || faults.struck());
-    struck.await.unwrap();
+    let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
+    injected.await.unwrap();
     drop(operator);
     let (parts, records) = run.left().await;
     assert_eq!((parts.len(), records.len()), (2, 0));

@@ -221,7 +221,7 @@ fn is_map(request: &Recorded) -> bool {
 }
 
 fn refuse_map(faults: &Faults) {
-    faults.disturb(|request| is_map(request).then_some(Fault::Status(403)));
+    faults.inject_with(|request| is_map(request).then_some(Fault::Status(403)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,8 +267,8 @@ async fn an_install_that_was_cut_off_is_finished_and_rests() {
     faults.stop_at(1, Fault::Unreachable, is_map);
     let operator = place.start(faults).await;
     place.spec("one", json!({"value": "1"})).await;
-    let struck = async || operator.faults.struck();
-    wait::until(LIMIT, "the fault", struck).await.unwrap();
+    let injected = async || operator.faults.was_injected();
+    wait::until(LIMIT, "the fault", injected).await.unwrap();
     drop(operator);
     place.rests(is_ready).await;
     assert_eq!(place.records().await.len(), 1);
@@ -422,8 +422,8 @@ async fn a_spec_that_goes_back_while_a_revision_is_pending_comes_to_rest() {
         faults.stop_at(1, Fault::Unreachable, is_map);
         let operator = place.start(faults).await;
         place.spec("one", json!({"value": "2"})).await;
-        let struck = async || operator.faults.struck();
-        wait::until(LIMIT, "the fault", struck).await.unwrap();
+        let injected = async || operator.faults.was_injected();
+        wait::until(LIMIT, "the fault", injected).await.unwrap();
         drop(operator);
         place.spec("one", json!({"value": "1"})).await;
         place

@@ -97,7 +97,7 @@ impl Release {
                 && (made || request.name.as_deref() == Some("one-map"))
         };
         self.faults
-            .disturb(move |request| is_map(request).then_some(Fault::Status(403)));
+            .inject_with(move |request| is_map(request).then_some(Fault::Status(403)));
     }
 
     /// Revision, status and number of failures of each record, oldest first.
@@ -196,7 +196,7 @@ async fn a_refused_rollback_is_tried_in_place_until_it_completes_and_no_upgrade_
     release.failed(3).await;
     assert_eq!(release.statuses().await, ["deployed", "failed", "failed"]);
 
-    release.faults.heal();
+    release.faults.clear_faults();
     drop(release.is("Stalled", is_stalled(ROLLED_BACK)).await);
     let after = ["superseded", "failed", "deployed"];
     assert_eq!(release.statuses().await, after);
@@ -224,7 +224,7 @@ async fn a_spec_that_goes_back_while_its_rollback_is_refused_makes_no_row_of_rol
     release.failed(3).await;
     let statuses = release.statuses().await;
     assert!(statuses.len() <= 4, "{statuses:?}");
-    release.faults.heal();
+    release.faults.clear_faults();
     drop(release.is("Ready", is_ready).await);
     assert_eq!(release.value().await, "1");
     assert_eq!(release.statuses().await.last().unwrap(), "deployed");

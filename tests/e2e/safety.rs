@@ -240,7 +240,7 @@ async fn a_lookup_that_is_refused_shrinks_nothing() {
     };
     drop(is("Ready").await);
     for code in [403, 500] {
-        faults.disturb(move |request| {
+        faults.inject_with(move |request| {
             let asked = request.verb == "get" && request.name.as_deref() == Some("switch");
             asked.then_some(Fault::Status(code))
         });
@@ -250,7 +250,7 @@ async fn a_lookup_that_is_refused_shrinks_nothing() {
         assert!(message.contains("switch"), "{message}");
         let map = api(&namespace, "ConfigMap").get_opt("map").await.unwrap();
         assert!(map.is_some(), "it is still there");
-        faults.heal();
+        faults.clear_faults();
         apply(&widgets, "one", &json!({"spec": {"n": code + 1}})).await;
         drop(is("Ready").await);
     }

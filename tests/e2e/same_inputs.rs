@@ -52,7 +52,7 @@ async fn password(namespace: &TestNamespace) -> String {
 
 /// Refuses all changes of the `ConfigMap` of this name.
 fn refuse(faults: &Faults, name: &'static str) {
-    faults.disturb(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
+    faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
 }
 
 fn is_write_to(request: &Recorded, name: &str) -> bool {
@@ -115,7 +115,7 @@ async fn a_password_stays_while_a_post_install_hook_fails() {
     drop(operator);
     let _operator = start(plane, &namespace, &project, &faults, |_| {}).await;
     failed(&namespace, 1, "1-2").await;
-    faults.heal();
+    faults.clear_faults();
     is_deployed(&widgets, 1).await;
     assert_eq!(password(&namespace).await, first);
 }
@@ -134,8 +134,8 @@ async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
     let operator = start(plane, &namespace, &project, &faults, another).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
-    let struck = async || faults.struck();
-    wait::until(LIMIT, "the end of the first process", struck)
+    let injected = async || faults.was_injected();
+    wait::until(LIMIT, "the end of the first process", injected)
         .await
         .unwrap();
     drop(operator);
@@ -165,7 +165,7 @@ async fn a_password_stays_when_a_stalled_upgrade_is_tried_again_on_request() {
     let stalled = |cr: &Value| condition(cr, "Stalled").is_some_and(|c| c["status"] == "True");
     drop(until(&widgets, "one", "Stalled", stalled).await.unwrap());
     let second = password(&namespace).await;
-    faults.heal();
+    faults.clear_faults();
     let annotation = "helm.sdk.operatorframework.io/reset-at";
     let reset = json!({"metadata": {"annotations": {annotation: "now"}}});
     merge(&widgets, "one", &reset).await;

@@ -55,8 +55,8 @@ async fn the_reason_of_a_failure_is_told_by_the_next_process() {
         let operator = Mortal::start(&project, client, namespace.name());
         let widgets = api(&namespace, "Widget");
         apply(&widgets, "one", &json!({"spec": {"team": "not a label"}})).await;
-        let struck = async || faults.struck();
-        wait::until(LIMIT, "the end of the first process", struck)
+        let injected = async || faults.was_injected();
+        wait::until(LIMIT, "the end of the first process", injected)
             .await
             .unwrap();
         drop(operator);

@@ -71,7 +71,7 @@ async fn everything_converges_when_the_trouble_is_over() {
 
     // The same numbers in every run.
     let mut numbers = fastrand::Rng::with_seed(1);
-    faults.disturb(move |request| {
+    faults.inject_with(move |request| {
         let is_watch = request.verb == "watch";
         let one_in = if is_watch { 3 } else { 5 };
         if numbers.u32(..one_in) > 0 {
@@ -117,7 +117,7 @@ async fn everything_converges_when_the_trouble_is_over() {
     let sent = faults.requests().len();
     let rate = sent / usize::try_from(trouble.as_secs()).unwrap();
     assert!(rate < HOT, "{rate} requests a second");
-    faults.heal();
+    faults.clear_faults();
 
     let maps = api(&namespace, "ConfigMap");
     let secrets = api(&namespace, "Secret");
@@ -144,7 +144,7 @@ async fn a_watch_that_falls_silent_is_noticed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "silent").await.unwrap();
     let faults = Faults::new();
-    faults.disturb(|request| (request.verb == "watch").then_some(Fault::Silence));
+    faults.inject_with(|request| (request.verb == "watch").then_some(Fault::Silence));
     let client = plane.client_with(&faults).await.unwrap();
     let deadlines = Deadlines {
         silence: Duration::from_secs(1),

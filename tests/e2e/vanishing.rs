@@ -75,8 +75,8 @@ async fn a_custom_resource_that_is_gone_before_it_has_the_finalizer_is_not_insta
     let _operator = start(plane, &namespace, &project, &faults).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
-    let struck = async || faults.struck();
-    wait::until(LIMIT, "the finalizer", struck).await.unwrap();
+    let injected = async || faults.was_injected();
+    wait::until(LIMIT, "the finalizer", injected).await.unwrap();
     drop(widgets.delete("one", &DeleteParams::default()).await);
     wait::gone(&widgets, "one", LIMIT).await.unwrap();
     apply(&widgets, "two", &json!({"spec": {}})).await;
@@ -176,7 +176,7 @@ async fn goes_in_spite_of_a_dependency(kind: &str) {
     );
     project.write("watches.yaml", &watches);
     let faults = Faults::new();
-    faults.disturb(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
+    faults.inject_with(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
     let _operator = start(plane, &namespace, &project, &faults).await;
     // It wants another revision, which has to wait.
     apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;

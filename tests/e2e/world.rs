@@ -7,7 +7,7 @@ use hybrid_operator::helm::{self, HelmController};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::{Options, RunArgs};
 use hybrid_operator_test::process::RunningOperator;
-use hybrid_operator_test::wait::{self, Look};
+use hybrid_operator_test::wait::{self, Check};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -454,9 +454,9 @@ pub(crate) async fn until(
     wait::object(api, name, what, LIMIT, |object| {
         let value = serde_json::to_value(object).unwrap();
         if wanted(&value) {
-            Look::Met(value)
+            Check::Met(value)
         } else {
-            Look::NotYet(serde_json::to_string_pretty(&value).unwrap())
+            Check::NotYet(serde_json::to_string_pretty(&value).unwrap())
         }
     })
     .await
@@ -470,15 +470,15 @@ pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value>
         .find(|condition| condition["type"] == type_)
 }
 
-fn is_ready(object: Option<&DynamicObject>) -> Look<DynamicObject> {
+fn is_ready(object: Option<&DynamicObject>) -> Check<DynamicObject> {
     let Some(object) = object else {
-        return Look::NotYet("absent".to_owned());
+        return Check::NotYet("absent".to_owned());
     };
     let value = serde_json::to_value(object).unwrap();
     let ready = condition(&value, "Ready").is_some_and(|c| c["status"] == "True");
     if ready && value["status"]["observedGeneration"] == value["metadata"]["generation"] {
-        Look::Met(object.clone())
+        Check::Met(object.clone())
     } else {
-        Look::NotYet(serde_json::to_string_pretty(&value["status"]).unwrap())
+        Check::NotYet(serde_json::to_string_pretty(&value["status"]).unwrap())
     }
 }

@@ -16,11 +16,11 @@ use clap::Parser as _;
 
 use command::Cli;
 
-/// Runs the command line `arguments`, of which the first is the program's name. Results go to
-/// standard output, messages to standard error; the exit code is 1 on any error, like Helm's.
+/// Runs the command line `arguments`, whose first element is the program's name. Results go to
+/// standard output, messages to standard error. The exit code is 1 on any error, as in Helm.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments = arguments.into_iter().map(Into::into).collect();
-    let cli = match Cli::try_parse_from(command::as_in_go(arguments)) {
+    let cli = match Cli::try_parse_from(command::normalize_flags(arguments)) {
         Ok(cli) => cli,
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
@@ -30,10 +30,10 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
     };
     match cli.run(&mut io::stdout().lock()) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader of the output has closed the pipe, like `head`.
+        // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("Error: {error:#}"));
+            print_message(&format!("Error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -44,8 +44,8 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Prints a message that is not a result.
-#[expect(clippy::print_stderr, reason = "messages of a command")]
-fn say(text: &str) {
+/// Prints a message to standard error.
+#[expect(clippy::print_stderr, reason = "messages go to standard error")]
+fn print_message(text: &str) {
     eprintln!("{text}");
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// Rendering makes and drops many small objects, which this allocator is fast at.
+/// Rendering allocates many small objects, for which this allocator is fast.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

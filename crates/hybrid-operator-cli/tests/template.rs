@@ -1,12 +1,9 @@
-//! `hybrid-operator template` prints what Helm printed: `golden/NAME.args` has the arguments, one
-//! a line, `golden/NAME.out` Helm's standard output, and is absent where Helm refuses. The recorded
-//! answers are compared with the pinned Helm too; with the variable `UPDATE_GOLDEN` they are
-//! written anew.
+//! Compares `hybrid-operator template` with Helm: `golden/NAME.args` has the arguments, one per
+//! line, and `golden/NAME.out` Helm's standard output; the latter is missing if Helm fails. The
+//! golden files are also compared with the pinned Helm. With the environment variable
+//! `UPDATE_GOLDEN`, they are updated.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a case that cannot be read ends the test"
-)]
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -18,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 struct Case {
     name: String,
     arguments: Vec<String>,
-    answer: PathBuf,
+    golden: PathBuf,
 }
 
 fn folder() -> PathBuf {
@@ -40,12 +37,12 @@ fn cases() -> Vec<Case> {
             .lines()
             .map(str::to_owned)
             .collect(),
-        answer: path.with_extension("out"),
+        golden: path.with_extension("out"),
     };
     paths.iter().map(case).collect()
 }
 
-/// Runs a program as `PROGRAM template ARGUMENTS` where the charts lie, without a cluster.
+/// Runs `PROGRAM template ARGUMENTS` in the folder of the charts, without a cluster.
 fn template(program: impl AsRef<Path>, arguments: &[String]) -> Output {
     Command::new(program.as_ref())
         .arg("template")
@@ -58,52 +55,47 @@ fn template(program: impl AsRef<Path>, arguments: &[String]) -> Output {
 }
 
 #[test]
-fn output_is_the_recorded_output_of_helm() {
+fn output_is_equal_to_the_golden_files() {
     let mut wrong = Vec::new();
     for case in cases() {
         let found = template(PROGRAM, &case.arguments);
-        let (text, complaint) = (
+        let (text, stderr) = (
             String::from_utf8_lossy(&found.stdout),
             String::from_utf8_lossy(&found.stderr),
         );
-        let expected = std::fs::read_to_string(&case.answer).ok();
-        // A debug run prints and fails.
+        let expected = std::fs::read_to_string(&case.golden).ok();
+        // With `--debug`, the command prints the output and fails.
         let fails = expected.is_none() || case.name.ends_with("-debug");
         let code = if fails { Some(1) } else { Some(0) };
         if text != expected.unwrap_or_default() || found.status.code() != code {
             wrong.push(format!(
-                "{}: {:?}\n{text}\n{complaint}",
+                "{}: {:?}\n{text}\n{stderr}",
                 case.name, found.status
             ));
         }
-        assert_eq!(
-            fails,
-            complaint.contains("Error: "),
-            "{}: {complaint}",
-            case.name
-        );
+        assert_eq!(fails, stderr.contains("Error: "), "{}: {stderr}", case.name);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn recorded_answers_are_those_of_the_pinned_helm() {
+fn golden_files_are_those_of_the_pinned_helm() {
     let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;
     };
     for case in cases() {
         let found = template(&helm, &case.arguments);
         let given = found.status.success() || case.name.ends_with("-debug");
-        let answer = given.then(|| String::from_utf8(found.stdout).unwrap());
+        let golden = given.then(|| String::from_utf8(found.stdout).unwrap());
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
-            match answer {
-                Some(answer) => std::fs::write(&case.answer, answer).unwrap(),
-                None => drop(std::fs::remove_file(&case.answer)),
+            match golden {
+                Some(golden) => std::fs::write(&case.golden, golden).unwrap(),
+                None => drop(std::fs::remove_file(&case.golden)),
             }
         } else {
             assert_eq!(
-                answer,
-                std::fs::read_to_string(&case.answer).ok(),
+                golden,
+                std::fs::read_to_string(&case.golden).ok(),
                 "{}",
                 case.name
             );
@@ -129,14 +121,14 @@ fn charts_of_the_conformance_folder_render_as_with_helm() {
     for entry in entries {
         let chart = entry.unwrap().path().to_string_lossy().into_owned();
         let arguments = [chart, "--include-crds".to_owned()];
-        // Helm before and after, so that what shows the time differs between these two as well.
+        // Helm runs before and after, so that timestamps differ between these two runs as well.
         let (once, ours, twice) = (
             template(&helm, &arguments),
             template(PROGRAM, &arguments),
             template(&helm, &arguments),
         );
         if ours.status.success() != once.status.success()
-            || !equal_but_for_chance(&ours.stdout, &once.stdout, &twice.stdout)
+            || !equal_except_random_lines(&ours.stdout, &once.stdout, &twice.stdout)
         {
             wrong.push(arguments[0].clone());
         }
@@ -144,8 +136,9 @@ fn charts_of_the_conformance_folder_render_as_with_helm() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Whether `ours` has the lines of `once`; lines that differ between two runs of Helm are random.
-fn equal_but_for_chance(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
+/// Returns whether `ours` has the lines of `once`, except for lines that differ between two runs of
+/// Helm.
+fn equal_except_random_lines(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
     let lines = |text: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(text)
             .split('\n')
@@ -158,7 +151,7 @@ fn equal_but_for_chance(ours: &[u8], once: &[u8], twice: &[u8]) -> bool {
 }
 
 #[test]
-fn errors_say_how_to_go_on() {
+fn errors_say_how_to_fix_them() {
     for (arguments, words) in [
         (
             &["web", "no-such-chart"][..],
@@ -189,8 +182,8 @@ fn errors_say_how_to_go_on() {
     ] {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let found = template(PROGRAM, &arguments);
-        let complaint = String::from_utf8_lossy(&found.stderr);
-        assert!(complaint.contains(words), "{arguments:?}: {complaint}");
+        let stderr = String::from_utf8_lossy(&found.stderr);
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
         assert_eq!(
             (found.status.code(), found.stdout.len()),
             (Some(1), 0),

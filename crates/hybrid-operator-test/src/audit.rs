@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-/// The audit log of a control plane: one line per request, written before the request is answered.
+/// The audit log of a control plane: one line per request, written before the response.
 #[derive(Debug, Clone)]
 pub struct AuditLog {
     path: PathBuf,
@@ -17,14 +17,14 @@ pub struct AuditLog {
 #[derive(Debug, Clone, Copy)]
 pub struct Mark(u64);
 
-/// One answered request, or the start of a watch.
+/// A completed request, or the start of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRequest {
     /// Name of the user.
     pub user: String,
     /// Kubernetes verb: get, list, watch, create, update, patch, delete, deletecollection.
     pub verb: String,
-    /// Plural resource, with its subresource after a slash; the path when it is not a resource.
+    /// Plural resource, with its subresource after a slash; the path if it is not a resource.
     pub resource: String,
     /// Namespace, if the request has one.
     pub namespace: Option<String>,
@@ -32,7 +32,7 @@ pub struct AuditedRequest {
     pub name: Option<String>,
     /// Path and query.
     pub uri: String,
-    /// HTTP status of the answer.
+    /// HTTP status of the response.
     pub status: u16,
 }
 
@@ -69,12 +69,12 @@ struct Status {
 }
 
 impl AuditLog {
-    /// Reads the log in this file.
+    /// Creates a reader of this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Returns the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -131,7 +131,8 @@ impl AuditLog {
 }
 
 impl Event {
-    /// A watch is logged when it starts and again when it ends; only the start counts.
+    /// Converts an event. A watch is logged when it starts and again when it ends; only the start
+    /// counts.
     fn into_request(self) -> Option<AuditedRequest> {
         let status = self.response_status.map_or(200, |status| status.code);
         if self.verb == "watch" && self.stage == "ResponseComplete" && status < 400 {

@@ -1,4 +1,4 @@
-//! A control plane: starts it, makes clients and kubeconfigs for it, and stops it.
+//! Starts and stops a control plane, and creates clients and kubeconfigs for it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,14 +26,15 @@ const KEEP_RUNS_FOR: Duration = Duration::from_hours(1);
 /// Options of a control plane.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Directory of state, logs and credentials. None means a new one in the cache, which is kept
+    /// Directory of state, logs and credentials. `None` means a new one in the cache, which is kept
     /// for an hour.
     pub dir: Option<PathBuf>,
     /// Whether the API server writes every request's metadata to [`ControlPlane::audit_log`].
     pub audit: bool,
-    /// Further users and their groups, beside `admin` (`system:masters`) and `operator` (none).
+    /// Additional users and their groups, besides `admin` (`system:masters`) and `operator` (none).
     pub users: Vec<(String, Vec<String>)>,
-    /// Time limit for starting, without building the binary. A start takes about three seconds.
+    /// Time limit for starting, excluding the build of the binary. A start takes about three
+    /// seconds.
     pub ready_within: Duration,
 }
 
@@ -48,7 +49,8 @@ impl Default for Options {
     }
 }
 
-/// Why a control plane cannot be started. Cloneable, since tests that share one get the same error.
+/// Why a control plane cannot be started. Cloneable, because tests that share one get the same
+/// error.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StartError {
     /// The binary is missing and cannot be built.
@@ -59,17 +61,17 @@ pub enum StartError {
     /// A directory or the process cannot be created.
     #[error("cannot {action} {}", path.display())]
     Run {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The directory or program.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: Arc<io::Error>,
     },
     /// The control plane exited before it was ready.
     #[error("the control plane exited before it was ready:\n{output}")]
-    Ended {
+    Exited {
         /// Its output, with the end of the log of the program that failed.
         output: String,
     },
@@ -86,7 +88,8 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// Whether the machine lacks something, so that tests may be skipped; all else is a defect.
+    /// Returns whether a prerequisite is missing on this machine, so that tests may be skipped. All
+    /// other errors are defects.
     pub fn is_missing_prerequisite(&self) -> bool {
         matches!(self, Self::Binary(error) if error.is_missing_prerequisite())
     }
@@ -100,7 +103,7 @@ impl StartError {
     }
 }
 
-/// Why a client cannot be made.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig cannot be used.
@@ -108,16 +111,16 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: Box<KubeconfigError>,
     },
-    /// No client can be made from it.
-    #[error("cannot make a client for the kubeconfig {}", path.display())]
+    /// No client can be created from it.
+    #[error("cannot create a client for the kubeconfig {}", path.display())]
     Client {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<kube::Error>,
     },
@@ -132,9 +135,9 @@ struct Ready {
 }
 
 /// A Kubernetes API server with its controllers, on loopback. Everything is real except the nodes:
-/// their Pods run nothing and are Running, Ready or Succeeded at once.
+/// their Pods run no containers and are Running, Ready or Succeeded at once.
 ///
-/// It stops when this is dropped, and when this process ends in any way.
+/// It stops when the value is dropped, and when this process ends in any way.
 #[derive(Debug)]
 pub struct ControlPlane {
     kubeconfig: PathBuf,
@@ -164,7 +167,7 @@ impl ControlPlane {
     pub async fn start(options: Options) -> Result<Self, StartError> {
         match tokio::task::spawn_blocking(move || Self::start_blocking(&options)).await {
             Ok(result) => result,
-            Err(error) => Err(StartError::Ended {
+            Err(error) => Err(StartError::Exited {
                 output: error.to_string(),
             }),
         }
@@ -218,10 +221,10 @@ impl ControlPlane {
                     process: Mutex::new(process),
                 }),
             }),
-            Err(NotReady { output, ended }) => {
+            Err(NotReady { output, exited }) => {
                 process.stop();
-                Err(if ended {
-                    StartError::Ended { output }
+                Err(if exited {
+                    StartError::Exited { output }
                 } else {
                     StartError::Deadline {
                         within: options.ready_within,
@@ -233,7 +236,7 @@ impl ControlPlane {
         }
     }
 
-    /// Uses a running cluster; dropping this does not stop it.
+    /// Uses a running cluster. Dropping the value does not stop it.
     pub fn existing(kubeconfig: impl Into<PathBuf>) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
@@ -241,13 +244,13 @@ impl ControlPlane {
         }
     }
 
-    /// Returns the kubeconfig of `admin`, which may do everything.
+    /// Returns the kubeconfig of `admin`, which has all permissions.
     pub fn kubeconfig_path(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Returns the kubeconfig of the user `operator`, which may do only what RBAC grants to it. For
-    /// an existing cluster it is the one that was given.
+    /// Returns the kubeconfig of the user `operator`, which has only the permissions that RBAC
+    /// grants. For an existing cluster, returns the given kubeconfig.
     pub fn operator_kubeconfig(&self) -> PathBuf {
         self.user_kubeconfig("operator")
     }
@@ -266,7 +269,7 @@ impl ControlPlane {
         path.is_file().then(|| crate::audit::AuditLog::new(path))
     }
 
-    /// Returns the URL of the API server; none for an existing cluster.
+    /// Returns the URL of the API server; `None` for an existing cluster.
     pub fn server(&self) -> Option<&str> {
         self.running
             .as_ref()
@@ -283,8 +286,8 @@ impl ControlPlane {
         pids
     }
 
-    /// Returns a new client as `admin`. It belongs to the runtime that this is called in: every
-    /// `#[tokio::test]` makes its own.
+    /// Returns a new client as `admin`. It belongs to the runtime that this is called in, so every
+    /// `#[tokio::test]` needs its own.
     ///
     /// # Errors
     ///
@@ -302,7 +305,7 @@ impl ControlPlane {
         client_of(&self.user_kubeconfig(name), None).await
     }
 
-    /// Returns a new client as `admin` whose requests are recorded and fail as `faults` plans.
+    /// Returns a new client as `admin` whose requests are recorded and get the planned `faults`.
     ///
     /// # Errors
     ///
@@ -346,7 +349,7 @@ impl Process {
     }
 }
 
-/// Makes a client from a kubeconfig file alone, without the environment.
+/// Creates a client from a kubeconfig file, ignoring the environment.
 pub(crate) async fn client_of(path: &Path, faults: Option<&Faults>) -> Result<Client, ClientError> {
     let kubeconfig_error = |source| ClientError::Kubeconfig {
         path: path.to_owned(),
@@ -369,20 +372,20 @@ pub(crate) async fn client_of(path: &Path, faults: Option<&Faults>) -> Result<Cl
 
 struct NotReady {
     output: String,
-    ended: bool,
+    exited: bool,
 }
 
-/// Waits for the line of JSON. Standard error of the process is passed on, and kept for the error.
+/// Waits for the line of JSON. Standard error of the process is forwarded, and kept for the error.
 fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
-    let said = Arc::new(Mutex::new(String::new()));
+    let captured = Arc::new(Mutex::new(String::new()));
     let errors = child.stderr.take().map(|stderr| {
-        let said = Arc::clone(&said);
+        let captured = Arc::clone(&captured);
         thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 drop(writeln!(io::stderr(), "{line}"));
-                let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-                said.push_str(&line);
-                said.push('\n');
+                let mut captured = captured.lock().unwrap_or_else(PoisonError::into_inner);
+                captured.push_str(&line);
+                captured.push('\n');
             }
         })
     });
@@ -398,13 +401,16 @@ fn wait_ready(child: &mut Child, within: Duration) -> Result<Ready, NotReady> {
     if let Ok(Ok(ready)) = line.as_deref().map(serde_json::from_str) {
         return Ok(ready);
     }
-    let ended = line.is_ok();
-    if ended {
-        // Standard error ends with the process, so it is complete then.
+    let exited = line.is_ok();
+    if exited {
+        // Standard error ends with the process, so it is complete now.
         drop(errors.map(thread::JoinHandle::join));
     }
-    let output = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Err(NotReady { output, ended })
+    let output = captured
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
+    Err(NotReady { output, exited })
 }
 
 /// Returns a new directory for a run, and removes those of old runs.
@@ -420,7 +426,7 @@ fn new_run_dir() -> PathBuf {
     runs.join(format!("{since}-{}-{count}", std::process::id()))
 }
 
-/// Removes the directories of old runs that no control plane uses any more; ignores failures.
+/// Removes the directories of old runs that no control plane uses any more. Ignores failures.
 fn remove_old_runs(runs: &Path) {
     for entry in fs::read_dir(runs).into_iter().flatten().flatten() {
         let dir = entry.path();
@@ -440,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_is_held_or_recent_is_kept() {
+    fn runs_that_are_locked_or_recent_are_kept() {
         let runs = tempfile::tempdir().unwrap();
         let old = SystemTime::now() - 2 * KEEP_RUNS_FOR;
         let make = |name: &str, modified: SystemTime| {
@@ -464,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kubeconfig_that_is_not_there_is_named() {
+    async fn the_error_names_a_missing_kubeconfig() {
         let plane = ControlPlane::existing("/nowhere/kubeconfig");
         let error = plane.client().await.err().unwrap();
         assert!(error.to_string().contains("/nowhere/kubeconfig"), "{error}");

@@ -1,7 +1,8 @@
-//! A client layer that records requests and makes chosen ones fail.
+//! A client layer that records requests and injects faults.
 //!
-//! It works with the scripted API and with a real one ([`crate::ControlPlane::client_with`]), so the
-//! same test can show with both what happens if the process dies after the third write.
+//! It works with the scripted API server and with a real one
+//! ([`crate::ControlPlane::client_with`]), so the same test can run against both, for example to
+//! let the process die after the third write.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,18 +25,18 @@ use crate::request::Recorded;
 pub enum Fault {
     /// The request does not reach the server; the client gets a connection error.
     Unreachable,
-    /// The server executes the request, and the answer is lost.
+    /// The server executes the request, but the response is lost.
     AnswerLost,
-    /// The server does not execute the request and answers with this HTTP status.
+    /// The server does not execute the request and responds with this HTTP status.
     Status(u16),
-    /// The server does not execute the request, and the client never gets an answer.
+    /// The server does not execute the request, and the client never gets a response.
     Hang,
-    /// The server executes the request; after the first piece of its answer nothing more arrives, and
-    /// the answer does not end, as for a watch on a half-open connection.
+    /// The server executes the request. After the first piece of the response nothing more arrives
+    /// and the response does not end, as for a watch on a half-open connection.
     Silence,
 }
 
-/// The error of a client whose request failed on purpose.
+/// The error of a request with an injected fault.
 #[derive(Debug, thiserror::Error)]
 #[error("fault injected into {request}: {fault:?}")]
 pub struct Injected {
@@ -45,7 +46,7 @@ pub struct Injected {
     pub fault: Fault,
 }
 
-/// Records requests and plans faults; clones share the record and the plan.
+/// Records requests and injects planned faults. Clones share the records and the plan.
 #[derive(Clone, Default)]
 pub struct Faults {
     state: Arc<Mutex<State>>,
@@ -57,18 +58,18 @@ type Filter = Box<dyn Fn(&Recorded) -> bool + Send>;
 struct State {
     requests: Vec<Recorded>,
     plan: Option<Plan>,
-    trouble: Option<Trouble>,
+    select: Option<Selector>,
 }
 
-type Trouble = Box<dyn FnMut(&Recorded) -> Option<Fault> + Send>;
+type Selector = Box<dyn FnMut(&Recorded) -> Option<Fault> + Send>;
 
 struct Plan {
     counts: Filter,
-    /// Requests that counted so far.
+    /// Number of matching requests so far.
     seen: usize,
     nth: usize,
     fault: Fault,
-    /// Whether all later requests fail, including those that do not count.
+    /// Whether all later requests fail, including those that do not match.
     stops: bool,
     stopped: bool,
 }
@@ -87,7 +88,8 @@ impl Faults {
         Self::default()
     }
 
-    /// Injects `fault` into the `nth` (from 1) of the coming requests that count, and into no other.
+    /// Injects `fault` into only the `nth` (from 1) of the coming requests for which `counts`
+    /// returns true.
     pub fn at(
         &self,
         nth: usize,
@@ -97,10 +99,10 @@ impl Faults {
         self.plan(nth, fault, false, Box::new(counts));
     }
 
-    /// Injects `fault` into the `nth` (from 1) of the coming requests that count; no later request
-    /// reaches the server, as if the process had died.
+    /// Injects `fault` into the `nth` (from 1) of the coming requests for which `counts` returns
+    /// true. No later request reaches the server, as if the process had died.
     ///
-    /// With [`Fault::AnswerLost`] it dies just after the request was executed, with
+    /// With [`Fault::AnswerLost`] the process dies just after the request was executed, with
     /// [`Fault::Unreachable`] just before.
     pub fn stop_at(
         &self,
@@ -111,20 +113,20 @@ impl Faults {
         self.plan(nth, fault, true, Box::new(counts));
     }
 
-    /// Calls `trouble` for each of the coming requests and injects the fault that it returns.
-    pub fn disturb(&self, trouble: impl FnMut(&Recorded) -> Option<Fault> + Send + 'static) {
-        self.lock().trouble = Some(Box::new(trouble));
+    /// Calls `select` for each of the coming requests and injects the fault that it returns.
+    pub fn inject_with(&self, select: impl FnMut(&Recorded) -> Option<Fault> + Send + 'static) {
+        self.lock().select = Some(Box::new(select));
     }
 
-    /// Removes all planned faults; the record stays.
-    pub fn heal(&self) {
+    /// Removes all planned faults. The records stay.
+    pub fn clear_faults(&self) {
         let mut state = self.lock();
         state.plan = None;
-        state.trouble = None;
+        state.select = None;
     }
 
-    /// Whether the planned fault was injected.
-    pub fn struck(&self) -> bool {
+    /// Returns whether the planned fault was injected.
+    pub fn was_injected(&self) -> bool {
         self.lock()
             .plan
             .as_ref()
@@ -145,7 +147,7 @@ impl Faults {
         counts
     }
 
-    /// Forgets the requests so far; the plan stays.
+    /// Clears the records. The plan stays.
     pub fn forget(&self) {
         self.lock().requests.clear();
     }
@@ -169,10 +171,18 @@ impl Faults {
     }
 
     /// Records a request and returns the fault to inject.
-    fn meet(&self, mut request: Recorded) -> Option<Fault> {
+    fn next_fault(&self, mut request: Recorded) -> Option<Fault> {
         let mut state = self.lock();
-        let planned = state.plan.as_mut().and_then(|plan| plan.meet(&request));
-        let fault = planned.or_else(|| state.trouble.as_mut().and_then(|meet| meet(&request)));
+        let planned = state
+            .plan
+            .as_mut()
+            .and_then(|plan| plan.next_fault(&request));
+        let fault = planned.or_else(|| {
+            state
+                .select
+                .as_mut()
+                .and_then(|next_fault| next_fault(&request))
+        });
         request.fault = fault;
         state.requests.push(request);
         fault
@@ -184,7 +194,7 @@ impl Faults {
 }
 
 impl Plan {
-    fn meet(&mut self, request: &Recorded) -> Option<Fault> {
+    fn next_fault(&mut self, request: &Recorded) -> Option<Fault> {
         if self.stopped {
             return Some(Fault::Unreachable);
         }
@@ -192,23 +202,23 @@ impl Plan {
             return None;
         }
         self.seen += 1;
-        let strikes = self.seen == self.nth;
-        self.stopped = strikes && self.stops;
-        strikes.then_some(self.fault)
+        let matches = self.seen == self.nth;
+        self.stopped = matches && self.stops;
+        matches.then_some(self.fault)
     }
 }
 
-/// Makes a [`Disturbed`] client service.
+/// A layer that creates a [`FaultService`].
 #[derive(Debug, Clone)]
 pub struct FaultLayer {
     faults: Faults,
 }
 
 impl<S> Layer<S> for FaultLayer {
-    type Service = Disturbed<S>;
+    type Service = FaultService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Disturbed {
+        FaultService {
             inner,
             faults: self.faults.clone(),
         }
@@ -217,15 +227,15 @@ impl<S> Layer<S> for FaultLayer {
 
 /// A client service that records requests and injects faults.
 #[derive(Debug, Clone)]
-pub struct Disturbed<S> {
+pub struct FaultService<S> {
     inner: S,
     faults: Faults,
 }
 
-/// Body of an answer.
+/// Body of a response.
 pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
-impl<S, B> Service<Request<Body>> for Disturbed<S>
+impl<S, B> Service<Request<Body>> for FaultService<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Error: Into<BoxError>,
@@ -250,7 +260,7 @@ where
                 fault,
             })
         };
-        match self.faults.meet(recorded) {
+        match self.faults.next_fault(recorded) {
             None => {
                 let answer = self.inner.call(request);
                 async move {
@@ -282,7 +292,7 @@ where
     }
 }
 
-/// The first piece of a body that never ends.
+/// Returns the first piece of a body and then nothing, without an end.
 fn silenced<B>(body: B) -> AnswerBody
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -292,7 +302,7 @@ where
     StreamBody::new(first.chain(stream::pending())).boxed_unsync()
 }
 
-/// Builds the answer of an API server that refuses a request.
+/// Builds the response of an API server that rejects a request.
 fn status(code: u16) -> Result<Response<AnswerBody>, BoxError> {
     let status = serde_json::json!({
         "apiVersion": "v1", "kind": "Status", "status": "Failure",

@@ -1,4 +1,4 @@
-//! Helm's command, of the version that the project follows, for tests that compare with it.
+//! The `helm` command of the pinned version, for tests that compare with it.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use go_programs::{BuildError, HELM};
 
 use crate::shared::{may_skip, skipped};
 
-/// Returns Helm's command, and builds it first when needed. The environment variable `HELM` names a
-/// ready binary.
+/// Returns the path of the `helm` command, building it first if needed. The environment variable
+/// `HELM` names an existing binary.
 ///
-/// Building blocks for minutes when Go has nothing cached, and shows its progress on standard error.
+/// Building blocks for minutes if Go has nothing cached, and prints its progress to standard error.
 ///
 /// # Errors
 ///
@@ -18,13 +18,13 @@ pub fn ensure() -> Result<PathBuf, BuildError> {
     HELM.ensure()
 }
 
-/// Returns Helm's command, or none where the machine cannot build it; then a line on standard error
-/// says which test is skipped and why.
+/// Returns the path of the `helm` command, or `None` if the machine cannot build it; then a line on
+/// standard error says which test is skipped and why.
 ///
 /// # Errors
 ///
-/// Every [`BuildError`] that is a defect rather than the machine's lack of something, and every
-/// [`BuildError`] when the environment variable `REQUIRE_CONTROL_PLANE` is `1`.
+/// Any [`BuildError`] other than a missing prerequisite, and with `REQUIRE_CONTROL_PLANE=1` any
+/// [`BuildError`].
 pub fn ensure_or_skip() -> Result<Option<PathBuf>, BuildError> {
     match ensure() {
         Ok(path) => Ok(Some(path)),

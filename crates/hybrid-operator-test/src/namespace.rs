@@ -15,25 +15,25 @@ use crate::wait::{self, WaitError};
 
 /// Time limit for the namespace's service account to appear.
 const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Time limit of the request to delete, so that a cluster that is gone does not hold up the test.
+/// Time limit of the request to delete, so that an unreachable cluster does not delay the test.
 const DELETE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Why a namespace cannot be created or deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum NamespaceError {
-    /// There is no client.
-    #[error("cannot make a client for the namespace of a test")]
+    /// The client cannot be created.
+    #[error("cannot create a client for the test namespace")]
     Client(#[from] ClientError),
-    /// The API server refuses to create it.
+    /// The API server rejects its creation.
     #[error("cannot create the namespace {prefix}-*")]
     Create {
-        /// The start of the name.
+        /// The prefix of the name.
         prefix: String,
-        /// What it answers.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
-    /// It did not get its service account, without which Pods are refused.
+    /// It did not get its service account, without which Pods are rejected.
     #[error("the namespace {name} is not ready")]
     NotReady {
         /// Its name.
@@ -42,18 +42,18 @@ pub enum NamespaceError {
         #[source]
         source: WaitError,
     },
-    /// The API server refuses to delete it.
+    /// The API server rejects its deletion.
     #[error("cannot delete the namespace {name}")]
     Delete {
         /// Its name.
         name: String,
-        /// What it answers.
+        /// The error of the request.
         #[source]
         source: Box<kube::Error>,
     },
     /// It still exists after its deletion.
     #[error("the namespace {name} still exists after its deletion")]
-    Stays {
+    StillExists {
         /// Its name.
         name: String,
         /// What was waited for.
@@ -62,12 +62,11 @@ pub enum NamespaceError {
     },
 }
 
-/// A namespace for one test. Dropping it asks the API server to delete it with everything in it,
-/// without waiting.
+/// A namespace for one test. Dropping it requests its deletion, without waiting.
 pub struct TestNamespace {
     name: String,
     client: Client,
-    /// None when it has been deleted already.
+    /// `None` once the namespace is deleted.
     kubeconfig: Option<PathBuf>,
 }
 
@@ -78,7 +77,7 @@ impl fmt::Debug for TestNamespace {
 }
 
 impl TestNamespace {
-    /// Creates a namespace `<prefix>-<random>` and returns when Pods can be created in it.
+    /// Creates a namespace `<prefix>-<random>` and returns once Pods can be created in it.
     ///
     /// # Errors
     ///
@@ -137,11 +136,12 @@ impl TestNamespace {
         Api::namespaced(self.client.clone(), &self.name)
     }
 
-    /// Deletes the namespace and waits until it is gone, which shows that no finalizer is left in it.
+    /// Deletes the namespace and waits until it is gone, which proves that no finalizer is left in
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`NamespaceError::Delete`] or [`NamespaceError::Stays`].
+    /// [`NamespaceError::Delete`] or [`NamespaceError::StillExists`].
     pub async fn finish(mut self, within: Duration) -> Result<(), NamespaceError> {
         self.kubeconfig = None;
         let api = Api::<Namespace>::all(self.client.clone());
@@ -154,7 +154,7 @@ impl TestNamespace {
         }
         wait::gone(&api, &name, within)
             .await
-            .map_err(|source| NamespaceError::Stays { name, source })
+            .map_err(|source| NamespaceError::StillExists { name, source })
     }
 }
 

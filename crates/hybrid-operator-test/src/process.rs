@@ -1,4 +1,5 @@
-//! Runs an operator as a separate process: starts it, waits until it is ready, signals it, keeps its log.
+//! Runs an operator as a separate process: starts it, waits until it is ready, sends signals, and
+//! captures its log.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,10 +17,10 @@ use tokio::net::TcpStream;
 
 use crate::wait::{self, WaitError};
 
-/// Lines of the log that an error shows.
-const TAIL: usize = 30;
+/// Number of log lines in an error.
+const TAIL_LINES: usize = 30;
 
-/// Why an operator does not start, stop or answer.
+/// Why an operator does not start, stop or respond.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     /// The program cannot be started.
@@ -27,7 +28,7 @@ pub enum ProcessError {
     Spawn {
         /// The program.
         program: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -42,9 +43,9 @@ pub enum ProcessError {
         #[source]
         source: WaitError,
     },
-    /// It was asked to stop and still runs.
+    /// It did not exit in time.
     #[error("{} did not exit; the end of its log:\n{log}", program.display())]
-    StillRuns {
+    StillRunning {
         /// The program.
         program: PathBuf,
         /// The last lines that it wrote.
@@ -58,7 +59,7 @@ pub enum ProcessError {
     Signal {
         /// The program.
         program: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -69,16 +70,16 @@ pub enum ProcessError {
         port: u16,
         /// The requested path.
         path: String,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// How to run an operator.
+/// A command that runs an operator.
 ///
-/// In arguments and environment variables, `{probe_port}` and `{metrics_port}` are replaced by free
-/// ports, new ones for every start.
+/// In arguments and environment variables, `{probe_port}` and `{metrics_port}` are replaced with
+/// free ports, new ones for every start.
 #[derive(Debug, Clone)]
 pub struct Operator {
     program: PathBuf,
@@ -90,7 +91,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Describes an operator without arguments, with this process's environment except `KUBECONFIG`.
+    /// Creates a command without arguments, with the environment of this process except
+    /// `KUBECONFIG`.
     pub fn new(program: impl Into<PathBuf>) -> Self {
         Self {
             program: program.into(),
@@ -153,7 +155,7 @@ impl Operator {
         self
     }
 
-    /// Sets the path that answers 200 once the operator is ready. Default: `/readyz`.
+    /// Sets the path that responds with 200 once the operator is ready. Default: `/readyz`.
     #[must_use]
     pub fn ready_path(mut self, path: impl Into<String>) -> Self {
         self.ready_path = path.into();
@@ -167,7 +169,7 @@ impl Operator {
         self
     }
 
-    /// Starts the operator and returns when it is ready.
+    /// Starts the operator and waits until it is ready.
     ///
     /// # Errors
     ///
@@ -190,7 +192,7 @@ impl Operator {
             child: Mutex::new(child),
             ports,
             log,
-            how: self,
+            command_spec: self,
         })
     }
 
@@ -220,41 +222,41 @@ impl Operator {
             .spawn()
             .map_err(failed)?;
         if let Some(stdout) = child.stdout.take() {
-            keep_lines(stdout, Arc::clone(log));
+            capture_lines(stdout, Arc::clone(log));
         }
         if let Some(stderr) = child.stderr.take() {
-            keep_lines(stderr, Arc::clone(log));
+            capture_lines(stderr, Arc::clone(log));
         }
         Ok((child, ports))
     }
 }
 
-/// An operator's process. Dropping it kills the process and, when the test has failed, prints its log.
+/// A running operator. Dropping it kills the process and, if the test has failed, prints its log.
 #[derive(Debug)]
 pub struct RunningOperator {
     child: Mutex<Child>,
     ports: Ports,
     log: Arc<Mutex<Vec<String>>>,
-    how: Operator,
+    command_spec: Operator,
 }
 
 impl RunningOperator {
-    /// Waits until the operator is ready; fails at once when it has exited.
+    /// Waits until the operator is ready. Fails at once if it has exited.
     ///
     /// # Errors
     ///
     /// [`ProcessError::NotReady`].
     pub async fn ready(&self) -> Result<(), ProcessError> {
-        let path = &self.how.ready_path;
+        let path = &self.command_spec.ready_path;
         let ready = wait::until(
-            self.how.ready_within,
+            self.command_spec.ready_within,
             format!("200 from {path}"),
             async || {
                 if let Some(status) = self.exit_status() {
-                    self.log_is_read().await;
+                    self.wait_for_log().await;
                     return Ok(Err(WaitError {
                         what: format!("200 from {path}"),
-                        within: self.how.ready_within,
+                        within: self.command_spec.ready_within,
                         last: status.to_string(),
                     }));
                 }
@@ -266,7 +268,7 @@ impl RunningOperator {
             },
         );
         let not_ready = |source| ProcessError::NotReady {
-            program: self.how.program.clone(),
+            program: self.command_spec.program.clone(),
             log: self.log_tail(),
             source,
         };
@@ -327,9 +329,9 @@ impl RunningOperator {
         join(&self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until the output of an exited process is read; only briefly, since its child processes
-    /// may keep the pipe open.
-    async fn log_is_read(&self) {
+    /// Waits until the output of an exited process is read, but only briefly, because its child
+    /// processes may keep the pipe open.
+    async fn wait_for_log(&self) {
         let within = Duration::from_secs(2);
         // Each reader holds a reference to the log until the end of its pipe.
         let read = async || Arc::strong_count(&self.log) == 1;
@@ -339,7 +341,7 @@ impl RunningOperator {
     fn log_tail(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         join(
-            log.get(log.len().saturating_sub(TAIL)..)
+            log.get(log.len().saturating_sub(TAIL_LINES)..)
                 .unwrap_or_default(),
         )
     }
@@ -372,7 +374,7 @@ impl RunningOperator {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let killed = child.kill().and_then(|()| child.wait());
         killed.map(drop).map_err(|source| ProcessError::Signal {
-            program: self.how.program.clone(),
+            program: self.command_spec.program.clone(),
             source,
         })
     }
@@ -395,10 +397,10 @@ impl RunningOperator {
         self.signal(Signal::CONT)
     }
 
-    /// Sends a signal; does nothing when the process has exited.
+    /// Sends a signal. Does nothing if the process has exited.
     fn signal(&self, signal: Signal) -> Result<(), ProcessError> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // The id is not reused before the process is waited for.
+        // The process id is not reused before the process is waited for.
         let running = matches!(child.try_wait(), Ok(None));
         let Some(pid) = i32::try_from(child.id())
             .ok()
@@ -408,7 +410,7 @@ impl RunningOperator {
             return Ok(());
         };
         let failed = |error: rustix::io::Errno| ProcessError::Signal {
-            program: self.how.program.clone(),
+            program: self.command_spec.program.clone(),
             source: error.into(),
         };
         kill_process(pid, signal).map_err(failed)
@@ -418,13 +420,13 @@ impl RunningOperator {
     ///
     /// # Errors
     ///
-    /// [`ProcessError::StillRuns`].
+    /// [`ProcessError::StillRunning`].
     pub async fn exited(&self, within: Duration) -> Result<ExitStatus, ProcessError> {
-        let exited = wait::until(within, "the process to end", async || {
-            self.exit_status().ok_or("it runs")
+        let exited = wait::until(within, "the process to exit", async || {
+            self.exit_status().ok_or("still running")
         });
-        exited.await.map_err(|source| ProcessError::StillRuns {
-            program: self.how.program.clone(),
+        exited.await.map_err(|source| ProcessError::StillRunning {
+            program: self.command_spec.program.clone(),
             log: self.log_tail(),
             source,
         })
@@ -434,20 +436,20 @@ impl RunningOperator {
     ///
     /// # Errors
     ///
-    /// [`ProcessError::Signal`] and [`ProcessError::StillRuns`].
+    /// [`ProcessError::Signal`] and [`ProcessError::StillRunning`].
     pub async fn stop(&self, within: Duration) -> Result<ExitStatus, ProcessError> {
         self.sigterm()?;
         self.exited(within).await
     }
 
-    /// Kills it if it runs, starts it again with other ports, and returns when it is ready.
+    /// Kills it if it runs, starts it again with other ports, and waits until it is ready.
     ///
     /// # Errors
     ///
     /// [`ProcessError::Signal`], [`ProcessError::Spawn`] and [`ProcessError::NotReady`].
     pub async fn restart(&mut self) -> Result<(), ProcessError> {
         self.sigkill()?;
-        let (child, ports) = self.how.launch(&self.log)?;
+        let (child, ports) = self.command_spec.launch(&self.log)?;
         self.child = Mutex::new(child);
         self.ports = ports;
         self.ready().await
@@ -458,7 +460,11 @@ impl Drop for RunningOperator {
     fn drop(&mut self) {
         drop(self.sigkill());
         if thread::panicking() {
-            let text = format!("log of {}:\n{}", self.how.program.display(), self.log());
+            let text = format!(
+                "log of {}:\n{}",
+                self.command_spec.program.display(),
+                self.log()
+            );
             drop(io::stderr().write_all(text.as_bytes()));
         }
     }
@@ -487,7 +493,7 @@ impl Ports {
     }
 }
 
-fn keep_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>>) {
+fn capture_lines(output: impl Read + Send + 'static, log: Arc<Mutex<Vec<String>>>) {
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
@@ -519,7 +525,7 @@ async fn get(port: u16, path: &str) -> io::Result<(u16, String)> {
         .map(|(_, body)| body.to_owned());
     status
         .zip(body)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP answer"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no HTTP response"))
 }
 
 #[cfg(test)]
@@ -547,7 +553,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operator_that_ends_is_not_waited_for_and_its_log_is_shown() {
+    async fn the_error_of_an_exited_operator_shows_its_log() {
         let error = shell("echo no watches file >&2; exit 3")
             .start()
             .await
@@ -558,15 +564,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sigterm_ends_it_gently_and_sigkill_at_once() {
-        let gentle = shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done")
+    async fn sigterm_stops_gracefully_and_sigkill_at_once() {
+        let graceful = shell("trap 'echo bye; exit 7' TERM; echo up; while :; do sleep 0.01; done")
             .spawn()
             .unwrap();
-        wait::until(SOON, "the trap", async || gentle.log() == "up\n")
+        wait::until(SOON, "the trap", async || graceful.log() == "up\n")
             .await
             .unwrap();
-        assert_eq!(gentle.stop(SOON).await.unwrap().code(), Some(7));
-        gentle.sigterm().unwrap();
+        assert_eq!(graceful.stop(SOON).await.unwrap().code(), Some(7));
+        graceful.sigterm().unwrap();
 
         let killed = shell("sleep 100").spawn().unwrap();
         killed.sigkill().unwrap();
@@ -574,7 +580,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_it_ends_it() {
+    async fn dropping_an_operator_kills_it() {
         let operator = shell("exec sleep 100").spawn().unwrap();
         let pid = Pid::from_raw(i32::try_from(operator.pid()).unwrap()).unwrap();
         rustix::process::test_kill_process(pid).unwrap();

@@ -1,4 +1,4 @@
-//! Reads verb, resource and name of a request to the API server from its method, path and query.
+//! Parses verb, resource and name of a request to the API server from its method, path and query.
 
 use std::collections::BTreeMap;
 
@@ -20,22 +20,23 @@ pub struct Recorded {
     /// Decoded parameters of the query.
     pub query: BTreeMap<String, String>,
     /// Kubernetes verb: get, list, watch, create, update, patch, apply, delete, deletecollection.
-    /// `apply` is server-side apply; when the path is not a resource, it is the method in lower case.
+    /// `apply` is server-side apply; if the path is not a resource, the verb is the method in lower
+    /// case.
     pub verb: String,
-    /// Plural resource, with its subresource after a slash; the path when it is not a resource.
+    /// Plural resource, with its subresource after a slash; the path if it is not a resource.
     pub resource: String,
     /// Namespace, of a namespaced resource.
     pub namespace: Option<String>,
     /// Name of the object, if the path has one.
     pub name: Option<String>,
-    /// JSON of the body; none when there is no body or it is not JSON.
+    /// JSON of the body; `None` if there is no body or it is not JSON.
     pub body: Option<Value>,
     /// The fault that was injected, if any.
     pub fault: Option<Fault>,
 }
 
 impl Recorded {
-    /// Reads a request. Streamed bodies are ignored; kube sends none.
+    /// Parses a request. Streamed bodies are ignored; kube sends none.
     pub(crate) fn of(request: &Request<Body>) -> Self {
         let path = request.uri().path().to_owned();
         let query = decode_query(request.uri().query().unwrap_or_default());
@@ -81,7 +82,7 @@ impl Recorded {
         }
     }
 
-    /// Whether the request would change something.
+    /// Returns whether the request is a write.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && !self.query.contains_key("dryRun")
     }
@@ -92,7 +93,7 @@ impl Recorded {
     }
 }
 
-/// Where in the API a path points.
+/// The resource or object that a path names.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     resource: String,
@@ -101,7 +102,7 @@ struct Target {
 }
 
 impl Target {
-    /// Reads `/api/v1/…` and `/apis/group/version/…`; all other paths are not resources.
+    /// Parses `/api/v1/…` and `/apis/group/version/…`. All other paths are not resources.
     fn of(path: &str) -> Option<Self> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = parts.as_slice() else {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn verbs_and_resources() {
+    fn requests_are_parsed_to_verb_and_resource() {
         let json = "application/json";
         for (method, uri, content_type, expected) in [
             ("GET", "/version", json, "get /version"),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_no_write() {
+    fn a_dry_run_is_not_a_write() {
         let uri = "/api/v1/namespaces/a/secrets/b";
         assert!(recorded("DELETE", uri, "application/json", "").is_write());
         assert!(

@@ -10,19 +10,19 @@ use tokio::sync::OnceCell;
 use crate::control_plane::{ControlPlane, Options, StartError};
 
 /// Environment variable with the kubeconfig of a cluster to use instead of starting one.
-/// `KUBECONFIG` and `~/.kube/config` are never used, since tests create and delete objects.
+/// `KUBECONFIG` and `~/.kube/config` are never used, because tests create and delete objects.
 pub const KUBECONFIG_VARIABLE: &str = "HYBRID_OPERATOR_TEST_KUBECONFIG";
 
-/// Set to `1`, it makes a test fail that would be skipped because the control plane or Helm cannot
-/// be built here. Continuous integration sets it.
+/// Environment variable that, set to `1`, makes tests fail instead of being skipped if the control
+/// plane or Helm cannot be built. Continuous integration sets it.
 pub const REQUIRE_VARIABLE: &str = "REQUIRE_CONTROL_PLANE";
 
-/// A failure is kept too, so that not every test repeats a build that fails.
+/// A failure is kept, too, so that not every test repeats a failing build.
 static SHARED: OnceCell<Result<ControlPlane, StartError>> = OnceCell::const_new();
 
-/// Returns the control plane of this process; the first call starts it, with an audit log.
+/// Returns the control plane of this process. The first call starts it, with an audit log.
 ///
-/// It stops with the process. With [`KUBECONFIG_VARIABLE`] it is the cluster named there.
+/// It stops with the process. With [`KUBECONFIG_VARIABLE`], it is the cluster of that kubeconfig.
 ///
 /// # Errors
 ///
@@ -47,13 +47,13 @@ pub async fn shared() -> Result<&'static ControlPlane, StartError> {
         .map_err(Clone::clone)
 }
 
-/// Returns the control plane of this process, or none where the machine cannot have one; then a
+/// Returns the control plane of this process, or `None` if the machine cannot build one; then a
 /// line on standard error says which test is skipped and why.
 ///
 /// # Errors
 ///
-/// Every [`StartError`] that is a defect rather than the machine's lack of something, and with
-/// [`REQUIRE_VARIABLE`] every [`StartError`].
+/// Any [`StartError`] other than a missing prerequisite, and with [`REQUIRE_VARIABLE`] any
+/// [`StartError`].
 pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartError> {
     match shared().await {
         Ok(plane) => Ok(Some(plane)),
@@ -65,13 +65,13 @@ pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartErro
     }
 }
 
-/// Whether a test may be skipped because a program is not there.
+/// Returns whether a test may be skipped because a program is missing.
 pub(crate) fn may_skip(error: &BuildError) -> bool {
     let required = env::var_os(REQUIRE_VARIABLE);
     error.is_missing_prerequisite() && !is_required(required.as_deref())
 }
 
-/// Whether the value of [`REQUIRE_VARIABLE`] forbids to skip.
+/// Returns whether the value of [`REQUIRE_VARIABLE`] forbids skipping.
 fn is_required(value: Option<&OsStr>) -> bool {
     value.is_some_and(|value| !value.is_empty() && value != "0")
 }

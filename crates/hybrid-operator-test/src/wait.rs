@@ -1,7 +1,7 @@
-//! Waits for a condition with a deadline; the error names the condition and what was seen last.
+//! Waits for a condition with a deadline. The error names the condition and the last state.
 //!
-//! [`object`] and [`objects`] watch the API server and see every change at once; [`until`] polls,
-//! for conditions that cannot be watched. No test needs a sleep.
+//! [`object`] and [`objects`] watch the API server and see every change at once. [`until`] polls,
+//! for conditions that cannot be watched.
 
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Pause between two polls of [`until`].
-const ASK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The condition was not met in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,22 +27,22 @@ pub struct WaitError {
     pub what: String,
     /// The time limit.
     pub within: Duration,
-    /// What was seen last.
+    /// The last state.
     pub last: String,
 }
 
-/// The result of one look: the condition is met, or what was seen instead.
+/// The result of a check: the condition is met, or a description of the state.
 ///
-/// Made from a `bool`, an `Option`, or a `Result` whose error describes what was seen.
+/// Converted from a `bool`, an `Option`, or a `Result` whose error describes the state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look<T> {
+pub enum Check<T> {
     /// The condition is met.
     Met(T),
-    /// It is not; the text says what was seen.
+    /// The condition is not met; the text describes the state.
     NotYet(String),
 }
 
-impl From<bool> for Look<()> {
+impl From<bool> for Check<()> {
     fn from(met: bool) -> Self {
         if met {
             Self::Met(())
@@ -52,13 +52,13 @@ impl From<bool> for Look<()> {
     }
 }
 
-impl<T> From<Option<T>> for Look<T> {
+impl<T> From<Option<T>> for Check<T> {
     fn from(found: Option<T>) -> Self {
         found.map_or_else(|| Self::NotYet("nothing".to_owned()), Self::Met)
     }
 }
 
-impl<T, E: Display> From<Result<T, E>> for Look<T> {
+impl<T, E: Display> From<Result<T, E>> for Check<T> {
     fn from(found: Result<T, E>) -> Self {
         found.map_or_else(|seen| Self::NotYet(seen.to_string()), Self::Met)
     }
@@ -72,88 +72,89 @@ impl<T, E: Display> From<Result<T, E>> for Look<T> {
 pub async fn until<T, F, L>(
     within: Duration,
     what: impl Display,
-    mut look: F,
+    mut check: F,
 ) -> Result<T, WaitError>
 where
     F: AsyncFnMut() -> L,
-    L: Into<Look<T>>,
+    L: Into<Check<T>>,
 {
     let deadline = Instant::now() + within;
-    let mut last = String::from("no answer");
+    let mut last = String::from("nothing");
     loop {
-        match timeout_at(deadline, look()).await.map(Into::into) {
-            Ok(Look::Met(found)) => return Ok(found),
-            Ok(Look::NotYet(seen)) => last = seen,
+        match timeout_at(deadline, check()).await.map(Into::into) {
+            Ok(Check::Met(found)) => return Ok(found),
+            Ok(Check::NotYet(seen)) => last = seen,
             Err(_) => {}
         }
-        if Instant::now() + ASK_EVERY >= deadline {
+        if Instant::now() + POLL_INTERVAL >= deadline {
             return Err(WaitError {
                 what: what.to_string(),
                 within,
                 last,
             });
         }
-        sleep_until(Instant::now() + ASK_EVERY).await;
+        sleep_until(Instant::now() + POLL_INTERVAL).await;
     }
 }
 
-/// Watches one object until the condition is met; `look` gets none while the object is absent.
+/// Watches one object until the condition is met. `check` gets `None` while the object does not
+/// exist.
 ///
 /// Retries while the API server cannot be reached or does not serve the kind yet.
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, with what `look` saw last or why watching fails.
+/// [`WaitError`] after `within`, with the last state or the error of the watch.
 pub async fn object<K, T, L>(
     api: &Api<K>,
     name: &str,
     what: impl Display,
     within: Duration,
-    mut look: impl FnMut(Option<&K>) -> L,
+    mut check: impl FnMut(Option<&K>) -> L,
 ) -> Result<T, WaitError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    L: Into<Look<T>>,
+    L: Into<Check<T>>,
 {
     let named = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let what = format!("{what} ({name})");
     watch(api, named, what, within, |objects| {
-        look(objects.values().next())
+        check(objects.values().next())
     })
     .await
 }
 
-/// Watches the objects that the labels select (all, when empty) until the condition is met.
+/// Watches the objects that the label selector matches (all if empty) until the condition is met.
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, with what `look` saw last or why watching fails.
+/// [`WaitError`] after `within`, with the last state or the error of the watch.
 pub async fn objects<K, T, L>(
     api: &Api<K>,
     labels: &str,
     what: impl Display,
     within: Duration,
-    mut look: impl FnMut(&[&K]) -> L,
+    mut check: impl FnMut(&[&K]) -> L,
 ) -> Result<T, WaitError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    L: Into<Look<T>>,
+    L: Into<Check<T>>,
 {
     let selected = watcher::Config::default().labels(labels);
-    let look = |objects: &BTreeMap<String, K>| look(&objects.values().collect::<Vec<_>>());
-    watch(api, selected, what.to_string(), within, look).await
+    let check = |objects: &BTreeMap<String, K>| check(&objects.values().collect::<Vec<_>>());
+    watch(api, selected, what.to_string(), within, check).await
 }
 
 /// Waits until an object is gone.
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, with the finalizers that hold it.
+/// [`WaitError`] after `within`, with the remaining finalizers.
 pub async fn gone<K>(api: &Api<K>, name: &str, within: Duration) -> Result<(), WaitError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let look = |object: Option<&K>| {
+    let check = |object: Option<&K>| {
         let deleted = |object: &K| {
             if object.meta().deletion_timestamp.is_some() {
                 "deleted"
@@ -169,7 +170,7 @@ where
             ))
         })
     };
-    object(api, name, "the object to be gone", within, look).await
+    object(api, name, "the object to be deleted", within, check).await
 }
 
 /// Waits until a Deployment's current generation is rolled out and all its replicas are available.
@@ -182,7 +183,7 @@ pub async fn deployment_available(
     name: &str,
     within: Duration,
 ) -> Result<Deployment, WaitError> {
-    let look = |found: Option<&Deployment>| {
+    let check = |found: Option<&Deployment>| {
         let deployment = found.ok_or_else(|| "no such Deployment".to_owned())?;
         let wanted = deployment
             .spec
@@ -203,16 +204,16 @@ pub async fn deployment_available(
             Err(format!("{status:?}"))
         }
     };
-    object(api, name, "the Deployment to be available", within, look).await
+    object(api, name, "the Deployment to be available", within, check).await
 }
 
 /// Waits until a Job is complete.
 ///
 /// # Errors
 ///
-/// [`WaitError`] after `within`, with the last status; also for a Job that has failed.
+/// [`WaitError`] after `within`, with the last status, even if the Job has failed.
 pub async fn job_complete(api: &Api<Job>, name: &str, within: Duration) -> Result<Job, WaitError> {
-    let look = |found: Option<&Job>| {
+    let check = |found: Option<&Job>| {
         let job = found.ok_or_else(|| "no such Job".to_owned())?;
         let status = job.status.clone().unwrap_or_default();
         let complete = |conditions: &Vec<_>| conditions.iter().any(is_complete);
@@ -222,7 +223,7 @@ pub async fn job_complete(api: &Api<Job>, name: &str, within: Duration) -> Resul
             Err(format!("{status:?}"))
         }
     };
-    object(api, name, "the Job to be complete", within, look).await
+    object(api, name, "the Job to be complete", within, check).await
 }
 
 fn is_complete(condition: &k8s_openapi::api::batch::v1::JobCondition) -> bool {
@@ -234,31 +235,32 @@ async fn watch<K, T, L>(
     config: watcher::Config,
     what: String,
     within: Duration,
-    look: impl FnMut(&BTreeMap<String, K>) -> L,
+    check: impl FnMut(&BTreeMap<String, K>) -> L,
 ) -> Result<T, WaitError>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    L: Into<Look<T>>,
+    L: Into<Check<T>>,
 {
     let deadline = Instant::now() + within;
-    let mut last = String::from("no answer");
+    let mut last = String::from("nothing");
     let events = watcher(api.clone(), config).default_backoff();
-    let found = timeout_at(deadline, follow(events, look, &mut last)).await;
+    let found = timeout_at(deadline, follow(events, check, &mut last)).await;
     match found.ok().flatten() {
         Some(found) => Ok(found),
         None => Err(WaitError { what, within, last }),
     }
 }
 
-/// Collects objects from the events and looks at them after each, once the first list is complete.
+/// Collects objects from the events and checks them after each event, once the first list is
+/// complete.
 async fn follow<K, T, L>(
     events: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
-    mut look: impl FnMut(&BTreeMap<String, K>) -> L,
+    mut check: impl FnMut(&BTreeMap<String, K>) -> L,
     last: &mut String,
 ) -> Option<T>
 where
     K: Resource,
-    L: Into<Look<T>>,
+    L: Into<Check<T>>,
 {
     let key = |object: &K| {
         format!(
@@ -272,7 +274,8 @@ where
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
-            // Do not look yet: objects that are not listed yet would seem absent.
+            // No check before the end of the list, because objects that are not listed yet would
+            // seem absent.
             Ok(watcher::Event::Init) => {
                 listing.clear();
                 continue;
@@ -289,9 +292,9 @@ where
                 continue;
             }
         }
-        match look(&objects).into() {
-            Look::Met(found) => return Some(found),
-            Look::NotYet(seen) => *last = seen,
+        match check(&objects).into() {
+            Check::Met(found) => return Some(found),
+            Check::NotYet(seen) => *last = seen,
         }
     }
     None
@@ -317,36 +320,40 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_condition_that_is_met_gives_its_value() {
-        let mut asked = 0;
-        let found = until(Duration::from_secs(5), "the third answer", async || {
-            asked += 1;
-            (asked == 3).then_some(asked)
+    async fn a_met_condition_returns_its_value() {
+        let mut polls = 0;
+        let found = until(Duration::from_secs(5), "the third poll", async || {
+            polls += 1;
+            (polls == 3).then_some(polls)
         });
         assert_eq!(found.await, Ok(3));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_error_says_what_was_waited_for_and_seen_last() {
-        let error = until::<(), _, _>(Duration::from_secs(2), "the moon", async || {
-            Err::<(), _>("a cloud")
+    async fn the_error_names_the_condition_and_the_last_state() {
+        let error = until::<(), _, _>(Duration::from_secs(2), "the condition", async || {
+            Err::<(), _>("the state")
         })
         .await;
         assert_eq!(
             error.unwrap_err().to_string(),
-            "waited 2s for the moon; last seen: a cloud"
+            "waited 2s for the condition; last seen: the state"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_without_an_answer_does_not_outlast_the_deadline() {
-        let error =
-            until::<(), _, bool>(Duration::from_secs(2), "anybody", std::future::pending).await;
-        assert_eq!(error.unwrap_err().last, "no answer");
+    async fn a_pending_poll_does_not_outlast_the_deadline() {
+        let error = until::<(), _, bool>(
+            Duration::from_secs(2),
+            "the condition",
+            std::future::pending,
+        )
+        .await;
+        assert_eq!(error.unwrap_err().last, "nothing");
     }
 
     #[tokio::test]
-    async fn events_are_looked_at_once_the_first_list_is_complete() {
+    async fn objects_are_checked_once_the_first_list_is_complete() {
         let events = futures::stream::iter([
             Ok(Event::Init),
             Ok(Event::InitApply(config_map("a"))),

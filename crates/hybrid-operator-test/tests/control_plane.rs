@@ -1,5 +1,6 @@
-//! The control plane is real: controllers work, users differ, and nothing outlives the caller.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Tests of the control plane: controllers run, users have different permissions, and no process
+//! outlives the caller.
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -78,7 +79,7 @@ async fn a_deployment_becomes_available_and_a_job_complete() -> TestResult {
 }
 
 #[tokio::test]
-async fn annotated_pods_wait_run_on_or_fail() -> TestResult {
+async fn annotated_pods_are_pending_running_or_failed() -> TestResult {
     let Some(plane) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -110,7 +111,7 @@ async fn annotated_pods_wait_run_on_or_fail() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_dropped_is_deleted() -> TestResult {
+async fn a_dropped_namespace_is_deleted() -> TestResult {
     let Some(plane) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -122,7 +123,7 @@ async fn a_namespace_that_is_dropped_is_deleted() -> TestResult {
 }
 
 #[tokio::test]
-async fn the_operator_may_do_what_rbac_grants_and_is_audited() -> TestResult {
+async fn the_operator_user_has_only_rbac_permissions_and_is_audited() -> TestResult {
     let Some(plane) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -140,7 +141,7 @@ async fn the_operator_may_do_what_rbac_grants_and_is_audited() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_lost_answer_does_not_undo_the_write() -> TestResult {
+async fn a_lost_response_does_not_undo_the_write() -> TestResult {
     let Some(plane) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -167,14 +168,14 @@ async fn a_lost_answer_does_not_undo_the_write() -> TestResult {
             .is_err()
     );
     assert!(config_maps.get_opt("lost").await.is_err());
-    faults.heal();
+    faults.clear_faults();
     assert!(config_maps.get_opt("never").await?.is_none());
     assert_eq!(faults.counts().get("create configmaps"), Some(&2));
     Ok(())
 }
 
 #[tokio::test]
-async fn the_version_is_that_of_the_release() -> TestResult {
+async fn the_version_is_that_of_the_kubernetes_release() -> TestResult {
     let Some(plane) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -192,7 +193,7 @@ async fn the_version_is_that_of_the_release() -> TestResult {
 }
 
 #[tokio::test]
-async fn stopping_leaves_no_process() -> TestResult {
+async fn stopping_leaves_no_processes() -> TestResult {
     let Some(_) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -209,7 +210,7 @@ async fn stopping_leaves_no_process() -> TestResult {
     assert_eq!(pids.len(), 6, "{pids:?}");
     assert!(pids.values().all(|pid| runs(*pid)), "{pids:?}");
 
-    // The directory is taken while this one runs.
+    // The directory is locked while this control plane runs.
     let error = ControlPlane::start(options).await.unwrap_err();
     assert!(
         error.to_string().contains("another control plane runs in"),
@@ -222,7 +223,7 @@ async fn stopping_leaves_no_process() -> TestResult {
 }
 
 #[tokio::test]
-async fn a_caller_that_is_killed_leaves_no_process() -> TestResult {
+async fn a_killed_caller_leaves_no_processes() -> TestResult {
     let Some(_) = shared_or_skip().await? else {
         return Ok(());
     };
@@ -241,7 +242,7 @@ async fn a_caller_that_is_killed_leaves_no_process() -> TestResult {
 
     caller.kill()?;
     caller.wait()?;
-    wait::until(SOON, "all processes to end", async || {
+    wait::until(SOON, "all processes to exit", async || {
         let left = running(&pids);
         if left.is_empty() {
             Ok(())
@@ -253,7 +254,7 @@ async fn a_caller_that_is_killed_leaves_no_process() -> TestResult {
     Ok(())
 }
 
-/// Finds the children of a process, by the name of the program that they play.
+/// Returns the child processes of a process, by the name of their program.
 fn children_of(parent: u32) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -286,7 +287,7 @@ fn running(pids: &BTreeMap<String, u32>) -> Vec<&str> {
         .collect()
 }
 
-/// Whether a process is there and not merely waiting to be reaped by somebody.
+/// Returns whether a process is running, and not a zombie.
 fn runs(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;

@@ -1,11 +1,11 @@
-//! Durations as Go writes them: `300ms`, `1m30s`, `2h`.
+//! Durations in Go's format: `300ms`, `1m30s`, `2h`.
 
 use std::time::Duration;
 
-/// Why a text is not a duration; the messages are those of Go's `time.ParseDuration`.
+/// Why a string is not a duration. The messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// The text does not have the form of a duration.
+    /// The string does not have the format of a duration.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
     /// A number has no unit.
@@ -14,9 +14,9 @@ pub enum DurationError {
     /// A unit is unknown.
     #[error("time: unknown unit {unit:?} in duration {text:?}")]
     UnknownUnit {
-        /// The unit.
+        /// The unknown unit.
         unit: String,
-        /// The whole text.
+        /// The whole string.
         text: String,
     },
     /// The duration is negative.
@@ -27,7 +27,7 @@ pub enum DurationError {
 /// Parses a duration that is not negative.
 ///
 /// # Errors
-/// When the text is not a duration, or is negative.
+/// When the string is not a duration, or is negative.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
@@ -80,7 +80,7 @@ mod tests {
     use super::parse;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, millis) in [
             ("0", 0),
             ("1m30s", 90_000),

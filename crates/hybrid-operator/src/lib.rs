@@ -1,8 +1,8 @@
-//! The framework: Helm charts and Rust controllers in one Kubernetes operator.
+//! A framework for Kubernetes operators that run Helm charts and Rust controllers.
 //!
-//! A chart and one entry of `watches.yaml` become an operator; controllers written in Rust run
-//! beside it in the same manager. Read [`helm`] for the story of a release, [`native`] for writing
-//! a controller, [`manager`] for what runs them.
+//! A chart and one entry of `watches.yaml` make an operator; controllers written in Rust run in the
+//! same manager. See [`helm`] for the life of a release, [`native`] for writing a controller, and
+//! [`manager`] for running them.
 
 pub mod action;
 pub mod client;
@@ -21,7 +21,7 @@ pub mod telemetry;
 pub mod values;
 pub mod watches;
 
-/// The examples of the README.
+/// Runs the examples of the README as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! The flags and environment variables of `run`; names and defaults are those of the Go operators.
+//! Flags and environment variables of `run`, with the names and defaults of the Go operators.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,29 +17,29 @@ use crate::telemetry::logs::{Encoder, LogOptions};
 pub struct Options {
     /// Path of the watches file.
     pub watches_file: PathBuf,
-    /// Time between two reconciles of an unchanged custom resource; zero turns resyncs off.
+    /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
     pub reconcile_period: Duration,
-    /// How many custom resources of a kind are reconciled at once.
+    /// Maximum number of concurrent reconciles per kind.
     pub max_concurrent_reconciles: usize,
-    /// Address of `/metrics`; `0` turns it off.
+    /// Address of `/metrics`; `0` disables it.
     pub metrics_bind_address: String,
-    /// Address of `/healthz` and `/readyz`; `0` turns them off.
+    /// Address of `/healthz` and `/readyz`; `0` disables them.
     pub health_probe_bind_address: String,
     /// Whether leader election is enabled.
     pub leader_elect: bool,
-    /// Namespace of the leader's lease.
+    /// Namespace of the leader election lease.
     pub leader_election_namespace: Option<String>,
-    /// Path of the kubeconfig; none means `$KUBECONFIG`, else the Pod's service account.
+    /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether events about overridden values name the paths without the values.
+    /// Whether events about `overrideValues` omit the values.
     pub suppress_override_values: bool,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
     /// Namespace of the operator. From `$POD_NAMESPACE`.
     pub operator_namespace: Option<String>,
-    /// Name of the operator and of its lease.
+    /// Name of the operator and of its leader election lease.
     pub operator_name: String,
-    /// Name of this process among its replicas.
+    /// Name of this process, unique among its replicas.
     pub instance: String,
     /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
@@ -72,7 +72,7 @@ pub struct RunArgs {
     /// Address to serve /healthz and /readyz on (0 disables them).
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: String,
-    /// Enable leader election: of several replicas, only the leader makes changes.
+    /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
     /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
@@ -113,7 +113,7 @@ pub struct RunArgs {
     pub metrics_require_rbac: bool,
 }
 
-/// Turns Go's `-flag` into `--flag`.
+/// Converts Go's `-flag` to `--flag`.
 pub fn double_dashes(args: impl IntoIterator<Item = OsString>) -> impl Iterator<Item = OsString> {
     args.into_iter().map(|arg| match arg.to_str() {
         Some(text) if text.len() > 2 && text.starts_with('-') && !text.starts_with("--") => {
@@ -133,7 +133,8 @@ impl RunArgs {
             .leader_election_id
             .or_else(|| env("OPERATOR_NAME"))
             .unwrap_or_else(|| "hybrid-operator".to_owned());
-        // The Pod's name is stable over restarts of its container; the uid tells Pods of one name apart.
+        // The Pod's name is stable across restarts of its container; the uid distinguishes Pods
+        // with the same name.
         let host = || {
             env("HOSTNAME")
                 .or_else(hostname)
@@ -191,7 +192,7 @@ fn hostname() -> Option<String> {
 }
 
 impl Options {
-    /// Returns the settings of leader election, or none where it is disabled.
+    /// Returns the settings of leader election, or `None` if it is disabled.
     pub(crate) fn lease(&self) -> Result<Option<LeaseOptions>, ManagerError> {
         if !self.leader_elect {
             return Ok(None);
@@ -200,7 +201,7 @@ impl Options {
             .leader_election_namespace
             .as_deref()
             .ok_or(ManagerError::NoLeaseNamespace)?;
-        // Two processes with one Pod name must not both take the lease for their own.
+        // Two processes with the same Pod name must not both believe that they hold the lease.
         let mut noise = [0_u8; 4];
         let _ = getrandom::fill(&mut noise);
         let identity = format!("{}_{:08x}", self.instance, u32::from_ne_bytes(noise));
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_of_the_go_operators_are_accepted_with_one_dash_and_with_two() {
+    fn flags_of_the_go_operators_are_accepted_with_one_or_two_dashes() {
         let options = options(
             &[
                 "-reconcile-period=5s",

@@ -1,30 +1,28 @@
-//! A bounded pool of threads for the CPU work of reconciles: rendering a chart, reading what it
-//! rendered.
+//! A bounded thread pool for the CPU-bound work of reconciles: rendering charts and parsing the
+//! result.
 //!
 //! # Flow
-//! A reconcile hands its work to [`RenderPool::run`] and awaits the result. The work waits until
-//! fewer than [`RenderPool::threads`] others run, then runs on a blocking thread of tokio and is
-//! given a [`Cancel`], which it passes on to
-//! [`RenderInput::cancel`](helm_core::RenderInput::cancel).
+//! A reconcile passes a job to [`RenderPool::run`] and awaits the result. The job waits until fewer
+//! than [`RenderPool::threads`] others run, then runs on a blocking thread of tokio. It gets a
+//! [`Cancel`], which it passes on to [`RenderInput::cancel`](helm_core::RenderInput::cancel).
 //!
 //! # Guarantees
-//! * The threads that run watches, leases, probes and requests never run the work themselves.
-//! * No more than `threads` pieces of work run at once, and no more than [`LONG_RUNNING`] beside
-//!   them that have run for more than a second: a few expensive charts do not hold up the others.
-//!   Work begins in the order in which it was handed over.
-//! * Dropping the future of `run` cancels the work: what waits never begins, what runs sees its
-//!   `Cancel`. So a deadline of the reconcile, or the deletion of its custom resource, ends the
-//!   render.
-//! * A panic in the work is an error of that call; the pool and other calls go on.
+//! * Jobs never run on the threads that serve watches, leases, probes and requests.
+//! * At most `threads` jobs run concurrently, plus up to [`LONG_RUNNING`] that have run for more than
+//!   a second, so that a few expensive charts do not hold up the others. Jobs start in the order of
+//!   the calls.
+//! * Dropping the future of `run` cancels the job: a waiting job never starts, a running one is
+//!   notified through its `Cancel`. So the deadline of a reconcile, or the deletion of its custom
+//!   resource, ends the render.
+//! * A panic in a job is an error of its call; the pool and other calls are not affected.
 //!
 //! # Caveats
-//! * Work that does not look at its `Cancel` keeps its place in the pool until it ends, although
-//!   nobody awaits it any more. A render looks at it between any two steps of the templates, but not
-//!   within one call of a function; making an RSA key takes up to some seconds.
-//! * On a machine with one CPU the pool has one thread. The runtime then shares the CPU with the
-//!   work, and gets its turn from the scheduler of the operating system, which prefers threads that
-//!   have slept.
-//! * An application that ends waits for the work that runs, unless its futures were dropped before.
+//! * A job that does not check its `Cancel` occupies its thread until it ends, even if nobody
+//!   awaits it any more. A render checks it between any two steps of the templates, but not within
+//!   a function call; generating an RSA key can take some seconds.
+//! * On a machine with one CPU the pool has one thread. The runtime then shares the CPU with it,
+//!   and relies on the scheduler of the operating system, which prefers threads that have slept.
+//! * A program that exits waits for running jobs, unless their futures were dropped before.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,28 +32,28 @@ use std::time::Duration;
 use helm_core::engine::Cancel;
 use tokio::sync::Semaphore;
 
-/// Number of pieces of long-running work that run beside the others.
+/// Maximum number of long-running jobs beside the others.
 pub const LONG_RUNNING: usize = 4;
 
-/// Work that has run for longer gives its place to the next.
+/// A job that runs longer is long-running, and gives its permit to the next job.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Why work of the pool gave no result.
+/// Why a job returned no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderPoolError {
-    /// The work panicked.
-    #[error("the work panicked: {message}")]
+    /// The job panicked.
+    #[error("the job panicked: {message}")]
     Panicked {
-        /// What the panic said.
+        /// The message of the panic.
         message: String,
     },
-    /// The runtime shut down before the work began.
+    /// The runtime shut down before the job started.
     #[error("the operator is shutting down")]
     ShuttingDown,
 }
 
 impl RenderPoolError {
-    /// The reason for events and metrics.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Panicked { .. } => "RenderPanicked",
@@ -64,16 +62,16 @@ impl RenderPoolError {
     }
 }
 
-/// A bounded pool for CPU work. Clones share its threads.
+/// A bounded thread pool for CPU-bound jobs. Clones share the threads.
 #[derive(Clone, Debug)]
 pub struct RenderPool {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     long_running: Arc<Semaphore>,
     threads: usize,
 }
 
 impl Default for RenderPool {
-    /// As many threads as there are CPUs, less one for the runtime; at least one.
+    /// Uses one thread per CPU, minus one for the runtime; at least one.
     fn default() -> Self {
         let cpus = available_parallelism().map_or(1, usize::from);
         Self::new(cpus.saturating_sub(1))
@@ -81,25 +79,26 @@ impl Default for RenderPool {
 }
 
 impl RenderPool {
-    /// A pool of so many threads; at least one.
+    /// Creates a pool with this number of threads; at least one.
     pub fn new(threads: usize) -> Self {
         let threads = threads.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            places: Arc::new(Semaphore::new(threads)),
+            permits: Arc::new(Semaphore::new(threads)),
             long_running: Arc::new(Semaphore::new(LONG_RUNNING)),
             threads,
         }
     }
 
-    /// How many pieces of work run at once.
+    /// Returns the maximum number of concurrent jobs.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Runs `work` on a thread of the pool as soon as there is one. Dropping the future cancels it.
+    /// Runs a job on a thread of the pool as soon as one is free. Dropping the future cancels the
+    /// job.
     ///
     /// # Errors
-    /// When the work panics, or the runtime shuts down before it begins.
+    /// When the job panics, or the runtime shuts down before it starts.
     ///
     /// ```
     /// # use hybrid_operator::render_pool::RenderPool;
@@ -112,21 +111,21 @@ impl RenderPool {
     /// ```
     pub async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(Cancel) -> T + Send + 'static,
+        job: impl FnOnce(Cancel) -> T + Send + 'static,
     ) -> Result<T, RenderPoolError> {
-        // The semaphore is fair, and is never closed.
-        let place = Arc::clone(&self.places)
+        // The semaphore is fair and is never closed.
+        let permit = Arc::clone(&self.permits)
             .acquire_owned()
             .await
             .map_err(|_| RenderPoolError::ShuttingDown)?;
         let guard = CancelOnDrop(Cancel::new());
         let cancel = guard.0.clone();
-        let place = Arc::new(Mutex::new(place));
-        let held = Arc::clone(&place);
+        let permit = Arc::new(Mutex::new(permit));
+        let held = Arc::clone(&permit);
         let mut task = tokio::task::spawn_blocking(move || {
-            // The place is free when the work has ended, not when nobody awaits it any more.
+            // The permit is released when the job has ended, not when nobody awaits it any more.
             let _held = held;
-            (!cancel.is_cancelled()).then(|| work(cancel))
+            (!cancel.is_cancelled()).then(|| job(cancel))
         });
         let runs_long = async {
             tokio::time::sleep(LONG).await;
@@ -136,13 +135,13 @@ impl RenderPool {
             biased;
             ended = &mut task => ended,
             Ok(beside) = runs_long => {
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = beside;
+                *permit.lock().unwrap_or_else(PoisonError::into_inner) = beside;
                 task.await
             }
         };
         match ended {
             Ok(Some(result)) => Ok(result),
-            // The handle is cancelled by this future alone, which is still here.
+            // Only dropping this future cancels the job, and it is still being polled.
             Ok(None) => Err(RenderPoolError::ShuttingDown),
             Err(error) => Err(match error.try_into_panic() {
                 Ok(panic) => RenderPoolError::Panicked {
@@ -154,7 +153,7 @@ impl RenderPool {
     }
 }
 
-/// Cancels the work when nobody awaits it any more.
+/// Cancels the job when nobody awaits it any more.
 struct CancelOnDrop(Cancel);
 
 impl Drop for CancelOnDrop {
@@ -163,7 +162,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// What `panic!` was given.
+/// Returns the message of a panic.
 fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -197,32 +196,32 @@ mod tests {
         runtime.block_on(async { timeout(DEADLINE, test).await.unwrap() })
     }
 
-    /// Waits on a thread of the pool until the work is cancelled.
+    /// Blocks a thread of the pool until the job is cancelled.
     fn until_cancelled(cancel: &Cancel) {
         let begin = std::time::Instant::now();
         while !cancel.is_cancelled() {
-            assert!(begin.elapsed() < DEADLINE, "nobody cancels the work");
+            assert!(begin.elapsed() < DEADLINE, "the job is not cancelled");
             std::thread::yield_now();
         }
     }
 
     #[test]
-    fn dropping_the_future_cancels_the_work_and_frees_its_place() {
+    fn dropping_the_future_cancels_the_job_and_frees_its_thread() {
         on_one_thread(async {
             let pool = RenderPool::new(1);
-            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            let (started, has_started) = tokio::sync::oneshot::channel();
             let (ended, has_ended) = mpsc::channel();
-            let mut work = Box::pin(pool.run(move |cancel| {
-                begun.send(()).unwrap();
+            let mut job = Box::pin(pool.run(move |cancel| {
+                started.send(()).unwrap();
                 until_cancelled(&cancel);
                 ended.send(()).unwrap();
             }));
             tokio::select! {
-                _ = &mut work => panic!("the work ends only when it is cancelled"),
-                begun = has_begun => begun.unwrap(),
+                _ = &mut job => panic!("the job ends only when it is cancelled"),
+                started = has_started => started.unwrap(),
             }
-            drop(work);
-            // There is one place, so that this begins when the other has ended.
+            drop(job);
+            // There is one thread, so this job starts when the other has ended.
             let first_has_ended = pool
                 .run(move |_| has_ended.try_recv().is_ok())
                 .await
@@ -232,22 +231,22 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_dropped_while_it_waits_never_begins() {
+    fn a_job_that_is_dropped_while_it_waits_never_starts() {
         on_one_thread(async {
             let pool = RenderPool::new(1);
             let (go, gone) = mpsc::channel::<()>();
             let mut first = Box::pin(pool.run(move |_| gone.recv().is_ok()));
             assert!(first.as_mut().now_or_never().is_none());
-            let begun = Arc::new(AtomicUsize::new(0));
-            let count = Arc::clone(&begun);
+            let started = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&started);
             let mut second = Box::pin(pool.run(move |_| count.fetch_add(1, Ordering::SeqCst)));
             assert!(second.as_mut().now_or_never().is_none());
             drop(second);
             go.send(()).unwrap();
             assert!(first.await.unwrap());
             pool.run(|_| ()).await.unwrap();
-            assert_eq!(begun.load(Ordering::SeqCst), 0);
-            assert_eq!(Arc::strong_count(&begun), 1);
+            assert_eq!(started.load(Ordering::SeqCst), 0);
+            assert_eq!(Arc::strong_count(&started), 1);
         });
     }
 
@@ -262,7 +261,7 @@ mod tests {
             ];
             for (panic, said) in panics {
                 let error = pool.run(move |_| panic()).await.unwrap_err();
-                assert_eq!(error.to_string(), format!("the work panicked: {said}"));
+                assert_eq!(error.to_string(), format!("the job panicked: {said}"));
                 assert_eq!(error.reason(), "RenderPanicked");
             }
             assert_eq!(pool.run(|_| 1).await.unwrap(), 1);
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_work_runs_at_once_than_there_are_threads_and_in_order() {
+    fn jobs_run_in_order_and_not_more_than_there_are_threads() {
         on_one_thread(async {
             const THREADS: usize = 2;
             let pool = RenderPool::new(THREADS);
@@ -281,26 +280,26 @@ mod tests {
                 let (pool, order) = (pool.clone(), Arc::clone(&order));
                 let (running, most) = (Arc::clone(&running), Arc::clone(&most));
                 async move {
-                    let work = move |_| {
+                    let job = move |_| {
                         most.fetch_max(
                             running.fetch_add(1, Ordering::SeqCst) + 1,
                             Ordering::SeqCst,
                         );
                         order.lock().unwrap().push(index);
-                        // Two that begin together wait for each other.
+                        // Jobs that start together wait for each other.
                         let begin = std::time::Instant::now();
                         while order.lock().unwrap().len() < (index / THREADS + 1) * THREADS {
-                            assert!(begin.elapsed() < DEADLINE, "only one runs at once");
+                            assert!(begin.elapsed() < DEADLINE, "jobs do not run concurrently");
                             std::thread::yield_now();
                         }
                         running.fetch_sub(1, Ordering::SeqCst);
                     };
-                    pool.run(work).await.unwrap();
+                    pool.run(job).await.unwrap();
                 }
             });
             futures::future::join_all(calls).await;
             assert_eq!(most.load(Ordering::SeqCst), THREADS);
-            // Those that run together may begin in either order.
+            // Jobs that run together may start in either order.
             let mut order = order.lock().unwrap().clone();
             order.chunks_mut(THREADS).for_each(<[usize]>::sort_unstable);
             assert_eq!(order, (0..12).collect::<Vec<_>>());
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_go_on_while_an_expensive_chart_is_rendered_and_then_the_render_is_cancelled() {
+    fn timers_run_while_an_expensive_chart_is_rendered_and_the_render_can_be_cancelled() {
         const TICKS: usize = 20;
         let expensive = "{{ range until 1000000 }}\
                          {{ $x := derivePassword 1 \"long\" \"password\" \"user\" \"site\" }}{{ end }}";
@@ -321,19 +320,19 @@ mod tests {
         let values = chart.coalesce(Values::new()).unwrap();
         on_one_thread(async {
             let pool = RenderPool::new(1);
-            let (begun, has_begun) = tokio::sync::oneshot::channel();
+            let (started, has_started) = tokio::sync::oneshot::channel();
             let (ended, has_ended) = mpsc::channel();
             let mut render = Box::pin(pool.run(move |cancel| {
-                begun.send(()).unwrap();
+                started.send(()).unwrap();
                 let mut input =
                     RenderInput::new(ReleaseInfo::new("r", "ns"), &values).cancel(cancel);
-                // Nothing else is to end it.
+                // No limit may end the render.
                 input.limits.time = None;
                 input.limits.steps = u64::MAX;
                 ended.send(chart.render(&input)).unwrap();
             }));
             let ticks = async {
-                has_begun.await.unwrap();
+                has_started.await.unwrap();
                 let mut interval = tokio::time::interval(Duration::from_millis(1));
                 for _ in 0..TICKS {
                     interval.tick().await;
@@ -355,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn long_running_work_gives_its_place_to_others_up_to_a_limit() {
+    fn long_running_jobs_release_their_permits_up_to_a_limit() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -379,7 +378,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             assert_eq!(pool.long_running.available_permits(), 0);
-            // The last one keeps the only place until one of the others ends.
+            // The last one keeps the only permit until one of the others ends.
             let next = pool.run(|_| ());
             let mut next = Box::pin(next);
             assert!(next.as_mut().now_or_never().is_none());
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_always_a_thread() {
+    fn a_pool_has_at_least_one_thread() {
         assert_eq!(RenderPool::new(0).threads(), 1);
         assert_eq!(RenderPool::new(3).threads(), 3);
         assert!(RenderPool::default().threads() >= 1);

@@ -1,4 +1,4 @@
-//! The Deployment that a `MemcachedBackup` asks for. Pure.
+//! The desired Deployment of a `MemcachedBackup`. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ const IMAGE: &str = "docker.io/library/memcached:1.6.39";
 const PORT: i32 = 11211;
 const USER: i64 = 11211;
 
-/// Labels that select the Pods of a backup.
+/// Returns the labels that select the Pods of a backup.
 pub(super) fn labels(backup: &MemcachedBackup) -> BTreeMap<String, String> {
     [
         ("app.kubernetes.io/name", "memcachedbackup".to_owned()),
@@ -26,7 +26,7 @@ pub(super) fn labels(backup: &MemcachedBackup) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// The Deployment, named as the backup and without its owner reference.
+/// Returns the Deployment, with the name of the backup and without an owner reference.
 pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
     Deployment {
         metadata: ObjectMeta {

@@ -1,4 +1,5 @@
-//! Reconciles `MemcachedBackup`: a Deployment of the wanted size, and the names of its Pods.
+//! Reconciles `MemcachedBackup`: applies a Deployment of the desired size, and reports its Pods in
+//! the status.
 
 mod desired;
 mod status;
@@ -14,16 +15,16 @@ use kube::ResourceExt;
 
 use crate::api::v1alpha1::{MemcachedBackup, MemcachedBackupStatus};
 
-/// Selects what belongs to any backup.
+/// Selects the objects of all backups.
 const SELECTOR: &str = "app.kubernetes.io/name=memcachedbackup";
 /// Label with the name of the backup that a Pod belongs to.
 const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// The controller, to be given to a manager.
+/// Creates the controller.
 pub fn controller() -> NativeController<MemcachedBackup> {
     native::controller::<MemcachedBackup>("memcachedbackup")
         .owns::<Deployment>(SELECTOR)
-        // A Pod's controller is a ReplicaSet, so its label names the backup.
+        // The owner of a Pod is a ReplicaSet, so a label names the backup.
         .watches::<Pod>(SELECTOR, |pod| {
             let name = pod.labels().get(INSTANCE_LABEL)?;
             Some(Key::new(pod.namespace().as_deref(), name))

@@ -1,16 +1,16 @@
-//! What the Pods of a `MemcachedBackup` say about it. Pure.
+//! The status of a `MemcachedBackup` from its Pods. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
-/// Names of the Pods that are not on their way out, sorted, and how many of them are ready.
+/// Returns the sorted names of the Pods that are not being deleted, and the number of ready ones.
 pub(super) fn nodes<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> (Vec<String>, i32) {
-    let staying: Vec<&Pod> = pods
+    let remaining: Vec<&Pod> = pods
         .into_iter()
         .filter(|pod| pod.metadata.deletion_timestamp.is_none())
         .collect();
-    let ready = staying.iter().filter(|pod| is_ready(pod)).count();
-    let mut names: Vec<String> = staying.iter().map(|pod| pod.name_any()).collect();
+    let ready = remaining.iter().filter(|pod| is_ready(pod)).count();
+    let mut names: Vec<String> = remaining.iter().map(|pod| pod.name_any()).collect();
     names.sort_unstable();
     (names, i32::try_from(ready).unwrap_or(i32::MAX))
 }
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_the_staying_pods_by_name() {
+    fn nodes_are_the_sorted_names_of_pods_that_are_not_being_deleted() {
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         let pods = [
             pod(json!({"metadata": {"name": "b"}, "status": ready})),

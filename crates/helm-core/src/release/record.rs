@@ -140,14 +140,6 @@ impl Release {
         labels.insert("version".to_owned(), self.revision.to_string());
         labels
     }
-
-    /// Takes the further labels from those of a Secret, leaving out Helm's own.
-    pub fn take_labels(&mut self, labels: impl IntoIterator<Item = (String, String)>) {
-        self.labels = labels
-            .into_iter()
-            .filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str()))
-            .collect();
-    }
 }
 
 /// Status and times of a release.

@@ -11,7 +11,7 @@ use std::io::Write;
 use clap::{Parser, Subcommand};
 use hybrid_operator::options::double_dashes;
 
-/// Kubernetes operators from Helm charts and Rust controllers.
+/// Run Helm charts and Rust controllers as a Kubernetes operator.
 #[derive(Parser)]
 #[command(name = "hybrid-operator", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
@@ -49,9 +49,9 @@ impl Cli {
     }
 }
 
-/// Turns `-flag` into `--flag` for `run`, which accepts the flags of the Go operators. The other
+/// Converts `-flag` to `--flag` for `run`, which accepts the flags of the Go operators. The other
 /// subcommands have short flags with values, such as `-nprod`.
-pub(crate) fn as_in_go(arguments: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn normalize_flags(arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(|command| command == "run") {
         double_dashes(arguments).collect()
     } else {

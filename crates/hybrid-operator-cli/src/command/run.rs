@@ -1,4 +1,4 @@
-//! `run`: runs all charts of a watches file in one operator.
+//! `run`: runs the charts of a watches file in one operator.
 
 use hybrid_operator::helm;
 use hybrid_operator::manager::Manager;

@@ -1,4 +1,4 @@
-//! `version`: prints the version, and the version of Helm that rendering follows.
+//! `version`: prints the version, and the version of Helm with which rendering is compatible.
 
 use std::io::Write;
 

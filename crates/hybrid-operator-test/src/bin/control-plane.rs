@@ -1,4 +1,5 @@
-//! `control-plane`: builds and runs the control plane for tests, for the command line and the Makefile.
+//! `control-plane`: builds and runs the control plane for tests, from the command line and the
+//! Makefile.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 const EXAMPLES: &str = "\
 Examples:
-  control-plane build                      build it now, so that the first test does not wait
+  control-plane build                      build it in advance, so that the first test does not wait
   control-plane up                         run an empty cluster until ctrl-c
   control-plane up --dir target/demo       the same, with kubeconfig and logs in target/demo
   control-plane up --user dev:developers   add a user, with dev.kubeconfig
@@ -21,7 +22,7 @@ Examples:
 /// kube-controller-manager, kube-scheduler and kwok.
 ///
 /// The binary is built once from Go sources, in Cargo's target directory or in `CONTROL_PLANE_DIR`;
-/// `CONTROL_PLANE_BIN` names a ready one.
+/// `CONTROL_PLANE_BIN` names an existing one.
 #[derive(Parser)]
 #[command(name = "control-plane", after_help = EXAMPLES)]
 struct Cli {
@@ -45,16 +46,16 @@ enum Command {
         #[arg(long, value_name = "NAME[:GROUP,...]", value_parser = parse_user)]
         user: Vec<(String, Vec<String>)>,
     },
-    /// Print the path of the binary; fail when it is not built.
+    /// Print the path of the binary; fail if it is not built.
     Path,
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Build => say(&CONTROL_PLANE.ensure()?.display()),
+        Command::Build => print_line(&CONTROL_PLANE.ensure()?.display()),
         Command::Path => match CONTROL_PLANE.find()? {
-            Some(path) => say(&path.display()),
+            Some(path) => print_line(&path.display()),
             None => anyhow::bail!(
                 "the control plane is not built; build it with `control-plane build` (it will be {})",
                 CONTROL_PLANE.built_path().display()
@@ -80,7 +81,7 @@ async fn up(options: Options) -> anyhow::Result<()> {
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
     };
-    say(&format_args!(
+    print_line(&format_args!(
         "export KUBECONFIG={}",
         plane.kubeconfig_path().display()
     ))?;
@@ -95,7 +96,7 @@ async fn up(options: Options) -> anyhow::Result<()> {
 fn parse_user(text: &str) -> Result<(String, Vec<String>), String> {
     let (name, groups) = text.split_once(':').unwrap_or((text, ""));
     if name.is_empty() {
-        return Err("the name of the user is missing; write NAME or NAME:GROUP,...".to_owned());
+        return Err("the name of the user is missing; use NAME or NAME:GROUP,...".to_owned());
     }
     let groups = groups
         .split(',')
@@ -105,7 +106,7 @@ fn parse_user(text: &str) -> Result<(String, Vec<String>), String> {
     Ok((name.to_owned(), groups))
 }
 
-fn say(line: &dyn std::fmt::Display) -> anyhow::Result<()> {
+fn print_line(line: &dyn std::fmt::Display) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{line}")
         .and_then(|()| stdout.flush())

@@ -1,4 +1,4 @@
-//! The answers of the scripted API server.
+//! The responses of the scripted API server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tower::BoxError;
 use crate::fault::AnswerBody;
 use crate::request::Recorded;
 
-/// An answer of the scripted API server.
+/// A response of the scripted API server.
 #[derive(Clone)]
 pub struct Answer(Kind);
 
@@ -39,18 +39,18 @@ impl fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// Answers with this HTTP status and JSON.
+    /// Responds with this HTTP status and JSON.
     pub fn json(status: u16, body: Value) -> Self {
         Self(Kind::Json(status, body))
     }
 
-    /// Answers with the object of the request as a server stores it: with the path's name and
-    /// namespace, a uid, a resourceVersion and generation 1, where it has none.
+    /// Responds with the object of the request as a server stores it: with the path's name and
+    /// namespace, a uid, a resourceVersion and generation 1, unless it has them.
     pub fn echo(status: u16) -> Self {
         Self(Kind::Echo(status))
     }
 
-    /// Answers with a list of these objects.
+    /// Responds with a list of these objects.
     pub fn list(api_version: &str, kind: &str, items: impl IntoIterator<Item = Value>) -> Self {
         let items: Vec<Value> = items.into_iter().collect();
         let body = json!({
@@ -60,13 +60,14 @@ impl Answer {
         Self::json(200, body)
     }
 
-    /// Answers a watch with these events (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and then stays open.
+    /// Responds to a watch with these events (ADDED, MODIFIED, DELETED, BOOKMARK, ERROR) and then
+    /// stays open.
     pub fn watch(events: impl IntoIterator<Item = (&'static str, Value)>) -> Self {
         let event = |(kind, object)| json!({"type": kind, "object": object});
         Self(Kind::Watch(events.into_iter().map(event).collect()))
     }
 
-    /// Answers with a Status object of a failure.
+    /// Responds with a Status object of a failure.
     pub fn status(code: u16, reason: &str, message: &str) -> Self {
         let body = json!({
             "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
@@ -75,32 +76,33 @@ impl Answer {
         Self::json(code, body)
     }
 
-    /// Answers 404.
+    /// Responds with 404.
     pub fn not_found() -> Self {
         Self::status(404, "NotFound", "not found")
     }
 
-    /// Answers 409 Conflict, as for an outdated resourceVersion or a field of another manager.
+    /// Responds with 409 Conflict, as for an outdated resourceVersion or a field of another
+    /// manager.
     pub fn conflict() -> Self {
         Self::status(409, "Conflict", "the object has been modified")
     }
 
-    /// Answers 409 `AlreadyExists`, as for the creation of an object that exists.
+    /// Responds with 409 `AlreadyExists`, as for the creation of an existing object.
     pub fn already_exists() -> Self {
         Self::status(409, "AlreadyExists", "already exists")
     }
 
-    /// Answers 403.
+    /// Responds with 403.
     pub fn forbidden() -> Self {
         Self::status(403, "Forbidden", "forbidden")
     }
 
-    /// Answers with the function's result for the request.
+    /// Responds with the function's result for the request.
     pub fn with(answer: impl Fn(&Recorded) -> Self + Send + Sync + 'static) -> Self {
         Self(Kind::With(Arc::new(answer)))
     }
 
-    /// Makes the HTTP response; `serial` differs from request to request.
+    /// Builds the HTTP response. `serial` differs between requests.
     pub(super) fn respond(
         &self,
         request: &Recorded,

@@ -1,4 +1,5 @@
-//! An API server inside the test process that answers from a script, for tests without a control plane.
+//! An API server inside the test process that responds according to a script, for tests without a
+//! control plane.
 //!
 //! ```
 //! use hybrid_operator_test::fault::Fault;
@@ -17,7 +18,7 @@
 //! let created = config_maps.create(&PostParams::default(), &ConfigMap::default()).await?;
 //! assert!(created.metadata.uid.is_some());
 //!
-//! // The second create is executed, but its answer is lost.
+//! // The second create is executed, but its response is lost.
 //! api.faults().at(1, Fault::AnswerLost, |request| request.verb == "create");
 //! assert!(config_maps.create(&PostParams::default(), &ConfigMap::default()).await.is_err());
 //!
@@ -45,10 +46,10 @@ pub use when::When;
 use crate::fault::{AnswerBody, Faults};
 use crate::request::Recorded;
 
-/// An API server that answers from its script only; clones share it.
+/// An API server that responds according to a script. Clones share it.
 ///
-/// The first rule that matches a request and is not used up answers it. A request without a rule
-/// is answered 501 and recorded in [`ScriptedApi::unexpected`].
+/// The first rule that matches a request and is not used up determines the response. A request
+/// without a rule gets 501 and is recorded in [`ScriptedApi::unexpected`].
 #[derive(Clone, Default)]
 pub struct ScriptedApi {
     script: Arc<Mutex<Script>>,
@@ -59,8 +60,8 @@ pub struct ScriptedApi {
 struct Script {
     rules: Vec<Rule>,
     unexpected: Vec<Recorded>,
-    /// Number of answered requests, which is the resourceVersion of echoed objects.
-    answered: u64,
+    /// Number of requests so far, which is the resourceVersion of echoed objects.
+    handled: u64,
 }
 
 struct Rule {
@@ -83,7 +84,7 @@ impl ScriptedApi {
         Self::default()
     }
 
-    /// Adds a rule after the others.
+    /// Adds a rule after the existing ones.
     pub fn on(&self, when: When, answer: Answer) -> &Self {
         self.lock().rules.push(Rule {
             when,
@@ -94,12 +95,12 @@ impl ScriptedApi {
     }
 
     /// Returns a client of this server with the default namespace `namespace`. Like every client,
-    /// it belongs to the runtime in which it is made.
+    /// it belongs to the runtime in which it is created.
     pub fn client(&self, namespace: &str) -> Client {
         let script = Arc::clone(&self.script);
         let answer = service_fn(move |request: Request<Body>| {
-            let answered = lock(&script).answer(&Recorded::of(&request));
-            std::future::ready(answered)
+            let handled = lock(&script).answer(&Recorded::of(&request));
+            std::future::ready(handled)
         });
         Client::new(
             ServiceBuilder::new()
@@ -109,7 +110,7 @@ impl ScriptedApi {
         )
     }
 
-    /// Returns the plan of faults of all clients of this server.
+    /// Returns the planned faults of all clients of this server.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -140,21 +141,21 @@ fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
 
 impl Script {
     fn answer(&mut self, request: &Recorded) -> Result<Response<AnswerBody>, BoxError> {
-        self.answered += 1;
+        self.handled += 1;
         let rule = self
             .rules
             .iter_mut()
             .find(|rule| rule.when.matches(request, rule.used));
         if let Some(rule) = rule {
             rule.used += 1;
-            return rule.answer.respond(request, self.answered);
+            return rule.answer.respond(request, self.handled);
         }
         self.unexpected.push(request.clone());
         let message = format!(
             "the script has no rule for {} {}",
             request.method, request.path
         );
-        Answer::status(501, "NotScripted", &message).respond(request, self.answered)
+        Answer::status(501, "NotScripted", &message).respond(request, self.handled)
     }
 }
 
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rules_answer_in_order_until_they_are_used_up() {
+    async fn rules_apply_in_order_until_they_are_used_up() {
         let api = ScriptedApi::new();
         api.on(When::get(ANY).times(1), Answer::not_found());
         api.on(
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_without_a_rule_is_refused_and_kept() {
+    async fn a_request_without_a_rule_is_rejected_and_recorded() {
         let api = ScriptedApi::new();
         let error = config_maps(&api).get("b").await.unwrap_err();
         assert!(
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_query_tells_rules_apart_and_applied_objects_are_echoed() {
+    async fn rules_can_match_the_query_and_echo_applied_objects() {
         let api = ScriptedApi::new();
         api.on(
             When::patch(ANY).query("fieldManager", "other"),
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn after_a_stop_nothing_gets_through_until_healed() {
+    async fn after_a_stop_all_requests_fail_until_the_faults_are_removed() {
         let api = ScriptedApi::new();
         api.on(When::any(), Answer::echo(200));
         let config_maps = config_maps(&api);
@@ -249,11 +250,11 @@ mod tests {
         api.faults()
             .stop_at(2, Fault::Unreachable, Recorded::is_write);
         assert!(write().await.is_ok());
-        assert!(!api.faults().struck());
+        assert!(!api.faults().was_injected());
         assert!(write().await.is_err());
-        assert!(api.faults().struck());
+        assert!(api.faults().was_injected());
         assert!(config_maps.get("b").await.is_err());
-        api.faults().heal();
+        api.faults().clear_faults();
         assert!(write().await.is_ok());
         let faults: Vec<_> = api.requests().iter().map(|request| request.fault).collect();
         assert_eq!(
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_status_fault_is_an_answer_of_the_server() {
+    async fn a_status_fault_is_a_response_of_the_server() {
         let api = ScriptedApi::new();
         api.on(When::any(), Answer::not_found());
         api.faults().at(1, Fault::Status(503), |_| true);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_gives_its_events_and_stays_open() {
+    async fn a_watch_sends_its_events_and_stays_open() {
         let api = ScriptedApi::new();
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "resourceVersion": "7"}});
         api.on(
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_may_be_computed_from_the_request() {
+    async fn a_response_can_be_computed_from_the_request() {
         let api = ScriptedApi::new();
         api.on(
             When::get(ANY),

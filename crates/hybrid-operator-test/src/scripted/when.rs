@@ -6,7 +6,7 @@ use crate::request::Recorded;
 
 /// Matches requests by method, path and query.
 ///
-/// In a path `*` stands for one segment, and `**` at its end for any number of them.
+/// In a path, `*` matches one segment, and `**` at its end any number of segments.
 #[derive(Debug, Clone)]
 pub struct When {
     method: Option<Method>,
@@ -46,7 +46,7 @@ impl When {
         Self::method(Method::PATCH, path)
     }
 
-    /// Matches DELETE: of one and of collections.
+    /// Matches DELETE: delete and deletecollection.
     pub fn delete(path: &str) -> Self {
         Self::method(Method::DELETE, path)
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_of_paths() {
+    fn path_patterns_match_segments() {
         for (pattern, path, expected) in [
             ("**", "/version", true),
             ("/version", "/version", true),

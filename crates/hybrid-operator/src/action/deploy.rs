@@ -1,5 +1,5 @@
-//! From a pending record to a deployed one: install, upgrade and rollback differ only in their
-//! hooks and in what was there before.
+//! Deploys a pending revision. Install, upgrade and rollback differ only in their hooks and in the
+//! previous revision.
 //!
 //! ```text
 //! record pending -> pre hooks -> apply by kind -> prune -> wait -> post hooks -> record deployed
@@ -13,8 +13,8 @@ use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
-use super::live::{Live, One, Place, expires, place_of, read_unwatched, settled};
-use super::{ActionContext, ActionError, Progress, hooks, objects, prune, repair};
+use super::live::{AppliedObject, Live, ObjectLocation, expires, locate, read_unwatched, settled};
+use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune, repair};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{
     self as generated, Applied, Apply, ApplyError, ApplyPolicy, Claim, TakeOver, apply,
@@ -24,46 +24,46 @@ use crate::cluster::ownership::mark;
 use crate::controller::WatchState;
 use crate::release::RecordMeta;
 
-/// How many objects of a kind are applied at once.
+/// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;
 
-/// `None` when nothing had to be applied.
-type ApplyResult = Result<Option<One>, ActionError>;
+/// `None` when the object did not have to be applied.
+type ApplyResult = Result<Option<AppliedObject>, ActionError>;
 
-/// A record and its content.
-pub struct Stored {
-    /// Where it is.
+/// A release record and the release it holds.
+pub struct StoredRelease {
+    /// Name, uid and labels of the record.
     pub meta: RecordMeta,
-    /// What it says.
+    /// The decoded release.
     pub release: Release,
 }
 
-/// What is to be deployed.
+/// A revision to deploy.
 pub struct Deployment<'a> {
     /// The pending record.
-    pub stored: &'a mut Stored,
-    /// The revision that was deployed before.
-    pub previous: Option<Stored>,
-    /// Later revisions that failed or were given up: what they made is pruned, too.
-    pub leftovers: Vec<Stored>,
-    /// The event of the hooks that come first.
+    pub stored: &'a mut StoredRelease,
+    /// The previously deployed revision.
+    pub previous: Option<StoredRelease>,
+    /// Later revisions that failed or were abandoned; their objects are pruned, too.
+    pub leftovers: Vec<StoredRelease>,
+    /// Event of the hooks that run before the objects are applied.
     pub pre: HookEvent,
-    /// The event of the hooks that come last.
+    /// Event of the hooks that run after the objects are applied.
     pub post: HookEvent,
-    /// Whether it is done only when every object is ready.
+    /// Whether to wait until every object is ready.
     pub wait: bool,
-    /// Whether waiting includes the completion of Jobs.
+    /// Whether to wait for the completion of Jobs, too.
     pub wait_for_jobs: bool,
-    /// What the record says when all is done.
+    /// Description of the record once it is deployed.
     pub description: String,
 }
 
-/// Deploys, or goes on with it.
+/// Deploys a revision, or resumes an interrupted deployment.
 pub async fn deploy(
     context: &ActionContext<'_>,
     live: &mut Live,
     deployment: Deployment<'_>,
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     let Deployment {
         stored,
         previous,
@@ -75,7 +75,9 @@ pub async fn deploy(
         description,
     } = deployment;
     let revision = stored.release.revision.0;
-    if let waiting @ Progress::Waiting { .. } = hooks::run(context, live, stored, &pre).await? {
+    if let waiting @ ActionProgress::Waiting { .. } =
+        hooks::run(context, live, stored, &pre).await?
+    {
         return Ok(waiting);
     }
     if live.revision != Some(revision) || !live.complete {
@@ -85,7 +87,7 @@ pub async fn deploy(
             None => Vec::new(),
         };
         live.begin(revision);
-        if let waiting @ Progress::Waiting { .. } =
+        if let waiting @ ActionProgress::Waiting { .. } =
             apply_all(context, live, &wanted, &before).await?
         {
             return Ok(waiting);
@@ -99,21 +101,22 @@ pub async fn deploy(
         }
         live.finish(&wanted, context);
     } else if wait && !live.drifted().is_empty() {
-        // Somebody has changed or removed an object since it was applied: it would be waited for
-        // in vain.
+        // An object that was changed or removed since it was applied might never become ready.
         let manifest = objects(&stored.release.manifest, revision)?;
-        let accepted = live.apply_again();
+        let accepted = live.take_reapplicable();
         let only = |key: &ObjectKey| accepted.contains(key);
         let chosen = live.drifted_of(&manifest, context, &only);
-        repair::apply_again(context, live, chosen).await?;
+        repair::reapply(context, live, chosen).await?;
     }
     if wait && !live.unwatched().is_empty() {
         read_unwatched(context.cluster, live).await?;
     }
     if wait && let Some(missing) = live.unready(wait_for_jobs).into_iter().next() {
-        return waited(context, stored, missing);
+        return check_deadline(context, stored, missing);
     }
-    if let waiting @ Progress::Waiting { .. } = hooks::run(context, live, stored, &post).await? {
+    if let waiting @ ActionProgress::Waiting { .. } =
+        hooks::run(context, live, stored, &post).await?
+    {
         return Ok(waiting);
     }
     stored.release.set_status(Status::Deployed, description);
@@ -125,15 +128,15 @@ pub async fn deploy(
         previous.release.set_status(Status::Superseded, text);
         context.save(&mut previous).await?;
     }
-    Ok(Progress::Done)
+    Ok(ActionProgress::Done)
 }
 
-/// Something is missing still: goes on waiting until the deadline.
-fn waited(
+/// Returns that the action waits for `missing`, or a timeout error once the deadline has passed.
+fn check_deadline(
     context: &ActionContext<'_>,
-    stored: &Stored,
+    stored: &StoredRelease,
     missing: String,
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     let began = stored.release.info.last_deployed.as_ref();
     let age = began
         .map(|began| context.now.duration_since(Time::instant(began)))
@@ -144,17 +147,17 @@ fn waited(
             why: missing,
         });
     }
-    Ok(Progress::Waiting { why: missing })
+    Ok(ActionProgress::Waiting { why: missing })
 }
 
-/// Applies objects in their order, those of one kind side by side. What is as it was applied, and
-/// would be applied just the same, is left out.
+/// Applies objects in order, those of one kind concurrently. An object that is unchanged in the
+/// cluster and in the manifest is skipped.
 async fn apply_all(
     context: &ActionContext<'_>,
     live: &mut Live,
     wanted: &[ManifestObject],
     before: &[ManifestObject],
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     for group in wanted.chunk_by(|a, b| a.key().kind == b.key().kind) {
         let known = &*live;
         let mut applies: Vec<BoxFuture<'_, ApplyResult>> = Vec::new();
@@ -173,22 +176,23 @@ async fn apply_all(
             }
         }
         drop(applies);
-        // What was applied is remembered even if another object of the kind failed.
+        // Objects that were applied are recorded even if another object of the kind failed.
         for one in done {
             live.applied(one);
         }
         match failed {
             None => {}
             Some(error) => match awaited_kind(context, &error, wanted) {
-                Some(why) => return Ok(Progress::Waiting { why }),
+                Some(why) => return Ok(ActionProgress::Waiting { why }),
                 None => return Err(error),
             },
         }
     }
-    Ok(Progress::Done)
+    Ok(ActionProgress::Done)
 }
 
-/// A kind that is not served yet, although a definition in the same manifest brings it.
+/// Describes a kind that is not served yet but that a `CustomResourceDefinition` in the same
+/// manifest defines.
 fn awaited_kind(
     context: &ActionContext<'_>,
     error: &ActionError,
@@ -202,25 +206,25 @@ fn awaited_kind(
         return None;
     };
     let group = api_version.split('/').next().unwrap_or_default();
-    let brings = |object: &ManifestObject| {
+    let defines = |object: &ManifestObject| {
         let text = |pointer| object.object().pointer(pointer).and_then(|v| v.as_str());
         object.key().kind == "CustomResourceDefinition"
             && text("/spec/group") == Some(group)
             && text("/spec/names/kind") == Some(kind.as_str())
     };
-    wanted.iter().any(brings).then(|| {
+    wanted.iter().any(defines).then(|| {
         context.cluster.group_changed(group);
         format!("{kind}.{group} to be served")
     })
 }
 
-/// What tells whether an object must be applied at all.
+/// What decides whether an object must be applied at all.
 #[derive(Clone, Copy)]
 pub(super) enum Before<'a> {
-    /// The objects of the deployed record: what is the same there, or was applied by this
-    /// process just so, is left out if nobody changed it.
+    /// The objects of the deployed record. An object that is the same there, or that this process
+    /// has already applied, is skipped if it is unchanged in the cluster.
     Record(&'a [ManifestObject]),
-    /// It is applied whatever is known; only a Job that its time to live has removed is not.
+    /// The object is applied in any case, except a Job that `ttlSecondsAfterFinished` has removed.
     Ignored,
 }
 
@@ -232,44 +236,45 @@ pub(super) async fn apply_one(
     object: &ManifestObject,
     before: Before<'_>,
 ) -> ApplyResult {
-    let spot = place_of(context, object.key())
+    let location = locate(context, object.key())
         .await
         .map_err(ApplyError::from)?;
-    let hash = content_of(object);
-    let seen = |spot: &Place| {
-        let key = &spot.key;
-        spot.guard.get(key.namespace.as_deref(), &key.name)
+    let hash = content_hash(object);
+    let seen = |location: &ObjectLocation| {
+        let key = &location.key;
+        location.guard.get(key.namespace.as_deref(), &key.name)
     };
     let recorded = match before {
         Before::Record(before) => {
             let old = before
                 .iter()
                 .find(|old| old.key().is_same_object(object.key(), context.namespace));
-            let same = match live.content(&spot.key) {
+            let same = match live.content(&location.key) {
                 Some(applied) => applied == hash,
                 None => old.is_some_and(|old| old.object() == object.object()),
             };
-            // Replacing drops what others have added, which is not known here.
-            if same && !policy.replace && live.is_clean(&spot.key) {
+            // Replacing drops fields that others have added, which are not known here.
+            if same && !policy.replace && live.is_clean(&location.key) {
                 return Ok(None);
             }
             old.is_some()
         }
         Before::Ignored => {
-            // It ran when its revision was deployed.
+            // The Job ran when its revision was deployed.
             if expires(object)
-                && settled(&spot.guard).await == WatchState::Synced
-                && seen(&spot).is_none()
+                && settled(&location.guard).await == WatchState::Synced
+                && seen(&location).is_none()
             {
                 return Ok(None);
             }
             true
         }
     };
-    let own = seen(&spot).filter(|seen| seen.owner.as_ref() == Some(&context.primary.identity()));
+    let own =
+        seen(&location).filter(|seen| seen.owner.as_ref() == Some(&context.primary.identity()));
     let uid = own
         .map(|seen| seen.uid.to_string())
-        .or_else(|| live.uid(&spot.key).map(Into::into));
+        .or_else(|| live.uid(&location.key).map(Into::into));
     let claim = match uid {
         Some(uid) => Claim::Known { uid },
         None if recorded && policy.take_over != TakeOver::Never => Claim::Adopted,
@@ -279,7 +284,7 @@ pub(super) async fn apply_one(
         .then(|| super::generated_run(&context.primary.uid, live.revision.unwrap_or(0), object));
     let marks = context.marks(run.as_deref(), false);
     let mut body = object.object().clone();
-    mark(&mut body, &marks, spot.kind.scope);
+    mark(&mut body, &marks, location.kind.scope);
     let request = Apply {
         object: body,
         claim,
@@ -291,26 +296,26 @@ pub(super) async fn apply_one(
     } else {
         match apply(context.cluster, request.clone()).await {
             Err(ApplyError::Immutable { key, fields, .. }) if context.recreates(&key.kind) => {
-                recreate(context, request, &spot, object, fields).await?
+                recreate(context, request, &location, object, fields).await?
             }
             answer => answer?,
         }
     };
-    Ok(Some(One {
+    Ok(Some(AppliedObject {
         applied,
         content: hash,
         run,
         expires: expires(object),
-        guard: spot.guard,
+        guard: location.guard,
     }))
 }
 
-/// Deletes an object whose fields cannot be changed, and creates it anew. As with any deletion it
-/// has to be the release's, the one that was applied, and not to be kept.
+/// Deletes an object with a changed immutable field and creates it again. As with any deletion, the
+/// object must be the release's, must be the one that was applied, and must not be kept.
 async fn recreate(
     context: &ActionContext<'_>,
     request: Apply<'_>,
-    place: &Place,
+    location: &ObjectLocation,
     object: &ManifestObject,
     fields: Vec<String>,
 ) -> Result<Applied, ActionError> {
@@ -320,35 +325,35 @@ async fn recreate(
     };
     let claimant = &request.claimant;
     let kept = object.is_kept();
-    let verdict = verify(context.cluster, &place.key, claimant, recorded, kept).await?;
-    let key = || Box::new(place.key.clone());
+    let verdict = verify(context.cluster, &location.key, claimant, recorded, kept).await?;
+    let key = || Box::new(location.key.clone());
     match verdict {
         Verdict::Delete { uid } => {
-            // The Pods of a StatefulSet, and with them its data, stay.
+            // Keeps the Pods of the StatefulSet running.
             let propagation = if object.key().kind == "StatefulSet" {
                 Propagation::Orphan
             } else {
                 Propagation::Background
             };
-            delete(context.cluster, &place.key, &uid, propagation).await?;
+            delete(context.cluster, &location.key, &uid, propagation).await?;
         }
         Verdict::Gone => {}
         Verdict::Kept { .. } => return Err(ApplyError::Kept { key: key(), fields }.into()),
         Verdict::Foreign(owner) => return Err(ApplyError::Foreign { key: key(), owner }.into()),
-        // Somebody has made it anew since: it is looked at again.
+        // The object has changed since it was read; the next attempt reads it again.
         Verdict::Recreated | Verdict::Older | Verdict::Protected { .. } => {
             return Err(ApplyError::Contended { key: key() }.into());
         }
     }
-    let anew = Apply {
+    let recreated = Apply {
         claim: Claim::Unproven,
         ..request
     };
-    Ok(apply(context.cluster, anew).await?)
+    Ok(apply(context.cluster, recreated).await?)
 }
 
-/// A hash of what is applied.
-fn content_of(object: &ManifestObject) -> u64 {
+/// Hashes an object as it is in the manifest.
+fn content_hash(object: &ManifestObject) -> u64 {
     let mut hasher = DefaultHasher::new();
     object.object().hash(&mut hasher);
     hasher.finish()

@@ -1,5 +1,5 @@
-//! What hooks have printed, where the chart asks for it with `helm.sh/hook-output-log-policy`: it
-//! goes to the operator's own log, as `helm install` prints it.
+//! Logs the output of hooks where the chart asks for it with `helm.sh/hook-output-log-policy`. It
+//! goes to the operator's log, as `helm install` prints it.
 //!
 //! RBAC: `list` on `pods` and `get` on `pods/log`, in the release's namespace.
 
@@ -11,29 +11,29 @@ use kube::{Client, ResourceExt};
 
 use super::{ActionContext, objects};
 
-/// The last lines of a container that are read.
-const TAIL: i64 = 1_000;
-/// Bytes of a container's log that are read.
-const LIMIT: i64 = 256 * 1024;
+/// Maximum number of lines that are read from the end of a container's log.
+const MAX_LINES: i64 = 1_000;
+/// Maximum number of bytes that are read from a container's log.
+const MAX_BYTES: i64 = 256 * 1024;
 
-/// What a container has printed.
+/// The output of a container.
 #[derive(Debug, PartialEq, Eq)]
-struct Printed {
+struct ContainerOutput {
     pod: String,
     container: String,
     text: String,
 }
 
-/// Logs what a hook has printed if its policy says so. It never fails a hook: what cannot be read
-/// is logged as that.
-pub(super) async fn tell(context: &ActionContext<'_>, hook: &Hook, policy: &OutputLogPolicy) {
+/// Logs the output of a hook if its policy says so. Failing to read the output is logged and does
+/// not fail the hook.
+pub(super) async fn log_output(context: &ActionContext<'_>, hook: &Hook, policy: &OutputLogPolicy) {
     if !hook.output_log_policies.contains(policy) {
         return;
     }
     for object in objects(&hook.manifest, 0).into_iter().flatten() {
         match read(context.cluster.client(), context.namespace, object.key()).await {
             Ok(all) => {
-                for Printed {
+                for ContainerOutput {
                     pod,
                     container,
                     text,
@@ -46,19 +46,19 @@ pub(super) async fn tell(context: &ActionContext<'_>, hook: &Hook, policy: &Outp
             }
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
-                tracing::warn!(hook = %hook.name, error, "the logs of a hook cannot be read");
+                tracing::warn!(hook = %hook.name, error, "cannot read the output of a hook");
             }
         }
     }
 }
 
-/// The logs of the containers of a hook: of a Pod itself, or of the Pods of a Job. Other kinds
-/// print nothing.
+/// Reads the logs of a hook's containers: those of a Pod, or of the Pods of a Job. Other kinds have
+/// no output.
 async fn read(
     client: &Client,
     release_namespace: &str,
     key: &ObjectKey,
-) -> Result<Vec<Printed>, kube::Error> {
+) -> Result<Vec<ContainerOutput>, kube::Error> {
     let select = match key.kind.as_str() {
         "Job" => ListParams::default().labels(&format!("job-name={}", key.name)),
         "Pod" => ListParams::default().fields(&format!("metadata.name={}", key.name)),
@@ -72,11 +72,11 @@ async fn read(
         for container in pod.spec.iter().flat_map(|spec| &spec.containers) {
             let which = LogParams {
                 container: Some(container.name.clone()),
-                limit_bytes: Some(LIMIT),
-                tail_lines: Some(TAIL),
+                limit_bytes: Some(MAX_BYTES),
+                tail_lines: Some(MAX_LINES),
                 ..LogParams::default()
             };
-            all.push(Printed {
+            all.push(ContainerOutput {
                 text: pods.logs(&name, &which).await?,
                 pod: name.clone(),
                 container: container.name.clone(),
@@ -91,7 +91,7 @@ mod tests {
     use helm_core::manifest::ObjectKey;
     use serde_json::json;
 
-    use super::{Printed, read};
+    use super::{ContainerOutput, read};
     use crate::cluster::scripted::Script;
 
     fn key(kind: &str) -> ObjectKey {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_logs_of_every_container_of_a_jobs_pods_are_read() {
+    async fn reads_the_logs_of_every_container_of_a_jobs_pods() {
         let container = |name: &str| json!({"name": name, "image": "i"});
         let pod = json!({
             "metadata": {"name": "migrate-x"},
@@ -130,7 +130,7 @@ mod tests {
         let all = read(&script.client(false), "ns", &key("Job"))
             .await
             .unwrap();
-        let printed = |container: &str, text: &str| Printed {
+        let printed = |container: &str, text: &str| ContainerOutput {
             pod: "migrate-x".to_owned(),
             container: container.to_owned(),
             text: text.to_owned(),

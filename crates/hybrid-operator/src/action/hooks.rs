@@ -1,29 +1,29 @@
-//! Runs the hooks of an event, as Helm 4 does: by weight, then by name, each awaited.
+//! Runs the hooks of an event as Helm 4 does: by weight, then by name, one after the other.
 //!
-//! # What a run is
-//! How far a hook is at an event stands in the record: it is `Running` before its object is
-//! created and `Succeeded` before the next one begins, so that no completed hook runs twice. An
-//! event that failed is run again as a whole when it is tried again. See [`progress`].
+//! # Runs
+//! The record holds the phase of a hook at an event: it is `Running` before its object is created
+//! and `Succeeded` before the next hook begins, so that no completed hook runs twice. When an event
+//! that failed is retried, all of its hooks run again. See [`progress`].
 //!
-//! An object carries a label with its run: the record, the revision, the event and the attempt.
-//! One that carries another label is left of an earlier run; the policy `before-hook-creation`
-//! deletes it, waits until it is gone, and creates it anew. Waiting ends after the timeout of the
-//! action, counted for each hook from where it began at this event.
+//! An object carries a label that identifies its run: the record, the revision, the event and the
+//! attempt. An object with another label was left behind by an earlier run; the policy
+//! `before-hook-creation` deletes it, waits until it is gone, and creates it again. The timeout of
+//! the action applies to each hook, from its start at this event.
 //!
-//! # When a Job or Pod is gone
-//! It is never deleted by its own `ttlSecondsAfterFinished` before the record says how it has
-//! ended (see [`ttl`]). When somebody else has deleted it:
-//! * What a watch of this process saw complete is complete, and what it saw fail has failed.
-//! * What this process knows to have been there, and whose end nobody saw, has failed: it is not
-//!   known how far it came. Whoever tries the event again runs it again.
-//! * What this process knows nothing of, because it was started meanwhile, is created: either its
-//!   predecessor died before creating it, or somebody deleted it while no operator ran.
+//! # Missing Jobs and Pods
+//! The `ttlSecondsAfterFinished` of a Job takes effect only after the record holds its result (see
+//! [`ttl`]). When something else has deleted a Job or Pod:
+//! * If a watch of this process saw it complete or fail, that is its result.
+//! * If this process knows that it existed, but did not see its end, it has failed, because it is
+//!   unknown how far it got. Retrying the event runs it again.
+//! * If this process knows nothing of it because it was started later, it is created: either the
+//!   previous process died before creating it, or it was deleted while no operator ran.
 //!
-//! # What is deleted when
-//! `hook-succeeded` after all hooks of the event, in reverse order; `hook-failed` for the hook that
-//! failed, and then `hook-succeeded` for those before it. Only an object of the same run is
-//! deleted so, as a hook of two events may have been created again for the other one. Definitions
-//! of kinds are never deleted, nor is what belongs to others.
+//! # Deletion
+//! `hook-succeeded` applies after all hooks of the event, in reverse order. When a hook fails,
+//! `hook-failed` applies to it, and then `hook-succeeded` to those before it. These policies only
+//! delete an object of the same run, because a hook of two events may have been created again for
+//! the other event. Custom resource definitions and objects of others are never deleted.
 
 mod memory;
 mod progress;
@@ -37,9 +37,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::deploy::Stored;
-use super::live::{Live, Place, place};
-use super::{ActionContext, ActionError, Progress, hook_logs, objects, run_id};
+use super::deploy::StoredRelease;
+use super::live::{Live, ObjectLocation, locate_in};
+use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
 use crate::cluster::apply::{Apply, ApplyError, Claim, apply};
 use crate::cluster::delete::{Propagation, delete};
 use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value, mark, ownership};
@@ -48,21 +48,21 @@ use crate::controller::WatchState;
 use crate::readiness::{HookOutcome, View, hook_outcome};
 
 pub(super) use memory::HookMemory;
-use progress::Attempt;
+use progress::HookAttempt;
 pub(super) use removal::remove_all;
-use removal::{located, remove, remove_succeeded};
+use removal::{cluster_key, remove, remove_succeeded};
 
-/// An attempt at an event, and the label of its objects.
+/// An attempt to run the hooks of an event, and the label of its objects.
 struct Run {
-    attempt: Attempt,
+    attempt: HookAttempt,
     label: String,
 }
 
 impl Run {
-    fn of(stored: &Stored, event: &HookEvent) -> Self {
-        let attempt = Attempt::of(&stored.release, event);
-        // A release that was uninstalled by hand begins again with the first revision, but with
-        // another record.
+    fn of(stored: &StoredRelease, event: &HookEvent) -> Self {
+        let attempt = HookAttempt::of(&stored.release, event);
+        // A release that was uninstalled by hand starts again at revision 1, but its record has
+        // another uid.
         let step = format!("{event}-{}", attempt.number);
         let run = run_id(&stored.meta.uid, stored.release.revision.0, &step);
         Self {
@@ -72,29 +72,29 @@ impl Run {
     }
 }
 
-/// How a hook is after a look at its objects.
-struct Look {
+/// The state of a hook after its objects were checked.
+struct HookCheck {
     outcome: HookOutcome,
-    /// Whether this look has created an object that is awaited.
+    /// Whether the check has created a Job or Pod.
     created: bool,
 }
 
-/// Runs what is left of an event's hooks.
+/// Runs the hooks of an event that have not completed yet.
 pub async fn run(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &mut Stored,
+    stored: &mut StoredRelease,
     event: &HookEvent,
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     if context.disable_hooks {
-        return Ok(Progress::Done);
+        return Ok(ActionProgress::Done);
     }
     let run = Run::of(stored, event);
-    if live.hooks.has_ended(&run.label) {
-        return Ok(Progress::Done);
+    if live.hooks.is_complete(&run.label) {
+        return Ok(ActionProgress::Done);
     }
     let mut ended = Vec::new();
-    for index in order(&stored.release, event) {
+    for index in hook_order(&stored.release, event) {
         let Some(hook) = stored.release.hooks.get(index).cloned() else {
             continue;
         };
@@ -103,32 +103,32 @@ pub async fn run(
             ended.push(hook);
             continue;
         }
-        let begins = known.phase != HookPhase::Running;
-        if begins {
+        let is_first = known.phase != HookPhase::Running;
+        if is_first {
             set_phase(context, stored, &run, index, HookPhase::Running).await?;
         }
-        let look = look(context, &mut live.hooks, &hook, &run.label, begins).await?;
-        match look.outcome {
+        let check = check(context, &mut live.hooks, &hook, &run.label, is_first).await?;
+        match check.outcome {
             HookOutcome::Succeeded => {
                 set_phase(context, stored, &run, index, HookPhase::Succeeded).await?;
-                hook_logs::tell(context, &hook, &OutputLogPolicy::HookSucceeded).await;
-                settle(context, live, &hook, &DeletePolicy::HookSucceeded).await?;
+                hook_logs::log_output(context, &hook, &OutputLogPolicy::HookSucceeded).await;
+                stop_tracking(context, live, &hook, &DeletePolicy::HookSucceeded).await?;
                 ended.push(hook);
             }
             HookOutcome::Running => {
                 let late = known.started_at.is_some_and(|began| {
                     let age = context.now.duration_since(began.instant());
-                    !begins && age.unsigned_abs() > context.timeout
+                    !is_first && age.unsigned_abs() > context.timeout
                 });
-                if late && !look.created {
-                    let message = format!("it did not end within {:?}", context.timeout);
+                if late && !check.created {
+                    let message = format!("did not complete within {:?}", context.timeout);
                     return fail(context, live, stored, &run, index, &ended, message).await;
                 }
                 if late {
-                    // The process that began it died before it created anything.
+                    // The process that started the hook died before creating anything.
                     set_phase(context, stored, &run, index, HookPhase::Running).await?;
                 }
-                return Ok(Progress::Waiting {
+                return Ok(ActionProgress::Waiting {
                     why: format!("{event} hook {}", hook.name),
                 });
             }
@@ -138,12 +138,12 @@ pub async fn run(
         }
     }
     remove_succeeded(context, &ended, &run.label).await?;
-    live.hooks.end(&run.label);
-    Ok(Progress::Done)
+    live.hooks.complete(&run.label);
+    Ok(ActionProgress::Done)
 }
 
-/// The hooks of an event in the order in which they run.
-fn order(release: &Release, event: &HookEvent) -> Vec<usize> {
+/// Returns the indexes of an event's hooks in the order in which they run.
+fn hook_order(release: &Release, event: &HookEvent) -> Vec<usize> {
     let position = |hook: &Hook| {
         let mut all = release.hooks.iter();
         all.position(|known| std::ptr::eq(known, hook))
@@ -152,20 +152,20 @@ fn order(release: &Release, event: &HookEvent) -> Vec<usize> {
     hooks.filter_map(position).collect()
 }
 
-/// Records a failure and cleans up as the policies say.
+/// Records the failure of a hook and applies the delete policies.
 async fn fail(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &mut Stored,
+    stored: &mut StoredRelease,
     run: &Run,
     index: usize,
     ended: &[Hook],
     message: String,
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     set_phase(context, stored, run, index, HookPhase::Failed).await?;
     let hook = stored.release.hooks.get(index).cloned().unwrap_or_default();
-    hook_logs::tell(context, &hook, &OutputLogPolicy::HookFailed).await;
-    settle(context, live, &hook, &DeletePolicy::HookFailed).await?;
+    hook_logs::log_output(context, &hook, &OutputLogPolicy::HookFailed).await;
+    stop_tracking(context, live, &hook, &DeletePolicy::HookFailed).await?;
     if hook.has_delete_policy(&DeletePolicy::HookFailed) {
         remove(context, &hook, Some(&run.label)).await?;
     }
@@ -177,10 +177,10 @@ async fn fail(
     })
 }
 
-/// Takes down how far a hook has come, and writes the record.
+/// Sets the phase of a hook and writes the record.
 async fn set_phase(
     context: &ActionContext<'_>,
-    stored: &mut Stored,
+    stored: &mut StoredRelease,
     run: &Run,
     index: usize,
     phase: HookPhase,
@@ -191,20 +191,20 @@ async fn set_phase(
     Ok(())
 }
 
-/// Lets go of the Jobs and Pods of a hook whose end is recorded; `policy` is the one that may
-/// delete them now.
-async fn settle(
+/// Stops tracking the Jobs and Pods of a hook whose result is recorded, and restores their
+/// `ttlSecondsAfterFinished` unless `policy` deletes them.
+async fn stop_tracking(
     context: &ActionContext<'_>,
     live: &mut Live,
     hook: &Hook,
     policy: &DeletePolicy,
 ) -> Result<(), ActionError> {
     if !hook.has_delete_policy(policy) {
-        ttl::release(context, &live.hooks, hook).await?;
+        ttl::restore(context, &live.hooks, hook).await?;
     }
     for object in objects(&hook.manifest, 0)? {
         if is_awaited(object.key())
-            && let Some(key) = located(context, object.key()).await?
+            && let Some(key) = cluster_key(context, object.key()).await?
         {
             live.hooks.forget(&key);
         }
@@ -212,33 +212,33 @@ async fn settle(
     Ok(())
 }
 
-/// Creates the hook's objects where they are missing and says how they are; `begins` when nothing
-/// of this run can be there yet.
-async fn look(
+/// Creates the missing objects of a hook and returns their state. `is_first` says that no object of
+/// this run can exist yet.
+async fn check(
     context: &ActionContext<'_>,
     memory: &mut HookMemory,
     hook: &Hook,
     run: &str,
-    begins: bool,
-) -> Result<Look, ActionError> {
+    is_first: bool,
+) -> Result<HookCheck, ActionError> {
     for object in objects(&hook.manifest, 0)? {
-        let look = look_at(context, memory, hook, &object, run, begins).await?;
-        if look.outcome != HookOutcome::Succeeded {
-            return Ok(look);
+        let check = check_object(context, memory, hook, &object, run, is_first).await?;
+        if check.outcome != HookOutcome::Succeeded {
+            return Ok(check);
         }
     }
     Ok(HookOutcome::Succeeded.into())
 }
 
-async fn look_at(
+async fn check_object(
     context: &ActionContext<'_>,
     memory: &mut HookMemory,
     hook: &Hook,
     object: &ManifestObject,
     run: &str,
-    begins: bool,
-) -> Result<Look, ActionError> {
-    let place = place(
+    is_first: bool,
+) -> Result<HookCheck, ActionError> {
+    let location = locate_in(
         context.cluster,
         context.registry,
         context.operator,
@@ -248,71 +248,71 @@ async fn look_at(
     )
     .await
     .map_err(ApplyError::from)?;
-    // What every watch shows as absent need not be read: if it is there all the same, the request
-    // that creates it is refused.
-    let absent = begins
-        && place.guard.state() == WatchState::Synced
-        && place
+    // An object that the watch does not show need not be read: if it exists nevertheless, the API
+    // server rejects its creation.
+    let absent = is_first
+        && location.guard.state() == WatchState::Synced
+        && location
             .guard
-            .get(place.key.namespace.as_deref(), &place.key.name)
+            .get(location.key.namespace.as_deref(), &location.key.name)
             .is_none();
     if absent {
-        match create(context, memory, object, &place, run).await {
+        match create(context, memory, object, &location, run).await {
             Err(ActionError::Apply(ApplyError::Exists { .. })) => {}
             answer => return answer,
         }
     }
-    let live = read::get(context.cluster, &place.key).await?;
+    let live = read::get(context.cluster, &location.key).await?;
     let metadata = live.as_ref().map(metadata_of).unwrap_or_default();
     if let Some(live) = live.as_ref().filter(|_| is_of_run(&metadata, run)) {
         let outcome = hook_outcome(&gvk_of(object), &View::of(live));
-        if is_awaited(&place.key) {
+        if is_awaited(&location.key) {
             let text = |text: &Option<String>| text.clone().unwrap_or_default();
             let (uid, version) = (text(&metadata.uid), text(&metadata.resource_version));
-            memory.saw(&place.key, run, &uid, &version, &place.guard);
+            memory.track(&location.key, run, &uid, &version, &location.guard);
         }
         return Ok(outcome.into());
     }
-    if let Some(outcome) = memory.fate(&place.key, run) {
+    if let Some(outcome) = memory.outcome_of_missing(&location.key, run) {
         return Ok(outcome.into());
     }
     if live.is_none() {
-        return create(context, memory, object, &place, run).await;
+        return create(context, memory, object, &location, run).await;
     }
-    Ok(replace(context, hook, object, &place, &metadata)
+    Ok(replace(context, hook, object, &location, &metadata)
         .await?
         .into())
 }
 
-/// Makes way for an object whose name another one has, left of an earlier run or somebody else's.
+/// Handles an existing object of the same name, which an earlier run or somebody else has created.
 async fn replace(
     context: &ActionContext<'_>,
     hook: &Hook,
     object: &ManifestObject,
-    place: &Place,
+    location: &ObjectLocation,
     old: &ObjectMeta,
 ) -> Result<HookOutcome, ActionError> {
-    let key = &place.key;
-    if let Some(owner) = another_owner(context, old) {
+    let key = &location.key;
+    if let Some(owner) = foreign_owner(context, old) {
         return Ok(HookOutcome::Failed(format!(
-            "{key} exists already: {owner}"
+            "{key} already exists: {owner}"
         )));
     }
     if old.deletion_timestamp.is_some() {
         return Ok(HookOutcome::Running);
     }
     if is_definition(key) {
-        // To delete it would delete every object of its kind.
+        // Deleting a definition would delete every object of its kind.
         apply(
             context.cluster,
-            request(context, object, place, None, Claim::Unproven),
+            request(context, object, location, None, Claim::Unproven),
         )
         .await?;
         return Ok(HookOutcome::Succeeded);
     }
     if !hook.has_delete_policy(&DeletePolicy::BeforeHookCreation) {
         return Ok(HookOutcome::Failed(format!(
-            "{key} exists already; delete it, or add before-hook-creation to the hook's delete policies"
+            "{key} already exists; delete it, or add before-hook-creation to the hook's delete policies"
         )));
     }
     let uid = old.uid.as_deref().unwrap_or_default();
@@ -320,39 +320,39 @@ async fn replace(
     Ok(HookOutcome::Running)
 }
 
-/// Creates an object of a run.
+/// Creates an object of a run and tracks it.
 async fn create(
     context: &ActionContext<'_>,
     memory: &mut HookMemory,
     object: &ManifestObject,
-    place: &Place,
+    location: &ObjectLocation,
     run: &str,
-) -> Result<Look, ActionError> {
-    let mut request = request(context, object, place, Some(run), Claim::Absent);
+) -> Result<HookCheck, ActionError> {
+    let mut request = request(context, object, location, Some(run), Claim::Absent);
     ttl::hold(&mut request.object);
     let made = apply(context.cluster, request).await?;
-    if !is_awaited(&place.key) {
+    if !is_awaited(&location.key) {
         return Ok(HookOutcome::Succeeded.into());
     }
     let version = &made.resource_version;
-    memory.saw(&place.key, run, &made.uid, version, &place.guard);
-    Ok(Look {
+    memory.track(&location.key, run, &made.uid, version, &location.guard);
+    Ok(HookCheck {
         outcome: HookOutcome::Running,
         created: true,
     })
 }
 
-/// How an object is sent.
+/// Builds the apply request for an object.
 fn request<'c>(
     context: &'c ActionContext<'_>,
     object: &ManifestObject,
-    place: &Place,
+    location: &ObjectLocation,
     run: Option<&'c str>,
     claim: Claim,
 ) -> Apply<'c> {
     let marks = context.marks(run, true);
     let mut body = object.object().clone();
-    mark(&mut body, &marks, place.kind.scope);
+    mark(&mut body, &marks, location.kind.scope);
     Apply {
         object: body,
         claim,
@@ -361,16 +361,17 @@ fn request<'c>(
     }
 }
 
-/// To whom an object of a hook's name belongs, where that is somebody else. One that belongs to
-/// nobody may be left of a run of Helm's command line, which marks no hooks.
-fn another_owner(context: &ActionContext<'_>, live: &ObjectMeta) -> Option<ForeignOwner> {
+/// Returns the owner of an existing object if it is somebody else. An object without an owner may
+/// come from the `helm` command, which does not label hooks.
+fn foreign_owner(context: &ActionContext<'_>, live: &ObjectMeta) -> Option<ForeignOwner> {
     match ownership(live, &context.claimant()) {
         Ownership::Foreign(ForeignOwner::Nobody) | Ownership::Ours | Ownership::Release => None,
         Ownership::Foreign(owner) => Some(owner),
     }
 }
 
-/// Whether a hook of this kind is awaited; any other has succeeded when it is there.
+/// Returns whether hooks of this kind are waited for. Objects of other kinds succeed when they
+/// exist.
 fn is_awaited(key: &ObjectKey) -> bool {
     matches!(
         (key.group.as_str(), key.kind.as_str()),
@@ -400,7 +401,7 @@ fn gvk_of(object: &ManifestObject) -> GroupVersionKind {
     GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
 }
 
-impl From<HookOutcome> for Look {
+impl From<HookOutcome> for HookCheck {
     fn from(outcome: HookOutcome) -> Self {
         Self {
             outcome,

@@ -1,11 +1,11 @@
-//! The objects of a release as this process last applied them, and how they are now.
+//! The objects of a release as this process last applied them, and their current state.
 //!
-//! A watch tells how an object is. What cannot be watched (a permission is missing, or the API does
-//! not serve watches) is read by [`read_unwatched`] once every period, and counts as it was read
-//! until the next time.
+//! The state of an object comes from a watch. Objects that cannot be watched (a permission is
+//! missing, or the API does not serve watches) are read by [`read_unwatched`] once per reconcile
+//! period, and keep that state until the next read.
 //!
-//! What is known is lost with the process. [`super::recognise`] finds it again where the objects
-//! still are as the status says.
+//! This state is lost with the process. [`super::recognise`] restores it if the objects still match
+//! the hash in the status.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,58 +18,58 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::hooks::HookMemory;
-use super::names::{Named, Names};
+use super::names::{ManifestIndex, ObjectIdentity};
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::{Applied, is_generated};
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{operator_selector, placed};
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
-use crate::controller::{Registry, Seen, WatchGuard, WatchKey, WatchState};
+use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
 use crate::readiness::{Readiness, depends_on_status, readiness_of};
 
-/// How many objects that cannot be watched are read at once.
+/// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
-/// How long a watch may take to begin before it is gone on without it.
+/// How long to wait for a watch to start.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// How often an object is applied again while its revision is being deployed and waited for.
-const AGAIN: u8 = 5;
+/// How often a drifted object is applied again while its revision is being deployed.
+const MAX_REAPPLIES: u8 = 5;
 
 /// An object that was applied.
-pub(super) struct One {
+pub(super) struct AppliedObject {
     pub(super) applied: Applied,
     /// Hash of what was applied.
     pub(super) content: u64,
-    /// The run that has created it, where the API server has given it its name.
+    /// The run that created it, if the API server generated its name.
     pub(super) run: Option<String>,
-    /// Whether it is a Job that its time to live removes.
+    /// Whether it is a Job with `ttlSecondsAfterFinished`.
     pub(super) expires: bool,
     /// The watch that shows it.
     pub(super) guard: WatchGuard,
 }
 
-/// An object as it was applied.
+/// The last applied state of an object.
 #[derive(Clone)]
 pub(super) struct LiveObject {
     pub(super) uid: String,
-    /// Hash of what is ours on it, as applied.
+    /// Hash of the fields that the operator owns, after the apply.
     pub(super) ours: u64,
     /// Its resource version after the apply.
     pub(super) version: u64,
-    /// Hash of what was applied; `None` for what was recognised after a restart.
+    /// Hash of what was applied; `None` if it was recognised after a restart.
     pub(super) content: Option<u64>,
     pub(super) run: Option<String>,
     pub(super) expires: bool,
-    /// How often it was applied again while its revision was being deployed.
-    pub(super) again: u8,
+    /// How often it was applied again while its revision was deployed.
+    pub(super) reapplied: u8,
     pub(super) guard: WatchGuard,
-    /// What was read of it last, if it cannot be watched.
+    /// Result of the last read, if it cannot be watched.
     pub(super) reading: Option<Reading>,
 }
 
-/// What was read of an object that cannot be watched.
+/// The result of reading an object that cannot be watched.
 #[derive(Clone)]
 pub(super) enum Reading {
     Present {
@@ -79,39 +79,41 @@ pub(super) enum Reading {
         readiness: Readiness,
     },
     Absent,
-    /// It cannot be read either; the text says why.
+    /// It cannot be read either, for this reason.
     Refused(String),
 }
 
 /// The objects of one release.
 #[derive(Clone, Default)]
 pub struct Live {
-    /// The revision whose objects these are.
+    /// The revision that the objects belong to.
     pub revision: Option<u32>,
     /// Whether every object of the revision has been applied, or recognised.
     pub complete: bool,
     pub(super) objects: BTreeMap<ObjectKey, LiveObject>,
-    /// Watches of objects of which nothing is known yet.
+    /// Watches of objects whose state is not known yet.
     held: Vec<WatchGuard>,
-    /// What is known of the hooks that run.
+    /// State of the running hooks.
     pub(super) hooks: HookMemory,
 }
 
-/// How an object is.
+/// The state of an object, compared to how it was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectState {
-    /// As it was applied, and this ready.
+    /// Unchanged, with this readiness.
     Same(Readiness),
-    /// The watch has not caught up with our apply, or cannot be had and it was not read yet.
+    /// The watch has not seen the apply yet, or the object cannot be watched and has not been read
+    /// yet.
     Unknown,
-    /// Somebody changed what is ours.
+    /// Somebody changed a field that the operator owns.
     Changed {
-        /// Hash of what is left of ours. Whoever takes the same fields again leaves the same hash.
+        /// Hash of the fields that the operator still owns. Changing the same fields again results
+        /// in the same hash.
         ours: u64,
     },
-    /// It is gone.
+    /// It does not exist.
     Missing,
-    /// A Job that is gone, as its `ttlSecondsAfterFinished` says: it ran, and is not made again.
+    /// A Job that `ttlSecondsAfterFinished` has removed. It has run and is not created again.
     Expired,
 }
 
@@ -124,7 +126,7 @@ impl LiveObject {
             content: None,
             run: None,
             expires: false,
-            again: 0,
+            reapplied: 0,
             guard,
             reading: None,
         }
@@ -167,7 +169,7 @@ impl LiveObject {
         }
     }
 
-    /// Why no watch tells of the object; `None` if one does, or is about to.
+    /// Returns why the object is not watched; `None` if it is, or the watch is starting.
     fn unwatched(&self) -> Option<String> {
         let reason = match self.guard.state() {
             WatchState::Starting | WatchState::Synced => return None,
@@ -183,31 +185,30 @@ impl LiveObject {
 }
 
 impl Live {
-    /// Begins to apply a revision: nothing of it counts as applied yet. What is known of objects
-    /// that it shares with another revision stays known.
+    /// Starts a revision: none of its objects count as applied yet. The state of objects that it
+    /// shares with another revision is kept.
     pub(super) fn begin(&mut self, revision: u32) {
         self.revision = Some(revision);
         self.complete = false;
         for object in self.objects.values_mut() {
-            object.again = 0;
+            object.reapplied = 0;
         }
     }
 
-    /// Every object of the revision is applied: what is not of its manifest is forgotten, and with
-    /// it the watches that only it needed.
+    /// Completes a revision, all objects of which are applied. Objects that are not in its manifest
+    /// are dropped, and with them the watches that only they needed.
     pub(super) fn finish(&mut self, manifest: &[ManifestObject], context: &ActionContext<'_>) {
-        let of = Names::of(manifest, self.revision.unwrap_or(0), context);
+        let of = ManifestIndex::of(manifest, self.revision.unwrap_or(0), context);
         self.objects
             .retain(|key, object| of.has(key, object.run.as_deref()));
         self.held.clear();
         self.complete = true;
     }
 
-    /// Remembers an object that was applied. The name that an earlier object of its run had is
-    /// forgotten.
-    pub(super) fn applied(&mut self, one: One) {
+    /// Records an applied object. An earlier object of the same run is dropped.
+    pub(super) fn applied(&mut self, one: AppliedObject) {
         let key = one.applied.key.clone();
-        let again = self.objects.get(&key).map_or(0, |object| object.again);
+        let reapplied = self.objects.get(&key).map_or(0, |object| object.reapplied);
         if let Some(run) = &one.run {
             self.forget_run(run);
         }
@@ -215,73 +216,57 @@ impl Live {
             content: Some(one.content),
             run: one.run,
             expires: one.expires,
-            again,
+            reapplied,
             ..LiveObject::new(&one.applied, one.guard)
         };
         self.objects.insert(key, object);
     }
 
-    /// Takes an object over from what a watch shows of it.
-    pub fn adopt(&mut self, key: ObjectKey, seen: &Seen, guard: WatchGuard) {
-        let object = LiveObject {
-            uid: seen.uid.to_string(),
-            ours: seen.ours,
-            version: seen.version,
-            content: None,
-            run: None,
-            expires: false,
-            again: 0,
-            guard,
-            reading: None,
-        };
-        self.objects.insert(key, object);
-    }
-
-    /// Keeps these watches open, in the place of those that were held before, although nothing is
-    /// known of their objects: a watch that closes and opens again tells its custom resources of
-    /// every object anew, and so would wake them for ever.
+    /// Keeps these watches open in place of the ones held before, although the state of their
+    /// objects is not known. A watch that closes and opens again reports every object to its custom
+    /// resource, which would wake it again and again.
     pub fn hold(&mut self, guards: impl IntoIterator<Item = WatchGuard>) {
         self.held = guards.into_iter().collect();
     }
 
-    /// Forgets an object.
+    /// Drops an object.
     pub fn forget(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }
 
-    /// Forgets the objects that a run has made.
+    /// Drops the objects that a run has created.
     pub(super) fn forget_run(&mut self, run: &str) {
         self.objects
             .retain(|_, object| object.run.as_deref() != Some(run));
     }
 
-    /// The uid of an object.
+    /// Returns the uid of an object.
     pub fn uid(&self, key: &ObjectKey) -> Option<&str> {
         self.objects.get(key).map(|object| object.uid.as_str())
     }
 
-    /// Whether an object is known to be as it was applied.
+    /// Returns whether an object is known to be unchanged.
     pub fn is_clean(&self, key: &ObjectKey) -> bool {
         self.objects
             .get(key)
             .is_some_and(|object| matches!(object.state(key), ObjectState::Same(_)))
     }
 
-    /// Hash of what was applied of an object, where this process knows it.
+    /// Returns the hash of what this process applied of an object.
     pub fn content(&self, key: &ObjectKey) -> Option<u64> {
         self.objects.get(key)?.content
     }
 
-    /// Every object and how it is.
+    /// Iterates over all objects and their states.
     pub fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
         self.objects
             .iter()
             .map(|(key, object)| (key, object.state(key)))
     }
 
-    /// Objects that somebody changed or removed, and what is left of ours on each: the hash of the
-    /// fields that are still ours, or `None` if the object is gone. Whoever takes the same fields
-    /// again leaves the same hash, so that both together say what is fought over.
+    /// Returns the objects that somebody changed or removed, each with the hash of the fields that
+    /// the operator still owns, or `None` if the object is gone. Changing the same fields again
+    /// results in the same hash, so that key and hash identify a conflict.
     pub fn drifted_states(&self) -> Vec<(ObjectKey, Option<u64>)> {
         self.states()
             .filter_map(|(key, state)| match state {
@@ -292,13 +277,14 @@ impl Live {
             .collect()
     }
 
-    /// Objects that somebody changed or removed.
+    /// Returns the keys of the objects that somebody changed or removed.
     pub fn drifted(&self) -> Vec<ObjectKey> {
         let states = self.drifted_states().into_iter();
         states.map(|(key, _)| key).collect()
     }
 
-    /// Objects that no watch tells of, and why. They are read every period.
+    /// Returns the objects that cannot be watched, and why. They are read once per reconcile
+    /// period.
     pub fn unwatched(&self) -> Vec<(ObjectKey, String)> {
         self.objects
             .iter()
@@ -306,7 +292,7 @@ impl Live {
             .collect()
     }
 
-    /// What is not ready yet; empty when everything is. Jobs count only when asked for.
+    /// Describes the objects that are not ready. Jobs are included only if `jobs` is set.
     pub fn unready(&self, jobs: bool) -> Vec<String> {
         self.objects
             .iter()
@@ -317,7 +303,7 @@ impl Live {
                     "{key}: {}",
                     readiness.message().unwrap_or("not ready")
                 )),
-                // What has no status is ready as soon as it is there.
+                // An object without a status is ready as soon as it exists.
                 ObjectState::Unknown if !depends_on_status(&gvk_of(key)) => None,
                 ObjectState::Unknown => Some(match object.unwatched() {
                     Some(why) => format!("{key}: cannot be watched ({why})"),
@@ -330,20 +316,20 @@ impl Live {
             .collect()
     }
 
-    /// The hash over all objects that the status keeps. Jobs that their time to live removes are
-    /// left out: their going is no change.
+    /// Returns the hash over all objects that is stored in the status. Jobs with
+    /// `ttlSecondsAfterFinished` are left out, because their removal is not a change.
     pub fn aggregate(&self) -> String {
         let objects = self.objects.iter().filter(|(_, object)| !object.expires);
         crate::cluster::drift::aggregate(objects.map(|(key, object)| (key, object.ours)))
             .to_string()
     }
 
-    /// Keys of all objects.
+    /// Iterates over the keys of all objects.
     pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys()
     }
 
-    /// Chooses objects of a manifest: those that drifted and that `only` accepts.
+    /// Returns the objects of a manifest that drifted and that `only` accepts.
     pub(super) fn drifted_of<'m>(
         &self,
         manifest: &'m [ManifestObject],
@@ -355,7 +341,8 @@ impl Live {
             .iter()
             .filter_map(|key| self.objects.get(key)?.run.as_deref())
             .collect();
-        let places: HashSet<Named<'_>> = drifted.iter().map(Named::in_cluster).collect();
+        let places: HashSet<ObjectIdentity<'_>> =
+            drifted.iter().map(ObjectIdentity::in_cluster).collect();
         let revision = self.revision.unwrap_or(0);
         let wanted = |object: &&ManifestObject| {
             if is_generated(object.object()) {
@@ -363,21 +350,21 @@ impl Live {
                 return runs.contains(run.as_str());
             }
             let key = object.key();
-            places.contains(&Named::of(key, context.namespace))
-                || places.contains(&Named::without_namespace(key))
+            places.contains(&ObjectIdentity::of(key, context.namespace))
+                || places.contains(&ObjectIdentity::without_namespace(key))
         };
         manifest.iter().filter(wanted).collect()
     }
 
-    /// Counts that drifted objects are applied again while their revision is being deployed, and
-    /// tells those that may be: not those that somebody keeps changing.
-    pub(super) fn apply_again(&mut self) -> HashSet<ObjectKey> {
+    /// Returns the drifted objects to apply again while their revision is being deployed, and
+    /// counts that. Objects that keep changing are left out after [`MAX_REAPPLIES`] times.
+    pub(super) fn take_reapplicable(&mut self) -> HashSet<ObjectKey> {
         let mut accepted = HashSet::new();
         for key in self.drifted() {
             if let Some(object) = self.objects.get_mut(&key)
-                && object.again < AGAIN
+                && object.reapplied < MAX_REAPPLIES
             {
-                object.again += 1;
+                object.reapplied += 1;
                 accepted.insert(key);
             }
         }
@@ -385,13 +372,13 @@ impl Live {
     }
 }
 
-/// How far a watch is, once it has begun; in bounded time.
+/// Waits up to [`SETTLE`] for a watch to start, and returns its state.
 pub(super) async fn settled(guard: &WatchGuard) -> WatchState {
     let settled = tokio::time::timeout(SETTLE, guard.settled()).await;
     settled.unwrap_or(WatchState::Starting)
 }
 
-/// Whether an object of a manifest is a Job that its time to live removes when it has ended.
+/// Returns whether an object of a manifest is a Job with `ttlSecondsAfterFinished`.
 pub(super) fn expires(object: &ManifestObject) -> bool {
     object.key().group == "batch"
         && object.key().kind == "Job"
@@ -401,14 +388,15 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
             .is_some_and(Value::is_number)
 }
 
-/// Reads the objects that no watch tells of, and remembers how they are. For each period.
+/// Reads the objects that cannot be watched and records their states. Called once per reconcile
+/// period.
 ///
-/// Watches that are still starting are not waited for. An object that may not be read stays
-/// unknown, and [`Live::unwatched`] says why.
+/// Does not wait for watches that are starting. An object that may not be read stays unknown, and
+/// [`Live::unwatched`] returns why.
 ///
 /// # Errors
-/// The first failure that may pass by itself; all other objects have been read, and what was known
-/// of those that failed stays.
+/// Returns the first transient failure. All other objects have been read; objects that failed keep
+/// their last known state.
 pub async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
     let unwatched: Vec<ObjectKey> = live.unwatched().into_iter().map(|(key, _)| key).collect();
     let mut readings = futures::stream::iter(unwatched)
@@ -474,19 +462,19 @@ fn gvk_of(key: &ObjectKey) -> GroupVersionKind {
     GroupVersionKind::gvk(&key.group, &key.version, &key.kind)
 }
 
-/// Where an object of a manifest is, and the watch that shows it.
-pub(crate) struct Place {
+/// The key of an object in the cluster, its kind, and the watch that shows it.
+pub(crate) struct ObjectLocation {
     pub(crate) key: ObjectKey,
     pub(crate) kind: Arc<ApiKind>,
     pub(crate) guard: WatchGuard,
 }
 
-/// Finds where an object of the release is.
-pub(super) async fn place_of(
+/// Locates an object of the release in the cluster and acquires its watch.
+pub(super) async fn locate(
     context: &ActionContext<'_>,
     key: &ObjectKey,
-) -> Result<Place, DiscoveryError> {
-    place(
+) -> Result<ObjectLocation, DiscoveryError> {
+    locate_in(
         context.cluster,
         context.registry,
         context.operator,
@@ -497,19 +485,19 @@ pub(super) async fn place_of(
     .await
 }
 
-/// Finds where an object is.
-pub(crate) async fn place(
+/// Locates an object in the cluster and acquires its watch.
+pub(crate) async fn locate_in(
     cluster: &Cluster,
     registry: &Registry,
     operator: &OperatorId,
     namespaces: &[String],
     key: &ObjectKey,
     release_namespace: &str,
-) -> Result<Place, DiscoveryError> {
+) -> Result<ObjectLocation, DiscoveryError> {
     let gvk = gvk_of(key);
     let kind = cluster.resolve(&gvk).await?;
     let key = placed(key, kind.scope, release_namespace);
-    // With a list of namespaces the operator may read there alone.
+    // With a list of namespaces, the operator may only read there.
     let namespace = match (&key.namespace, kind.scope) {
         (Some(namespace), Scope::Namespaced) if !namespaces.is_empty() => Some(namespace.clone()),
         _ => None,
@@ -519,7 +507,7 @@ pub(crate) async fn place(
         namespace,
         selector: operator_selector(operator),
     };
-    Ok(Place {
+    Ok(ObjectLocation {
         key,
         kind,
         guard: registry.acquire(watch),

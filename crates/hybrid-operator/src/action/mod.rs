@@ -1,14 +1,15 @@
-//! What Helm does to a release, as steps that can be cut off at any point and begun again.
+//! Helm's actions on a release, written so that they can be interrupted anywhere and resumed.
 //!
-//! Every action works on a release record that is written before anything else and says how far it
-//! got. It never sleeps: where it would have to wait it returns [`Progress::Waiting`], and is
-//! called again when something has changed. Called again after a crash it does what is left.
+//! Every action works on a release record, which is written before anything else and records how
+//! far the action got. An action never sleeps: where it would have to wait it returns
+//! [`ActionProgress::Waiting`] and is called again when something has changed. Called again after a
+//! crash, it does the remaining steps.
 //!
-//! * [`deploy`]: the way from a pending record to a deployed one, for install, upgrade, rollback.
+//! * [`deploy`]: takes a pending record to deployed, for install, upgrade and rollback.
 //! * [`repair`]: applies recorded objects again.
-//! * [`recognise`]: finds out after a restart whether anything has changed.
-//! * [`uninstall`]: the way from a deployed record to none.
-//! * `hooks`, `prune`, [`live`]: what these share.
+//! * [`recognise`]: checks after a restart whether any object has changed.
+//! * [`uninstall`]: removes the objects of a release and its records.
+//! * `hooks`, `prune`, [`live`]: shared by the actions.
 
 pub mod deploy;
 mod hook_logs;
@@ -34,13 +35,13 @@ use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordTags, SecretStore, StoreError};
 
-/// What every action works with.
+/// Inputs that every action needs.
 pub struct ActionContext<'a> {
-    /// The cluster.
+    /// Client of the cluster.
     pub cluster: &'a Cluster,
-    /// The records.
+    /// Store of the release records.
     pub store: &'a SecretStore,
-    /// The watches of dependents.
+    /// Watches of dependent objects.
     pub registry: &'a Registry,
     /// Namespaces that the operator watches; all when empty.
     pub namespaces: &'a [String],
@@ -48,7 +49,7 @@ pub struct ActionContext<'a> {
     pub primary: &'a Primary,
     /// The operator.
     pub operator: &'a OperatorId,
-    /// This process.
+    /// This operator process.
     pub instance: &'a InstanceId,
     /// Name of the chart.
     pub chart: &'a str,
@@ -58,17 +59,17 @@ pub struct ActionContext<'a> {
     pub namespace: &'a str,
     /// How objects are applied.
     pub policy: ApplyPolicy,
-    /// How long hooks and waits may take.
+    /// Time limit of each hook and of waiting for readiness.
     pub timeout: Duration,
-    /// Kinds that are deleted and created anew when a field of theirs cannot be changed.
+    /// Kinds that are deleted and created again when an immutable field changes.
     pub recreate: &'a [String],
-    /// Whether hooks are left out.
+    /// Whether hooks are skipped.
     pub disable_hooks: bool,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// Kinds that hold people's data or everything else: never deleted to be created anew.
+/// Kinds that hold user data or other objects: never deleted and created again.
 const NEVER_RECREATED: &[&str] = &[
     "PersistentVolumeClaim",
     "PersistentVolume",
@@ -81,7 +82,7 @@ impl ActionContext<'_> {
         self.recreate.iter().any(|known| known == kind) && !NEVER_RECREATED.contains(&kind)
     }
 
-    /// Our labels of a record that is written again.
+    /// Returns the operator's labels for a record that is updated.
     fn tags(&self, meta: &RecordMeta) -> RecordTags {
         RecordTags {
             cr: self.primary.identity(),
@@ -92,8 +93,8 @@ impl ActionContext<'_> {
         }
     }
 
-    /// Writes what a record says now.
-    async fn save(&self, stored: &mut deploy::Stored) -> Result<(), StoreError> {
+    /// Writes a changed record to the store.
+    async fn save(&self, stored: &mut deploy::StoredRelease) -> Result<(), StoreError> {
         let tags = self.tags(&stored.meta);
         stored.meta = self
             .store
@@ -102,7 +103,7 @@ impl ActionContext<'_> {
         Ok(())
     }
 
-    /// Who asks when an existing object is judged.
+    /// Returns the claimant for judging the ownership of existing objects.
     fn claimant(&self) -> Claimant<'_> {
         Claimant {
             primary: self.primary,
@@ -124,14 +125,14 @@ impl ActionContext<'_> {
     }
 }
 
-/// How far an action got.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
-    /// It is done.
+pub enum ActionProgress {
+    /// It is complete.
     Done,
-    /// It goes on when something has changed.
+    /// It continues when something has changed.
     Waiting {
-        /// What it waits for, for people.
+        /// What it waits for, in words.
         why: String,
     },
 }
@@ -148,37 +149,37 @@ pub enum ActionError {
     /// A record was not read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A recorded manifest cannot be read.
-    #[error("the manifest of revision {revision} cannot be read")]
+    /// A recorded manifest cannot be parsed.
+    #[error("cannot parse the manifest of revision {revision}")]
     Manifest {
         /// The revision.
         revision: u32,
-        /// Why.
+        /// The parse error.
         #[source]
         source: ManifestError,
     },
     /// A hook failed.
     #[error("{event} hook {name} failed: {message}")]
     Hook {
-        /// The event.
+        /// The hook's event.
         event: String,
-        /// The hook.
+        /// The hook's name.
         name: String,
-        /// What happened.
+        /// Why it failed.
         message: String,
     },
     /// The objects did not become ready in time.
     #[error("not ready within {timeout:?}: {why}")]
     Timeout {
-        /// The time.
+        /// The time limit.
         timeout: Duration,
-        /// What was missing.
+        /// What was not ready.
         why: String,
     },
 }
 
 impl ActionError {
-    /// Event reason and metric label.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Apply(error) => error.reason(),
@@ -190,8 +191,8 @@ impl ActionError {
         }
     }
 
-    /// Whether the same attempt may succeed later without anybody changing anything, so that it
-    /// counts as unfinished and not as failed.
+    /// Returns whether the same attempt may succeed later without any change. Such an attempt
+    /// counts as unfinished, not as failed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Apply(error) => error.is_transient(),
@@ -202,22 +203,22 @@ impl ActionError {
     }
 }
 
-/// The objects of a recorded manifest.
+/// Parses the objects of a recorded manifest.
 fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionError> {
     helm_core::manifest::parse_objects(manifest)
         .map_err(|source| ActionError::Manifest { revision, source })
 }
 
-/// Deletes what only a failed revision has: nothing of it is in one of the revisions that are
-/// `kept`. What is kept by annotation, and what is not ours, stays.
+/// Deletes the objects that only a failed revision has, and none of the revisions in `kept`.
+/// Objects that are annotated to be kept or are not the release's stay.
 ///
 /// # Errors
-/// When an object cannot be looked at or deleted; called again it does what is left.
+/// When an object cannot be read or deleted. Calling it again deletes the rest.
 pub async fn prune_leftover(
     context: &ActionContext<'_>,
     live: &mut live::Live,
-    leftover: &deploy::Stored,
-    kept: &[deploy::Stored],
+    leftover: &deploy::StoredRelease,
+    kept: &[deploy::StoredRelease],
 ) -> Result<(), ActionError> {
     let mut wanted = Vec::new();
     for stored in kept {
@@ -231,12 +232,12 @@ pub async fn prune_leftover(
     prune::prune(context, live, revision, &made, &wanted).await
 }
 
-/// Identifies an object of a revision that the API server names.
+/// Returns the run id of an object whose name the API server generates.
 fn generated_run(uid: &str, revision: u32, object: &ManifestObject) -> String {
     run_id(uid, revision, &format!("generate-{}", object.position()))
 }
 
-/// Identifies what a revision does at one of its steps, so that it is found again after a crash.
+/// Returns the id of one step of a revision, by which its objects are found again after a crash.
 fn run_id(uid: &str, revision: u32, step: &str) -> String {
     format!("{}-{revision}-{step}", uid.get(..8).unwrap_or(uid))
 }

@@ -1,5 +1,4 @@
-//! Finding the objects of a manifest among those of the cluster, and the other way round, in a time
-//! that does not grow with the product of both.
+//! Matches objects of a manifest with objects of the cluster, in linear time.
 
 use std::collections::HashSet;
 
@@ -8,17 +7,18 @@ use helm_core::manifest::{ManifestObject, ObjectKey};
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::is_generated;
 
-/// An object by its name, so that it is found in a set. The version does not matter.
+/// The identity of an object without its version, as the element of a set.
 #[derive(PartialEq, Eq, Hash)]
-pub(super) struct Named<'a> {
+pub(super) struct ObjectIdentity<'a> {
     group: &'a str,
     kind: &'a str,
     namespace: Option<&'a str>,
     name: &'a str,
 }
 
-impl<'a> Named<'a> {
-    /// As the cluster has it: without a namespace if its kind has none.
+impl<'a> ObjectIdentity<'a> {
+    /// Returns the name of an object as the cluster has it, without a namespace if its kind is
+    /// cluster-scoped.
     pub(super) fn in_cluster(key: &'a ObjectKey) -> Self {
         Self {
             group: &key.group,
@@ -28,7 +28,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// As a manifest has it, if its kind has namespaces.
+    /// Returns the name of an object of a manifest whose kind is namespaced.
     pub(super) fn of(key: &'a ObjectKey, release_namespace: &'a str) -> Self {
         Self {
             namespace: Some(key.namespace.as_deref().unwrap_or(release_namespace)),
@@ -36,7 +36,7 @@ impl<'a> Named<'a> {
         }
     }
 
-    /// As a manifest has it, if its kind has none.
+    /// Returns the name of an object of a manifest whose kind is cluster-scoped.
     pub(super) fn without_namespace(key: &'a ObjectKey) -> Self {
         Self {
             namespace: None,
@@ -45,36 +45,36 @@ impl<'a> Named<'a> {
     }
 }
 
-/// What a manifest holds, to be looked up by objects of the cluster.
-pub(super) struct Names<'a> {
-    names: HashSet<Named<'a>>,
+/// The objects of a manifest, for looking up objects of the cluster.
+pub(super) struct ManifestIndex<'a> {
+    names: HashSet<ObjectIdentity<'a>>,
     runs: HashSet<String>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> ManifestIndex<'a> {
     pub(super) fn of(
         objects: &'a [ManifestObject],
         revision: u32,
         context: &'a ActionContext<'_>,
-    ) -> Names<'a> {
+    ) -> ManifestIndex<'a> {
         let (mut names, mut runs) = (HashSet::new(), HashSet::new());
         for object in objects {
             if is_generated(object.object()) {
                 runs.insert(generated_run(&context.primary.uid, revision, object));
             } else {
-                names.insert(Named::of(object.key(), context.namespace));
-                names.insert(Named::without_namespace(object.key()));
+                names.insert(ObjectIdentity::of(object.key(), context.namespace));
+                names.insert(ObjectIdentity::without_namespace(object.key()));
             }
         }
-        Names { names, runs }
+        ManifestIndex { names, runs }
     }
 
-    /// Whether it holds an object of the cluster; `run` is the run that has made it, where the API
-    /// server has named it.
+    /// Returns whether the manifest has an object of the cluster. `run` is the run that created the
+    /// object, if the API server generated its name.
     pub(super) fn has(&self, key: &ObjectKey, run: Option<&str>) -> bool {
         match run {
             Some(run) => self.runs.contains(run),
-            None => self.names.contains(&Named::in_cluster(key)),
+            None => self.names.contains(&ObjectIdentity::in_cluster(key)),
         }
     }
 }

@@ -3,15 +3,15 @@
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use jiff::Timestamp;
 
-use super::live::{Live, place_of};
+use super::live::{Live, locate};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::apply::{delete_generated, is_generated};
 use crate::cluster::delete::{
     Propagation, Verdict, delete, delete_as_seen, release_kept, verify_since,
 };
 
-/// Deletes what `before` had and `wanted` has not. What is kept by annotation, and what is not
-/// ours, stays.
+/// Deletes the objects that are in `before` but not in `wanted`. Objects that are annotated to be
+/// kept or are not the release's stay.
 pub(super) async fn prune(
     context: &ActionContext<'_>,
     live: &mut Live,
@@ -20,35 +20,36 @@ pub(super) async fn prune(
     wanted: &[ManifestObject],
 ) -> Result<(), ActionError> {
     let gone = before.iter().filter(|old| {
-        // What the API server has named is made anew by each revision.
+        // Each revision creates a new object if the API server generates the name.
         is_generated(old.object())
             || !wanted
                 .iter()
                 .any(|new| new.key().is_same_object(old.key(), context.namespace))
     });
     for object in gone {
-        remove(context, live, revision, object, Scope::All).await?;
+        remove(context, live, revision, object, PruneScope::All).await?;
     }
     Ok(())
 }
 
 /// Which of the objects of a revision are deleted.
 #[derive(Clone, Copy)]
-pub(super) enum Scope {
-    /// All that are the release's.
+pub(super) enum PruneScope {
+    /// All objects of the release.
     All,
-    /// Those that were created at this time or later, and not taken over.
+    /// Objects that were created at this time or later, and not taken over.
     CreatedSince(Timestamp),
 }
 
-/// Deletes an object of a revision, if it is there, ours, and not to be kept. What was asked to go,
-/// and by which identity. Until the API server has agreed, the object stays known.
+/// Deletes an object of a revision if it exists, is the release's and is not to be kept. Returns
+/// the keys and uids of the objects whose deletion was requested. The object stays in `live` until
+/// the API server has accepted the deletion.
 pub(super) async fn remove(
     context: &ActionContext<'_>,
     live: &mut Live,
     revision: u32,
     object: &ManifestObject,
-    scope: Scope,
+    scope: PruneScope,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     if is_generated(object.object()) {
         let run = generated_run(&context.primary.uid, revision, object);
@@ -58,47 +59,47 @@ pub(super) async fn remove(
         live.forget_run(&run);
         return Ok(asked);
     }
-    let place = match place_of(context, object.key()).await {
-        Ok(place) => place,
-        // A kind that is gone has no objects.
+    let location = match locate(context, object.key()).await {
+        Ok(location) => location,
+        // A kind that is no longer served has no objects.
         Err(error) if !error.is_transient() => return Ok(Vec::new()),
         Err(error) => return Err(crate::cluster::apply::ApplyError::from(error).into()),
     };
     let marks = context.marks(None, false);
-    let recorded = live.uid(&place.key).map(ToOwned::to_owned);
-    // What this process applied, and nobody changed since, needs no second look; what holds other
-    // objects always does.
+    let recorded = live.uid(&location.key).map(ToOwned::to_owned);
+    // An object that this process applied and that is unchanged need not be read again, unless it
+    // holds other objects.
     let holds = matches!(
-        place.key.kind.as_str(),
+        location.key.kind.as_str(),
         "Namespace" | "CustomResourceDefinition"
     );
     let since = match scope {
-        Scope::All => None,
-        Scope::CreatedSince(since) => Some(since),
+        PruneScope::All => None,
+        PruneScope::CreatedSince(since) => Some(since),
     };
-    let sure = !holds && !object.is_kept() && since.is_none();
-    if let Some(uid) = recorded.as_ref().filter(|_| sure)
-        && live.is_clean(&place.key)
-        && let Some(seen) = place
+    let unchanged = !holds && !object.is_kept() && since.is_none();
+    if let Some(uid) = recorded.as_ref().filter(|_| unchanged)
+        && live.is_clean(&location.key)
+        && let Some(seen) = location
             .guard
-            .get(place.key.namespace.as_deref(), &place.key.name)
+            .get(location.key.namespace.as_deref(), &location.key.name)
         && !seen.kept
         && delete_as_seen(
             context.cluster,
-            &place.key,
+            &location.key,
             uid,
             seen.version,
             Propagation::Background,
         )
         .await?
     {
-        live.forget(&place.key);
-        return Ok(vec![(place.key, uid.clone())]);
+        live.forget(&location.key);
+        return Ok(vec![(location.key, uid.clone())]);
     }
     let claimant = marks.claimant();
     let verdict = verify_since(
         context.cluster,
-        &place.key,
+        &location.key,
         &claimant,
         recorded.as_deref(),
         object.is_kept(),
@@ -107,11 +108,17 @@ pub(super) async fn remove(
     .await?;
     let asked = match verdict {
         Verdict::Delete { uid } => {
-            delete(context.cluster, &place.key, &uid, Propagation::Background).await?;
-            vec![(place.key.clone(), uid)]
+            delete(
+                context.cluster,
+                &location.key,
+                &uid,
+                Propagation::Background,
+            )
+            .await?;
+            vec![(location.key.clone(), uid)]
         }
         Verdict::Kept { uid } => {
-            release_kept(context.cluster, &place.key, &uid, context.primary).await?;
+            release_kept(context.cluster, &location.key, &uid, context.primary).await?;
             Vec::new()
         }
         Verdict::Gone
@@ -120,6 +127,6 @@ pub(super) async fn remove(
         | Verdict::Older
         | Verdict::Protected { .. } => Vec::new(),
     };
-    live.forget(&place.key);
+    live.forget(&location.key);
     Ok(asked)
 }

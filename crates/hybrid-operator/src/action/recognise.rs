@@ -1,37 +1,35 @@
-//! After a restart: whether the objects of a release still are as the status says.
+//! Checks after a restart whether the objects of a release still match the status.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
 
-use super::live::{Live, LiveObject, Place, Reading, expires, place_of, read_one, settled};
+use super::live::{Live, LiveObject, ObjectLocation, Reading, expires, locate, read_one, settled};
 use super::{ActionContext, ActionError, generated_run};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{ApplyError, is_generated};
 use crate::controller::{WatchGuard, WatchState};
 
-/// What [`recognise`] has found.
+/// The result of [`recognise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recognition {
-    /// All objects are as the status says: they are known from now on.
+    /// All objects match the status; their state is known from now on.
     Known,
-    /// Something differs. The status keeps one hash for all objects, so that only those that are
-    /// gone can be named.
+    /// Some objects differ. The status has one hash for all objects, so only missing ones can be
+    /// named.
     Differs {
-        /// Objects that are gone.
+        /// Objects that do not exist.
         missing: Vec<ObjectKey>,
     },
-    /// Not every object can be seen.
+    /// Some objects can neither be watched nor read.
     Unseen,
 }
 
-/// After a restart: opens the watches of a revision's objects, and looks whether all of these are
-/// as the status says (`baseline`, see [`Live::aggregate`]). Nothing is read of what is watched.
+/// Opens the watches of a revision's objects and checks whether the objects match the hash in the
+/// status (`baseline`, see [`Live::aggregate`]). Only objects that cannot be watched are read.
 ///
-/// The watches stay open whatever is found. Where it is not [`Recognition::Known`], what `live`
-/// knows stays as it is.
+/// The watches stay open in any case. `live` is updated only for [`Recognition::Known`].
 ///
 /// # Errors
-/// When it cannot be found out how a kind is served; a kind that is not served is
-/// [`Recognition::Unseen`].
+/// When discovery fails. A kind that is not served is [`Recognition::Unseen`], not an error.
 pub async fn recognise(
     context: &ActionContext<'_>,
     live: &mut Live,
@@ -39,27 +37,29 @@ pub async fn recognise(
     manifest: &[ManifestObject],
     baseline: &str,
 ) -> Result<Recognition, ActionError> {
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     let mut unseen = false;
     for object in manifest {
-        match place_of(context, object.key()).await {
-            Ok(place) => places.push((object, place)),
+        match locate(context, object.key()).await {
+            Ok(location) => locations.push((object, location)),
             Err(DiscoveryError::UnknownKind { .. }) => unseen = true,
             Err(error) => return Err(ApplyError::from(error).into()),
         }
     }
-    live.hold(places.iter().map(|(_, place)| place.guard.clone()));
-    // All of them together take as long as one; those that have not begun by then are told of below.
-    let begun = places.iter().map(|(_, place)| settled(&place.guard));
-    futures::future::join_all(begun).await;
+    live.hold(locations.iter().map(|(_, location)| location.guard.clone()));
+    // The watches start concurrently; those that have not started in time count as unseen below.
+    let starting = locations
+        .iter()
+        .map(|(_, location)| settled(&location.guard));
+    futures::future::join_all(starting).await;
     let mut found = Live::default();
     let mut missing = Vec::new();
-    for (object, place) in places {
-        match sight(context, revision, object, place).await {
-            Sighting::Found(key, seen) => drop(found.objects.insert(key, *seen)),
-            Sighting::Missing(_) if expires(object) => {}
-            Sighting::Missing(key) => missing.push(key),
-            Sighting::Unseen => unseen = true,
+    for (object, location) in locations {
+        match look_up(context, revision, object, location).await {
+            Lookup::Found(key, seen) => drop(found.objects.insert(key, *seen)),
+            Lookup::Missing(_) if expires(object) => {}
+            Lookup::Missing(key) => missing.push(key),
+            Lookup::Unseen => unseen = true,
         }
     }
     if unseen {
@@ -74,38 +74,39 @@ pub async fn recognise(
     Ok(Recognition::Known)
 }
 
-/// How an object of a manifest is found.
-enum Sighting {
+/// The result of looking up an object of a manifest.
+enum Lookup {
     Found(ObjectKey, Box<LiveObject>),
     Missing(ObjectKey),
     Unseen,
 }
 
-async fn sight(
+async fn look_up(
     context: &ActionContext<'_>,
     revision: u32,
     object: &ManifestObject,
-    place: Place,
-) -> Sighting {
-    let Place { mut key, guard, .. } = place;
+    location: ObjectLocation,
+) -> Lookup {
+    let ObjectLocation { mut key, guard, .. } = location;
     let mut run = None;
     if is_generated(object.object()) {
-        // The name is the API server's. One object of ours that begins like that is the one.
+        // The API server generated the name. If the custom resource owns exactly one object with
+        // this prefix, that is the one.
         let Some(name) = generated_name(context, object, &key, &guard) else {
-            return Sighting::Unseen;
+            return Lookup::Unseen;
         };
         key.name = name;
         run = Some(generated_run(&context.primary.uid, revision, object));
     }
     let (uid, version, ours, reading) = match guard.state() {
-        WatchState::Starting => return Sighting::Unseen,
+        WatchState::Starting => return Lookup::Unseen,
         WatchState::Synced => match guard.get(key.namespace.as_deref(), &key.name) {
             Some(seen) => (seen.uid.to_string(), seen.version, seen.ours, None),
-            None => return Sighting::Missing(key),
+            None => return Lookup::Missing(key),
         },
         WatchState::Forbidden(_) | WatchState::Missing | WatchState::Failing(_) => {
             match read_one(context.cluster, &key).await {
-                Ok(Reading::Absent) => return Sighting::Missing(key),
+                Ok(Reading::Absent) => return Lookup::Missing(key),
                 Ok(
                     ref reading @ Reading::Present {
                         ref uid,
@@ -114,7 +115,7 @@ async fn sight(
                         ..
                     },
                 ) => (uid.clone(), version, ours, Some(reading.clone())),
-                Ok(Reading::Refused(_)) | Err(_) => return Sighting::Unseen,
+                Ok(Reading::Refused(_)) | Err(_) => return Lookup::Unseen,
             }
         }
     };
@@ -125,14 +126,15 @@ async fn sight(
         content: None,
         run,
         expires: expires(object),
-        again: 0,
+        reapplied: 0,
         guard,
         reading,
     };
-    Sighting::Found(key, Box::new(seen))
+    Lookup::Found(key, Box::new(seen))
 }
 
-/// The name that the API server has given to an object; `None` unless exactly one can be meant.
+/// Returns the name that the API server generated for an object; `None` unless exactly one object
+/// matches.
 fn generated_name(
     context: &ActionContext<'_>,
     object: &ManifestObject,

@@ -1,5 +1,5 @@
-//! Applies objects of the deployed record again: those that drifted, or all of them when it is not
-//! known how they are. Never a new render, whose random values would differ.
+//! Applies objects of the deployed record again: those that drifted, or all of them if their state
+//! is not known. The chart is not rendered again, because its random values would differ.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
 use helm_core::release::Release;
@@ -9,25 +9,24 @@ use super::live::Live;
 use super::{ActionContext, ActionError, objects};
 use crate::cluster::apply::ApplyPolicy;
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired {
     /// The objects that were applied.
     pub applied: Vec<ObjectKey>,
-    /// The objects that drifted still or again when it ended: what it was told to leave, and what
-    /// somebody changed or removed meanwhile. Where there are any that it was not told to leave,
-    /// the caller comes again.
+    /// The objects that are drifted after the repair: those that `only` excluded, and those that
+    /// somebody changed or removed meanwhile. The caller repeats the repair for the latter.
     pub drifted: Vec<ObjectKey>,
 }
 
-/// Applies the drifted objects that `only` accepts. When this process does not know how the objects
-/// of this revision are, it applies all of them, whatever `only` says.
+/// Applies the drifted objects that `only` accepts. If this process does not know the state of this
+/// revision's objects, it applies all of them, regardless of `only`.
 ///
-/// Objects are applied, never replaced: a repair restores what is the release's and leaves what
+/// Objects are applied, never replaced: a repair restores the release's fields and keeps those that
 /// others have added.
 ///
 /// # Errors
-/// The first failure; the objects after it have been applied all the same.
+/// Returns the first failure. The remaining objects have been applied nevertheless.
 pub async fn repair(
     context: &ActionContext<'_>,
     live: &mut Live,
@@ -43,7 +42,7 @@ pub async fn repair(
         live.begin(revision);
         manifest.iter().collect()
     };
-    let applied = apply_again(context, live, chosen).await?;
+    let applied = reapply(context, live, chosen).await?;
     if !known {
         live.finish(&manifest, context);
     }
@@ -53,12 +52,12 @@ pub async fn repair(
     })
 }
 
-/// Applies these objects whatever is known of them; answers those that were applied. Nothing is
-/// replaced.
+/// Applies these objects regardless of their state, without replacing any. Returns the keys of the
+/// applied objects.
 ///
 /// # Errors
-/// The first failure; the objects after it have been applied all the same.
-pub(super) async fn apply_again(
+/// Returns the first failure. The remaining objects have been applied nevertheless.
+pub(super) async fn reapply(
     context: &ActionContext<'_>,
     live: &mut Live,
     chosen: Vec<&ManifestObject>,

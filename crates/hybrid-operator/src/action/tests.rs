@@ -1,10 +1,10 @@
-//! Actions against a scripted API server: which requests are sent, in which order, and what becomes
-//! of failures.
+//! Tests actions against a scripted API server: the requests, their order, and the effect of
+//! failures.
 //!
 //! A request is a line: `create configmaps/c`, `apply configmaps/c` (of a known object),
 //! `force configmaps/c`, `read …`, `delete …`, `record 1 deployed`, `forget 1`. A line that ends in
-//! a colon and a code is answered with that failure, any other with success; `read … @1-test-1` with
-//! an object of a hook of that run.
+//! a colon and a status code is answered with that failure, any other with success;
+//! `read … @1-test-1` is answered with an object of a hook of that run.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use kube::client::Body;
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::deploy::{Deployment, Stored, deploy};
+use super::deploy::{Deployment, StoredRelease, deploy};
 use super::live::Live;
 use super::uninstall::uninstall;
-use super::{ActionContext, ActionError, Progress, run_hooks};
+use super::{ActionContext, ActionError, ActionProgress, run_hooks};
 use crate::cluster::apply::ApplyPolicy;
 use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
 use crate::cluster::scripted::{Script, Seen, failure};
@@ -30,8 +30,8 @@ use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
 mod drift;
 mod hooks;
 
-/// Everything that an action needs, with a script in the place of the API server.
-struct Stage {
+/// The inputs of an action, with a scripted API server.
+struct Fixture {
     script: Script,
     cluster: Cluster,
     store: SecretStore,
@@ -44,16 +44,16 @@ struct Stage {
     now: Timestamp,
 }
 
-impl Stage {
+impl Fixture {
     fn new() -> Self {
-        // Watches are not what is looked at here: none of them is ever answered.
+        // Watches are never answered.
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
         });
         Self::watching(Client::new(silent, "default"))
     }
 
-    /// With a client for the watches.
+    /// Creates a fixture with a client for the watches.
     fn watching(watches: Client) -> Self {
         let script = Script::default();
         Self {
@@ -104,12 +104,12 @@ impl Stage {
     }
 
     /// Asserts that these requests, and no others, were sent last.
-    fn sent(&self, lines: &[&str]) {
+    fn assert_sent(&self, lines: &[&str]) {
         let seen = self.script.finish();
         let last = seen.get(seen.len() - lines.len()..).unwrap();
-        let told: Vec<String> = last.iter().map(told).collect();
+        let line_of: Vec<String> = last.iter().map(line_of).collect();
         let wanted: Vec<&str> = lines.iter().map(|line| split(line).0).collect();
-        assert_eq!(told, wanted);
+        assert_eq!(line_of, wanted);
     }
 
     /// A request and its answer.
@@ -124,10 +124,10 @@ impl Stage {
             "delete" => ("DELETE", path(rest)),
             "record" => ("PUT", path(&format!("secrets/{}", secret(number)))),
             "forget" => ("DELETE", path(&format!("secrets/{}", secret(number)))),
-            other => panic!("{other} is no request"),
+            other => panic!("invalid request {other:?}"),
         };
         let answer = match (code, verb) {
-            (Some(code), _) => refusal(code),
+            (Some(code), _) => failure_status(code),
             (None, "record") => record(number.parse().unwrap()),
             (None, _) => {
                 let mut live = self.live(rest.rsplit('/').next().unwrap());
@@ -141,30 +141,30 @@ impl Stage {
         (format!("{method} {path}"), status, answer)
     }
 
-    /// An object that is ours.
+    /// Returns an object with the label of the custom resource.
     fn live(&self, name: &str) -> Value {
         json!({"metadata": {"name": name, "uid": format!("uid-of-{name}"), "resourceVersion": "7",
             "labels": {CR_LABEL: self.primary.identity().as_str()}}})
     }
 
-    /// Deploys the first revision: what the other actions begin with.
-    async fn install(&self, live: &mut Live, objects: &[&str]) -> Stored {
+    /// Deploys the first revision.
+    async fn install(&self, live: &mut Live, objects: &[&str]) -> StoredRelease {
         let mut stored = stored(1, Status::PendingInstall, objects, Vec::new());
         let mut lines: Vec<String> = objects.iter().map(|o| format!("create {o}")).collect();
         lines.push("record 1 deployed".to_owned());
         self.expect(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         let done = deploy(&self.context(), live, deployment(&mut stored)).await;
-        assert_eq!(done.unwrap(), Progress::Done);
+        assert_eq!(done.unwrap(), ActionProgress::Done);
         stored
     }
 }
 
-/// The label of a run in the first record.
+/// Returns the label of a run in the first record.
 fn run_label(run: &str) -> String {
     format!("record-{}-{run}", run.split('-').next().unwrap())
 }
 
-/// A line without the run or the code that it is answered with.
+/// Splits a line into the request and the status code of its answer.
 fn split(line: &str) -> (&str, Option<u16>) {
     let line = line.split(" @").next().unwrap();
     match line.split_once(": ") {
@@ -194,7 +194,7 @@ fn record(revision: u32) -> Value {
         "uid": format!("record-{revision}"), "resourceVersion": "5", "labels": {"owner": "helm"}}})
 }
 
-fn refusal(code: u16) -> Value {
+fn failure_status(code: u16) -> Value {
     let cause = json!({"reason": "FieldValueInvalid", "message": "field is immutable",
         "field": "spec.selector"});
     let (reason, details) = match code {
@@ -207,8 +207,8 @@ fn refusal(code: u16) -> Value {
     failure(code, reason, "no", &details)
 }
 
-/// The line of a request.
-fn told(seen: &Seen) -> String {
+/// Returns the line of a request.
+fn line_of(seen: &Seen) -> String {
     let parts: Vec<&str> = seen.path.rsplit('/').take(2).collect();
     let [name, plural] = parts[..] else {
         panic!("{seen:?}")
@@ -230,7 +230,8 @@ fn told(seen: &Seen) -> String {
     }
 }
 
-/// The document of an object `plural/name`, with something that tells revisions apart.
+/// Returns the document of an object `plural/name`, with an annotation that differs between
+/// revisions.
 fn document(object: &str, mark: &str) -> String {
     let (plural, name) = object.split_once('/').unwrap();
     let (version, kind) = match plural {
@@ -239,7 +240,7 @@ fn document(object: &str, mark: &str) -> String {
         "namespaces" => ("v1", "Namespace"),
         "configmaps" => ("v1", "ConfigMap"),
         "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
-        other => panic!("{other} is no kind"),
+        other => panic!("unknown kind {other:?}"),
     };
     let keep = if name == "kept" { "keep" } else { "" };
     format!(
@@ -247,7 +248,7 @@ fn document(object: &str, mark: &str) -> String {
     )
 }
 
-fn stored(revision: u32, status: Status, objects: &[&str], hooks: Vec<Hook>) -> Stored {
+fn stored(revision: u32, status: Status, objects: &[&str], hooks: Vec<Hook>) -> StoredRelease {
     let mut release = Release::new("one".parse().unwrap(), "prod", Revision(revision));
     let mark = revision.to_string();
     release.manifest = objects
@@ -258,10 +259,10 @@ fn stored(revision: u32, status: Status, objects: &[&str], hooks: Vec<Hook>) -> 
     release.set_status(status, "");
     let metadata = serde_json::from_value(record(revision)["metadata"].clone()).unwrap();
     let meta = RecordMeta::of(&metadata, crate::release::Format::Helm).unwrap();
-    Stored { meta, release }
+    StoredRelease { meta, release }
 }
 
-fn deployment(stored: &mut Stored) -> Deployment<'_> {
+fn deployment(stored: &mut StoredRelease) -> Deployment<'_> {
     let (pre, post) = match stored.release.info.status {
         Status::PendingUpgrade => (HookEvent::PreUpgrade, HookEvent::PostUpgrade),
         Status::PendingRollback => (HookEvent::PreRollback, HookEvent::PostRollback),
@@ -279,7 +280,7 @@ fn deployment(stored: &mut Stored) -> Deployment<'_> {
     }
 }
 
-/// A hook that is done as soon as it is there.
+/// A hook that succeeds as soon as it exists.
 fn hook(name: &str, event: HookEvent, weight: i64, policy: DeletePolicy) -> Hook {
     Hook {
         name: name.to_owned(),
@@ -292,7 +293,7 @@ fn hook(name: &str, event: HookEvent, weight: i64, policy: DeletePolicy) -> Hook
     }
 }
 
-/// One hook before and one after, and a third that comes before both of them by its weight.
+/// Two hooks of the event `before`, with different weights, and one of the event `after`.
 fn hooks(before: &HookEvent, after: &HookEvent) -> Vec<Hook> {
     let once = DeletePolicy::BeforeHookCreation;
     vec![
@@ -303,8 +304,8 @@ fn hooks(before: &HookEvent, after: &HookEvent) -> Vec<Hook> {
 }
 
 #[tokio::test]
-async fn an_install_runs_hooks_by_weight_and_objects_in_their_order() {
-    let stage = Stage::new();
+async fn an_install_runs_hooks_by_weight_and_applies_objects_in_order() {
+    let fixture = Fixture::new();
     let lines = [
         "record 1 pending-install",
         "read configmaps/early: 404",
@@ -325,19 +326,19 @@ async fn an_install_runs_hooks_by_weight_and_objects_in_their_order() {
         "delete configmaps/after",
         "record 1 deployed",
     ];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let objects = ["configmaps/c", "services/s", "deployments/d"];
     let hooks = hooks(&HookEvent::PreInstall, &HookEvent::PostInstall);
     let mut stored = stored(1, Status::PendingInstall, &objects, hooks);
     let mut live = Live::default();
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes() {
-    let stage = Stage::new();
+async fn an_upgrade_prunes_removed_objects_and_then_supersedes() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let before = [
         "configmaps/c",
@@ -345,37 +346,37 @@ async fn an_upgrade_prunes_what_is_no_longer_there_and_then_supersedes() {
         "configmaps/kept",
         "deployments/d",
     ];
-    let previous = stage.install(&mut live, &before).await;
+    let previous = fixture.install(&mut live, &before).await;
     let lines = [
         "apply configmaps/c",
         "create services/s",
         "apply deployments/d",
         "read configmaps/gone",
         "delete configmaps/gone",
-        // To be kept: whether it has an owner that would take it along.
+        // To be kept: its owner reference is checked.
         "read configmaps/kept",
         "read configmaps/kept",
         "record 2 deployed",
         "record 1 superseded",
     ];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let after = ["configmaps/c", "services/s", "deployments/d"];
     let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
     let upgrade = Deployment {
         previous: Some(previous),
         ..deployment(&mut stored)
     };
-    let done = deploy(&stage.context(), &mut live, upgrade).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    let done = deploy(&fixture.context(), &mut live, upgrade).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn a_rollback_removes_what_the_failed_revision_has_made() {
-    let stage = Stage::new();
+async fn a_rollback_removes_objects_of_the_failed_revision() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let good = ["configmaps/c", "deployments/d"];
-    let previous = stage.install(&mut live, &good).await;
+    let previous = fixture.install(&mut live, &good).await;
     let lines = [
         "record 3 pending-rollback",
         "read configmaps/early: 404",
@@ -398,7 +399,7 @@ async fn a_rollback_removes_what_the_failed_revision_has_made() {
         "record 3 deployed",
         "record 1 superseded",
     ];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let failed = stored(2, Status::Failed, &["services/s"], Vec::new());
     let hooks = hooks(&HookEvent::PreRollback, &HookEvent::PostRollback);
     let mut stored = stored(3, Status::PendingRollback, &good, hooks);
@@ -407,14 +408,14 @@ async fn a_rollback_removes_what_the_failed_revision_has_made() {
         leftovers: vec![failed],
         ..deployment(&mut stored)
     };
-    let done = deploy(&stage.context(), &mut live, rollback).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    let done = deploy(&fixture.context(), &mut live, rollback).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
-    let stage = Stage::new();
+async fn an_uninstall_keeps_annotated_objects_and_deletes_the_record_last() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let objects = [
         "configmaps/c",
@@ -422,7 +423,7 @@ async fn an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
         "services/s",
         "deployments/d",
     ];
-    let mut stored = stage.install(&mut live, &objects).await;
+    let mut stored = fixture.install(&mut live, &objects).await;
     stored.release.hooks = hooks(&HookEvent::PreDelete, &HookEvent::PostDelete);
     let lines = [
         "record 1 deployed",
@@ -448,7 +449,7 @@ async fn an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
         "record 1 uninstalling",
         "read configmaps/after @1-post-delete-1",
         "delete configmaps/after",
-        // What the policies have left of the hooks.
+        // Hooks that their delete policies have kept.
         "read configmaps/late",
         "delete configmaps/late",
         "read configmaps/early",
@@ -456,17 +457,17 @@ async fn an_uninstall_keeps_what_is_to_be_kept_and_forgets_last() {
         "read configmaps/after: 404",
         "forget 1",
     ];
-    stage.expect(&lines);
-    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    fixture.expect(&lines);
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn tests_run_by_weight_and_touch_nothing_else() {
-    let stage = Stage::new();
+async fn test_hooks_run_by_weight_and_touch_nothing_else() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
-    let mut stored = stage.install(&mut live, &["configmaps/c"]).await;
+    let mut stored = fixture.install(&mut live, &["configmaps/c"]).await;
     stored.release.hooks = hooks(&HookEvent::Test, &HookEvent::PostInstall);
     let lines = [
         "record 1 deployed",
@@ -474,25 +475,25 @@ async fn tests_run_by_weight_and_touch_nothing_else() {
         "create configmaps/early",
         "record 1 deployed",
         "record 1 deployed",
-        // Left of an earlier run: deleted, and looked at again later.
+        // Created by an earlier run: deleted, and checked again later.
         "read configmaps/late",
         "delete configmaps/late",
     ];
-    stage.expect(&lines);
-    let waiting = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    fixture.expect(&lines);
+    let waiting = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
     let why = "test hook late".to_owned();
-    assert_eq!(waiting.unwrap(), Progress::Waiting { why });
-    stage.sent(&lines);
+    assert_eq!(waiting.unwrap(), ActionProgress::Waiting { why });
+    fixture.assert_sent(&lines);
 
     let lines = [
         "read configmaps/late: 404",
         "create configmaps/late",
         "record 1 deployed",
     ];
-    stage.expect(&lines);
-    let done = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    fixture.expect(&lines);
+    let done = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 /// A live object with these labels.
@@ -503,25 +504,30 @@ fn labelled(name: &str, labels: &Value) -> Value {
 #[tokio::test]
 async fn a_hook_deletes_nothing_that_belongs_to_others() {
     let others = json!({CR_LABEL: "another custom resource's"});
-    // What has no owner may be left of Helm's command line.
+    // An object without an owner may come from the `helm` command.
     for (labels, deleted) in [(&others, false), (&json!({}), true)] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let mut live = Live::default();
         let once = DeletePolicy::BeforeHookCreation;
         let hooks = vec![hook("h", HookEvent::Test, 0, once)];
         let mut stored = stored(1, Status::Deployed, &[], hooks);
-        stage.expect(&["record 1 deployed"]);
+        fixture.expect(&["record 1 deployed"]);
         let path = path("configmaps/h");
         let answer = labelled("h", labels);
-        drop(stage.script.clone().on(&format!("GET {path}"), 200, answer));
-        stage.expect(&[if deleted {
+        drop(
+            fixture
+                .script
+                .clone()
+                .on(&format!("GET {path}"), 200, answer),
+        );
+        fixture.expect(&[if deleted {
             "delete configmaps/h"
         } else {
             "record 1 deployed"
         }]);
-        let ended = run_hooks(&stage.context(), &mut live, &mut stored, &HookEvent::Test).await;
+        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
         match ended {
-            Ok(progress) => assert!(deleted && progress != Progress::Done),
+            Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
             Err(error) => {
                 let message = error.to_string();
                 assert!(
@@ -530,15 +536,15 @@ async fn a_hook_deletes_nothing_that_belongs_to_others() {
                 );
             }
         }
-        stage.script.finish();
+        fixture.script.finish();
     }
 }
 
 #[tokio::test]
 async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let mut live = Live::default();
-    let mut stored = stage.install(&mut live, &[]).await;
+    let mut stored = fixture.install(&mut live, &[]).await;
     let once = DeletePolicy::BeforeHookCreation;
     let ran = |name| {
         let mut hook = hook(name, HookEvent::PreInstall, 0, once.clone());
@@ -546,48 +552,48 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
         hook
     };
     stored.release.hooks = vec![ran("theirs"), ran("kept"), ran("ours")];
-    stage.expect(&["record 1 uninstalling"]);
+    fixture.expect(&["record 1 uninstalling"]);
     let get = format!("GET {}", path("configmaps/theirs"));
     let theirs = labelled("theirs", &json!({}));
-    drop(stage.script.clone().on(&get, 200, theirs));
+    drop(fixture.script.clone().on(&get, 200, theirs));
     let lines = [
         "read configmaps/kept",
         "read configmaps/ours",
         "delete configmaps/ours",
         "forget 1",
     ];
-    stage.expect(&lines);
-    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    fixture.expect(&lines);
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
-/// What an upgrade comes to: its reason, and whether it counts as unfinished.
-type End = Result<(), (&'static str, bool)>;
+/// The result of an action: the reason of its error, and whether it is transient.
+type ActionResult = Result<(), (&'static str, bool)>;
 
-fn end(progress: Result<Progress, ActionError>) -> End {
+fn action_result(progress: Result<ActionProgress, ActionError>) -> ActionResult {
     progress
-        .map(|progress| assert_eq!(progress, Progress::Done))
+        .map(|progress| assert_eq!(progress, ActionProgress::Done))
         .map_err(|error| (error.reason(), error.is_transient()))
 }
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one table of all failures")]
-async fn a_failure_ends_an_upgrade_where_it_happens() {
+async fn an_upgrade_stops_where_it_fails() {
     let rest = &[
         "read configmaps/gone",
         "delete configmaps/gone",
         "record 2 deployed",
     ][..];
     for (lines, rest, recreate, expected) in [
-        // Nobody's permission: what comes later is not begun, and nothing is pruned.
+        // A missing permission: later kinds are not applied, and nothing is pruned.
         (
             &["apply configmaps/c: 403"][..],
             &[][..],
             "",
             Err(("Forbidden", false)),
         ),
-        // Another kind waits for the first one.
+        // Kinds are applied one after the other.
         (
             &["apply configmaps/c", "create services/s: 403"],
             &[],
@@ -600,7 +606,8 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             "",
             Err(("Unavailable", true)),
         ),
-        // A field that cannot change; never by way of a deletion unless that is asked for.
+        // An immutable field: the object is deleted and created again only if its kind is
+        // configured so.
         (
             &["apply configmaps/c: 422"],
             &[],
@@ -619,14 +626,14 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             "ConfigMap",
             Ok(()),
         ),
-        // Somebody else changes it: it is read, and that is all.
+        // Changed by somebody else at the same time: only read.
         (
             &["apply configmaps/c: 409", "read configmaps/c"],
             &[],
             "",
             Err(("Contended", true)),
         ),
-        // It is gone: made anew.
+        // Gone: created again.
         (
             &[
                 "apply configmaps/c: 409",
@@ -638,7 +645,7 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             "",
             Ok(()),
         ),
-        // One that is ours already, as after a crash, is taken.
+        // Already the release's, as after a crash: applied.
         (
             &[
                 "apply configmaps/c",
@@ -650,7 +657,7 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             "",
             Ok(()),
         ),
-        // What may not be pruned is not left behind in silence.
+        // A failure to prune is reported.
         (
             &[
                 "apply configmaps/c",
@@ -662,7 +669,7 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             "",
             Err(("Forbidden", false)),
         ),
-        // The record is somebody else's by now.
+        // Somebody else has changed the record.
         (
             &[
                 "apply configmaps/c",
@@ -676,47 +683,47 @@ async fn a_failure_ends_an_upgrade_where_it_happens() {
             Err(("RecordChanged", true)),
         ),
     ] {
-        let mut stage = Stage::new();
-        stage.recreate = vec![recreate.to_owned()];
+        let mut fixture = Fixture::new();
+        fixture.recreate = vec![recreate.to_owned()];
         let mut live = Live::default();
         let before = ["configmaps/c", "configmaps/gone"];
-        drop(stage.install(&mut live, &before).await);
+        drop(fixture.install(&mut live, &before).await);
         let superseded = stored(1, Status::Superseded, &before, Vec::new());
         let lines = [lines, rest].concat();
-        stage.expect(&lines);
+        fixture.expect(&lines);
         let after = ["configmaps/c", "services/s"];
         let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
         let upgrade = Deployment {
             previous: Some(superseded),
             ..deployment(&mut stored)
         };
-        let ended = deploy(&stage.context(), &mut live, upgrade).await;
-        assert_eq!(end(ended), expected, "{lines:?}");
-        stage.sent(&lines);
+        let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+        assert_eq!(action_result(ended), expected, "{lines:?}");
+        fixture.assert_sent(&lines);
     }
 }
 
 #[tokio::test]
-async fn a_kind_that_holds_others_is_never_made_anew() {
-    let mut stage = Stage::new();
-    stage.recreate = vec!["Namespace".to_owned()];
+async fn kinds_that_hold_other_objects_are_never_recreated() {
+    let mut fixture = Fixture::new();
+    fixture.recreate = vec!["Namespace".to_owned()];
     let mut live = Live::default();
     let objects = ["namespaces/made"];
-    let previous = stage.install(&mut live, &objects).await;
+    let previous = fixture.install(&mut live, &objects).await;
     let lines = ["apply namespaces/made: 422"];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
     let upgrade = Deployment {
         previous: Some(previous),
         ..deployment(&mut stored)
     };
-    let ended = deploy(&stage.context(), &mut live, upgrade).await;
-    assert_eq!(end(ended), Err(("ImmutableField", false)));
-    stage.sent(&lines);
+    let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+    assert_eq!(action_result(ended), Err(("ImmutableField", false)));
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn a_failure_ends_an_uninstall_before_anything_is_forgotten() {
+async fn a_failed_uninstall_keeps_the_records() {
     for (lines, expected) in [
         (&["record 1 uninstalling: 409"][..], ("RecordChanged", true)),
         (
@@ -731,7 +738,7 @@ async fn a_failure_ends_an_uninstall_before_anything_is_forgotten() {
             &["record 1 uninstalling", "read deployments/d: 500"],
             ("Unavailable", true),
         ),
-        // One that is gone meanwhile is as good as deleted; the next one is looked at.
+        // An object that is already gone counts as deleted.
         (
             &[
                 "record 1 uninstalling",
@@ -743,13 +750,13 @@ async fn a_failure_ends_an_uninstall_before_anything_is_forgotten() {
             ("Forbidden", false),
         ),
     ] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let mut live = Live::default();
         let objects = ["configmaps/c", "deployments/d"];
-        let mut stored = stage.install(&mut live, &objects).await;
-        stage.expect(lines);
-        let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
-        assert_eq!(end(ended), Err(expected), "{lines:?}");
-        stage.sent(lines);
+        let mut stored = fixture.install(&mut live, &objects).await;
+        fixture.expect(lines);
+        let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+        assert_eq!(action_result(ended), Err(expected), "{lines:?}");
+        fixture.assert_sent(lines);
     }
 }

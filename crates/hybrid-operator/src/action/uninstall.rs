@@ -1,35 +1,35 @@
-//! From a deployed record to none.
+//! Uninstalls a release.
 //!
 //! ```text
 //! pre-delete hooks -> record uninstalling -> deletes -> (awaited) -> post-delete hooks
 //!                  -> kept objects released -> records deleted
 //! ```
 //!
-//! The caller has made sure by a fresh GET that the custom resource is being deleted.
+//! The caller has verified with a fresh GET that the custom resource is being deleted.
 
 use helm_core::manifest::{HookEvent, KindOrder, ManifestObject, ObjectKey};
 use helm_core::release::Status;
 use jiff::Timestamp;
 
-use super::deploy::Stored;
+use super::deploy::StoredRelease;
 use super::live::Live;
-use super::prune::Scope;
-use super::{ActionContext, ActionError, Progress, hooks, objects, prune};
+use super::prune::PruneScope;
+use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune};
 use crate::cluster::apply::is_generated;
 use crate::cluster::delete::is_gone;
 
-/// Uninstalls the release of `stored`, the newest record that can be read; `earlier` are those
-/// whose objects may still be there.
+/// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
+/// objects may still exist.
 pub async fn uninstall(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &mut Stored,
-    earlier: &[Stored],
+    stored: &mut StoredRelease,
+    earlier: &[StoredRelease],
     wait: bool,
     description: &str,
-) -> Result<Progress, ActionError> {
+) -> Result<ActionProgress, ActionError> {
     if stored.release.info.status != Status::Uninstalling {
-        if let waiting @ Progress::Waiting { .. } =
+        if let waiting @ ActionProgress::Waiting { .. } =
             hooks::run(context, live, stored, &HookEvent::PreDelete).await?
         {
             return Ok(waiting);
@@ -41,13 +41,13 @@ pub async fn uninstall(
     if wait {
         for (key, uid) in &asked {
             if !is_gone(context.cluster, key, uid).await? {
-                return Ok(Progress::Waiting {
-                    why: format!("{key} to be gone"),
+                return Ok(ActionProgress::Waiting {
+                    why: format!("{key} to be deleted"),
                 });
             }
         }
     }
-    if let waiting @ Progress::Waiting { .. } =
+    if let waiting @ ActionProgress::Waiting { .. } =
         hooks::run(context, live, stored, &HookEvent::PostDelete).await?
     {
         return Ok(waiting);
@@ -58,46 +58,47 @@ pub async fn uninstall(
         .store
         .delete_all(context.namespace, context.name)
         .await?;
-    Ok(Progress::Done)
+    Ok(ActionProgress::Done)
 }
 
-/// Deletes every object of the records that is ours and not to be kept; answers what was asked to
-/// go.
+/// Deletes every object of the records that is the release's and not to be kept. Returns the keys
+/// and uids of the objects whose deletion was requested.
 pub async fn remove_objects(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &Stored,
-    earlier: &[Stored],
+    stored: &StoredRelease,
+    earlier: &[StoredRelease],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
-    remove_of(context, live, stored, earlier, Scope::All).await
+    remove_in_scope(context, live, stored, earlier, PruneScope::All).await
 }
 
-/// Deletes every object that the attempts of these records created; answers what was asked to go.
-/// What was there before them and was taken over stays, as does what is to be kept.
+/// Deletes every object that the attempts of these records created, and returns the keys and uids
+/// of the objects whose deletion was requested. Objects that were taken over or are to be kept
+/// stay.
 ///
-/// An attempt writes its record before its first object, so that an object that the API server
-/// created earlier than the record is none of the attempt's. That is known after a restart, too.
+/// An attempt writes its record before its first object, so an object with an earlier creation
+/// timestamp than the record was not created by the attempt. This also holds after a restart.
 pub async fn remove_created(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &Stored,
-    earlier: &[Stored],
+    stored: &StoredRelease,
+    earlier: &[StoredRelease],
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let began = std::iter::once(stored)
         .chain(earlier)
         .map(|record| record.meta.stored_at)
         .min()
         .flatten();
-    let since = Scope::CreatedSince(began.unwrap_or(Timestamp::MAX));
-    remove_of(context, live, stored, earlier, since).await
+    let since = PruneScope::CreatedSince(began.unwrap_or(Timestamp::MAX));
+    remove_in_scope(context, live, stored, earlier, since).await
 }
 
-async fn remove_of(
+async fn remove_in_scope(
     context: &ActionContext<'_>,
     live: &mut Live,
-    stored: &Stored,
-    earlier: &[Stored],
-    scope: Scope,
+    stored: &StoredRelease,
+    earlier: &[StoredRelease],
+    scope: PruneScope,
 ) -> Result<Vec<(ObjectKey, String)>, ActionError> {
     let mut all: Vec<(u32, ManifestObject)> = Vec::new();
     for record in std::iter::once(stored).chain(earlier) {
@@ -120,7 +121,7 @@ async fn remove_of(
     Ok(asked)
 }
 
-/// Deletes these objects, as far as they are ours and not to be kept.
+/// Deletes these objects if they are the release's and not to be kept.
 pub async fn remove_all(
     context: &ActionContext<'_>,
     live: &mut Live,
@@ -128,7 +129,7 @@ pub async fn remove_all(
 ) -> Result<(), ActionError> {
     KindOrder::Uninstall.sort(&mut objects, |object| &object.key().kind);
     for object in &objects {
-        prune::remove(context, live, 0, object, Scope::All).await?;
+        prune::remove(context, live, 0, object, PruneScope::All).await?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Which connection a request goes over.
+//! Assigns requests to connections.
 //!
-//! A server bounds the streams of an HTTP/2 connection, kube-apiserver to 100, and a watch holds a
-//! stream for minutes. So watches have connections of their own, as many as they need, and so has
-//! the leader's lease, which must not wait for a hundred slow writes either. A connection is opened
-//! when something is to be sent over it.
+//! A server limits the streams of an HTTP/2 connection (kube-apiserver to 100), and a watch holds a
+//! stream for minutes. Watches therefore use separate connections, as many as they need, and so do
+//! the leader election leases, which must not wait for slow writes either. Connections are opened
+//! lazily.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,22 +22,22 @@ use tower::Service;
 use super::connector::{Connector, Http};
 use super::is_watch;
 
-/// Watches that share a connection: fewer than the streams that a server allows, for one that ends
-/// here is open there a little longer.
-const WATCHES: usize = 80;
+/// Maximum number of watches per connection. It is below the server's limit on streams, because a
+/// stream that the client has closed stays open on the server a little longer.
+const WATCHES_PER_CONNECTION: usize = 80;
 
-/// After this time without a request a connection is closed.
-const IDLE: Duration = Duration::from_secs(90);
+/// Idle time after which a connection is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The same for a connection of watches, which begin anew every five minutes.
-const IDLE_WATCHES: Duration = Duration::from_mins(10);
+/// Idle time of connections for watches, which are reopened every five minutes.
+const WATCH_IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// How often a connection is asked whether it still is one.
-const PING: Duration = Duration::from_secs(15);
+/// Interval of HTTP/2 pings.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The same for the connection of the lease: a dead one must be replaced before the lease runs out,
-/// which is not renewed for ten seconds then.
-const PING_LEASES: Duration = Duration::from_secs(3);
+/// Interval of HTTP/2 pings on the connection of the leases. A dead connection must be replaced
+/// before the renew deadline of ten seconds.
+const LEASE_PING_INTERVAL: Duration = Duration::from_secs(3);
 
 /// All connections to one API server.
 #[derive(Clone)]
@@ -50,42 +50,42 @@ pub(super) struct Connections {
 /// The connections of watches.
 struct Watches {
     connector: Connector,
-    lines: Mutex<Vec<Line>>,
+    connections: Mutex<Vec<WatchConnection>>,
 }
 
 /// One connection and the number of watches that it carries.
-struct Line {
+struct WatchConnection {
     http: Http,
-    carried: Arc<AtomicUsize>,
+    used: Arc<AtomicUsize>,
 }
 
-/// The place of a watch on its connection, until it is dropped.
+/// The slot of a watch on its connection; dropping it frees the slot.
 #[derive(Debug)]
-struct Place(Arc<AtomicUsize>);
+struct WatchSlot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for WatchSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Connections {
-    /// No connection is opened yet.
+    /// Creates the clients without opening a connection.
     pub(super) fn new(connector: Connector) -> Self {
         Self {
-            requests: connector.client(IDLE, PING),
-            leases: connector.client(IDLE, PING_LEASES),
+            requests: connector.client(IDLE_TIMEOUT, PING_INTERVAL),
+            leases: connector.client(IDLE_TIMEOUT, LEASE_PING_INTERVAL),
             watches: Arc::new(Watches {
                 connector,
-                lines: Mutex::default(),
+                connections: Mutex::default(),
             }),
         }
     }
 
-    fn of(&self, uri: &Uri) -> (Http, Option<Place>) {
+    fn of(&self, uri: &Uri) -> (Http, Option<WatchSlot>) {
         if is_watch(uri) {
-            let (http, place) = self.watches.place();
-            (http, Some(place))
+            let (http, take_slot) = self.watches.take_slot();
+            (http, Some(take_slot))
         } else if uri.path().contains("/apis/coordination.k8s.io/") {
             (self.leases.clone(), None)
         } else {
@@ -95,28 +95,34 @@ impl Connections {
 }
 
 impl Watches {
-    /// A place on the first connection that has one.
-    fn place(&self) -> (Http, Place) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        for line in lines.iter() {
-            // Places are given away under the lock alone.
-            if line.carried.load(Ordering::SeqCst) < WATCHES {
-                line.carried.fetch_add(1, Ordering::SeqCst);
-                return (line.http.clone(), Place(Arc::clone(&line.carried)));
+    /// Takes a slot on the first connection with a free one.
+    fn take_slot(&self) -> (Http, WatchSlot) {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for connection in connections.iter() {
+            // Slots are only taken under the lock.
+            if connection.used.load(Ordering::SeqCst) < WATCHES_PER_CONNECTION {
+                connection.used.fetch_add(1, Ordering::SeqCst);
+                return (
+                    connection.http.clone(),
+                    WatchSlot(Arc::clone(&connection.used)),
+                );
             }
         }
-        let http = self.connector.client(IDLE_WATCHES, PING);
-        let carried = Arc::new(AtomicUsize::new(1));
-        lines.push(Line {
+        let http = self.connector.client(WATCH_IDLE_TIMEOUT, PING_INTERVAL);
+        let used = Arc::new(AtomicUsize::new(1));
+        connections.push(WatchConnection {
             http: http.clone(),
-            carried: Arc::clone(&carried),
+            used: Arc::clone(&used),
         });
-        (http, Place(carried))
+        (http, WatchSlot(used))
     }
 }
 
 impl Service<Request<Body>> for Connections {
-    type Response = Response<Placed<Incoming>>;
+    type Response = Response<WithSlot<Incoming>>;
     type Error = Error;
     type Future = BoxFuture<'static, Result<Self::Response, Error>>;
 
@@ -125,26 +131,26 @@ impl Service<Request<Body>> for Connections {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (http, place) = self.of(request.uri());
+        let (http, take_slot) = self.of(request.uri());
         let answer = http.request(request);
         Box::pin(async move {
             let response = answer.await?;
-            Ok(response.map(|inner| Placed {
+            Ok(response.map(|inner| WithSlot {
                 inner,
-                _place: place,
+                _slot: take_slot,
             }))
         })
     }
 }
 
-/// A body, and the place of its watch while it is read.
+/// A body that holds the slot of its watch while it is read.
 #[derive(Debug)]
-pub(super) struct Placed<B> {
+pub(super) struct WithSlot<B> {
     inner: B,
-    _place: Option<Place>,
+    _slot: Option<WatchSlot>,
 }
 
-impl<B> http_body::Body for Placed<B>
+impl<B> http_body::Body for WithSlot<B>
 where
     B: http_body::Body + Unpin,
 {
@@ -192,14 +198,14 @@ mod tests {
     use crate::client::{Counts, Deadlines, LeaderGate, Protocol, connect_by};
     use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
 
-    /// An API server that allows 100 streams for each connection, as kube-apiserver does, and whose
+    /// An API server that allows 100 streams per connection, as kube-apiserver does, and whose
     /// watches never end.
-    struct Server {
+    struct Http2Server {
         address: SocketAddr,
         connections: Arc<AtomicUsize>,
     }
 
-    impl Server {
+    impl Http2Server {
         async fn start() -> Self {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
@@ -273,18 +279,18 @@ mod tests {
 
     #[tokio::test]
     async fn three_hundred_watches_leave_room_for_writes_and_the_lease() {
-        let server = Server::start().await;
+        let server = Http2Server::start().await;
         let client = server.client();
         let registry = Registry::new(client.clone());
-        assert_eq!(server.connections(), 0, "nothing was sent yet");
+        assert_eq!(server.connections(), 0, "no request was sent yet");
 
         let guards = watches(&registry, 300);
         let states = join_all(guards.iter().map(WatchGuard::settled)).await;
         let synced = states.iter().filter(|s| **s == WatchState::Synced).count();
-        assert_eq!(synced, 300, "every watch is answered");
+        assert_eq!(synced, 300, "every watch is synced");
         assert_eq!(server.connections(), 4, "80 watches share a connection");
 
-        // Both fail at their deadline if the watches leave no stream free.
+        // Both would time out if the watches left no stream free.
         let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
         let map = object(json!({"metadata": {"name": "one"}}));
         maps.create(&PostParams::default(), &map).await.unwrap();
@@ -298,8 +304,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_watches_need_one_connection_and_closed_ones_make_room() {
-        let server = Server::start().await;
+    async fn closed_watches_free_their_slots() {
+        let server = Http2Server::start().await;
         for _ in 0..3 {
             let client = server.client();
             let before = server.connections();

@@ -8,36 +8,36 @@ use kube::Config;
 use kube::client::{Body, ConfigExt};
 use std::time::Duration;
 
-/// The largest flow-control windows that lists of thousands of objects make use of.
+/// Flow-control window of a stream, large enough for lists of thousands of objects.
 const WINDOW: u32 = 1 << 20;
 
-/// Makes ring the process's crypto provider, once.
+/// Installs ring as the crypto provider of the process.
 pub(super) fn install_crypto() {
-    // An error means that one is installed already, which is as good.
+    // An error means that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// Sends requests over one HTTP/2 connection, which is opened when the first one comes.
+/// A client that sends requests over one HTTP/2 connection, which is opened lazily.
 pub(super) type Http = HttpClient<HttpsConnector<HttpConnector>, Body>;
 
-/// How it is known that the server speaks HTTP/2.
+/// How the client knows whether the server supports HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// It says so when TLS is set up. One that does not gets a connection for each request.
+    /// Negotiated by TLS. A server without HTTP/2 gets a connection per request.
     Negotiated,
-    /// It is known beforehand.
+    /// Assumed without negotiation.
     #[cfg(test)]
     Http2,
 }
 
-/// Makes clients for one API server, each of which has a connection of its own.
+/// Creates clients for an API server, each with its own connection.
 pub(super) struct Connector {
     https: HttpsConnector<HttpConnector>,
     protocol: Protocol,
 }
 
 impl Connector {
-    /// Reads certificates and keys.
+    /// Creates a connector with the certificates and keys of `config`.
     pub(super) fn new(config: &Config, protocol: Protocol) -> Result<Self, kube::Error> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
@@ -51,8 +51,8 @@ impl Connector {
         Ok(Self { https, protocol })
     }
 
-    /// A client whose connection is closed when nothing was sent over it for the time `idle`. One
-    /// that was cut without a word is noticed by pings within twice the time `ping`.
+    /// Creates a client whose connection is closed after it was idle for `idle`. Pings detect a
+    /// dead connection within twice the time `ping`.
     pub(super) fn client(&self, idle: Duration, ping: Duration) -> Http {
         HttpClient::builder(TokioExecutor::new())
             .timer(TokioTimer::new())

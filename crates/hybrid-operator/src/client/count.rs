@@ -1,4 +1,4 @@
-//! Counts requests by what they are: for metrics, and for tests that hold the budgets.
+//! Counts requests by verb, resource and status, for metrics and for tests of request budgets.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,14 +11,14 @@ use tower::{Layer, Service};
 
 use super::is_watch;
 
-/// What a request is.
+/// Verb, resource and status of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestKind {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
-    /// Plural of the resource, with its subresource after a `/`; the path for what is none.
+    /// Plural of the resource, with its subresource after a `/`; the path if it is not a resource.
     pub resource: String,
-    /// HTTP status; 0 when there was no answer.
+    /// HTTP status; 0 if there was no response.
     pub status: u16,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for RequestKind {
     }
 }
 
-/// The resource of a path, and whether the path names one object of it.
+/// Returns the resource of a path, and whether the path names a single object.
 fn resource_of(path: &str) -> (String, bool) {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let known = match parts.next() {
@@ -76,12 +76,12 @@ fn resource_of(path: &str) -> (String, bool) {
     }
 }
 
-/// Numbers of requests since the start.
+/// Counts of requests since the start.
 #[derive(Debug, Clone, Default)]
 pub struct Counts(Arc<Mutex<BTreeMap<RequestKind, u64>>>);
 
 impl Counts {
-    /// The numbers as they are now.
+    /// Returns the current counts.
     pub fn snapshot(&self) -> BTreeMap<RequestKind, u64> {
         self.0
             .lock()
@@ -89,7 +89,7 @@ impl Counts {
             .clone()
     }
 
-    /// All requests together.
+    /// Returns the total number of requests.
     pub fn total(&self) -> u64 {
         self.snapshot().values().sum()
     }
@@ -104,12 +104,12 @@ impl Counts {
     }
 }
 
-/// Counts what passes.
+/// A layer that counts requests.
 #[derive(Debug, Clone)]
 pub struct CountLayer(Counts);
 
 impl CountLayer {
-    /// Counts into `counts`.
+    /// Creates a layer that updates `counts`.
     pub fn new(counts: Counts) -> Self {
         Self(counts)
     }

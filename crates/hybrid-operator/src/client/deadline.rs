@@ -1,8 +1,8 @@
-//! Ends requests that nobody answers: a connection that is open at this end alone looks like a
-//! server that is slow, and like a watch of which nothing is new.
+//! Ends requests without a response. A dead connection would otherwise look like a slow server, or
+//! like a watch without events.
 //!
-//! The server ends every watch after the time that the request names (kube's watcher asks for 290
-//! seconds), so that one which is silent for longer goes nowhere.
+//! The server ends every watch after the timeout in its request (290 seconds in kube's watcher), so
+//! a watch that is silent for longer is dead.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,12 +18,13 @@ use tower::{BoxError, Layer, Service, service_fn};
 
 use super::is_watch;
 
-/// How long the API server may take.
+/// Time limits for responses of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// For the head of an answer, and then for each further piece of it.
+    /// Limit for the head of a response, and for each following piece of its body.
     pub answer: Duration,
-    /// For the next event of a watch: longer than watches last, for there may be none.
+    /// Limit for the next event of a watch. It is longer than watches last, because there may be no
+    /// events.
     pub silence: Duration,
 }
 
@@ -37,8 +38,8 @@ impl Default for Deadlines {
 }
 
 impl Deadlines {
-    /// Puts these deadlines on the requests of a client.
-    pub fn keep(self, client: Client) -> Client {
+    /// Returns a client with these deadlines.
+    pub fn apply_to(self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let service = service_fn(move |request: Request<Body>| {
             let client = client.clone();
@@ -50,10 +51,10 @@ impl Deadlines {
 
 /// The API server did not answer in time.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server said nothing for {0:?}")]
+#[error("no response from the API server for {0:?}")]
 pub struct TimedOut(Duration);
 
-/// Puts [`Deadlines`] on a service.
+/// A layer that applies [`Deadlines`] to a service.
 #[derive(Debug, Clone, Copy)]
 pub struct DeadlineLayer(pub Deadlines);
 
@@ -81,7 +82,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Response<Bounded<B>>;
+    type Response = Response<TimedBody<B>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -101,21 +102,21 @@ where
             let response = response.await.map_err(|_| TimedOut(answer))?;
             Ok(response
                 .map_err(Into::into)?
-                .map(|body| Bounded::new(body, bound)))
+                .map(|body| TimedBody::new(body, bound)))
         })
     }
 }
 
-/// A body whose pieces come in time, or an error does.
+/// A body that fails with [`TimedOut`] if its next piece is late.
 #[derive(Debug)]
-pub struct Bounded<B> {
+pub struct TimedBody<B> {
     inner: Pin<Box<B>>,
     bound: Duration,
-    /// Runs while a piece is waited for.
+    /// Set while waiting for a piece.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Bounded<B> {
+impl<B> TimedBody<B> {
     fn new(inner: B, bound: Duration) -> Self {
         Self {
             inner: Box::pin(inner),
@@ -125,7 +126,7 @@ impl<B> Bounded<B> {
     }
 }
 
-impl<B> http_body::Body for Bounded<B>
+impl<B> http_body::Body for TimedBody<B>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
@@ -175,8 +176,9 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Asks a server that says its head after the first of these times, each piece of the body after
-    /// the next, and then nothing; answers how many pieces came, and after what time it ended.
+    /// Sends a request to a server that sends the head after the first of these pauses, a piece of
+    /// the body after each further pause, and then nothing. Returns the number of received pieces
+    /// and the time until the error.
     async fn ask(uri: &str, pauses: &'static [u64]) -> (usize, Duration) {
         let deadlines = Deadlines {
             answer: 10 * SECOND,
@@ -196,25 +198,25 @@ mod tests {
             }));
         let began = Instant::now();
         let request = Request::get(uri).body(Body::empty()).unwrap();
-        let mut came = 0;
+        let mut received = 0;
         let error = match service.oneshot(request).await {
             Err(error) => error,
             Ok(response) => {
                 let mut body = response.into_body();
                 loop {
                     match body.frame().await.unwrap() {
-                        Ok(_) => came += 1,
+                        Ok(_) => received += 1,
                         Err(error) => break error,
                     }
                 }
             }
         };
         assert!(error.is::<TimedOut>(), "{error}");
-        (came, began.elapsed())
+        (received, began.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_piece_of_an_answer_has_its_time() {
+    async fn every_piece_of_a_response_has_a_deadline() {
         let (get, watch) = ("/api/v1/pods?limit=5", "/api/v1/pods?watch=true");
         for (uri, pauses, pieces, ended) in [
             (get, &[11][..], 0, 10),
@@ -226,10 +228,10 @@ mod tests {
             (watch, &[0, 101], 0, 100),
         ] {
             let expected = (pieces, Duration::from_secs(ended));
-            let (came, after) = ask(uri, pauses).await;
+            let (received, after) = ask(uri, pauses).await;
             // Timers tick in milliseconds.
             assert_eq!(
-                (came, Duration::from_secs(after.as_secs())),
+                (received, Duration::from_secs(after.as_secs())),
                 expected,
                 "{uri} {pauses:?}"
             );

@@ -1,21 +1,21 @@
-//! Acting as a service account, over the connection that the process has already.
+//! Impersonates a service account over the existing connection of the process.
 
 use http::HeaderValue;
 use kube::Client;
 use kube::client::{Body, ClientBuilder};
 use tower::service_fn;
 
-/// A name that cannot stand in a header.
+/// A name that is not a valid header value.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no name of a service account")]
+#[error("invalid service account name {0:?}")]
 pub struct ImpersonateError(String);
 
-/// A client whose requests the API server judges as those of a service account.
+/// Returns a client whose requests the API server authorizes as those of a service account.
 ///
-/// RBAC: `impersonate` on `serviceaccounts`, for this one at least.
+/// RBAC: `impersonate` on `serviceaccounts`, at least for this one.
 ///
 /// # Errors
-/// When the name cannot stand in a header.
+/// When the name is not a valid header value.
 pub fn impersonate(
     client: &Client,
     namespace: &str,

@@ -1,9 +1,9 @@
-//! Refuses writes of a process that may no longer be the leader.
+//! Blocks writes of a process that may no longer be the leader.
 //!
-//! A paused process wakes up without knowing that its lease ran out. Between its last check and
-//! its write only the local monotonic clock is to be trusted, so the gate stands in the client.
-//! A write that it lets pass ends with the lease, here and at the API server, which is told how
-//! long it may take.
+//! A paused process resumes without knowing that its lease has expired. Between its last check and
+//! its write it can only trust the local monotonic clock, so the gate is part of the client. A
+//! write that passes the gate ends before the lease expires, both here and at the API server, which
+//! gets a timeout with the request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -13,63 +13,62 @@ use http::{Method, Request, Uri};
 use tokio::time::{Instant, timeout_at};
 use tower::{BoxError, Layer, Service};
 
-/// Open until a deadline, or without end for a process that elects no leader.
+/// Lets writes pass until a deadline, or always in a process without leader election.
 #[derive(Debug, Clone, Default)]
-pub struct LeaderGate(Arc<Mutex<State>>);
+pub struct LeaderGate(Arc<Mutex<GateState>>);
 
 #[derive(Debug, Clone, Copy, Default)]
-enum State {
+enum GateState {
     #[default]
     Always,
     Until {
         deadline: Instant,
-        over: Instant,
+        expiry: Instant,
     },
     Closed,
 }
 
-/// The write was not sent: this process is not the leader, or may no longer be.
+/// The write was not sent, because this process is not the leader or may no longer be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not sent: the leader's lease has run out")]
+#[error("not sent: the leader election lease has expired")]
 pub struct GateClosed;
 
-/// The leader's lease ran out before the API server answered. Whether it did what it was asked is
-/// not known.
+/// The lease expired before the API server responded. The result of the write is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no answer before the leader's lease ran out")]
-pub struct LeaseOver;
+#[error("no response before the leader election lease expired")]
+pub struct LeaseExpired;
 
 impl LeaderGate {
-    /// Lets writes begin until `deadline`, and last until the lease is `over`.
-    pub fn open_until(&self, deadline: Instant, over: Instant) {
-        self.set(State::Until { deadline, over });
+    /// Lets writes start until `deadline`, and last until `expiry`, when the lease expires.
+    pub fn open_until(&self, deadline: Instant, expiry: Instant) {
+        self.set(GateState::Until { deadline, expiry });
     }
 
-    /// Lets no write pass.
+    /// Blocks all writes.
     pub fn close(&self) {
-        self.set(State::Closed);
+        self.set(GateState::Closed);
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: GateState) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
-    /// When a write that begins at `now` must end, if ever.
+    /// Returns when a write that starts at `now` must end, if there is a limit.
     fn admit(&self, now: Instant) -> Result<Option<Instant>, GateClosed> {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            State::Always => Ok(None),
-            State::Until { deadline, over } if now < deadline => Ok(Some(over)),
-            State::Until { .. } | State::Closed => Err(GateClosed),
+            GateState::Always => Ok(None),
+            GateState::Until { deadline, expiry } if now < deadline => Ok(Some(expiry)),
+            GateState::Until { .. } | GateState::Closed => Err(GateClosed),
         }
     }
 }
 
-/// Puts a gate before a service.
+/// A layer that puts a [`LeaderGate`] in front of a service.
 #[derive(Debug, Clone)]
 pub struct LeaderGateLayer(LeaderGate);
 
 impl LeaderGateLayer {
-    /// The layer of `gate`.
+    /// Creates the layer of `gate`.
     pub fn new(gate: LeaderGate) -> Self {
         Self(gate)
     }
@@ -93,7 +92,7 @@ pub struct LeaderGateService<S> {
     gate: LeaderGate,
 }
 
-/// Leases are how leadership is won back, and reading never harms.
+/// Returns whether a request needs no leadership: reads, leases, and access reviews.
 fn passes_always<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET
         || request
@@ -106,7 +105,7 @@ fn passes_always<B>(request: &Request<B>) -> bool {
             .starts_with("/apis/authorization.k8s.io/")
 }
 
-/// The address with the time that the API server may take for the request.
+/// Returns the URI with a timeout for the API server.
 fn with_timeout(uri: &Uri, seconds: u64) -> Option<Uri> {
     let path = uri.path_and_query()?.as_str();
     let separator = if uri.query().is_some() { '&' } else { '?' };
@@ -131,24 +130,24 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let now = Instant::now();
-        let over = if passes_always(&request) {
+        let expiry = if passes_always(&request) {
             None
         } else {
             match self.gate.admit(now) {
-                Ok(over) => over,
+                Ok(expiry) => expiry,
                 Err(closed) => return Box::pin(async move { Err(closed.into()) }),
             }
         };
-        let Some(over) = over else {
+        let Some(expiry) = expiry else {
             let answer = self.inner.call(request);
             return Box::pin(async move { answer.await.map_err(Into::into) });
         };
-        let seconds = over.saturating_duration_since(now).as_secs().max(1);
+        let seconds = expiry.saturating_duration_since(now).as_secs().max(1);
         if let Some(uri) = with_timeout(request.uri(), seconds) {
             *request.uri_mut() = uri;
         }
-        let answer = timeout_at(over, self.inner.call(request));
-        Box::pin(async move { answer.await.map_err(|_| LeaseOver)?.map_err(Into::into) })
+        let answer = timeout_at(expiry, self.inner.call(request));
+        Box::pin(async move { answer.await.map_err(|_| LeaseExpired)?.map_err(Into::into) })
     }
 }
 
@@ -160,9 +159,10 @@ mod tests {
     use tokio::time::Instant;
     use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseOver};
+    use super::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired};
 
-    /// Sends a request to a server that answers after `takes` seconds; the query that it sees.
+    /// Sends a request to a server that responds after `takes` seconds. Returns the query that the
+    /// server gets.
     async fn send(
         gate: &LeaderGate,
         method: &str,
@@ -181,11 +181,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_write_begins_after_the_deadline_or_outlasts_the_lease() {
+    async fn no_write_starts_after_the_deadline_or_outlasts_the_lease() {
         const POD: &str = "/api/v1/namespaces/n/pods/p";
         let seconds = Duration::from_secs;
         let gate = LeaderGate::default();
-        // Without an election nothing is bounded.
+        // Without leader election, writes have no limit.
         assert_eq!(send(&gate, "POST", POD, 100).await.unwrap(), None);
 
         let renewed = Instant::now();
@@ -193,7 +193,7 @@ mod tests {
         let answer = send(&gate, "PATCH", &format!("{POD}?force=true"), 9).await;
         assert_eq!(answer.unwrap().as_deref(), Some("force=true&timeout=15s"));
         let error = send(&gate, "PATCH", POD, 7).await.unwrap_err();
-        assert!(error.is::<LeaseOver>());
+        assert!(error.is::<LeaseExpired>());
         assert_eq!(renewed.elapsed(), seconds(15));
         let error = send(&gate, "PATCH", POD, 0).await.unwrap_err();
         assert!(error.is::<GateClosed>());

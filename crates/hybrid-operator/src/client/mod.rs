@@ -1,8 +1,8 @@
-//! The client of the API server that everything in a process shares.
+//! The API server client that the whole process shares.
 //!
 //! The layers, outermost first: counting → leader gate → authentication → retry → deadlines → base
-//! address → `connections`: requests, watches and the leader's lease do not share an HTTP/2
-//! connection, so that none of them waits for the others.
+//! address → `connections`. Requests, watches and leader election use separate HTTP/2 connections,
+//! so that none of them waits for the others.
 
 mod connections;
 mod connector;
@@ -25,42 +25,42 @@ use connections::Connections;
 use connector::{Connector, Protocol};
 
 pub use count::{CountLayer, Counts, RequestKind};
-pub use deadline::{Bounded, DeadlineLayer, DeadlineService, Deadlines, TimedOut};
+pub use deadline::{DeadlineLayer, DeadlineService, Deadlines, TimedBody, TimedOut};
 pub use impersonate::{ImpersonateError, impersonate};
-pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer, LeaseOver};
+pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired};
 pub use retry::RetryLayer;
 
-/// Why there is no connection.
+/// Why the client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be read, or says something that cannot be meant.
+    /// The kubeconfig cannot be read or is invalid.
     #[error("cannot use the kubeconfig{}", path.as_deref().map(|p| format!(" {p}")).unwrap_or_default())]
     Kubeconfig {
-        /// The file, when it was named.
+        /// The file, if it was given explicitly.
         path: Option<String>,
-        /// Why.
+        /// The cause.
         #[source]
         source: kube::config::KubeconfigError,
     },
-    /// No kubeconfig and no service account is there.
+    /// There is neither a kubeconfig nor a service account.
     #[error("no cluster: give --kubeconfig or $KUBECONFIG, or run in a Pod with a service account")]
-    Nowhere(#[source] kube::config::InferConfigError),
+    NoConfig(#[source] kube::config::InferConfigError),
     /// TLS or authentication cannot be set up.
     #[error("cannot set up the connection to {server}")]
     Setup {
         /// The server's address.
         server: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: kube::Error,
     },
 }
 
-/// Reads the configuration of a named kubeconfig, or else what `$KUBECONFIG`, `~/.kube/config` or
-/// the Pod's service account say.
+/// Reads the configuration from the given kubeconfig, or else from `$KUBECONFIG`, `~/.kube/config`
+/// or the Pod's service account.
 ///
 /// # Errors
-/// When none of them is there or one cannot be used.
+/// When there is none or it cannot be used.
 pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -76,9 +76,9 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
                     source,
                 })?
         }
-        None => Config::infer().await.map_err(ConnectError::Nowhere)?,
+        None => Config::infer().await.map_err(ConnectError::NoConfig)?,
     };
-    // A watch and a list have different deadlines, which are those of a layer of their own.
+    // `DeadlineLayer` sets the deadlines, which differ between watches and other requests.
     config.read_timeout = None;
     config.write_timeout = None;
     config.connect_timeout = Some(Duration::from_secs(10));
@@ -89,7 +89,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     Ok(config)
 }
 
-/// Builds the client of a process. No request is sent.
+/// Creates the client of a process without sending a request.
 ///
 /// # Errors
 /// When TLS or authentication cannot be set up.
@@ -128,7 +128,7 @@ fn connect_by(
     Ok(ClientBuilder::new(service, config.default_namespace.clone()).build())
 }
 
-/// Whether a request asks for a watch.
+/// Returns whether a request is a watch.
 fn is_watch(uri: &Uri) -> bool {
     let query = uri.query().unwrap_or_default();
     query

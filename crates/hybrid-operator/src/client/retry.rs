@@ -1,7 +1,7 @@
-//! Tries again what the API server was too busy for, when it says so.
+//! Retries requests that the API server rejected because it is overloaded.
 //!
-//! 429 and 503 carry no side effect, so any request may be sent again; the server's `Retry-After`
-//! is kept.
+//! 429 and 503 have no side effects, so any request may be sent again. The server's `Retry-After`
+//! is respected.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use tower::{BoxError, Layer, Service};
 
-/// The bounds of trying again.
+/// A layer that retries requests, with its limits.
 #[derive(Debug, Clone, Copy)]
 pub struct RetryLayer {
-    /// How often a request is sent again.
+    /// Maximum number of retries of a request.
     pub attempts: u32,
-    /// The first wait where the server names none; it doubles.
+    /// First delay if the server names none; it doubles with each retry.
     pub first_wait: Duration,
-    /// The longest wait.
+    /// Maximum delay.
     pub longest_wait: Duration,
 }
 
@@ -51,7 +51,7 @@ pub struct RetryService<S> {
     bounds: RetryLayer,
 }
 
-/// The wait before the next attempt.
+/// Returns the delay before the next attempt.
 fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> Duration {
     let named = response.headers().get(RETRY_AFTER);
     let named = named
@@ -61,7 +61,7 @@ fn wait_after<R>(response: &Response<R>, bounds: &RetryLayer, attempt: u32) -> D
         || bounds.first_wait * 2_u32.saturating_pow(attempt.min(8)),
         Duration::from_secs,
     );
-    // Many clients that were refused together shall not come back together.
+    // Jitter, so that clients that were rejected together do not retry together.
     let mut noise = [0_u8];
     let _ = getrandom::fill(&mut noise);
     let jitter = wait / 4 * u32::from(noise[0]) / 256;
@@ -86,7 +86,7 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let bounds = self.bounds;
         let clone = self.inner.clone();
-        // The clone that was polled ready is the one to call.
+        // The service that was polled ready must be called, not its clone.
         let mut service = std::mem::replace(&mut self.inner, clone);
         Box::pin(async move {
             let (parts, body) = request.into_parts();
@@ -133,7 +133,7 @@ mod tests {
 
     use super::RetryLayer;
 
-    async fn statuses_after(refusals: u32) -> (u16, u32, Duration) {
+    async fn statuses_after(rejections: u32) -> (u16, u32, Duration) {
         let calls = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&calls);
         let service = ServiceBuilder::new()
@@ -141,7 +141,7 @@ mod tests {
             .service(service_fn(move |_: Request<Body>| {
                 let call = counted.fetch_add(1, Ordering::SeqCst);
                 async move {
-                    let status = if call < refusals { 429 } else { 200 };
+                    let status = if call < rejections { 429 } else { 200 };
                     let response = Response::builder()
                         .status(status)
                         .header("Retry-After", "1");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_asked_again_after_the_time_it_names() {
+    async fn requests_are_retried_after_the_time_that_the_server_names() {
         let (status, calls, waited) = statuses_after(2).await;
         assert_eq!((status, calls), (200, 3));
         assert!(
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn trying_again_ends() {
+    async fn the_number_of_retries_is_limited() {
         let (status, calls, _) = statuses_after(u32::MAX).await;
         assert_eq!((status, calls), (429, 6));
     }

@@ -1,25 +1,25 @@
-//! Applying objects: server-side apply that creates or updates in one request, and never takes
-//! over what is not proven to be ours.
+//! Server-side apply that creates or updates in one request, and never takes over objects that are
+//! not proven to be the release's.
 //!
 //! ```text
 //! Unproven --apply, resourceVersion "1"--> 201 created
-//!                                     +--> 409 it exists --GET--> foreign: error, nothing changed
+//!                                     +--> 409 exists --GET----> foreign: error, nothing changed
 //!                                                             +-> the release's: migrate, apply
 //! Known    --apply, uid---------------> 200 applied
-//!                                   +-> 409 fields of others --GET--> leave out theirs, force
+//!                                   +-> 409 fields of others --GET--> leave them out, force
 //!                                   +-> 409 other object ----GET--> judged like Unproven
 //! replace  --GET--PUT--> migrate, apply
 //! ```
 //!
-//! A PUT alone would leave the fields that it changed in an Update entry of ours, where neither
-//! drift detection nor the removal of dropped keys finds them; the apply after it takes every field
-//! of the object into our Apply entry.
+//! A PUT alone would leave the changed fields in an `Update` entry of our field manager, where
+//! neither drift detection nor the removal of dropped keys finds them. The apply after it moves
+//! every field of the object to our `Apply` entry.
 //!
-//! A server-side apply never refuses a foreign object by itself: it would take it over silently
-//! and prune the other's fields. The resource version and the uid in the body make it a create or
-//! an update of exactly one object.
+//! Server-side apply by itself does not reject foreign objects: it would silently take them over.
+//! The resource version or the uid in the body makes it a create or an update of exactly one
+//! object.
 //!
-//! RBAC: `patch` and `create` on the kind; `get` where an object exists already.
+//! RBAC: `patch` and `create` on the kind; `get` where an object already exists.
 
 use helm_core::manifest::ObjectKey;
 use http::{Method, StatusCode};
@@ -29,7 +29,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::conflict::{FORMER_MANAGERS, leave_out, migration};
-use super::failure::{Conflict, conflict, is_kind_gone, sorted};
+use super::failure::{Conflict, classify, conflict, is_kind_gone};
 use super::ownership::{has_release_metadata, placed};
 use super::prepare::{Merged, prepare};
 use super::request::{self, Call};
@@ -42,41 +42,40 @@ pub use super::conflict::{LeaveOut, injected_fields};
 pub use super::failure::ApplyError;
 pub use super::generated::{create_generated, delete_generated, is_generated};
 
-/// Requests for one object before an apply gives up: others keep changing it meanwhile.
-const ROUNDS: usize = 3;
+/// Number of attempts for one object before an apply gives up because others keep changing it.
+const MAX_ATTEMPTS: usize = 3;
 
-/// What is known of the object that is to be applied.
+/// What is known about the object before it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// No record of ours proves that it exists and is ours: it is created, never overwritten.
+    /// Nothing proves that it exists and is the release's. It is created, never overwritten.
     Unproven,
-    /// It is to be created anew: one that exists, whosever it is, is left as it is.
+    /// It must not exist. An existing object, whoever owns it, is left unchanged.
     Absent,
-    /// Our last apply answered with this uid.
+    /// The last apply returned this uid.
     Known {
         /// The uid.
         uid: String,
     },
-    /// A record of a release that is being adopted names it: it is read first, and entries of
-    /// earlier field managers become ours.
+    /// A record of a release that is being adopted contains it. It is read first, and fields of
+    /// former field managers become ours.
     Adopted,
 }
 
-/// Which existing objects become the release's although neither our label nor Helm's metadata of
-/// this release proves that they are.
+/// Which existing objects are taken over although neither the operator's label nor Helm's metadata
+/// proves that they are the release's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TakeOver {
     /// None.
     #[default]
     Never,
-    /// While a release is adopted: the objects that its records name ([`Claim::Adopted`]), where
-    /// nothing on them contradicts that they belong to this release. An object of another release,
-    /// of another custom resource, of another controller, or with no sign of an owner stays
-    /// untouched.
+    /// The objects that the records of an adopted release contain ([`Claim::Adopted`]), unless
+    /// their metadata contradicts that. Objects of another release, custom resource or controller,
+    /// and objects without ownership metadata, stay untouched.
     HelmRelease {
-        /// Name of the release, as Helm's annotation on its objects has it.
+        /// Name of the release in Helm's annotation on its objects.
         name: String,
-        /// Namespace of the release, as Helm's annotation has it.
+        /// Namespace of the release in Helm's annotation.
         namespace: String,
     },
 }
@@ -88,14 +87,14 @@ pub struct ApplyPolicy {
     pub take_over: TakeOver,
     /// Replace whole objects (PUT) instead of applying: Helm's `--force`. Never deletes.
     pub replace: bool,
-    /// Fields that are left to others where these have set them.
+    /// Fields that are left to others if they have set them.
     pub leave_out: Vec<LeaveOut>,
-    /// Whether it is only tried: the answer is as if it was done, and nothing is changed.
+    /// Whether to send a dry run, which returns the result without changing anything.
     pub dry_run: bool,
 }
 
 impl Default for ApplyPolicy {
-    /// Applies; takes nothing over; leaves injected certificates to their injectors.
+    /// Applies without taking objects over, and leaves injected certificates to their injectors.
     fn default() -> Self {
         Self {
             take_over: TakeOver::Never,
@@ -109,20 +108,20 @@ impl Default for ApplyPolicy {
 /// An object to apply.
 #[derive(Clone, Debug)]
 pub struct Apply<'a> {
-    /// The object, already marked.
+    /// The object, with ownership metadata.
     pub object: Value,
-    /// What is known of it.
+    /// What is known about it.
     pub claim: Claim,
-    /// For whom it is applied.
+    /// The release it is applied for.
     pub claimant: Claimant<'a>,
-    /// How.
+    /// How it is applied.
     pub policy: &'a ApplyPolicy,
 }
 
-/// An object as it is after an apply.
+/// The state of an object after an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The object, with the namespace it is in.
+    /// Key of the object, with its namespace.
     pub key: ObjectKey,
     /// Its uid.
     pub uid: String,
@@ -130,31 +129,31 @@ pub struct Applied {
     pub resource_version: String,
     /// Its generation; `None` for kinds that have none.
     pub generation: Option<i64>,
-    /// The hash of what is ours on it. See [`drift::ours_hash`].
+    /// Hash of the fields that the operator owns. See [`drift::ours_hash`].
     pub ours: u64,
-    /// Whether this apply has created it.
+    /// Whether this apply created it.
     pub created: bool,
     /// Fields that were left to others, as JSON pointers.
     pub left_out: Vec<String>,
-    /// List entries of the same key that were merged before sending.
+    /// List entries with equal keys that were merged before sending.
     pub merged: Vec<Merged>,
 }
 
-/// What the answer to a write is reduced to.
+/// The metadata in the response to a write.
 #[derive(Deserialize)]
-pub(super) struct Written {
+pub(super) struct WriteResponse {
     pub(super) metadata: ObjectMeta,
 }
 
-/// The answer to an apply.
-struct Sent {
+/// The response to an apply.
+struct ApplyResponse {
     metadata: ObjectMeta,
     created: bool,
     left_out: Vec<String>,
 }
 
-/// An object that is being applied.
-struct Attempt<'a> {
+/// An apply in progress.
+struct ApplyOperation<'a> {
     cluster: &'a Cluster,
     kind: &'a ApiKind,
     key: ObjectKey,
@@ -162,14 +161,14 @@ struct Attempt<'a> {
     merged: Vec<Merged>,
     claimant: Claimant<'a>,
     policy: &'a ApplyPolicy,
-    /// Whether a record of the release that is being adopted names the object.
+    /// Whether a record of the release that is being adopted contains the object.
     recorded: bool,
 }
 
-/// Applies an object: one request where nothing stands in the way.
+/// Applies an object, with one request unless there is a conflict.
 ///
 /// # Errors
-/// On [`ApplyError::Foreign`] nothing has been changed.
+/// See [`ApplyError`]. [`ApplyError::Foreign`] means that nothing has been changed.
 pub async fn apply(cluster: &Cluster, request: Apply<'_>) -> Result<Applied, ApplyError> {
     let Apply {
         mut object,
@@ -182,7 +181,7 @@ pub async fn apply(cluster: &Cluster, request: Apply<'_>) -> Result<Applied, App
     let key = placed(&key, kind.scope, claimant.release_namespace);
     set_namespace(&mut object, &key);
     let merged = prepare(&mut object);
-    let attempt = Attempt {
+    let operation = ApplyOperation {
         cluster,
         kind: &kind,
         key,
@@ -193,22 +192,22 @@ pub async fn apply(cluster: &Cluster, request: Apply<'_>) -> Result<Applied, App
         recorded: claim == Claim::Adopted,
     };
     match claim {
-        Claim::Unproven => attempt.create().await,
-        Claim::Absent => attempt.create_anew().await,
-        Claim::Known { uid } if policy.replace => attempt.replace_known(&uid).await,
-        Claim::Known { uid } => attempt.update(&uid).await,
-        Claim::Adopted => match attempt.read().await? {
-            Some(live) => attempt.take_over(live).await,
-            None => attempt.create().await,
+        Claim::Unproven => operation.create().await,
+        Claim::Absent => operation.create_if_absent().await,
+        Claim::Known { uid } if policy.replace => operation.replace_known(&uid).await,
+        Claim::Known { uid } => operation.update(&uid).await,
+        Claim::Adopted => match operation.read().await? {
+            Some(live) => operation.take_over(live).await,
+            None => operation.create().await,
         },
     }
 }
 
-impl Attempt<'_> {
-    /// Creates the object, or judges the one that exists.
+impl ApplyOperation<'_> {
+    /// Creates the object, or takes the existing one over if it is the release's.
     async fn create(&self) -> Result<Applied, ApplyError> {
-        for _ in 0..ROUNDS {
-            match self.create_anew().await {
+        for _ in 0..MAX_ATTEMPTS {
+            match self.create_if_absent().await {
                 Err(ApplyError::Exists { .. }) => {}
                 answer => return answer,
             }
@@ -219,21 +218,21 @@ impl Attempt<'_> {
         Err(self.contended())
     }
 
-    /// Creates the object, and does nothing if there is one of its name.
-    async fn create_anew(&self) -> Result<Applied, ApplyError> {
+    /// Creates the object, or fails with [`ApplyError::Exists`] if one of its name exists.
+    async fn create_if_absent(&self) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
-        // Any version but 0 makes the apply an update of that version, which is refused with 409
-        // if there is an object; 1 is never that of an object.
+        // Any version but 0 makes the apply an update of that version, which is rejected with 409
+        // if the object exists. No object has version 1.
         set_metadata(&mut body, "resourceVersion", "1");
         match self.send(&body, false, Vec::new()).await {
             Err(error) if conflict(&error).is_some() => Err(ApplyError::Exists {
                 key: Box::new(self.key.clone()),
             }),
-            answer => answer.map_err(|error| self.sorted(error)),
+            answer => answer.map_err(|error| self.classify(error)),
         }
     }
 
-    /// Applies to an existing object if it belongs to the release, or to the one that is adopted.
+    /// Applies to an existing object if it belongs to the release, or to the adopted one.
     async fn take_over(&self, live: ObjectMeta) -> Result<Applied, ApplyError> {
         if let Some(owner) = self.other_owner(&live) {
             let key = Box::new(self.key.clone());
@@ -249,10 +248,10 @@ impl Attempt<'_> {
         self.own(live, FORMER_MANAGERS).await
     }
 
-    /// To whom an existing object belongs; `None` if it may be applied to.
+    /// Returns the owner of an existing object; `None` if it may be applied to.
     fn other_owner(&self, live: &ObjectMeta) -> Option<ForeignOwner> {
-        // An owner reference alone is no proof: a controller of the same custom resource may have
-        // made the object.
+        // An owner reference alone proves nothing: another controller of the same custom resource
+        // may have created the object.
         let proven = has_release_metadata(live, &self.claimant)
             || ownership::cr_of(live) == Some(self.claimant.primary.identity());
         match ownership::ownership(live, &self.claimant) {
@@ -263,8 +262,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether the object is one of the release that is being adopted: a record names it, and
-    /// nothing on it speaks against that.
+    /// Returns whether the object belongs to the release that is being adopted: a record contains
+    /// it, and its metadata does not contradict that.
     fn is_adopted(&self, live: &ObjectMeta) -> bool {
         let TakeOver::HelmRelease { name, namespace } = &self.policy.take_over else {
             return false;
@@ -277,8 +276,8 @@ impl Attempt<'_> {
         self.recorded && !matches!(ownership::ownership(live, &adopted), Ownership::Foreign(_))
     }
 
-    /// Applies to an object that has just been read, after what these field managers own of it by
-    /// updates has become ours.
+    /// Applies to an object that has just been read, after moving the `Update` entries of these
+    /// field managers to our `Apply` entry.
     async fn own(&self, live: ObjectMeta, managers: &[&str]) -> Result<Applied, ApplyError> {
         let live = match migration(&live, managers) {
             Some(patch) => self.migrate(&patch).await?,
@@ -292,13 +291,13 @@ impl Attempt<'_> {
         let mut body = self.object.clone();
         set_metadata(&mut body, "uid", uid);
         let found = match self.exchange(&body, false, Vec::new()).await {
-            // A PUT of ours whose apply was cut off, or Helm's command line, left this: later
-            // applies would not remove what it holds.
+            // An interrupted replacement, or the `helm` command, left an `Update` entry, whose
+            // fields later applies would not remove.
             Ok(sent) if migration(&sent.metadata, &[FIELD_MANAGER]).is_some() => {
                 return self.own(sent.metadata, &[FIELD_MANAGER]).await;
             }
             Ok(sent) => return Ok(self.applied(sent)),
-            Err(error) => conflict(&error).ok_or_else(|| self.sorted(error))?,
+            Err(error) => conflict(&error).ok_or_else(|| self.classify(error))?,
         };
         if found == Conflict::Fields && !self.may_leave_out() {
             return self
@@ -314,8 +313,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Applies to an object that has just been read: all fields but those that are others' to
-    /// set.
+    /// Applies to an object that has just been read, without the fields that are left to others.
     async fn force(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
         let left = leave_out(&mut body, live, &self.rules());
@@ -325,7 +323,7 @@ impl Attempt<'_> {
             .map_err(|error| self.raced(error))
     }
 
-    /// Replaces the object with this uid, or creates it.
+    /// Replaces the object with this uid, or creates it if it is gone.
     async fn replace_known(&self, uid: &str) -> Result<Applied, ApplyError> {
         match self.read().await? {
             Some(live) if live.uid.as_deref() == Some(uid) => self.replace(&live).await,
@@ -334,7 +332,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Replaces the whole object, as Helm's `--force` does, and makes its fields ours.
+    /// Replaces the whole object, as Helm's `--force` does, and takes ownership of its fields.
     async fn replace(&self, live: &ObjectMeta) -> Result<Applied, ApplyError> {
         let mut body = self.object.clone();
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
@@ -349,17 +347,17 @@ impl Attempt<'_> {
             bytes(&body),
         );
         let answer = request::call(self.cluster.client(), self.target("update"), call).await;
-        let written = answer.and_then(|answer| answer.decode::<Written>());
-        let Written { metadata } = written.map_err(|error| self.raced(error))?;
+        let written = answer.and_then(|answer| answer.decode::<WriteResponse>());
+        let WriteResponse { metadata } = written.map_err(|error| self.raced(error))?;
         self.own(metadata, &[FIELD_MANAGER]).await
     }
 
-    /// Turns the entries of former field managers into ours.
+    /// Moves the entries of former field managers to ours.
     async fn migrate(&self, patch: &Value) -> Result<ObjectMeta, ApplyError> {
         let (accept, form) = (request::METADATA_ONLY, request::JSON_PATCH);
         let call = Call::with_body(Method::PATCH, self.uri("")?, accept, form, bytes(patch));
         match request::call(self.cluster.client(), self.target("patch"), call).await {
-            Ok(answer) => Ok(answer.decode::<Written>()?.metadata),
+            Ok(answer) => Ok(answer.decode::<WriteResponse>()?.metadata),
             Err(error) => Err(self.raced(error)),
         }
     }
@@ -379,22 +377,22 @@ impl Attempt<'_> {
         body: &Value,
         force: bool,
         left_out: Vec<String>,
-    ) -> Result<Sent, ApiError> {
+    ) -> Result<ApplyResponse, ApiError> {
         let uri = self.uri(&format!("force={force}&fieldValidation=Strict"))?;
         let (accept, form) = (request::METADATA_ONLY, request::APPLY);
         let call = Call::with_body(Method::PATCH, uri, accept, form, bytes(body));
         let answer = request::call(self.cluster.client(), self.target("patch"), call).await?;
         let created = answer.status == StatusCode::CREATED;
-        let Written { metadata } = answer.decode()?;
-        Ok(Sent {
+        let WriteResponse { metadata } = answer.decode()?;
+        Ok(ApplyResponse {
             metadata,
             created,
             left_out,
         })
     }
 
-    fn applied(&self, sent: Sent) -> Applied {
-        let Sent {
+    fn applied(&self, sent: ApplyResponse) -> Applied {
+        let ApplyResponse {
             metadata,
             created,
             left_out,
@@ -403,13 +401,13 @@ impl Attempt<'_> {
         applied(&self.key, metadata, created, left_out, merged)
     }
 
-    /// The metadata of the object as it is.
+    /// Reads the current metadata of the object.
     async fn read(&self) -> Result<Option<ObjectMeta>, ApplyError> {
         let namespace = self.key.namespace.as_deref();
         Ok(super::read::metadata(self.cluster, self.kind, namespace, &self.key.name).await?)
     }
 
-    /// Whether there can be fields that are left to others.
+    /// Returns whether any fields may be left to others.
     fn may_leave_out(&self) -> bool {
         self.kind.scalable || !self.rules().is_empty()
     }
@@ -444,20 +442,20 @@ impl Attempt<'_> {
         )
     }
 
-    /// Sorts the failure of a write.
-    fn sorted(&self, error: ApiError) -> ApplyError {
+    /// Classifies the failure of a write.
+    fn classify(&self, error: ApiError) -> ApplyError {
         if is_kind_gone(&error) {
             self.cluster.group_changed(&self.kind.resource.group);
         }
-        sorted(&self.key, error)
+        classify(&self.key, error)
     }
 
-    /// Sorts the failure of a write to an object that has just been read.
+    /// Classifies the failure of a write to an object that has just been read.
     fn raced(&self, error: ApiError) -> ApplyError {
         if conflict(&error).is_some() {
             self.contended()
         } else {
-            self.sorted(error)
+            self.classify(error)
         }
     }
 
@@ -468,7 +466,7 @@ impl Attempt<'_> {
     }
 }
 
-/// The identity of an object that has a name of its own.
+/// Returns the key of an object whose name is not generated.
 fn identify(object: &Value) -> Result<ObjectKey, ApplyError> {
     let key = ObjectKey::of(object).ok_or_else(|| incomplete(object, "apiVersion or kind"))?;
     if key.name.is_empty() {
@@ -482,7 +480,8 @@ fn identify(object: &Value) -> Result<ObjectKey, ApplyError> {
         .is_some_and(|name| !name.is_null())
     {
         let document = key.to_string();
-        let missing = "a decision: metadata.name and metadata.generateName cannot both be set";
+        let missing =
+            "an unambiguous name: metadata.name and metadata.generateName cannot both be set";
         return Err(ApplyError::Incomplete { document, missing });
     }
     Ok(key)

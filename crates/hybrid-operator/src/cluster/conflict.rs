@@ -1,5 +1,5 @@
-//! Who else owns fields of an object: what is left out of a forced apply, and the takeover of
-//! entries that earlier tools have left in `managedFields`.
+//! Fields with other owners: fields that are left out of a forced apply, and the migration of
+//! `managedFields` entries of earlier tools.
 
 use std::collections::BTreeMap;
 
@@ -11,35 +11,35 @@ use serde_json::{Map, Value, json};
 use super::FIELD_MANAGER;
 use super::drift::is_ours;
 
-/// Programs with which people scale by hand: what they change is drift.
-const PEOPLE: &[&str] = &[
+/// Prefixes of field managers with which people scale manually. Their changes are drift.
+const MANUAL_SCALERS: &[&str] = &[
     "kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "helm", "oc", "curl",
 ];
 
 /// Field managers of earlier tools, whose `Update` entries become ours.
 pub(super) const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "manager"];
 
-/// Fields of objects that are left to others where these have set them.
+/// A rule for fields that are left to others if they have set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaveOut {
-    /// The API group; `None` stands for any, the empty text for the core group.
+    /// The API group; `None` matches any, the empty string the core group.
     pub group: Option<String>,
-    /// The API version; `None` stands for any.
+    /// The API version; `None` matches any.
     pub version: Option<String>,
-    /// The kind; `None` stands for any.
+    /// The kind; `None` matches any.
     pub kind: Option<String>,
-    /// The object's namespace; `None` stands for any.
+    /// The object's namespace; `None` matches any.
     pub namespace: Option<String>,
-    /// The object's name; `None` stands for any.
+    /// The object's name; `None` matches any.
     pub name: Option<String>,
-    /// Selects objects by their labels in the manifest; `None` stands for any.
+    /// Selects objects by their labels in the manifest; `None` matches any.
     pub labels: Option<Selector>,
-    /// JSON pointers; `*` stands for any one element.
+    /// JSON pointers; `*` matches any single element.
     pub paths: Vec<String>,
 }
 
 impl LeaveOut {
-    /// A rule for all objects of a kind.
+    /// Creates a rule for all objects of a kind.
     pub fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
         Self {
             group: Some(group.to_owned()),
@@ -49,7 +49,7 @@ impl LeaveOut {
         }
     }
 
-    /// Whether the rule is about an object; `object` is the manifest's.
+    /// Returns whether the rule applies to an object; `object` is from the manifest.
     pub fn applies(&self, key: &ObjectKey, object: &Value) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
@@ -77,7 +77,7 @@ impl LeaveOut {
     }
 }
 
-/// The fields that common programs fill in on objects of others: certificate injectors.
+/// Returns the rules for fields that certificate injectors set.
 pub fn injected_fields() -> Vec<LeaveOut> {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     const BUNDLE: &[&str] = &["/webhooks/*/clientConfig/caBundle"];
@@ -93,10 +93,11 @@ pub fn injected_fields() -> Vec<LeaveOut> {
     ]
 }
 
-/// Removes from `object` the fields that others own and that are theirs to set: through the
-/// subresource `scale` by an autoscaler, or by one of the `rules`. Returns their JSON pointers.
+/// Removes from `object` the fields that others own and that are left to them: those that an
+/// autoscaler set through the subresource `scale`, and those of the `rules`. Returns their JSON
+/// pointers.
 ///
-/// A field that nobody else owns stays: removing it from an apply would remove it from the
+/// A field that nobody else owns stays, because removing it from an apply would remove it from the
 /// object.
 pub(crate) fn leave_out(object: &mut Value, live: &ObjectMeta, rules: &[&LeaveOut]) -> Vec<String> {
     let mut left = Vec::new();
@@ -122,7 +123,7 @@ pub(crate) fn leave_out(object: &mut Value, live: &ObjectMeta, rules: &[&LeaveOu
     left
 }
 
-/// Whether an entry is that of a program that scales by itself.
+/// Returns whether an entry belongs to an autoscaler.
 fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
     let manager = entry.manager.as_deref().unwrap_or_default();
     let by_hand = |name: &&str| {
@@ -130,10 +131,10 @@ fn is_autoscaler(entry: &ManagedFieldsEntry) -> bool {
             .strip_prefix(*name)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    entry.subresource.as_deref() == Some("scale") && !PEOPLE.iter().any(by_hand)
+    entry.subresource.as_deref() == Some("scale") && !MANUAL_SCALERS.iter().any(by_hand)
 }
 
-/// A walk through an object along somebody's fields.
+/// Walks an object along the fields of a `managedFields` entry.
 struct Walk<'a, F> {
     theirs: F,
     path: Vec<String>,
@@ -167,7 +168,7 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
         }
     }
 
-    /// Follows the items of a keyed list: elements `k:{"name":"web"}`.
+    /// Walks the items of a keyed list: elements `k:{"name":"web"}`.
     fn list(&mut self, list: &mut Value, fields: &Value) {
         let (Some(items), Some(fields)) = (list.as_array_mut(), fields.as_object()) else {
             return;
@@ -191,7 +192,8 @@ impl<F: Fn(&[String]) -> bool> Walk<'_, F> {
     }
 }
 
-/// Whether an item has these keys. One that the item leaves out may have been defaulted.
+/// Returns whether an item has these keys. A key that is missing in the item may have been
+/// defaulted.
 fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
     let mut present = keys
         .iter()
@@ -200,7 +202,7 @@ fn has_keys(item: &Value, keys: &Map<String, Value>) -> bool {
     some && present.all(|(own, value)| own == value)
 }
 
-/// Whether a field is owned itself, not only fields below it.
+/// Returns whether the field itself is owned, not only fields below it.
 fn is_leaf(below: &Value) -> bool {
     below
         .as_object()
@@ -223,10 +225,10 @@ fn is_prefix(pattern: &str, path: &[String]) -> bool {
     })
 }
 
-/// The JSON patch that turns the `Update` entries of these managers into our Apply entry, so that
-/// later applies remove what they no longer hold. `None` if there is no such entry.
+/// Returns the JSON patch that merges the `Update` entries of these managers into our `Apply`
+/// entry, so that later applies remove dropped fields. `None` if there is no such entry.
 ///
-/// The patch is refused with 409 if the object has changed meanwhile.
+/// The server rejects the patch with 409 if the object has changed meanwhile.
 pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     let entries = live.managed_fields.as_deref()?;
     let is_former = |entry: &ManagedFieldsEntry| {
@@ -242,7 +244,7 @@ pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     if !entries.iter().any(is_former) {
         return None;
     }
-    // Field paths of another version may mean other fields.
+    // In another API version, the same path may mean another field.
     let mut fields = json!({});
     for entry in entries
         .iter()
@@ -251,16 +253,16 @@ pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
         if let Some(own) = entry.fields_v1.as_ref()
             && entry.api_version == first.api_version
         {
-            unite(&mut fields, &own.0);
+            merge(&mut fields, &own.0);
         }
     }
-    let mut united = first.clone();
-    united.manager = Some(FIELD_MANAGER.to_owned());
-    united.operation = Some("Apply".to_owned());
-    if let Some(own) = &mut united.fields_v1 {
+    let mut merged = first.clone();
+    merged.manager = Some(FIELD_MANAGER.to_owned());
+    merged.operation = Some("Apply".to_owned());
+    if let Some(own) = &mut merged.fields_v1 {
         own.0 = fields;
     }
-    let mut migrated = vec![united];
+    let mut migrated = vec![merged];
     migrated.extend(
         entries
             .iter()
@@ -269,17 +271,17 @@ pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     );
     Some(json!([
         {"op": "replace", "path": "/metadata/managedFields", "value": migrated},
-        // Not a `test`: the server answers a failed one with 422 instead of 409.
+        // Not a `test` operation, whose failure is a 422 instead of a 409.
         {"op": "replace", "path": "/metadata/resourceVersion", "value": live.resource_version},
     ]))
 }
 
-fn unite(into: &mut Value, from: &Value) {
+fn merge(into: &mut Value, from: &Value) {
     let (Some(into), Some(from)) = (into.as_object_mut(), from.as_object()) else {
         return;
     };
     for (key, child) in from {
-        unite(into.entry(key.clone()).or_insert_with(|| json!({})), child);
+        merge(into.entry(key.clone()).or_insert_with(|| json!({})), child);
     }
 }
 
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_an_autoscaler_set_are_left_out_and_those_of_people_are_not() {
+    fn replicas_set_by_an_autoscaler_are_left_out_and_manual_ones_are_not() {
         let scale = json!({"f:spec": {"f:replicas": {}}});
         for (manager, subresource, expected) in [
             ("kube-controller-manager", "scale", true),
@@ -522,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_migrated_where_there_is_nothing_of_earlier_tools() {
+    fn nothing_is_migrated_without_entries_of_earlier_tools() {
         for entries in [
             json!([]),
             json!([entry("helm", "Apply", "", &json!({}))]),

@@ -1,11 +1,11 @@
-//! Deleting exactly the objects that are ours, and nothing else.
+//! Deletion of exactly the objects of a release.
 //!
-//! Every DELETE carries the uid of the object that was judged, so that one which somebody has
-//! created anew under the same name is never hit. Deletion is asked for, not awaited: whoever
-//! must know asks [`is_gone`], or a watch.
+//! Every DELETE carries the uid of the object that was checked, so that an object that somebody has
+//! created again under the same name is never deleted. Deletions are not waited for; use
+//! [`is_gone`] or a watch.
 //!
-//! RBAC: `delete` and `get` on the kind; `list` on everything in a namespace that a chart itself
-//! has created, and on custom resources whose definition it has.
+//! RBAC: `delete` and `get` on the kind; `list` on all kinds in a namespace that a chart created,
+//! and on custom resources whose definition it contains.
 
 use futures::StreamExt;
 use helm_core::manifest::ObjectKey;
@@ -20,21 +20,21 @@ use super::read::{self, ReadError};
 use super::request::{self, Call};
 use super::{ApiError, ApiKind, Cluster, DiscoveryError, FIELD_MANAGER};
 
-/// How many kinds of a namespace are listed at the same time.
+/// Number of kinds of a namespace that are listed concurrently.
 const LISTS_AT_ONCE: usize = 4;
 
-/// How often a change of metadata is tried while others keep changing the object.
-const ROUNDS: usize = 3;
+/// Number of attempts to patch metadata while others keep changing the object.
+const MAX_ATTEMPTS: usize = 3;
 
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
-    /// They are deleted after it.
+    /// Dependents are deleted after it.
     #[default]
     Background,
-    /// They are deleted before it.
+    /// Dependents are deleted before it.
     Foreground,
-    /// They stay.
+    /// Dependents stay.
     Orphan,
 }
 
@@ -48,46 +48,46 @@ impl Propagation {
     }
 }
 
-/// The answer to a deletion.
+/// The result of a deletion request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// It is being deleted; finalizers and dependents may still hold it.
     Requested,
-    /// There is no such object any more.
+    /// The object no longer exists.
     Gone,
-    /// Another object has its name now; that one was left alone.
+    /// Another object has its name now and was not deleted.
     Recreated,
 }
 
-/// Whether an object may be deleted.
+/// The decision whether an object may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is ours.
+    /// It is the release's.
     Delete {
         /// The uid to delete.
         uid: String,
     },
-    /// There is none.
+    /// It does not exist.
     Gone,
-    /// `resource-policy: keep` is on the stored or on the live object.
+    /// The stored or the live object has `helm.sh/resource-policy: keep`.
     Kept {
         /// The uid of the live object.
         uid: String,
     },
-    /// Somebody else's, or nobody's.
+    /// It belongs to somebody else, or has no owner.
     Foreign(ForeignOwner),
-    /// It is not the object that was recorded, but one of the same name.
+    /// It has the name of the recorded object, but another uid.
     Recreated,
-    /// It was there before the attempt whose objects are to go, which took it over.
+    /// It is older than the attempt whose objects are deleted, which took it over.
     Older,
     /// It holds objects that are not of this release.
     Protected {
-        /// What it holds, for people.
+        /// An object that it holds, for messages.
         holds: String,
     },
 }
 
-/// Asks for the deletion of the object with this uid.
+/// Requests the deletion of the object with this uid.
 pub async fn delete(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -98,14 +98,14 @@ pub async fn delete(
         return Ok(Deletion::Gone);
     };
     let namespace = key.namespace.as_deref();
-    let exactly = json!({"uid": uid});
-    let conflict = match send(cluster, &kind, key, &exactly, propagation).await {
+    let preconditions = json!({"uid": uid});
+    let conflict = match send(cluster, &kind, key, &preconditions, propagation).await {
         Ok(()) => return Ok(Deletion::Requested),
         Err(error) if error.is_not_found() => return Ok(Deletion::Gone),
         Err(error @ ApiError::Conflict { .. }) => error,
         Err(error) => return Err(error.into()),
     };
-    // Another uid is a conflict, and so is a namespace that is being deleted already.
+    // The conflict is another uid, or a namespace that is already being deleted.
     match read::metadata(cluster, &kind, namespace, &key.name).await? {
         None => Ok(Deletion::Gone),
         Some(live) if live.uid.as_deref() != Some(uid) => Ok(Deletion::Recreated),
@@ -114,8 +114,8 @@ pub async fn delete(
     }
 }
 
-/// Asks for the deletion of an object that nobody has changed since a watch showed it at this
-/// resource version; `false` if somebody has, or if it is another object.
+/// Requests the deletion of the object with this uid and resource version. Returns `false` if it
+/// has changed or has been replaced.
 pub async fn delete_as_seen(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -126,8 +126,8 @@ pub async fn delete_as_seen(
     let Some(kind) = served(cluster, key).await? else {
         return Ok(true);
     };
-    let exactly = json!({"uid": uid, "resourceVersion": version.to_string()});
-    match send(cluster, &kind, key, &exactly, propagation).await {
+    let preconditions = json!({"uid": uid, "resourceVersion": version.to_string()});
+    match send(cluster, &kind, key, &preconditions, propagation).await {
         Ok(()) => Ok(true),
         Err(error) if error.is_not_found() => Ok(true),
         Err(ApiError::Conflict { .. }) => Ok(false),
@@ -135,12 +135,12 @@ pub async fn delete_as_seen(
     }
 }
 
-/// Sends a deletion that holds only for an object as `exactly` says.
+/// Sends a DELETE with these preconditions.
 async fn send(
     cluster: &Cluster,
     kind: &ApiKind,
     key: &ObjectKey,
-    exactly: &Value,
+    preconditions: &Value,
     propagation: Propagation,
 ) -> Result<(), ApiError> {
     let namespace = key.namespace.as_deref();
@@ -149,7 +149,7 @@ async fn send(
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "propagationPolicy": propagation.as_str(),
-        "preconditions": exactly,
+        "preconditions": preconditions,
     });
     let target = request::target("delete", kind, namespace, Some(&key.name));
     let call = Call::with_body(
@@ -163,7 +163,7 @@ async fn send(
     Ok(())
 }
 
-/// Whether the object with this uid is gone.
+/// Returns whether the object with this uid is gone.
 pub async fn is_gone(cluster: &Cluster, key: &ObjectKey, uid: &str) -> Result<bool, ReadError> {
     let Some(kind) = served(cluster, key).await? else {
         return Ok(true);
@@ -172,8 +172,8 @@ pub async fn is_gone(cluster: &Cluster, key: &ObjectKey, uid: &str) -> Result<bo
     Ok(live.is_none_or(|live| live.uid.as_deref() != Some(uid)))
 }
 
-/// Judges a live object by its metadata. `recorded` is the uid that the release knows, and
-/// `kept` tells that the stored manifest excludes the object from deletion.
+/// Decides by its metadata whether a live object may be deleted. `recorded` is the uid that the
+/// release knows, and `kept` says whether the stored manifest excludes the object from deletion.
 pub fn judge(
     live: &ObjectMeta,
     claimant: &Claimant<'_>,
@@ -193,16 +193,16 @@ pub fn judge(
     Verdict::Delete { uid }
 }
 
-/// Whether an object was created at this time or later, by the API server's clock, which has whole
-/// seconds. One that does not say when counts as older.
+/// Returns whether an object was created at this time or later, to the second. An object without a
+/// creation timestamp counts as older.
 fn is_created_since(live: &ObjectMeta, since: Timestamp) -> bool {
     live.creation_timestamp
         .as_ref()
         .is_some_and(|created| created.0.as_second() >= since.as_second())
 }
 
-/// Reads an object and judges whether it may be deleted. One request, but for namespaces and
-/// custom resource definitions, whose contents are looked at, too.
+/// Reads an object and decides whether it may be deleted. Takes one request, except for namespaces
+/// and custom resource definitions, whose contents are checked, too.
 pub async fn verify(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -213,7 +213,7 @@ pub async fn verify(
     verify_since(cluster, key, claimant, recorded, kept, None).await
 }
 
-/// The same, and what was created before `since` is [`Verdict::Older`].
+/// Like [`verify`], but returns [`Verdict::Older`] for an object that was created before `since`.
 pub async fn verify_since(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -242,15 +242,15 @@ pub async fn verify_since(
     })
 }
 
-/// What a namespace or custom resource definition holds that is not of this release; `None` for
-/// every other kind.
+/// Returns an object of others in a namespace or of a custom resource definition, for messages;
+/// `None` for every other kind.
 pub async fn holds_others(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,
 ) -> Result<Option<String>, ReadError> {
     match (key.group.as_str(), key.kind.as_str()) {
-        ("", "Namespace") => in_namespace(cluster, &key.name, claimant).await,
+        ("", "Namespace") => foreign_in_namespace(cluster, &key.name, claimant).await,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => {
             let Some((plural, group)) = key.name.split_once('.') else {
                 return Ok(None);
@@ -263,14 +263,14 @@ pub async fn holds_others(
             Ok(objects
                 .iter()
                 .find(|live| foreign(live))
-                .map(|live| named(&kind, live)))
+                .map(|live| describe(&kind, live)))
         }
         _ => Ok(None),
     }
 }
 
-/// Takes the owner reference to a custom resource off an object that outlives its release, so
-/// that garbage collection spares it. Nothing is sent where there is none.
+/// Removes the owner reference to a custom resource from an object that outlives its release, so
+/// that it is not garbage collected. Sends no patch if there is no reference.
 pub async fn release_kept(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -282,7 +282,7 @@ pub async fn release_kept(
     };
     let namespace = key.namespace.as_deref();
     let mut last = None;
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(live) = read::metadata(cluster, &kind, namespace, &key.name).await? else {
             return Ok(());
         };
@@ -311,8 +311,8 @@ pub async fn release_kept(
     last.map_or(Ok(()), |error| Err(error.into()))
 }
 
-/// The merge patch that removes references to a custom resource, of whatever uid: one that was
-/// restored from a backup has another. `None` if there is nothing to remove.
+/// Returns the merge patch that removes references to a custom resource; `None` if there are none.
+/// The uid may differ, because restoring a backup changes it.
 fn without_reference(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
     let references = live.owner_references.as_deref()?;
     let is_primary = |reference: &&_| {
@@ -340,7 +340,7 @@ fn without_reference(live: &ObjectMeta, primary: &Primary) -> Option<Value> {
     }}))
 }
 
-async fn in_namespace(
+async fn foreign_in_namespace(
     cluster: &Cluster,
     namespace: &str,
     claimant: &Claimant<'_>,
@@ -350,14 +350,14 @@ async fn in_namespace(
     let mut lists = futures::stream::iter(kinds)
         .map(|kind| async move {
             let foreign = |live: &ObjectMeta| {
-                !is_made_with_namespaces(&kind, live) && is_foreign(live, claimant)
+                !is_in_every_namespace(&kind, live) && is_foreign(live, claimant)
             };
             let objects =
                 read::list_metadata(cluster, &kind, Some(namespace), None, Some(&foreign)).await?;
             let found = objects
                 .iter()
                 .find(|live| foreign(live))
-                .map(|live| named(&kind, live));
+                .map(|live| describe(&kind, live));
             Ok::<_, ApiError>(found)
         })
         .buffer_unordered(LISTS_AT_ONCE);
@@ -369,7 +369,8 @@ async fn in_namespace(
     Ok(None)
 }
 
-/// Whether an object belongs neither to the release nor to an object that has been judged itself.
+/// Returns whether an object belongs neither to the release nor to a controller, whose own object
+/// is checked instead.
 fn is_foreign(live: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
     let is_record = live.labels.as_ref().is_some_and(|labels| {
         labels.get("owner").is_some_and(|owner| owner == "helm")
@@ -381,7 +382,7 @@ fn is_foreign(live: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
     foreign && !is_record && controller_of(live).is_none()
 }
 
-/// Kinds whose objects the cluster makes itself, out of others.
+/// Returns whether the cluster derives the objects of this kind from others.
 fn is_derived(kind: &ApiKind) -> bool {
     let resource = &kind.resource;
     matches!(
@@ -390,8 +391,8 @@ fn is_derived(kind: &ApiKind) -> bool {
     )
 }
 
-/// Objects that every namespace has.
-fn is_made_with_namespaces(kind: &ApiKind, live: &ObjectMeta) -> bool {
+/// Returns whether every namespace has this object.
+fn is_in_every_namespace(kind: &ApiKind, live: &ObjectMeta) -> bool {
     let name = live.name.as_deref().unwrap_or_default();
     kind.resource.group.is_empty()
         && matches!(
@@ -400,7 +401,7 @@ fn is_made_with_namespaces(kind: &ApiKind, live: &ObjectMeta) -> bool {
         )
 }
 
-fn named(kind: &ApiKind, live: &ObjectMeta) -> String {
+fn describe(kind: &ApiKind, live: &ObjectMeta) -> String {
     let name = live.name.as_deref().unwrap_or_default();
     match &live.namespace {
         Some(namespace) => format!("{} {namespace}/{name}", kind.resource.kind),
@@ -408,8 +409,8 @@ fn named(kind: &ApiKind, live: &ObjectMeta) -> String {
     }
 }
 
-/// The kind of an object; `None` if the cluster does not serve it any more, so that no object of
-/// it can be left.
+/// Resolves the kind of an object; `None` if the cluster no longer serves it, so that no object can
+/// be left.
 async fn served(
     cluster: &Cluster,
     key: &ObjectKey,

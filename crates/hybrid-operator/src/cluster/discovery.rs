@@ -1,9 +1,9 @@
-//! What kinds the API server serves, asked once for the whole process.
+//! Discovery of the kinds that the API server serves, cached for the whole process.
 //!
-//! The first question fetches everything in two requests (aggregated discovery, Kubernetes 1.26
-//! and later) or, from older servers, the one group version in question. Only a kind that is not
-//! known, or a group that is said to have changed, is asked for again, and the same group version
-//! at most once in a few seconds: a reconcile of known kinds sends no request.
+//! The first lookup fetches everything in two requests (aggregated discovery, Kubernetes 1.26 and
+//! later) or, from older servers, only the group version in question. Later requests are sent only
+//! for unknown kinds and for groups that are marked as changed, at most once every few seconds per
+//! group version. A reconcile of known kinds sends no requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -20,30 +20,30 @@ use tokio::time::Instant;
 use super::request::{self, Call};
 use super::{ApiError, Target};
 
-/// How soon the same group version may be asked for again.
-const SOONEST: Duration = Duration::from_secs(2);
+/// Minimum time between two requests for the same group version.
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Accepts aggregated discovery, and what servers before it answer.
+/// Media types of aggregated discovery, and of the response of older servers.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
-/// Where objects of a kind live.
+/// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// In the cluster.
+    /// Cluster-scoped.
     Cluster,
-    /// In a namespace.
+    /// Namespaced.
     Namespaced,
 }
 
-/// How a kind is served.
+/// A kind that the API server serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiKind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
-    /// Where its objects live.
+    /// Its scope.
     pub scope: Scope,
-    /// What can be done with its objects.
+    /// The verbs that it supports.
     pub verbs: Verbs,
     /// Whether it has the subresource `scale`.
     pub scalable: bool,
@@ -51,22 +51,22 @@ pub struct ApiKind {
     pub has_status: bool,
 }
 
-/// What can be done with the objects of a kind, as far as it matters here.
+/// The verbs of a kind that the operator uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each tells of one verb")]
+#[allow(clippy::struct_excessive_bools, reason = "one per verb")]
 pub struct Verbs {
-    /// They can be listed.
+    /// Whether objects can be listed.
     pub list: bool,
-    /// They can be watched.
+    /// Whether objects can be watched.
     pub watch: bool,
-    /// They can be patched, and so applied.
+    /// Whether objects can be patched, and so applied.
     pub patch: bool,
-    /// They can be deleted.
+    /// Whether objects can be deleted.
     pub delete: bool,
 }
 
 impl ApiKind {
-    /// The group, version and kind.
+    /// Returns the group, version and kind.
     pub fn gvk(&self) -> GroupVersionKind {
         let resource = &self.resource;
         GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind)
@@ -110,22 +110,22 @@ pub enum DiscoveryError {
         /// The kind.
         kind: String,
     },
-    /// The server that serves this group version does not answer.
+    /// The server of this group version is not available.
     #[error("the API {api_version} is registered, but its server is not available")]
     GroupUnavailable {
         /// Group and version.
         api_version: String,
     },
-    /// The API server's version cannot be found out.
-    #[error("the API server does not tell its version")]
+    /// The API server did not report its version.
+    #[error("the API server does not report its version")]
     NoVersion,
-    /// Asking failed.
+    /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
 }
 
 impl DiscoveryError {
-    /// Event reason and metric label.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::UnknownKind { .. } => "UnknownKind",
@@ -135,7 +135,7 @@ impl DiscoveryError {
         }
     }
 
-    /// Whether the same question may be answered later without anybody changing anything.
+    /// Returns whether the same lookup may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::UnknownKind { .. } | Self::NoVersion => false,
@@ -145,41 +145,41 @@ impl DiscoveryError {
     }
 }
 
-/// The cache.
+/// The discovery cache.
 pub struct Discovery {
     client: Client,
-    known: RwLock<Known>,
-    /// Held while asking, so that many questions at once become one request.
-    asking: tokio::sync::Mutex<()>,
-    /// How often what is served was found to have changed.
+    known: RwLock<DiscoveryCache>,
+    /// Held during requests, so that concurrent lookups share one request.
+    fetching: tokio::sync::Mutex<()>,
+    /// Number of changes of the served kinds so far.
     epoch: watch::Sender<u64>,
-    /// Told when somebody wants to know of changes.
-    wanted: Notify,
+    /// Notified when somebody subscribes to changes.
+    subscribed: Notify,
 }
 
 #[derive(Default)]
-struct Known {
+struct DiscoveryCache {
     /// By `group/version`.
     groups: BTreeMap<String, Versions>,
-    /// When everything was fetched last.
+    /// When everything was last fetched.
     complete: Option<Instant>,
     /// Whether the server lacks aggregated discovery.
     piecemeal: bool,
     version: Option<(KubeVersion, Instant)>,
 }
 
-/// What is known of a group version.
+/// The cached kinds of a group version.
 struct Versions {
     version: GroupVersion,
     kinds: Vec<Arc<ApiKind>>,
-    /// Kinds as capabilities name them, those of subresources among them.
+    /// Names of the kinds for capabilities, including those of subresources.
     names: BTreeSet<String>,
     asked: Instant,
     unavailable: bool,
     changed: bool,
 }
 
-impl Known {
+impl DiscoveryCache {
     fn kind(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         let versions = self.groups.get(&gvk.api_version())?;
         if versions.changed {
@@ -194,38 +194,38 @@ impl Known {
 }
 
 impl Discovery {
-    /// Nothing known yet.
+    /// Creates an empty cache.
     pub fn new(client: Client) -> Self {
         Self {
             client,
             known: RwLock::default(),
-            asking: tokio::sync::Mutex::default(),
+            fetching: tokio::sync::Mutex::default(),
             epoch: watch::Sender::new(0),
-            wanted: Notify::new(),
+            subscribed: Notify::new(),
         }
     }
 
-    /// Tells when other kinds are served than before: the number grows with each change that is
-    /// noticed. What is known at first is no change.
+    /// Subscribes to changes of the served kinds: the number grows with each change. The first
+    /// discovery is not a change.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.wanted.notify_one();
+        self.subscribed.notify_one();
         self.epoch.subscribe()
     }
 
-    /// How often what is served was found to have changed.
+    /// Returns how often the served kinds have changed.
     pub fn epoch(&self) -> u64 {
         *self.epoch.borrow()
     }
 
-    /// Waits until somebody wants to know of changes.
-    pub(crate) async fn wanted(&self) {
+    /// Waits until somebody subscribes to changes.
+    pub(crate) async fn subscribed(&self) {
         if self.epoch.receiver_count() == 0 {
-            self.wanted.notified().await;
+            self.subscribed.notified().await;
         }
     }
 
-    /// How a kind is served, as far as is known without asking.
-    pub(crate) fn served(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
+    /// Returns a kind from the cache without sending a request.
+    pub(crate) fn cached(&self, gvk: &GroupVersionKind) -> Option<Arc<ApiKind>> {
         self.read(|known| {
             let versions = known.groups.get(&gvk.api_version())?;
             let mut kinds = versions.kinds.iter();
@@ -233,34 +233,34 @@ impl Discovery {
         })
     }
 
-    /// Asks for everything again.
+    /// Fetches everything again.
     ///
     /// # Errors
-    /// When a request fails; what was known stays.
+    /// When a request fails; the cache then keeps its content.
     pub(crate) async fn refresh(&self) -> Result<(), DiscoveryError> {
-        let _asking = self.asking.lock().await;
-        self.ask_everything().await?;
+        let _fetching = self.fetching.lock().await;
+        self.fetch_all().await?;
         if self.read(|known| known.piecemeal) {
-            self.ask_all_groups().await?;
+            self.fetch_each_group().await?;
         }
         Ok(())
     }
 
-    /// Finds out how a kind is served: from the cache, or by asking.
+    /// Resolves a kind, from the cache or with a request.
     ///
     /// # Errors
-    /// [`DiscoveryError::UnknownKind`] only after the server itself has denied the kind within
-    /// the last seconds.
+    /// [`DiscoveryError::UnknownKind`] only if the server was asked for the kind within the last
+    /// seconds.
     pub async fn resolve(&self, gvk: &GroupVersionKind) -> Result<Arc<ApiKind>, DiscoveryError> {
         if let Some(kind) = self.read(|known| known.kind(gvk)) {
             return Ok(kind);
         }
-        let _asking = self.asking.lock().await;
+        let _fetching = self.fetching.lock().await;
         if let Some(kind) = self.read(|known| known.kind(gvk)) {
             return Ok(kind);
         }
         if self.read(|known| known.complete.is_none() && !known.piecemeal) {
-            self.ask_everything().await?;
+            self.fetch_all().await?;
         }
         let version = group_version(gvk);
         let fresh = self.read(|known| {
@@ -268,11 +268,13 @@ impl Discovery {
                 .groups
                 .get(&gvk.api_version())
                 .is_some_and(|versions| {
-                    !versions.changed && !versions.unavailable && versions.asked.elapsed() < SOONEST
+                    !versions.changed
+                        && !versions.unavailable
+                        && versions.asked.elapsed() < MIN_INTERVAL
                 })
         });
         if !fresh && self.read(|known| known.kind(gvk)).is_none() {
-            self.ask_group(&version).await?;
+            self.fetch_group(&version).await?;
         }
         self.read(|known| known.kind(gvk))
             .ok_or_else(|| DiscoveryError::UnknownKind {
@@ -281,15 +283,15 @@ impl Discovery {
             })
     }
 
-    /// The capabilities as Helm builds them from a cluster: every group version, and every kind
-    /// in it, of subresources too. Asked for again when older than `max_age` or when a group has
-    /// changed; if that fails, the ones known before stay in use.
+    /// Returns the capabilities as Helm builds them from a cluster: every group version and every
+    /// kind in it, including those of subresources. Fetches them again when they are older than
+    /// `max_age` or a group has changed; if that fails, returns the cached ones.
     ///
-    /// A group whose server does not answer keeps the kinds that it had when last seen, so that
-    /// an outage never looks like a removal.
+    /// A group whose server is not available keeps its last known kinds, so that an outage does not
+    /// look like a removal.
     pub async fn capabilities(&self, max_age: Duration) -> Result<Capabilities, DiscoveryError> {
-        let _asking = self.asking.lock().await;
-        let fresh = |known: &Known| {
+        let _fetching = self.fetching.lock().await;
+        let fresh = |known: &DiscoveryCache| {
             known.complete.is_some_and(|at| at.elapsed() < max_age)
                 && known
                     .version
@@ -298,12 +300,12 @@ impl Discovery {
                 && !known.groups.values().any(|versions| versions.changed)
         };
         if !self.read(fresh)
-            && let Err(error) = self.ask_capabilities(max_age).await
+            && let Err(error) = self.fetch_capabilities(max_age).await
         {
             if !self.read(|known| known.complete.is_some() && known.version.is_some()) {
                 return Err(error);
             }
-            tracing::warn!(%error, "capabilities of the cluster could not be read again");
+            tracing::warn!(%error, "cannot refresh the capabilities of the cluster");
         }
         self.read(|known| {
             let (kube_version, _) = known.version.clone().ok_or(DiscoveryError::NoVersion)?;
@@ -321,12 +323,12 @@ impl Discovery {
             for versions in known.groups.values_mut() {
                 versions.changed |= versions.version.group == group;
             }
-            // A group that is new has no entry to mark.
+            // A new group has no entry to mark.
             known.complete = None;
         });
     }
 
-    /// The kind that is served under a plural, in any version; `None` if there is none.
+    /// Returns the kind with this plural, in any version; `None` if there is none.
     pub(crate) async fn kind_of_plural(
         &self,
         group: &str,
@@ -343,7 +345,7 @@ impl Discovery {
         }))
     }
 
-    /// All kinds that can be listed and live in namespaces, each in one version.
+    /// Returns all namespaced kinds that can be listed, each in one version.
     pub(crate) async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
         self.complete().await?;
         self.read(|known| {
@@ -364,20 +366,20 @@ impl Discovery {
         })
     }
 
-    /// Sees to it that all groups are known.
+    /// Fetches all groups unless they are cached.
     async fn complete(&self) -> Result<(), DiscoveryError> {
-        let _asking = self.asking.lock().await;
+        let _fetching = self.fetching.lock().await;
         if self.read(|known| known.complete.is_none()) {
-            self.ask_everything().await?;
+            self.fetch_all().await?;
             if self.read(|known| known.piecemeal) {
-                self.ask_all_groups().await?;
+                self.fetch_each_group().await?;
             }
         }
         Ok(())
     }
 
-    /// Asks for what is older than `max_age`.
-    async fn ask_capabilities(&self, max_age: Duration) -> Result<(), DiscoveryError> {
+    /// Fetches the parts that are older than `max_age`.
+    async fn fetch_capabilities(&self, max_age: Duration) -> Result<(), DiscoveryError> {
         let young = |at: Option<Instant>| at.is_some_and(|at| at.elapsed() < max_age);
         let (version, groups) = self.read(|known| {
             let changed = known.groups.values().any(|versions| versions.changed);
@@ -388,35 +390,35 @@ impl Discovery {
             if version {
                 Ok(())
             } else {
-                self.ask_version().await
+                self.fetch_version().await
             }
         };
         let groups = async {
             if groups {
                 Ok(())
             } else {
-                self.ask_everything().await
+                self.fetch_all().await
             }
         };
         let (version, groups) = futures::join!(version, groups);
         version?;
         groups?;
         if self.read(|known| known.piecemeal) {
-            self.ask_all_groups().await?;
+            self.fetch_each_group().await?;
         }
         Ok(())
     }
 
-    /// Asks for the server's version, which tells whether it answers at all.
-    pub(crate) async fn ask_version(&self) -> Result<(), DiscoveryError> {
+    /// Fetches the server's version.
+    pub(crate) async fn fetch_version(&self) -> Result<(), DiscoveryError> {
         let info: VersionInfo = self.get("/version", request::JSON).await?;
         let version = KubeVersion::from_server(info.git_version, info.major, info.minor);
         self.write(|known| known.version = Some((version, Instant::now())));
         Ok(())
     }
 
-    /// Fetches all groups in two requests, if the server can.
-    async fn ask_everything(&self) -> Result<(), DiscoveryError> {
+    /// Fetches all groups in two requests, if the server supports aggregated discovery.
+    async fn fetch_all(&self) -> Result<(), DiscoveryError> {
         let (core, groups) =
             futures::join!(self.get("/api", AGGREGATED), self.get("/apis", AGGREGATED));
         let (core, groups): (GroupDiscoveryList, GroupDiscoveryList) = (core?, groups?);
@@ -433,7 +435,7 @@ impl Discovery {
                 seen.insert(name.api_version(), version.read(name, now));
             }
         }
-        self.learn(|known| {
+        self.update(|known| {
             for (name, versions) in &mut seen {
                 if versions.unavailable
                     && let Some(before) = known.groups.remove(name)
@@ -449,8 +451,8 @@ impl Discovery {
         Ok(())
     }
 
-    /// Fetches every group version by itself.
-    async fn ask_all_groups(&self) -> Result<(), DiscoveryError> {
+    /// Fetches every group version individually.
+    async fn fetch_each_group(&self) -> Result<(), DiscoveryError> {
         let core: CoreVersions = self.get("/api", request::JSON).await?;
         let list: GroupList = self.get("/apis", request::JSON).await?;
         let mut versions: Vec<GroupVersion> = core
@@ -463,12 +465,12 @@ impl Discovery {
             versions.extend(named.map(|version| GroupVersion::gv(&group.name, &version.version)));
         }
         for version in &versions {
-            match self.ask_group(version).await {
+            match self.fetch_group(version).await {
                 Ok(()) | Err(DiscoveryError::GroupUnavailable { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        self.learn(|known| {
+        self.update(|known| {
             known
                 .groups
                 .retain(|_, known| versions.contains(&known.version));
@@ -477,8 +479,8 @@ impl Discovery {
         Ok(())
     }
 
-    /// Fetches one group version. One that is not served is remembered as empty.
-    async fn ask_group(&self, version: &GroupVersion) -> Result<(), DiscoveryError> {
+    /// Fetches one group version. One that is not served is cached as empty.
+    async fn fetch_group(&self, version: &GroupVersion) -> Result<(), DiscoveryError> {
         let path = if version.group.is_empty() {
             format!("/api/{}", version.version)
         } else {
@@ -496,7 +498,7 @@ impl Discovery {
             Err(error) => return Err(error),
         };
         let versions = resources.read(version.clone(), Instant::now());
-        self.learn(|known| {
+        self.update(|known| {
             known.groups.insert(version.api_version(), versions);
         });
         Ok(())
@@ -517,12 +519,12 @@ impl Discovery {
         Ok(request::call(&self.client, target, call).await?.decode()?)
     }
 
-    fn read<T>(&self, f: impl FnOnce(&Known) -> T) -> T {
+    fn read<T>(&self, f: impl FnOnce(&DiscoveryCache) -> T) -> T {
         f(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes in what the server has answered, and tells of it if it is news.
-    fn learn(&self, f: impl FnOnce(&mut Known)) {
+    /// Updates the cache, and notifies subscribers if the served kinds have changed.
+    fn update(&self, f: impl FnOnce(&mut DiscoveryCache)) {
         let changed = self.write(|known| {
             let before = served_of(&known.groups);
             f(known);
@@ -533,18 +535,18 @@ impl Discovery {
         }
     }
 
-    fn write<T>(&self, f: impl FnOnce(&mut Known) -> T) -> T {
+    fn write<T>(&self, f: impl FnOnce(&mut DiscoveryCache) -> T) -> T {
         f(&mut self.known.write().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// What is served, without when that was asked: by group version, its kinds and their names.
+/// Returns the kinds and their names by group version, without timestamps.
 fn served_of(
     groups: &BTreeMap<String, Versions>,
 ) -> BTreeMap<String, (Vec<Arc<ApiKind>>, BTreeSet<String>)> {
     groups
         .iter()
-        // A group version that is remembered as not served has no names.
+        // A group version that is cached as not served has no names.
         .filter(|(_, versions)| !versions.names.is_empty() || versions.unavailable)
         .map(|(name, versions)| {
             let mut kinds = versions.kinds.clone();
@@ -558,7 +560,7 @@ fn group_version(gvk: &GroupVersionKind) -> GroupVersion {
     GroupVersion::gv(&gvk.group, &gvk.version)
 }
 
-/// The texts of Helm's version set: `apps/v1`, and `apps/v1/Deployment`, sorted.
+/// Returns Helm's sorted version set, such as `apps/v1` and `apps/v1/Deployment`.
 fn api_versions(groups: &BTreeMap<String, Versions>) -> ApiVersions {
     let mut texts = BTreeSet::new();
     for (version, versions) in groups {
@@ -576,7 +578,7 @@ fn api_versions(groups: &BTreeMap<String, Versions>) -> ApiVersions {
     texts.into_iter().collect()
 }
 
-// === What the server answers ===
+// === Responses of the server ===
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,11 +1,10 @@
-//! Whether an object still is as it was applied, read from its metadata alone.
+//! Drift detection by the metadata of objects alone.
 //!
-//! The API server keeps, for our field manager, the set of fields that we applied and that nobody
-//! has changed since. Any change or removal of such a field by anybody else shrinks the set;
-//! fields that others add leave it alone. So a hash of the set is all that has to be kept of an
-//! object to know that it has drifted, also of kinds without a generation. The set is that of an
-//! apply: whatever writes an object otherwise has to make its fields those of the Apply entry, as
-//! `apply` does after a PUT.
+//! For our field manager, the API server keeps the set of fields that we applied and that nobody
+//! has changed since. Any change or removal of such a field by anybody else shrinks the set; fields
+//! that others add do not affect it. A hash of the set is therefore enough to detect drift, even of
+//! kinds without a generation. The set is that of the `Apply` entry: after any other write, its
+//! fields have to be moved to that entry, as `apply` does after a PUT.
 
 use std::fmt;
 
@@ -16,11 +15,11 @@ use serde_json::Value;
 use super::FIELD_MANAGER;
 use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, controller_of};
 
-/// Hashes what is ours on an object: the fields of our Apply entry, the controller reference and
-/// our labels. 0 if there is no such entry.
+/// Hashes the fields of our `Apply` entry, the controller reference and our labels. Returns 0 if
+/// there is no such entry.
 ///
-/// The hash does not depend on the order of fields and is the same in every version of the
-/// operator, since a status keeps the [`aggregate`] over restarts.
+/// The hash does not depend on the order of fields, and is stable across versions of the operator,
+/// because the [`aggregate`] is stored in the status.
 pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| is_ours(entry)) else {
@@ -43,14 +42,14 @@ pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
     hash.max(1)
 }
 
-/// Whether an entry of `managedFields` is the one that our applies keep.
+/// Returns whether an entry of `managedFields` is our `Apply` entry.
 pub fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER)
         && entry.operation.as_deref() == Some("Apply")
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
 
-/// One hash over the objects of a release: equal after a restart means that nothing has drifted
+/// A hash over the objects of a release. If it is equal after a restart, nothing has drifted
 /// meanwhile. Displays as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BaselineHash(u64);
@@ -61,7 +60,7 @@ impl fmt::Display for BaselineHash {
     }
 }
 
-/// Aggregates the hashes of objects, in any order.
+/// Combines the hashes of objects, regardless of their order.
 pub fn aggregate<'a>(objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>) -> BaselineHash {
     let sum = objects.into_iter().fold(0_u64, |sum, (key, ours)| {
         let identity = [&key.group, &key.kind, &key.name]
@@ -73,25 +72,26 @@ pub fn aggregate<'a>(objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>) ->
     BaselineHash(sum)
 }
 
-/// Hashes a set of fields in the form of `fieldsV1`: nested maps whose keys are path elements.
+/// Hashes a set of fields in the format of `fieldsV1`: nested maps whose keys are path elements.
 fn hash_fields(fields: &Value) -> u64 {
     let Some(map) = fields.as_object() else {
         return 1;
     };
     map.iter().fold(0x9e37, |sum, (key, child)| {
-        // A product binds a field to its parent; the sum makes the order of siblings irrelevant.
+        // Mixing binds a field to its parent; the sum makes the order of siblings irrelevant.
         sum.wrapping_add(mix(hash_text(key) ^ hash_fields(child).rotate_left(23)))
     })
 }
 
-/// FNV-1a: fixed for all time, and fast on the short texts that field names are.
+/// FNV-1a, which is stable across versions and fast on short strings.
 fn hash_text(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// The finaliser of `SplitMix64`: spreads every bit over the word, so that sums do not cancel.
+/// The finalizer of `SplitMix64`, which spreads every bit over the word, so that sums do not
+/// cancel.
 fn mix(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! What can go wrong with one request, told apart by status code and reason, never by text.
+//! Errors of a single request, classified by status code and reason, never by message.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use http::StatusCode;
 use kube::core::{ApiResource, Status};
 
-/// What a request was about; named in conditions, events and logs.
+/// The target of a request, for conditions, events and logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The verb as RBAC knows it: `get`, `patch`, `delete`, `deletecollection`, …
+    /// The verb as in RBAC: `get`, `patch`, `delete`, `deletecollection`, …
     pub verb: &'static str,
-    /// The resource as RBAC knows it: `deployments.apps`, `secrets`.
+    /// The resource as in RBAC: `deployments.apps`, `secrets`.
     pub resource: String,
     /// The namespace, if the resource has one.
     pub namespace: Option<String>,
@@ -20,7 +20,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A request about a resource.
+    /// Creates the target of a request for a resource.
     pub fn of(
         verb: &'static str,
         resource: &ApiResource,
@@ -53,39 +53,39 @@ impl fmt::Display for Target {
     }
 }
 
-/// A request that failed.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// The server refuses it (403): a permission is missing, or admission denies it.
+    /// The server forbids it (403): a permission is missing, or admission denies it.
     #[error("cannot {target}: {}", status.message)]
     Forbidden {
         /// The request: verb, resource and object.
         target: Box<Target>,
-        /// The server's answer.
+        /// The server's status.
         status: Box<Status>,
     },
-    /// There is no such object, or the server does not know the resource (404).
+    /// The object does not exist, or the server does not know the resource (404).
     #[error("{target}: not found")]
     NotFound {
         /// The request.
         target: Box<Target>,
-        /// The server's answer; without details the resource itself is unknown.
+        /// The server's status. Without details, the resource itself is unknown.
         status: Box<Status>,
     },
-    /// The object has changed meanwhile, exists already, or is another one than was meant (409).
+    /// The object has changed meanwhile, already exists, or has another uid (409).
     #[error("{target}: {}", status.message)]
     Conflict {
         /// The request.
         target: Box<Target>,
-        /// The server's answer.
+        /// The server's status.
         status: Box<Status>,
     },
-    /// The server will not accept it, however often it is sent (other 4xx).
+    /// The server rejects it permanently (other 4xx).
     #[error("{target}: {}", status.message)]
     Rejected {
         /// The request.
         target: Box<Target>,
-        /// The server's answer.
+        /// The server's status.
         status: Box<Status>,
     },
     /// The server cannot serve it now (429, 5xx).
@@ -93,11 +93,11 @@ pub enum ApiError {
     Unavailable {
         /// The request.
         target: Box<Target>,
-        /// The server's answer.
+        /// The server's status.
         status: Box<Status>,
     },
-    /// No answer arrived.
-    #[error("{target}: no answer from the API server")]
+    /// No response was received.
+    #[error("{target}: no response from the API server")]
     Transport {
         /// The request.
         target: Box<Target>,
@@ -105,8 +105,8 @@ pub enum ApiError {
         #[source]
         source: Box<kube::Error>,
     },
-    /// The answer is not what the API promises.
-    #[error("{target}: the answer cannot be read")]
+    /// The response does not have the expected format.
+    #[error("{target}: cannot decode the response")]
     Decode {
         /// The request.
         target: Box<Target>,
@@ -120,7 +120,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Sorts a failure of kube's client.
+    /// Classifies an error of the kube client.
     pub fn of(target: Target, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(target, *status),
@@ -131,7 +131,7 @@ impl ApiError {
         }
     }
 
-    /// Sorts a failure answer of the server.
+    /// Classifies a failure status of the server.
     pub fn of_status(target: Target, status: Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (target, status) = (Box::new(target), Box::new(status));
@@ -148,7 +148,7 @@ impl ApiError {
         }
     }
 
-    /// Event reason and metric label.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "Forbidden",
@@ -161,7 +161,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Returns whether the same request may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Conflict { .. } | Self::Unavailable { .. } | Self::Transport { .. } => true,
@@ -173,24 +173,24 @@ impl ApiError {
         }
     }
 
-    /// Whether there is no such object.
+    /// Returns whether the object does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// How long the server asks to wait.
+    /// Returns how long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// Whether the server names a cause of this kind, such as `NamespaceTerminating`.
+    /// Returns whether the server's status has this cause, such as `NamespaceTerminating`.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.status()
             .is_some_and(|status| has_cause(status, reason))
     }
 
-    /// The server's answer, where there is one.
+    /// Returns the server's status, if there is one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Forbidden { status, .. }
@@ -203,7 +203,7 @@ impl ApiError {
     }
 }
 
-/// Whether an answer names a cause of this kind.
+/// Returns whether a status has this cause.
 pub(crate) fn has_cause(status: &Status, reason: &str) -> bool {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     causes.into_iter().any(|cause| cause.reason == reason)
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_pass_by_itself_is_transient() {
+    fn only_errors_that_may_pass_without_a_change_are_transient() {
         for (code, reason, transient) in [
             (400, "Rejected", false),
             (401, "Unavailable", true),

@@ -1,4 +1,4 @@
-//! Why an object was not applied: the server's refusals, sorted by what is to be done about them.
+//! Errors of apply: failures of the server, classified by how to handle them.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use kube::core::response::StatusCause;
 use super::error::has_cause;
 use super::{ApiError, DiscoveryError, ForeignOwner};
 
-/// Characters of a server's message that are passed on.
+/// Maximum length of a server's message in an error, in characters.
 const MESSAGE_MAX: usize = 600;
 
 /// Why an object was not applied.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// The document has neither apiVersion and kind, nor a name or generateName.
+    /// The document lacks apiVersion or kind, or has no valid name.
     #[error("{document} lacks {missing}")]
     Incomplete {
-        /// What the document is, as far as it says.
+        /// Kind and name of the document, as far as it has them.
         document: String,
         /// The missing fields.
         missing: &'static str,
@@ -28,22 +28,22 @@ pub enum ApplyError {
     Foreign {
         /// The object.
         key: Box<ObjectKey>,
-        /// Whose it is.
+        /// Its owner.
         owner: ForeignOwner,
     },
-    /// It exists, and it was to be created anew.
-    #[error("{key} exists already")]
+    /// It exists although it must not.
+    #[error("{key} already exists")]
     Exists {
         /// The object.
         key: Box<ObjectKey>,
     },
-    /// It exists and is being deleted; it can be created again when it is gone.
+    /// It is being deleted. It can be created again once it is gone.
     #[error("{key} is being deleted")]
     Terminating {
         /// The object.
         key: Box<ObjectKey>,
     },
-    /// A field that cannot be changed on an existing object has changed.
+    /// An immutable field has changed.
     #[error("{key}: {} cannot be changed: {message}", fields.join(", "))]
     Immutable {
         /// The object.
@@ -53,10 +53,9 @@ pub enum ApplyError {
         /// The server's message.
         message: String,
     },
-    /// A field that cannot be changed has changed, and the object may not be deleted to be created
-    /// anew.
+    /// An immutable field has changed, and the object may not be deleted and created again.
     #[error(
-        "{key}: {} cannot be changed, and its annotation helm.sh/resource-policy: keep does not let it be deleted and created anew; remove the annotation, or delete the object",
+        "{key}: {} cannot be changed, and the annotation helm.sh/resource-policy: keep prevents deleting and recreating the object; remove the annotation, or delete the object",
         fields.join(", ")
     )]
     Kept {
@@ -65,17 +64,17 @@ pub enum ApplyError {
         /// The fields.
         fields: Vec<String>,
     },
-    /// The server finds it invalid.
+    /// The server rejects it as invalid.
     #[error("{key}: {message}")]
     Invalid {
         /// The object.
         key: Box<ObjectKey>,
-        /// The fields at fault, as far as the server names them.
+        /// The invalid fields, as far as the server names them.
         fields: Vec<String>,
         /// The server's message.
         message: String,
     },
-    /// Its namespace is being deleted, so that nothing can be created in it.
+    /// Its namespace is being deleted, so nothing can be created in it.
     #[error("{key}: the namespace is being deleted")]
     NamespaceTerminating {
         /// The object.
@@ -102,7 +101,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Event reason and metric label.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Incomplete { .. } => "IncompleteObject",
@@ -119,7 +118,7 @@ impl ApplyError {
         }
     }
 
-    /// Whether the same apply may succeed later without anybody changing anything.
+    /// Returns whether the same apply may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::Terminating { .. } | Self::Contended { .. } => true,
@@ -135,7 +134,7 @@ impl ApplyError {
         }
     }
 
-    /// How long the server asks to wait.
+    /// Returns how long the server asks to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Api(error) => error.retry_after(),
@@ -144,20 +143,20 @@ impl ApplyError {
     }
 }
 
-/// What a conflict is about.
+/// The cause of a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
-    /// Others own fields with other values.
+    /// Others own fields and have set different values.
     Fields,
-    /// There is no object with the uid or resource version that was sent.
+    /// No object has the uid or resource version that was sent.
     Object,
 }
 
-/// Sorts a failed write that others' doings have made fail; `None` if it failed by itself.
+/// Returns the cause of a conflict with changes of others; `None` for other failures.
 ///
-/// An apply with the uid of an object that is gone is answered with 409, and one with the uid of
-/// another object of that name with 422 on `metadata.uid`. A quota that somebody else has just
-/// updated is a 409, too, but on the quota.
+/// The server rejects an apply with 409 if no object of the name exists, and with 422 on
+/// `metadata.uid` if one with another uid exists. A concurrent update of a quota is a 409 on the
+/// quota.
 pub(super) fn conflict(error: &ApiError) -> Option<Conflict> {
     match error {
         ApiError::Conflict { status, .. } if is_quota(status) => None,
@@ -174,8 +173,8 @@ pub(super) fn conflict(error: &ApiError) -> Option<Conflict> {
     }
 }
 
-/// Gives a failed write the variant that says what to do about it.
-pub(super) fn sorted(key: &ObjectKey, error: ApiError) -> ApplyError {
+/// Classifies the failure of a write.
+pub(super) fn classify(key: &ObjectKey, error: ApiError) -> ApplyError {
     let boxed = || Box::new(key.clone());
     let status = match &error {
         ApiError::Rejected { status, .. } => status,
@@ -183,15 +182,15 @@ pub(super) fn sorted(key: &ObjectKey, error: ApiError) -> ApplyError {
         ApiError::Forbidden { status, .. } if has_cause(status, "NamespaceTerminating") => {
             return ApplyError::NamespaceTerminating { key: boxed() };
         }
-        ApiError::NotFound { status, .. } if names(status, "namespaces") => {
+        ApiError::NotFound { status, .. } if is_about(status, "namespaces") => {
             return ApplyError::NamespaceMissing { key: boxed() };
         }
         _ => return error.into(),
     };
-    let refused: Vec<&StatusCause> = causes(status).filter(|cause| is_immutable(cause)).collect();
-    if let Some(first) = refused.first() {
+    let immutable: Vec<&StatusCause> = causes(status).filter(|cause| is_immutable(cause)).collect();
+    if let Some(first) = immutable.first() {
         let message = explanation(&first.message);
-        let fields = distinct(refused.iter().map(|cause| &cause.field));
+        let fields = distinct(immutable.iter().map(|cause| &cause.field));
         return ApplyError::Immutable {
             key: boxed(),
             fields,
@@ -202,8 +201,8 @@ pub(super) fn sorted(key: &ObjectKey, error: ApiError) -> ApplyError {
     let message = if key.group.is_empty() && key.kind == "Secret" {
         // The server's message quotes values.
         format!(
-            "the server does not accept {}",
-            or(&fields.join(", "), "its form")
+            "the server rejected {}",
+            non_empty_or(&fields.join(", "), "the object")
         )
     } else {
         status.message.chars().take(MESSAGE_MAX).collect()
@@ -215,14 +214,14 @@ pub(super) fn sorted(key: &ObjectKey, error: ApiError) -> ApplyError {
     }
 }
 
-/// Whether a 404 means that the kind itself is no longer served.
+/// Returns whether a 404 means that the kind itself is no longer served.
 pub(super) fn is_kind_gone(error: &ApiError) -> bool {
     matches!(error, ApiError::NotFound { status, .. }
         if status.details.as_ref().is_none_or(|details| details.kind.is_empty()))
 }
 
-/// Whether a field was refused because it cannot be changed. The cause names the field; of the
-/// reason the API has no code, only these words.
+/// Returns whether a field was rejected because it is immutable. The API has no code for this
+/// reason, only these words in the message.
 fn is_immutable(cause: &StatusCause) -> bool {
     const WORDS: &[&str] = &[
         "immutable",
@@ -234,7 +233,7 @@ fn is_immutable(cause: &StatusCause) -> bool {
         || (cause.reason == "FieldValueForbidden" && cause.message.contains("updates to "))
 }
 
-/// The reason in a cause, without the value that it quotes.
+/// Returns the reason in a cause, without the quoted value.
 fn explanation(message: &str) -> String {
     let reason = match message.strip_prefix("Invalid value: ") {
         Some(quoted) => quoted
@@ -251,17 +250,17 @@ fn explanation(message: &str) -> String {
         .collect()
 }
 
-/// Whether a 500 means that the object cannot be understood, however often it is sent: server-side
-/// apply answers objects that do not fit their schema like that, without reason and details.
+/// Returns whether a 500 is permanent: server-side apply fails like this, without reason and
+/// details, for objects that do not match their schema.
 fn is_malformed(status: &Status) -> bool {
     status.code == 500 && status.reason.is_empty() && status.details.is_none()
 }
 
 fn is_quota(status: &Status) -> bool {
-    names(status, "resourcequotas")
+    is_about(status, "resourcequotas")
 }
 
-fn names(status: &Status, resource: &str) -> bool {
+fn is_about(status: &Status, resource: &str) -> bool {
     status
         .details
         .as_ref()
@@ -282,7 +281,7 @@ fn distinct<'a>(fields: impl Iterator<Item = &'a String>) -> Vec<String> {
     distinct
 }
 
-fn or<'a>(text: &'a str, other: &'a str) -> &'a str {
+fn non_empty_or<'a>(text: &'a str, other: &'a str) -> &'a str {
     if text.is_empty() { other } else { text }
 }
 
@@ -349,7 +348,7 @@ mod tests {
             ),
         ] {
             let error = failed(422, "Invalid", "long", &cause(reason, message, field));
-            match sorted(&key("X"), error) {
+            match classify(&key("X"), error) {
                 ApplyError::Immutable {
                     fields, message, ..
                 } => {
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn other_refusals_are_told_apart() {
+    fn other_failures_are_classified() {
         let none = Value::Null;
         let terminating = cause("NamespaceTerminating", "m", "metadata.namespace");
         let missing = json!({"kind": "namespaces", "name": "n"});
@@ -414,7 +413,7 @@ mod tests {
             ),
         ] {
             let text = format!("{error:?}");
-            let error = sorted(&key("X"), error);
+            let error = classify(&key("X"), error);
             assert_eq!(
                 (error.reason(), error.is_transient()),
                 (reason, transient),
@@ -431,13 +430,10 @@ mod tests {
             "data.password",
         );
         for (details, expected) in [
-            (
-                details,
-                "Secret a: the server does not accept data.password",
-            ),
-            (Value::Null, "Secret a: the server does not accept its form"),
+            (details, "Secret a: the server rejected data.password"),
+            (Value::Null, "Secret a: the server rejected the object"),
         ] {
-            let error = sorted(
+            let error = classify(
                 &key("Secret"),
                 failed(422, "Invalid", "got s3cret", &details),
             );
@@ -446,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_are_told_apart() {
+    fn conflicts_are_classified() {
         let fields = cause("FieldManagerConflict", "conflict with x", ".spec.replicas");
         let uid = cause("FieldValueInvalid", "field is immutable", "metadata.uid");
         let quota = json!({"kind": "resourcequotas"});

@@ -1,12 +1,14 @@
-//! Objects whose names the server generates: created once in each run, and found again by it.
+//! Objects whose names the server generates: each run creates them once and finds them again.
 
 use helm_core::manifest::ObjectKey;
 use http::Method;
 use serde_json::Value;
 
-use super::apply::{Applied, Apply, Written, applied, bytes, gvk_of, incomplete, set_namespace};
+use super::apply::{
+    Applied, Apply, WriteResponse, applied, bytes, gvk_of, incomplete, set_namespace,
+};
 use super::delete::{Propagation, delete};
-use super::failure::{ApplyError, sorted};
+use super::failure::{ApplyError, classify};
 use super::ownership::{self, RUN_LABEL, placed};
 use super::prepare::prepare;
 use super::read::ReadError;
@@ -14,10 +16,10 @@ use super::request::{self, Call};
 use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 
 /// Creates an object whose name the server generates, or finds the one that an earlier attempt of
-/// the same run has created.
+/// the same run created.
 ///
-/// The object carries [`RUN_LABEL`] with the run; `resumed` tells that an earlier attempt may
-/// have been interrupted, so that the cluster is asked first.
+/// The object carries the run in [`RUN_LABEL`]. `resumed` says that an earlier attempt may have
+/// been interrupted, so that existing objects are listed first.
 pub async fn create_generated(
     cluster: &Cluster,
     request: Apply<'_>,
@@ -72,14 +74,14 @@ pub async fn create_generated(
     );
     match request::call(cluster.client(), target, call).await {
         Ok(answer) => {
-            let Written { metadata } = answer.decode()?;
+            let WriteResponse { metadata } = answer.decode()?;
             Ok(applied(&key, metadata, true, Vec::new(), merged))
         }
-        Err(error) => Err(sorted(&key, error)),
+        Err(error) => Err(classify(&key, error)),
     }
 }
 
-/// Deletes the objects that a run has created for a custom resource; answers their identities.
+/// Deletes the objects that a run created for a custom resource. Returns their keys and uids.
 pub async fn delete_generated(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -107,7 +109,7 @@ pub async fn delete_generated(
     Ok(asked)
 }
 
-/// Whether the server is to generate the name of an object.
+/// Returns whether the server generates the name of an object.
 pub fn is_generated(object: &Value) -> bool {
     let text = |pointer| {
         object

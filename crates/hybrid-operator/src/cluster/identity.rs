@@ -1,5 +1,4 @@
-//! Who is who: operators, their instances, and the custom resources that they look after, in forms
-//! that fit into labels.
+//! Identities of operators, their instances and custom resources, as label values.
 
 use std::fmt;
 
@@ -9,16 +8,16 @@ use sha2::{Digest as _, Sha256};
 
 use super::Scope;
 
-/// Longest value of a label.
+/// Maximum length of a label value.
 const LABEL_MAX: usize = 63;
 
-/// Identifies one operator among several of a cluster: `OPERATOR_NAME` or the leader election id.
-/// A valid label value.
+/// Identifies an operator in a cluster: `OPERATOR_NAME` or the leader election id. A valid label
+/// value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OperatorId(String);
 
-/// Identifies one instance (Pod) of an operator, stable over restarts of its container.
-/// A valid label value.
+/// Identifies an instance (Pod) of an operator, stable across restarts of its container. A valid
+/// label value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct InstanceId(String);
 
@@ -28,17 +27,18 @@ pub struct InstanceId(String);
 pub struct CrIdentity(String);
 
 impl OperatorId {
-    /// Takes a name; one that is no label value is shortened and given a hash.
+    /// Creates an id from a name. A name that is not a valid label value is shortened and gets a
+    /// hash.
     pub fn new(name: &str) -> Self {
         Self(label_value(name))
     }
 }
 
 impl InstanceId {
-    /// Longest instance id: a label holds it behind the number of a revision.
+    /// Maximum length of an instance id. A label value contains it after the number of a revision.
     pub const MAX: usize = 50;
 
-    /// Takes the name and uid of the Pod, or a host name.
+    /// Creates an id from the name and uid of the Pod, or a host name.
     pub fn new(name: &str) -> Self {
         Self(label_value_within(name, Self::MAX))
     }
@@ -51,7 +51,7 @@ impl CrIdentity {
         Self(hash_text(&text, 32))
     }
 
-    /// Reads an identity from a label.
+    /// Creates an identity from the value of a label.
     pub fn from_label(value: &str) -> Self {
         Self(value.to_owned())
     }
@@ -60,7 +60,7 @@ impl CrIdentity {
 macro_rules! text_newtype {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The text, a valid label value.
+            /// Returns the id as a string, a valid label value.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -89,7 +89,7 @@ pub struct Primary {
 }
 
 impl Primary {
-    /// The identity that labels carry.
+    /// Returns the identity that labels carry.
     pub fn identity(&self) -> CrIdentity {
         CrIdentity::of(
             &self.gvk.group,
@@ -99,8 +99,8 @@ impl Primary {
         )
     }
 
-    /// Whether an object of this scope and namespace can have an owner reference to this custom
-    /// resource: it is in the same namespace, or the custom resource is cluster-scoped.
+    /// Returns whether an object of this scope and namespace can have an owner reference to this
+    /// custom resource: it is in the same namespace, or the custom resource is cluster-scoped.
     pub fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
         match &self.namespace {
             None => true,
@@ -108,7 +108,7 @@ impl Primary {
         }
     }
 
-    /// The controller reference to this custom resource.
+    /// Returns the controller reference to this custom resource.
     pub fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: self.gvk.api_version(),
@@ -133,7 +133,8 @@ impl Primary {
     }
 }
 
-/// Makes a label value of any text: itself where valid, else its valid beginning and a hash.
+/// Converts any text to a label value: unchanged if valid, otherwise shortened to a valid prefix
+/// and a hash.
 pub fn label_value(text: &str) -> String {
     label_value_within(text, LABEL_MAX)
 }
@@ -165,7 +166,7 @@ fn label_value_within(text: &str, max: usize) -> String {
     }
 }
 
-/// `Kind.group`, or the kind alone in the core group.
+/// Returns `Kind.group`, or the kind alone in the core group.
 pub(super) fn type_text(kind: &str, group: &str) -> String {
     if group.is_empty() {
         kind.to_owned()
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_are_label_values_and_tell_custom_resources_apart() {
+    fn identities_are_label_values_and_differ_between_custom_resources() {
         let of = |namespace| CrIdentity::of("g", "K", namespace, "n");
         let one = of(Some("prod"));
         assert_eq!(one.as_str().len(), 32);

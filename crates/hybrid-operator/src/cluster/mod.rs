@@ -1,5 +1,5 @@
-//! The objects of releases in the cluster: finding kinds, applying, reading, deleting, and telling
-//! whose an object is and whether it still is as it was applied.
+//! Access to the objects of releases in the cluster: discovery, apply, read, delete, ownership and
+//! drift detection.
 //!
 //! ```text
 //! manifest object --mark--> apply --> Applied { uid, ours }
@@ -7,15 +7,16 @@
 //!                        delete (uid) <----+      +--compared with--> drift::ours_hash of watches
 //! ```
 //!
-//! * [`ownership`] (pure): what marks an object as ours, and who owns an existing one.
+//! * [`ownership`] (pure): ownership metadata, and the owner of existing objects.
 //! * [`discovery`]: kinds, scopes and capabilities, cached for the whole process.
-//! * [`apply`]: server-side apply that never takes over what is not proven ours.
-//! * [`delete`]: deletion of exactly the object that was recorded, and of nothing else.
+//! * [`apply`]: server-side apply that never takes over objects that are not proven to be the
+//!   release's.
+//! * [`delete`]: deletion of exactly the recorded objects.
 //! * [`read`]: single objects and lists.
-//! * [`drift`] (pure): hashes of what we own on an object.
+//! * [`drift`] (pure): hashes of the fields that the operator owns.
 //!
-//! Requests are sent once: retries of what is overloaded belong to the client's layers, repeating
-//! a failed step to the queue.
+//! Requests are sent once. The layers of the client retry when the server is overloaded; the queue
+//! retries failed reconciles.
 
 pub mod apply;
 mod conflict;
@@ -51,10 +52,11 @@ pub use request::{Answer, PathError, send};
 
 use discovery::Discovery;
 
-/// The field manager of all applies: Helm's own, so that its command line meets no conflicts.
+/// The field manager of all applies. It is Helm's own, so that the `helm` command gets no
+/// conflicts.
 pub const FIELD_MANAGER: &str = "helm";
 
-/// A cluster: a client, and what is known of the kinds that it serves. Cheap to clone.
+/// A cluster: a client and its discovery cache. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
     client: Client,
@@ -62,14 +64,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster behind a client. Nothing is requested yet.
+    /// Creates a cluster from a client. Sends no requests.
     pub fn new(client: Client) -> Self {
         let discovery = Arc::new(Discovery::new(client.clone()));
         Self { client, discovery }
     }
 
-    /// The same cluster, seen by another client: one that impersonates a service account. What
-    /// is known of kinds is shared.
+    /// Returns the same cluster with another client, such as one that impersonates a service
+    /// account. The discovery cache is shared.
     #[must_use]
     pub fn with_client(&self, client: Client) -> Self {
         Self {
@@ -78,52 +80,53 @@ impl Cluster {
         }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Finds out how a kind is served. See [`Discovery::resolve`].
+    /// Resolves a kind. See [`Discovery::resolve`].
     pub async fn resolve(&self, gvk: &GroupVersionKind) -> Result<Arc<ApiKind>, DiscoveryError> {
         self.discovery.resolve(gvk).await
     }
 
-    /// What templates see of the cluster, at most `max_age` old. See
+    /// Returns the capabilities that templates see, at most `max_age` old. See
     /// [`Discovery::capabilities`].
     pub async fn capabilities(&self, max_age: Duration) -> Result<Capabilities, DiscoveryError> {
         self.discovery.capabilities(max_age).await
     }
 
-    /// Asks the API server for its version.
+    /// Requests the version of the API server.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// When the request fails.
     pub async fn ping(&self) -> Result<(), DiscoveryError> {
-        self.discovery.ask_version().await
+        self.discovery.fetch_version().await
     }
 
-    /// Tells that a custom resource definition or an API service has appeared, changed or gone:
-    /// the kinds of this group, and the capabilities, are asked for again when next needed.
+    /// Marks a group as changed because a `CustomResourceDefinition` or `APIService` was created,
+    /// changed or deleted. Its kinds and the capabilities are requested again when they are next
+    /// needed.
     pub fn group_changed(&self, group: &str) {
         self.discovery.group_changed(group);
     }
 
-    /// Tells when other kinds are served than before. See [`Discovery::changes`].
+    /// Subscribes to changes of the served kinds. See [`Discovery::changes`].
     pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.discovery.changes()
     }
 
-    /// How often what is served, and so the capabilities, was found to have changed.
+    /// Returns how often the served kinds, and so the capabilities, have changed.
     pub fn capabilities_epoch(&self) -> u64 {
         self.discovery.epoch()
     }
 
-    /// What is known of the kinds that are served.
+    /// Returns the discovery cache.
     pub(crate) fn discovery(&self) -> &Discovery {
         &self.discovery
     }
 
-    /// The kind that is served under a plural, in any of its versions.
+    /// Returns the kind with this plural, in any of its versions.
     async fn kind_of_plural(
         &self,
         group: &str,
@@ -132,7 +135,7 @@ impl Cluster {
         self.discovery.kind_of_plural(group, plural).await
     }
 
-    /// All kinds that can be listed in a namespace.
+    /// Returns all namespaced kinds that can be listed.
     async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
         self.discovery.listable().await
     }

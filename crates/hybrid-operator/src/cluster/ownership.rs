@@ -1,8 +1,8 @@
-//! Whose an object is: the labels, annotations and owner references by which a release's objects
-//! are marked, watched and recognised.
+//! Ownership of objects: the labels, annotations and owner references by which the objects of a
+//! release are marked, watched and recognised.
 //!
-//! Everything here is pure. The metadata is added to the object that is sent, never to the
-//! manifest that a release record stores.
+//! All functions are pure. The metadata is added to the objects that are sent, never to the
+//! manifest in a release record.
 
 use std::fmt;
 
@@ -21,13 +21,13 @@ pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 pub const OPERATOR_LABEL: &str = "helm.sdk.operatorframework.io/operator";
 /// Label with the [`CrIdentity`] of the custom resource that an object belongs to.
 pub const CR_LABEL: &str = "helm.sdk.operatorframework.io/cr";
-/// Label with the run that made an object: hooks, and objects whose name the server generates.
+/// Label with the run that created an object: hooks, and objects whose name the server generates.
 pub const RUN_LABEL: &str = "helm.sdk.operatorframework.io/run";
-/// Annotation `namespace/name` of the owner, where an owner reference cannot point to it.
+/// Annotation with the `namespace/name` of the owner, if an owner reference to it is impossible.
 pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
-/// Annotation `Kind.group` of the owner, where an owner reference cannot point to it.
+/// Annotation with the `Kind.group` of the owner, if an owner reference to it is impossible.
 pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
-/// Label by which Helm knows its objects; the value is [`MANAGED_BY_HELM`].
+/// Label by which Helm recognises its objects; the value is [`MANAGED_BY_HELM`].
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`] on objects of a release.
 pub const MANAGED_BY_HELM: &str = "Helm";
@@ -38,7 +38,7 @@ pub const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
 /// Annotation that, with the value `keep`, excludes an object from deletion.
 pub const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 
-/// What [`mark`] writes on an object.
+/// The input of [`mark`].
 #[derive(Clone, Debug)]
 pub struct Marks<'a> {
     /// The custom resource.
@@ -49,7 +49,7 @@ pub struct Marks<'a> {
     pub chart: &'a str,
     /// Name of the release.
     pub release_name: &'a str,
-    /// Namespace of the release; also that of objects that name none.
+    /// Namespace of the release, and of objects without a namespace.
     pub release_namespace: &'a str,
     /// Value of [`RUN_LABEL`]; `None` leaves the label out.
     pub run: Option<&'a str>,
@@ -58,7 +58,7 @@ pub struct Marks<'a> {
 }
 
 impl Marks<'_> {
-    /// Who asks when an existing object is judged.
+    /// Returns the claimant for judging the ownership of existing objects.
     pub fn claimant(&self) -> Claimant<'_> {
         Claimant {
             primary: self.primary,
@@ -68,10 +68,10 @@ impl Marks<'_> {
     }
 }
 
-/// Adds the ownership metadata to an object that is about to be sent: labels, Helm's metadata,
-/// and an owner reference, or annotations where a reference is impossible or (`keep`) unwanted.
+/// Adds the ownership metadata to an object before it is sent: labels, Helm's metadata, and an
+/// owner reference, or annotations where a reference is impossible or unwanted (`keep`).
 ///
-/// A namespaced object without a namespace is given the release's.
+/// A namespaced object without a namespace gets the namespace of the release.
 pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
     let Some(metadata) = entry_map(object, "metadata") else {
         return;
@@ -114,7 +114,7 @@ pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
     set_texts(metadata, "annotations", annotations);
 }
 
-/// Who an object says it belongs to.
+/// The owner that an object's metadata names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerHint {
     /// API group of the owner.
@@ -125,12 +125,12 @@ pub struct OwnerHint {
     pub namespace: Option<String>,
     /// Name of the owner.
     pub name: String,
-    /// Uid, known from an owner reference only.
+    /// Uid, if an owner reference names it.
     pub uid: Option<String>,
 }
 
 impl OwnerHint {
-    /// The identity of the owner, whose kind has the given scope.
+    /// Returns the identity of the owner, whose kind has the given scope.
     pub fn identity(&self, scope: Scope) -> CrIdentity {
         let namespace = self
             .namespace
@@ -140,7 +140,7 @@ impl OwnerHint {
     }
 }
 
-/// Finds the owner of an object: its controller reference, else the `primary-resource`
+/// Returns the owner of an object from its controller reference or else the `primary-resource`
 /// annotations.
 pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
     if let Some(reference) = controller_of(metadata) {
@@ -165,12 +165,12 @@ pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
     })
 }
 
-/// The identity that an object's label carries.
+/// Returns the identity in an object's label.
 pub fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
     label(metadata, CR_LABEL).map(CrIdentity::from_label)
 }
 
-/// Who asks whether an object is theirs.
+/// A custom resource and its release, for judging whether they own an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimant<'a> {
     /// The custom resource.
@@ -181,19 +181,19 @@ pub struct Claimant<'a> {
     pub release_namespace: &'a str,
 }
 
-/// Whose an existing object is, seen by a [`Claimant`].
+/// The ownership of an existing object, from the view of a [`Claimant`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// It carries our label, reference or annotations, and nothing speaks against it.
+    /// It carries our label, reference or annotations, without a contradiction.
     Ours,
-    /// It carries Helm's metadata for this release, and nothing speaks against it: an object of
-    /// a release that is being adopted, or one that the Helm command line has made.
+    /// It carries Helm's metadata for this release, without a contradiction: an object of a release
+    /// that is being adopted, or one that the `helm` command created.
     Release,
-    /// Somebody else's, or nobody's.
+    /// It belongs to somebody else, or has no owner.
     Foreign(ForeignOwner),
 }
 
-/// To whom a foreign object belongs.
+/// The owner of a foreign object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForeignOwner {
     /// Another release.
@@ -203,16 +203,16 @@ pub enum ForeignOwner {
         /// Namespace of the release.
         namespace: String,
     },
-    /// Another object controls it.
+    /// Another controller.
     Controller {
         /// `Kind.group` of the owner.
         kind: String,
         /// Name of the owner.
         name: String,
     },
-    /// Another custom resource's label is on it.
+    /// Another custom resource, named by the label.
     CustomResource(CrIdentity),
-    /// It carries no ownership metadata.
+    /// No ownership metadata.
     Nobody,
 }
 
@@ -224,16 +224,16 @@ impl fmt::Display for ForeignOwner {
             }
             Self::Controller { kind, name } => write!(f, "it belongs to {kind} {name}"),
             Self::CustomResource(_) => f.write_str("it belongs to another custom resource"),
-            Self::Nobody => f.write_str("it was not made by this release"),
+            Self::Nobody => f.write_str("it was not created by this release"),
         }
     }
 }
 
-/// Judges whose an existing object is.
+/// Judges the ownership of an existing object.
 ///
-/// One contradiction (another release's annotations, another controller, another custom
-/// resource's label) outweighs any agreement: taking or deleting somebody's object is worse than
-/// asking a person.
+/// A single contradiction (another release's annotations, another controller, another custom
+/// resource's label) outweighs any agreement, because an error that a person has to resolve is
+/// better than taking over or deleting an object of others.
 pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
     let primary = claimant.primary;
     let identity = primary.identity();
@@ -276,31 +276,31 @@ pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
     }
 }
 
-/// Whether Helm itself would take the object over for this release: its label and both
-/// annotations are there and match.
+/// Returns whether the object has Helm's label and both annotations for this release, so that Helm
+/// itself would take it over.
 pub fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
     label(metadata, MANAGED_BY_LABEL) == Some(MANAGED_BY_HELM)
         && annotation(metadata, RELEASE_NAME_ANNOTATION) == Some(claimant.release_name)
         && annotation(metadata, RELEASE_NAMESPACE_ANNOTATION) == Some(claimant.release_namespace)
 }
 
-/// Whether a live object is excluded from deletion.
+/// Returns whether a live object is excluded from deletion.
 pub fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
 }
 
-/// A label selector for all objects of this operator.
+/// Returns the label selector for all objects of an operator.
 pub fn operator_selector(operator: &OperatorId) -> String {
     format!("{OPERATOR_LABEL}={operator}")
 }
 
-/// A label selector for all objects of one custom resource.
+/// Returns the label selector for all objects of a custom resource.
 pub fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
     format!("{OPERATOR_LABEL}={operator},{CR_LABEL}={cr}")
 }
 
-/// Gives a key the namespace that its object has in the cluster: none for a cluster-scoped kind,
-/// else its own or the release's.
+/// Returns a key with the namespace that its object has in the cluster: none for a cluster-scoped
+/// kind, otherwise its own or the release's.
 pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectKey {
     let mut key = key.clone();
     key.namespace = match scope {
@@ -314,7 +314,7 @@ pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectK
     key
 }
 
-/// The owner reference that is marked as controller.
+/// Returns the owner reference that is marked as controller.
 pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let references = metadata.owner_references.as_deref().unwrap_or_default();
     references
@@ -349,7 +349,7 @@ fn is_kept_value(annotations: Option<&Value>) -> bool {
         .is_some_and(is_keep)
 }
 
-/// The map at `key`, made where it is missing or null; `None` if something else is there.
+/// Returns the map at `key`, creating it if it is missing or null; `None` if it is another type.
 fn entry_map<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
     let slot = object.as_object_mut()?.entry(key).or_insert(Value::Null);
     if slot.is_null() {
@@ -379,8 +379,8 @@ fn set_texts(metadata: &mut Map<String, Value>, field: &str, texts: Vec<(&str, S
     }
 }
 
-/// Adds the reference; where the chart names a controller of its own, ours is a plain reference,
-/// since an object has at most one controller.
+/// Adds the owner reference. If the chart sets another controller, ours is a plain reference,
+/// because an object has at most one controller.
 fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
     let slot = metadata.entry("ownerReferences").or_insert(Value::Null);
     if !slot.is_array() {
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_reference_is_impossible_or_unwanted_annotations_name_the_owner() {
+    fn annotations_name_the_owner_where_a_reference_is_impossible_or_unwanted() {
         let namespaced = primary(Some("prod"));
         let keep = json!({"metadata": {"annotations": {RESOURCE_POLICY_ANNOTATION: " Keep "}}});
         for (object, scope) in [
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_the_chart_names_stays_the_only_one() {
+    fn a_controller_that_the_chart_sets_stays_the_only_one() {
         let object = json!({"metadata": {"ownerReferences": [
             {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": true}]}});
         let object = marked(object, &primary(Some("prod")), Scope::Namespaced);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_do_not_carry_the_metadata_of_helm() {
+    fn hooks_do_not_carry_helm_metadata() {
         let primary = primary(Some("prod"));
         let operator = OperatorId::new("op");
         let mut object = json!({"metadata": {"name": "hook", "labels": null}});

@@ -1,10 +1,10 @@
-//! What is changed on an object between the manifest and the request: what the server owns is left
-//! out, and what server-side apply would refuse, but a create accepts, is put into its form.
+//! Converts objects of a manifest for server-side apply: removes fields that the server owns, and
+//! normalises what a create accepts but server-side apply rejects.
 
 use data_encoding::BASE64;
 use serde_json::{Map, Value};
 
-/// Metadata that only the server sets.
+/// Metadata fields that only the server sets.
 const SERVER_METADATA: &[&str] = &[
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -16,7 +16,7 @@ const SERVER_METADATA: &[&str] = &[
     "uid",
 ];
 
-/// Entries of a list that were merged because they had the same key.
+/// List entries that were merged because they had the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The list, as a JSON pointer.
@@ -25,15 +25,15 @@ pub struct Merged {
     pub key: String,
 }
 
-/// Prepares an object for sending, and reports the entries that were merged.
+/// Prepares an object for sending. Returns the list entries that were merged.
 ///
-/// * `status`, server-set metadata and an empty `clusterIP` are removed. An address, or `None`,
-///   that the chart itself chose is part of the chart and stays.
-/// * Nulls in maps are dropped, as the merge by Helm's client drops them.
-/// * Entries of the same key in lists that the API keys, and of which a create would accept
-///   several, are merged: the last one wins, at the place of the first.
-/// * `stringData` of Secrets becomes `data`, as the server makes it: it tracks the owners of
-///   `data` only, so that neither a drift nor a removed key would be noticed.
+/// * `status`, server-set metadata and an empty `clusterIP` are removed. A `clusterIP` that the
+///   chart sets, including `None`, stays.
+/// * Nulls in maps are dropped, as in the merge by Helm's client.
+/// * Entries with equal keys are merged in keyed lists in which a create would accept them: the
+///   last one wins, at the position of the first.
+/// * `stringData` of Secrets becomes `data`, as in the server. The server only tracks the owners of
+///   `data`, so drift and removed keys would otherwise go unnoticed.
 pub(crate) fn prepare(object: &mut Value) -> Vec<Merged> {
     drop_nulls(object);
     let Some(map) = object.as_object_mut() else {
@@ -76,7 +76,7 @@ fn encode_string_data(secret: &mut Map<String, Value>) {
         return;
     };
     for (key, text) in texts {
-        // Anything but a text is left for the server to refuse.
+        // The server rejects anything but strings.
         let encoded = text
             .as_str()
             .map(|text| Value::String(BASE64.encode(text.as_bytes())));
@@ -92,7 +92,7 @@ fn drop_empty_address(service: &mut Map<String, Value>) {
     }
 }
 
-/// Where a kind has a Pod's spec.
+/// Returns the JSON pointer to the Pod spec of a kind.
 fn pod_spec_path(api_version: &str, kind: &str) -> Option<&'static str> {
     match (api_version, kind) {
         ("v1", "Pod") => Some("/spec"),
@@ -105,9 +105,9 @@ fn pod_spec_path(api_version: &str, kind: &str) -> Option<&'static str> {
     }
 }
 
-/// Merges duplicates in the keyed lists of which the API itself accepts several entries of one
-/// key. Of other keyed lists (containers, volumes, ports of Services) validation refuses them,
-/// and merging would hide a mistake.
+/// Merges duplicates in keyed lists in which the API accepts several entries with one key. In other
+/// keyed lists (containers, volumes, ports of Services) validation rejects them, and merging would
+/// hide a mistake.
 fn merge_duplicates(object: &mut Value, merged: &mut Vec<Merged>) {
     let text = |field: &str| {
         object
@@ -159,7 +159,7 @@ fn merge_duplicates(object: &mut Value, merged: &mut Vec<Merged>) {
 }
 
 /// Merges the entries of a list that have the same values in all `fields`; a missing field counts
-/// as its default. Entries without a key are left for the server to judge.
+/// as its default. Entries without a key are not changed.
 fn merge_list(
     object: &mut Value,
     path: &str,
@@ -185,7 +185,7 @@ fn merge_list(
     merge_items(items, path, key_of, merged);
 }
 
-/// Drops repeated texts of a list that the API treats as a set.
+/// Drops repeated strings of a list that the API treats as a set.
 fn merge_set(object: &mut Value, path: &str, merged: &mut Vec<Merged>) {
     let Some(items) = object.pointer_mut(path).and_then(Value::as_array_mut) else {
         return;
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_owns_is_never_sent() {
+    fn fields_that_the_server_owns_are_not_sent() {
         let (object, merged) = prepared(json!({
             "apiVersion": "v1", "kind": "Service", "status": {"loadBalancer": {}},
             "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 1,
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_the_chart_chose_is_sent() {
+    fn a_cluster_ip_that_the_chart_sets_is_sent() {
         for address in ["None", "10.0.0.10"] {
             let object = json!({"apiVersion": "v1", "kind": "Service",
                 "spec": {"clusterIP": address}});
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn of_entries_with_the_same_key_the_last_wins_at_the_place_of_the_first() {
+    fn the_last_entry_with_a_key_wins_at_the_position_of_the_first() {
         let pod = |env: Value, ports: Value| {
             json!({"containers": [{"name": "a", "env": env, "ports": ports}],
                    "imagePullSecrets": [{"name": "x"}, {"name": "x"}]})
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_that_the_api_refuses_are_left_for_it_to_refuse() {
+    fn duplicates_that_the_api_rejects_are_not_merged() {
         for object in [
             json!({"apiVersion": "v1", "kind": "Pod",
                    "spec": {"containers": [{"name": "a"}, {"name": "a"}]}}),
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_with_a_pod_is_covered() {
+    fn pod_spec_paths_are_known_for_all_workload_kinds() {
         for (api_version, kind, path) in [
             ("v1", "Pod", "/spec"),
             ("v1", "PodTemplate", "/template/spec"),

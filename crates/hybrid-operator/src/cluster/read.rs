@@ -1,7 +1,7 @@
-//! Reading objects: whole ones for `lookup`, metadata for everything else.
+//! Reads of objects: whole objects for `lookup`, metadata for everything else.
 //!
-//! "There is none" is told apart from "it cannot be read": a missing permission or a server in
-//! trouble must never look like an object that does not exist.
+//! A missing object (`None`) is distinguished from a failed read: a missing permission or an
+//! unavailable server must never look like an object that does not exist.
 
 use std::fmt::Write as _;
 
@@ -14,10 +14,10 @@ use serde_json::Value;
 use super::request::{self, Call};
 use super::{ApiError, ApiKind, Cluster, DiscoveryError, Scope};
 
-/// Objects per page of a list.
+/// Maximum number of objects per page of a list.
 const PAGE: u32 = 500;
 
-/// Why something cannot be read.
+/// Why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Its kind cannot be resolved.
@@ -29,7 +29,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Event reason and metric label.
+    /// Returns the event reason, which is also the metric label.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Discovery(error) => error.reason(),
@@ -37,7 +37,7 @@ impl ReadError {
         }
     }
 
-    /// Whether the same read may succeed later without anybody changing anything.
+    /// Returns whether the same read may succeed later without any change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Discovery(error) => error.is_transient(),
@@ -60,7 +60,8 @@ struct MetadataList {
     items: Vec<Metadata>,
 }
 
-/// Reads an object; `None` if there is none. The key of a namespaced object has a namespace.
+/// Reads an object; `None` if it does not exist. The key of a namespaced object must have a
+/// namespace.
 ///
 /// # Errors
 /// [`DiscoveryError::UnknownKind`] if the kind is not served.
@@ -77,7 +78,7 @@ pub async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, Re
 }
 
 /// Lists the objects of a kind as the API server's list object (`kind: PodList`, `items`), which
-/// `lookup` hands to templates. `None` lists all namespaces.
+/// `lookup` returns to templates. A `namespace` of `None` lists all namespaces.
 pub async fn list(
     cluster: &Cluster,
     gvk: &GroupVersionKind,
@@ -98,7 +99,7 @@ pub async fn list(
         .decode()?)
 }
 
-/// Reads the metadata of an object; `None` if there is none.
+/// Reads the metadata of an object; `None` if it does not exist.
 pub async fn get_metadata(
     cluster: &Cluster,
     key: &ObjectKey,
@@ -124,8 +125,8 @@ pub(crate) async fn metadata(
     }
 }
 
-/// Lists the metadata of objects page by page, until there are none or `stop` says that it has
-/// seen enough.
+/// Lists the metadata of objects page by page, until the last page or until `stop` returns true for
+/// an object.
 pub(crate) async fn list_metadata(
     cluster: &Cluster,
     kind: &ApiKind,
@@ -157,8 +158,7 @@ pub(crate) async fn list_metadata(
     }
 }
 
-/// Turns "not found" into `None` where it means the object, and into an unknown kind where it
-/// means the kind.
+/// Converts a 404 to `None` if the object does not exist, or to an error if the kind is not served.
 fn absent(cluster: &Cluster, kind: &ApiKind, error: ApiError) -> Result<Option<Value>, ReadError> {
     match &error {
         ApiError::NotFound { status, .. } => {

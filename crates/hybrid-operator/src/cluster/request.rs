@@ -1,5 +1,5 @@
-//! Building request paths and sending requests, so that no name can escape its path and no body
-//! of a Secret can reach a log.
+//! Builds request paths and sends requests, so that no name can escape its path and no Secret is
+//! logged.
 
 use std::fmt::Write as _;
 
@@ -14,13 +14,13 @@ use serde::{Deserialize, Deserializer};
 
 use super::{ApiError, ApiKind, Target};
 
-/// Media type of answers that are reduced to metadata.
+/// Media type of responses that are reduced to metadata.
 pub(crate) const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 /// Media type of lists that are reduced to metadata.
 pub(crate) const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// Media type of plain answers and bodies.
+/// Media type of plain responses and bodies.
 pub(crate) const JSON: &str = "application/json";
 /// Media type of server-side applies.
 pub(crate) const APPLY: &str = "application/apply-patch+yaml";
@@ -29,18 +29,18 @@ pub(crate) const JSON_PATCH: &str = "application/json-patch+json";
 /// Media type of merge patches.
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// A name that the API server would never accept and that would change the meaning of a path.
+/// A name that the API server does not accept and that would change the meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} cannot be the {what} of an object")]
+#[error("invalid object {what} {text:?}")]
 pub struct PathError {
     /// `name` or `namespace`.
     pub what: &'static str,
-    /// The text.
+    /// The invalid text.
     pub text: String,
 }
 
-/// The path of a resource, and of one object of it if a name is given. For a namespaced resource
-/// without a namespace it is that of all namespaces.
+/// Returns the path of a resource, or of one object if a name is given. Without a namespace, the
+/// path of a namespaced resource covers all namespaces.
 pub(crate) fn path(
     kind: &ApiKind,
     namespace: Option<&str>,
@@ -65,7 +65,7 @@ pub(crate) fn path(
     Ok(path)
 }
 
-/// What a request is about.
+/// Returns the target of a request.
 pub(crate) fn target(
     verb: &'static str,
     kind: &ApiKind,
@@ -89,7 +89,7 @@ pub(crate) fn query_value(text: &str) -> String {
     encoded
 }
 
-/// Reads a list that may be null: the server writes an empty one like that in some answers.
+/// Deserializes a list that may be null, as the server writes some empty lists.
 pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -98,7 +98,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// A request as it is sent.
+/// An HTTP request.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) uri: String,
@@ -108,7 +108,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// A GET.
+    /// Creates a GET request.
     pub(crate) fn get(uri: String, accept: &'static str) -> Self {
         Self {
             method: Method::GET,
@@ -119,7 +119,7 @@ impl Call {
         }
     }
 
-    /// A request with a body.
+    /// Creates a request with a body.
     pub(crate) fn with_body(
         method: Method,
         uri: String,
@@ -137,7 +137,7 @@ impl Call {
     }
 }
 
-/// An answer of the server that is not a failure.
+/// A successful response of the server.
 #[derive(Debug)]
 pub struct Answer {
     /// The status code: 200, 201 or 202.
@@ -147,7 +147,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads the body.
+    /// Decodes the body.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|source| ApiError::Decode {
             target: self.target.clone(),
@@ -156,11 +156,11 @@ impl Answer {
     }
 }
 
-/// Sends a request. Unlike the client's own methods this tells 200 from 201, and never writes a
-/// body to the log.
+/// Sends a request. Unlike the methods of the client, this distinguishes 200 from 201, and never
+/// logs a body.
 ///
 /// # Errors
-/// A failure answer as the variant of [`ApiError`] that its code names.
+/// Returns the variant of [`ApiError`] for the status code of a failure.
 pub async fn send(
     client: &Client,
     target: Target,
@@ -184,7 +184,7 @@ pub async fn send(
         });
     }
     let answer: Status = serde_json::from_slice(&body).unwrap_or_else(|_| {
-        // Proxies, and paths that nobody serves, answer with plain text.
+        // Proxies and unknown paths respond with plain text.
         let text: String = String::from_utf8_lossy(&body)
             .trim()
             .chars()
@@ -213,7 +213,7 @@ pub(crate) async fn call(client: &Client, target: Target, call: Call) -> Result<
     send(client, target, request).await
 }
 
-/// Accepts a text as one segment of a path.
+/// Validates a text as one segment of a path.
 fn segment<'a>(what: &'static str, text: &'a str) -> Result<&'a str, PathError> {
     let plain = |c: char| c.is_ascii_graphic() && !"/%?#\\\"<>`{}|^".contains(c);
     if text.is_empty() || text == "." || text == ".." || !text.chars().all(plain) {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_leave_their_path_are_refused() {
+    fn names_that_would_escape_their_path_are_rejected() {
         let pods = ApiKind::fixture("", "v1", "Pod", "pods", Scope::Namespaced);
         for name in [
             "", ".", "..", "a/b", "../x", "a%2f", "a?x=1", "a#b", "a b", "é", "a\n",

@@ -1,11 +1,11 @@
-//! How long a failing key waits. Pure: randomness is an argument.
+//! Exponential backoff of failing keys. Pure: randomness is an argument.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::Key;
 
-/// Exponential waits, for each key its own.
+/// Exponential backoff, individually for each key.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,
@@ -14,14 +14,14 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// From 500 ms, doubling, to 5 minutes.
+    /// Delays start at 500 ms and double up to 5 minutes.
     fn default() -> Self {
         Self::new(Duration::from_millis(500), Duration::from_mins(5))
     }
 }
 
 impl Backoff {
-    /// Waits from `first`, doubling, to `longest`.
+    /// Creates a backoff whose delays start at `first` and double up to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -30,8 +30,8 @@ impl Backoff {
         }
     }
 
-    /// Records a failure and answers the wait before the next turn: the doubled wait less up to a
-    /// quarter, by `noise` of 0 to 255.
+    /// Records a failure and returns the delay before the next attempt: the doubled delay, reduced
+    /// by up to a quarter in proportion to `noise`.
     pub fn failed(&mut self, key: &Key, noise: u8) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let wait = wait(self.first, self.longest, *failures, noise);
@@ -39,18 +39,18 @@ impl Backoff {
         wait
     }
 
-    /// Forgets a key that succeeded, was changed by its owner, or is gone.
+    /// Resets a key that succeeded, was changed by its owner, or is gone.
     pub fn reset(&mut self, key: &Key) {
         self.failures.remove(key);
     }
 
-    /// How often a key failed in a row.
+    /// Returns the number of consecutive failures of a key.
     pub fn failures(&self, key: &Key) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 }
 
-/// The waits of a single thing that is tried again.
+/// The backoff of a single operation.
 #[derive(Debug)]
 pub(crate) struct Retry {
     first: Duration,
@@ -59,7 +59,7 @@ pub(crate) struct Retry {
 }
 
 impl Retry {
-    /// Waits from `first`, doubling, to `longest`.
+    /// Creates a backoff whose delays start at `first` and double up to `longest`.
     pub(crate) const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -68,25 +68,26 @@ impl Retry {
         }
     }
 
-    /// Records a failure and answers the wait before the next attempt, as [`Backoff::failed`].
+    /// Records a failure and returns the delay before the next attempt, as [`Backoff::failed`]
+    /// does.
     pub(crate) fn failed(&mut self, noise: u8) -> Duration {
         let wait = wait(self.first, self.longest, self.failures, noise);
         self.failures = self.failures.saturating_add(1);
         wait
     }
 
-    /// Forgets the failures.
+    /// Resets the number of failures.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// The longest wait.
+    /// Returns the longest delay.
     pub(crate) const fn longest(&self) -> Duration {
         self.longest
     }
 }
 
-/// The wait after so many earlier failures, less up to a quarter by `noise`.
+/// Returns the delay after `failures` earlier failures, reduced by up to a quarter by `noise`.
 fn wait(first: Duration, longest: Duration, failures: u32, noise: u8) -> Duration {
     let factor = 2_u32.saturating_pow(failures.min(20));
     let wait = first.saturating_mul(factor).min(longest);
@@ -103,7 +104,7 @@ mod tests {
     use crate::controller::Key;
 
     #[test]
-    fn waits_double_up_to_the_longest_and_start_again_after_a_reset() {
+    fn delays_double_up_to_the_longest_and_start_again_after_a_reset() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
         let (a, b) = (Key::new(None, "a"), Key::new(None, "b"));
         let waits: Vec<u64> = (0..5).map(|_| backoff.failed(&a, 0).as_secs()).collect();
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(
             backoff.failed(&b, 0),
             Duration::from_secs(1),
-            "each key has its own"
+            "each key has its own delay"
         );
         backoff.reset(&a);
         assert_eq!(backoff.failures(&a), 0);
@@ -125,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn noise_takes_at_most_a_quarter_away(rounds in 1_usize..60, noise: u8) {
+        fn noise_reduces_a_delay_by_at_most_a_quarter(rounds in 1_usize..60, noise: u8) {
             let mut noisy = Backoff::default();
             let mut even = Backoff::default();
             let key = Key::new(Some("n"), "a");

@@ -1,11 +1,11 @@
-//! Follows the definitions of kinds, so that new ones are noticed at once and not only when what is
-//! known of the cluster has aged.
+//! Watches the definitions of kinds, so that new kinds are noticed at once and not only when the
+//! discovery cache expires.
 //!
-//! Two watches, of `CustomResourceDefinitions` and `APIServices`, by metadata alone, opened when
-//! somebody wants to know of changes. Nothing is kept of the objects.
+//! Two metadata-only watches, of `CustomResourceDefinitions` and `APIServices`, are opened when
+//! somebody subscribes to changes. Their objects are not stored.
 //!
-//! RBAC: `list` and `watch` on `customresourcedefinitions` and `apiservices`. Without it everything
-//! is asked for again every ten minutes.
+//! RBAC: `list` and `watch` on `customresourcedefinitions` and `apiservices`. Without it, discovery
+//! is refreshed every ten minutes.
 
 use std::time::Duration;
 
@@ -16,113 +16,117 @@ use kube::runtime::watcher;
 use tokio::sync::watch;
 use tracing::{debug, info};
 
-use super::follow::{Follower, Lists, Subject, WatchState, follow, metadata};
+use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, metadata};
 use crate::cluster::Cluster;
 use crate::telemetry::metrics::WatchMetrics;
 
-/// How long after a definition has changed what is served is asked for: soon, and once more when
-/// every API server has noticed, for a definition is served a while after it is accepted.
-const LOOKS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(6)];
+/// Delays before the refreshes of discovery after a definition has changed: soon, and again once
+/// every API server has noticed, because a definition is served some time after it is accepted.
+const REFRESH_DELAYS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(6)];
 
-/// How often what is served is asked for where definitions cannot be watched.
-const AGE: Duration = Duration::from_mins(10);
+/// Interval of discovery refreshes if definitions cannot be watched.
+const REFRESH_INTERVAL: Duration = Duration::from_mins(10);
 
-/// What the two watches have shown.
+/// The combined state of the two watches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Shown {
-    /// Counts changes.
+struct WatchSummary {
+    /// Number of changes so far.
     changes: u64,
-    /// Whether one of the watches is not permitted.
-    refused: bool,
+    /// Whether one of the watches is forbidden or not served.
+    unavailable: bool,
 }
 
-/// Takes in what one of the watches shows.
-struct Reader {
+/// Follower of one of the watches.
+struct DefinitionFollower {
     cluster: Cluster,
-    subject: Subject,
-    shown: watch::Sender<Shown>,
+    target: WatchTarget,
+    summary: watch::Sender<WatchSummary>,
 }
 
-impl Follower for Reader {
+impl Follower for DefinitionFollower {
     type Object = ObjectMeta;
 
     fn event(&mut self, event: watcher::Event<ObjectMeta>) {
         match event {
             watcher::Event::Init | watcher::Event::InitApply(_) => return,
-            // What has changed before the watch began anew is told of by no event.
+            // No event reports changes from before the watch restarted.
             watcher::Event::InitDone => {}
             watcher::Event::Apply(definition) | watcher::Event::Delete(definition) => {
                 let name = definition.name.unwrap_or_default();
                 self.cluster.group_changed(group_of(&name));
             }
         }
-        self.shown.send_modify(|shown| shown.changes += 1);
+        self.summary.send_modify(|summary| summary.changes += 1);
     }
 
     fn state(&mut self, state: &WatchState) {
         if !matches!(state, WatchState::Forbidden(_) | WatchState::Missing) {
             return;
         }
-        let first = self.shown.send_if_modified(|shown| {
-            let first = !shown.refused;
-            shown.refused = true;
+        let first = self.summary.send_if_modified(|summary| {
+            let first = !summary.unavailable;
+            summary.unavailable = true;
             first
         });
         if first {
-            let problem = self.subject.problem(state);
-            info!(problem, every = ?AGE, "the kinds that the cluster serves are asked for from time to time: their definitions cannot be watched");
+            let problem = self.target.problem(state);
+            info!(problem, every = ?REFRESH_INTERVAL, "cannot watch the definitions of kinds; refreshing discovery periodically");
         }
     }
 }
 
-/// The group in the name of a definition, `things.example.com` or `v1.example.com`.
+/// Returns the group in the name of a definition, such as `things.example.com` or `v1.example.com`.
 fn group_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, group)| group)
 }
 
-/// Follows the definitions until the future is dropped, once somebody wants to know of changes.
+/// Watches the definitions until the future is dropped, starting when somebody subscribes to
+/// changes.
 pub(crate) async fn follow_definitions(cluster: Cluster, metrics: WatchMetrics) {
-    cluster.discovery().wanted().await;
-    let shown = watch::Sender::new(Shown::default());
+    cluster.discovery().subscribed().await;
+    let summary = watch::Sender::new(WatchSummary::default());
     let kinds = [
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
         ("apiregistration.k8s.io", "APIService"),
     ];
     let watches = kinds.map(|(group, kind)| {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        let subject = Subject {
+        let target = WatchTarget {
             optional: true,
-            ..Subject::new(resource, None)
+            ..WatchTarget::new(resource, None)
         };
-        let reader = Reader {
+        let follower = DefinitionFollower {
             cluster: cluster.clone(),
-            subject: subject.clone(),
-            shown: shown.clone(),
+            target: target.clone(),
+            summary: summary.clone(),
         };
-        let (client, of) = (cluster.client().clone(), subject.clone());
+        let (client, of) = (cluster.client().clone(), target.clone());
         let open = move |lists| metadata(&client, &of, lists, None);
-        follow(subject, metrics.clone(), Lists::Streaming, open, reader)
+        follow(target, metrics.clone(), Lists::Streaming, open, follower)
     });
-    tokio::join!(join_all(watches), look(&cluster, shown.subscribe()));
+    tokio::join!(
+        join_all(watches),
+        refresh_on_changes(&cluster, summary.subscribe())
+    );
 }
 
-/// Asks for what is served whenever it may have changed.
-async fn look(cluster: &Cluster, mut shown: watch::Receiver<Shown>) {
+/// Refreshes discovery whenever the served kinds may have changed.
+async fn refresh_on_changes(cluster: &Cluster, mut summary: watch::Receiver<WatchSummary>) {
     loop {
-        let refused = shown.borrow().refused;
+        let unavailable = summary.borrow().unavailable;
         tokio::select! {
-            changed = shown.changed() => if changed.is_err() {
+            changed = summary.changed() => if changed.is_err() {
                 return;
             },
-            () = tokio::time::sleep(AGE), if refused => {}
+            () = tokio::time::sleep(REFRESH_INTERVAL), if unavailable => {}
         }
-        for pause in LOOKS {
+        for pause in REFRESH_DELAYS {
             tokio::time::sleep(pause).await;
             if let Err(error) = cluster.discovery().refresh().await {
-                // The next question is asked anyway by whoever needs an answer.
+                // Whoever needs a kind sends the request again.
                 debug!(
                     error = &error as &dyn std::error::Error,
-                    "cannot ask what is served"
+                    "cannot refresh discovery"
                 );
             }
         }
@@ -148,15 +152,15 @@ mod tests {
 
     use super::*;
 
-    /// A cluster that serves kinds, and tells of its definitions or refuses to.
+    /// A cluster that serves kinds, and watches of their definitions unless they are forbidden.
     #[derive(Clone)]
-    struct Server {
+    struct TestServer {
         kinds: Arc<Mutex<Vec<&'static str>>>,
-        /// Events of the watch of custom resource definitions; `None` where it is not permitted.
+        /// Events of the watch of custom resource definitions; `None` if it is forbidden.
         events: Option<watch::Sender<Option<Value>>>,
     }
 
-    impl Server {
+    impl TestServer {
         fn cluster(&self) -> Cluster {
             let server = self.clone();
             let service = tower::service_fn(move |request: Request<Body>| {
@@ -173,9 +177,9 @@ mod tests {
                 "/apis" => (discovery(&self.kinds.lock().unwrap()), None),
                 _ if self.events.is_none() => {
                     status = 403;
-                    let refused = json!({"kind": "Status", "apiVersion": "v1", "code": 403,
+                    let unavailable = json!({"kind": "Status", "apiVersion": "v1", "code": 403,
                         "status": "Failure", "reason": "Forbidden", "message": "no"});
-                    (refused, None)
+                    (unavailable, None)
                 }
                 path => {
                     let end = json!({"type": "BOOKMARK", "object": {
@@ -192,7 +196,9 @@ mod tests {
             let pieces = match rest {
                 None => first.boxed(),
                 Some(None) => first.chain(stream::pending()).boxed(),
-                Some(Some(events)) => first.chain(told(events).map(move |v| text(&v))).boxed(),
+                Some(Some(events)) => first
+                    .chain(event_stream(events).map(move |v| text(&v)))
+                    .boxed(),
             };
             let response = Response::builder().status(status);
             response.body(StreamBody::new(pieces)).unwrap()
@@ -201,7 +207,9 @@ mod tests {
 
     type Pieces = stream::BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
-    fn told(mut events: watch::Receiver<Option<Value>>) -> impl futures::Stream<Item = Value> {
+    fn event_stream(
+        mut events: watch::Receiver<Option<Value>>,
+    ) -> impl futures::Stream<Item = Value> {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             while events.changed().await.is_ok() {
@@ -221,11 +229,11 @@ mod tests {
             "versions": [{"version": "v1", "resources": resources}]}]})
     }
 
-    /// Lets a cluster begin to serve a kind a while after its definition is made; how long it takes
-    /// to notice.
+    /// Lets a cluster serve a kind some time after its definition is created. Returns how long it
+    /// takes to notice.
     async fn notice(permitted: bool) -> Duration {
         let events = watch::Sender::new(None);
-        let server = Server {
+        let server = TestServer {
             kinds: Arc::new(Mutex::new(vec!["Gadget"])),
             events: permitted.then(|| events.clone()),
         };
@@ -243,7 +251,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3)).await;
         server.kinds.lock().unwrap().push("Widget");
         let noticed = timeout(Duration::from_hours(1), changes.changed()).await;
-        noticed.expect("it is noticed").unwrap();
+        noticed.expect("the change is noticed").unwrap();
         following.abort();
         assert_eq!(cluster.capabilities_epoch(), 1);
         began.elapsed()
@@ -256,13 +264,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_permission_to_watch_definitions_a_new_kind_is_noticed_in_time() {
+    async fn without_permission_to_watch_definitions_a_new_kind_is_noticed_later() {
         let took = notice(false).await;
-        assert!(took > Duration::from_mins(1) && took <= AGE, "{took:?}");
+        assert!(
+            took > Duration::from_mins(1) && took <= REFRESH_INTERVAL,
+            "{took:?}"
+        );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn definitions_are_not_watched_before_somebody_wants_to_know() {
+    async fn definitions_are_not_watched_before_somebody_subscribes() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&asked);
         let service = tower::service_fn(move |_: Request<Body>| {
@@ -280,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_group_stands_behind_the_first_dot_of_a_definitions_name() {
+    fn the_group_follows_the_first_dot_of_a_definitions_name() {
         for (name, group) in [
             ("things.example.com", "example.com"),
             ("v1.apps", "apps"),

@@ -1,5 +1,5 @@
-//! How the Jobs and Pods of hooks have ended, remembered when they are gone: what a watch saw
-//! complete is complete, whoever deletes it before anybody has asked.
+//! Outcomes of the Jobs and Pods of hooks, kept after these are gone: a hook that a watch saw
+//! complete is complete, even if its object is deleted before anybody asks for the outcome.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +11,16 @@ use serde_json::Value;
 use crate::cluster::ownership::RUN_LABEL;
 use crate::readiness::{HookOutcome, hook_outcome_of};
 
-/// How many are remembered, the latest.
-const REMEMBERED: usize = 1_024;
+/// Number of outcomes that are kept; older ones are dropped.
+const MAX_OUTCOMES: usize = 1_024;
 
-/// The ends that one watch has seen, by uid.
+/// The outcomes that one watch has seen, by uid.
 #[derive(Debug, Default)]
-pub(super) struct Ended(Mutex<VecDeque<(String, HookOutcome)>>);
+pub(super) struct HookOutcomes(Mutex<VecDeque<(String, HookOutcome)>>);
 
-impl Ended {
-    /// Takes in an object of a kind that is watched; only those of runs matter.
-    pub(super) fn note(&self, gvk: &GroupVersionKind, metadata: &ObjectMeta, object: &Value) {
+impl HookOutcomes {
+    /// Records the outcome of an object, if it is a completed Job or Pod of a hook.
+    pub(super) fn record(&self, gvk: &GroupVersionKind, metadata: &ObjectMeta, object: &Value) {
         let awaited = matches!(
             (gvk.group.as_str(), gvk.kind.as_str()),
             ("batch", "Job") | ("", "Pod")
@@ -40,13 +40,13 @@ impl Ended {
         if known.iter().any(|(of, _)| of == uid) {
             return;
         }
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_OUTCOMES {
             known.pop_front();
         }
         known.push_back((uid.clone(), outcome));
     }
 
-    /// How the object of this uid has ended, if it was seen.
+    /// Returns the outcome of the object with this uid, if the watch saw it.
     pub(super) fn get(&self, uid: &str) -> Option<HookOutcome> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.iter().find(|(of, _)| of == uid);
@@ -60,11 +60,11 @@ mod tests {
 
     use super::*;
 
-    fn note(ended: &Ended, group: &str, kind: &str, uid: &str, object: &Value) {
+    fn record(outcomes: &HookOutcomes, group: &str, kind: &str, uid: &str, object: &Value) {
         let mut object = object.clone();
         object["metadata"]["uid"] = json!(uid);
         let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
-        ended.note(
+        outcomes.record(
             &GroupVersionKind::gvk(group, "v1", kind),
             &metadata,
             &object,
@@ -72,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_hook_is_remembered_whatever_becomes_of_it() {
-        let ended = Ended::default();
+    fn the_outcome_of_a_hook_is_recorded() {
+        let outcomes = HookOutcomes::default();
         let job = |labels: Value, status: &str, more: Value| {
             let mut object = json!({"metadata": {"labels": labels},
                 "status": {"conditions": [{"type": status, "status": "True", "message": "why"}]}});
@@ -82,62 +82,62 @@ mod tests {
         };
         let run = json!({RUN_LABEL: "r"});
         let deleted = json!("2026-01-02T03:04:05Z");
-        note(
-            &ended,
+        record(
+            &outcomes,
             "batch",
             "Job",
             "running",
             &job(run.clone(), "Suspended", Value::Null),
         );
-        note(
-            &ended,
+        record(
+            &outcomes,
             "batch",
             "Job",
             "done",
             &job(run.clone(), "Complete", deleted.clone()),
         );
-        note(
-            &ended,
+        record(
+            &outcomes,
             "batch",
             "Job",
             "failed",
             &job(run.clone(), "Failed", Value::Null),
         );
-        note(
-            &ended,
+        record(
+            &outcomes,
             "batch",
             "Job",
             "no hook",
             &job(json!({}), "Complete", Value::Null),
         );
-        note(
-            &ended,
+        record(
+            &outcomes,
             "x.example.com",
             "Job",
             "no job",
             &job(run.clone(), "Complete", Value::Null),
         );
         let pod = json!({"metadata": {"labels": run}, "status": {"phase": "Succeeded"}});
-        note(&ended, "", "Pod", "pod", &pod);
-        assert_eq!(ended.get("running"), None);
-        assert_eq!(ended.get("done"), Some(HookOutcome::Succeeded));
+        record(&outcomes, "", "Pod", "pod", &pod);
+        assert_eq!(outcomes.get("running"), None);
+        assert_eq!(outcomes.get("done"), Some(HookOutcome::Succeeded));
         assert!(
-            matches!(ended.get("failed"), Some(HookOutcome::Failed(why)) if why.contains("why"))
+            matches!(outcomes.get("failed"), Some(HookOutcome::Failed(why)) if why.contains("why"))
         );
-        assert_eq!(ended.get("no hook"), None);
-        assert_eq!(ended.get("no job"), None);
-        assert_eq!(ended.get("pod"), Some(HookOutcome::Succeeded));
+        assert_eq!(outcomes.get("no hook"), None);
+        assert_eq!(outcomes.get("no job"), None);
+        assert_eq!(outcomes.get("pod"), Some(HookOutcome::Succeeded));
     }
 
     #[test]
-    fn only_the_latest_ends_are_remembered() {
-        let ended = Ended::default();
+    fn only_the_latest_outcomes_are_kept() {
+        let outcomes = HookOutcomes::default();
         let pod = json!({"metadata": {"labels": {RUN_LABEL: "r"}}, "status": {"phase": "Failed"}});
-        for number in 0..=REMEMBERED {
-            note(&ended, "", "Pod", &number.to_string(), &pod);
+        for number in 0..=MAX_OUTCOMES {
+            record(&outcomes, "", "Pod", &number.to_string(), &pod);
         }
-        assert_eq!(ended.get("0"), None);
-        assert!(ended.get("1").is_some() && ended.get(&REMEMBERED.to_string()).is_some());
-        assert_eq!(ended.0.lock().unwrap().len(), REMEMBERED);
+        assert_eq!(outcomes.get("0"), None);
+        assert!(outcomes.get("1").is_some() && outcomes.get(&MAX_OUTCOMES.to_string()).is_some());
+        assert_eq!(outcomes.0.lock().unwrap().len(), MAX_OUTCOMES);
     }
 }

@@ -1,5 +1,5 @@
-//! The loop behind every watch: it opens the stream, hands each event to the [`Follower`] that keeps
-//! what is seen, and mends what breaks.
+//! The loop behind every watch: opens the stream, passes each event to the [`Follower`], and
+//! recovers from failures.
 //!
 //! ```text
 //! open: list, then watch ──> event ──> Follower::event
@@ -7,11 +7,11 @@
 //!        └────── back-off <────┴──> Follower::state
 //! ```
 //!
-//! - A watch that breaks off goes on from the last version that it has seen. What the follower
-//!   knows stays valid until then.
-//! - A watch that is refused begins anew: only a list tells that it is allowed again.
-//! - A follower that panics may have lost an event. It is told so, and a fresh list tells it
-//!   everything again.
+//! - A watch that is interrupted resumes from the last resource version. The state of the follower
+//!   stays valid meanwhile.
+//! - A watch that is forbidden restarts: only a list shows that it is permitted again.
+//! - A follower that panics may have lost an event. It is notified of that, and gets every object
+//!   again from a fresh list.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,85 +31,86 @@ use super::backoff::Retry;
 use super::worker::panic_text;
 use crate::telemetry::metrics::WatchMetrics;
 
-/// The waits between two attempts.
+/// Backoff between two attempts.
 const RETRY: Retry = Retry::new(Duration::from_millis(250), Duration::from_secs(30));
 
-/// How far a watch is.
+/// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WatchState {
-    /// The first list is under way.
+    /// The first list is in progress.
     Starting,
     /// Every object is known.
     Synced,
-    /// It may not be watched: the permission that is missing.
+    /// The watch is forbidden, because this permission is missing.
     Forbidden(String),
     /// The kind does not exist.
     Missing,
-    /// It fails for another reason and is tried again.
+    /// It fails for another reason and is retried.
     Failing(String),
 }
 
-/// What is watched, for messages.
+/// The objects that a watch shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Subject {
+pub(crate) struct WatchTarget {
     pub(crate) resource: ApiResource,
     /// One namespace, or all.
     pub(crate) namespace: Option<String>,
-    /// Whether the operator also works without this watch: then it is not a warning that it is
-    /// refused.
+    /// Whether the operator works without this watch, so that a missing permission is not logged as
+    /// a warning.
     pub(crate) optional: bool,
 }
 
-/// How the objects that exist already are asked for.
+/// How existing objects are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lists {
-    /// As events of the watch: one request instead of two, and no list that is held whole. The
-    /// answer may be older than our own last write. Where a server refuses it, they are listed.
+    /// As events of the watch: one request instead of two, and no complete list in memory. The
+    /// result may be older than our own last write. If the server does not support it, `Paged` is
+    /// used.
     Streaming,
-    /// By a list of their own, which is as new as its answer.
+    /// With a separate list, which is up to date.
     Paged,
 }
 
 /// The events of a watch.
 pub(crate) type Events<O> = BoxStream<'static, Result<watcher::Event<O>, watcher::Error>>;
 
-/// Keeps what a watch shows.
+/// Receives the events of a watch.
 pub(crate) trait Follower: Send {
-    /// What is kept of an object.
+    /// What the events contain of an object.
     type Object;
 
-    /// Takes an event in.
+    /// Handles an event.
     fn event(&mut self, event: watcher::Event<Self::Object>);
 
-    /// Takes in that the watch is in another state than before. What was known stays valid, except
-    /// in [`WatchState::Missing`].
+    /// Handles a change of the watch's state. Known objects stay valid, except in
+    /// [`WatchState::Missing`].
     fn state(&mut self, state: &WatchState);
 
-    /// Takes in that this follower panicked, so that it may not have told of what it took in. The
-    /// list that follows is to be told of as if nothing had been.
-    fn distrust(&mut self) {}
+    /// Called after this follower panicked and may not have reported a change. It must report all
+    /// objects of the list that follows.
+    fn invalidate(&mut self) {}
 }
 
-/// Why a stream must be opened anew.
-enum Trouble {
+/// Why a stream failed.
+enum WatchFailure {
     Error(watcher::Error),
     Ended,
     Panicked(String),
 }
 
-/// What [`follow`] remembers from one attempt to the next.
+/// The state of [`follow`] across attempts.
 struct Health {
     retry: Retry,
-    /// Since when the list is complete and nothing has failed.
-    well_since: Option<Instant>,
-    /// What the follower was told.
-    told: WatchState,
-    /// What was logged since the watch was well.
+    /// Time since which the list is complete and nothing has failed.
+    working_since: Option<Instant>,
+    /// State that was last reported to the follower.
+    reported: WatchState,
+    /// State that was last logged since the watch worked.
     logged: Option<WatchState>,
 }
 
-impl Subject {
-    /// A subject that the operator cannot do without.
+impl WatchTarget {
+    /// Creates a target that the operator cannot work without.
     pub(crate) fn new(resource: ApiResource, namespace: Option<&str>) -> Self {
         Self {
             resource,
@@ -118,7 +119,7 @@ impl Subject {
         }
     }
 
-    /// The API of these objects.
+    /// Returns the API of these objects.
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
@@ -130,7 +131,7 @@ impl Subject {
         }
     }
 
-    /// Plural and group: `deployments.apps`.
+    /// Returns plural and group, such as `deployments.apps`.
     fn plural(&self) -> String {
         let ApiResource { group, plural, .. } = &self.resource;
         if group.is_empty() {
@@ -140,14 +141,14 @@ impl Subject {
         }
     }
 
-    fn place(&self) -> String {
+    fn scope_text(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("in namespace {namespace}"),
             None => "in all namespaces".to_owned(),
         }
     }
 
-    /// The state that an error means.
+    /// Returns the state after an error.
     fn state_after(&self, error: &watcher::Error) -> WatchState {
         let (verb, status) = match error {
             watcher::Error::InitialListFailed(kube::Error::Api(status)) => ("list", status),
@@ -157,14 +158,14 @@ impl Subject {
             _ => return WatchState::Failing(error.to_string()),
         };
         match status.code {
-            403 => WatchState::Forbidden(format!("{verb} {} {}", self.plural(), self.place())),
+            403 => WatchState::Forbidden(format!("{verb} {} {}", self.plural(), self.scope_text())),
             404 => WatchState::Missing,
             _ => WatchState::Failing(error.to_string()),
         }
     }
 
-    /// What keeps these objects from being watched and what to do about it, as a sentence; `None`
-    /// while they are.
+    /// Describes why these objects cannot be watched and what to do about it; `None` while they
+    /// are.
     pub(crate) fn problem(&self, state: &WatchState) -> Option<String> {
         let why = match state {
             WatchState::Starting | WatchState::Synced => return None,
@@ -180,21 +181,21 @@ impl Subject {
         Some(format!(
             "cannot watch {} {}: {why}",
             self.plural(),
-            self.place()
+            self.scope_text()
         ))
     }
 }
 
-impl Trouble {
-    fn state(&self, subject: &Subject) -> WatchState {
+impl WatchFailure {
+    fn state(&self, target: &WatchTarget) -> WatchState {
         match self {
-            Self::Error(error) => subject.state_after(error),
+            Self::Error(error) => target.state_after(error),
             Self::Ended => WatchState::Failing("the stream of events ended".to_owned()),
             Self::Panicked(message) => WatchState::Failing(format!("internal error: {message}")),
         }
     }
 
-    /// Why the stream cannot go on as it is, as a label; `None` if it can.
+    /// Returns why the stream has to be reopened, as a label; `None` if it resumes by itself.
     fn restart(&self, state: &WatchState) -> Option<&'static str> {
         match (self, state) {
             (Self::Panicked(_), _) => Some("panic"),
@@ -210,67 +211,73 @@ impl Health {
     fn new() -> Self {
         Self {
             retry: RETRY,
-            well_since: None,
-            told: WatchState::Starting,
+            working_since: None,
+            reported: WatchState::Starting,
             logged: None,
         }
     }
 
-    /// Takes in that an event was handled. A list proves that there is nothing wrong only if the
-    /// watch that follows it does not fail at once: one may be permitted without the other.
-    fn went_well(&mut self, subject: &Subject, progress: Progress) {
+    /// Records that an event was handled. A list alone does not prove that the watch works, because
+    /// the verb `list` may be permitted without `watch`.
+    fn handled(&mut self, target: &WatchTarget, progress: WatchProgress) {
         match progress {
-            Progress::None => {}
-            Progress::Listed => self.well_since = Some(Instant::now()),
-            Progress::Watched => self.recovered(subject),
+            WatchProgress::None => {}
+            WatchProgress::Listed => self.working_since = Some(Instant::now()),
+            WatchProgress::Watched => self.recovered(target),
         }
     }
 
-    fn recovered(&mut self, subject: &Subject) {
+    fn recovered(&mut self, target: &WatchTarget) {
         self.retry.reset();
         if self.logged.take().is_some() {
-            info!(kind = %subject.resource.kind, namespace = subject.namespace, "watching again");
+            info!(kind = %target.resource.kind, namespace = target.namespace, "watching again");
         }
     }
 
-    /// The wait after a failure.
-    fn wait(&mut self, subject: &Subject) -> Duration {
-        if let Some(since) = self.well_since.take()
+    /// Returns the delay after a failure.
+    fn wait(&mut self, target: &WatchTarget) -> Duration {
+        if let Some(since) = self.working_since.take()
             && since.elapsed() >= self.retry.longest()
         {
-            self.recovered(subject);
+            self.recovered(target);
         }
         let mut noise = [0_u8];
         let _ = getrandom::fill(&mut noise);
         self.retry.failed(noise[0])
     }
 
-    /// Logs a failure, once for each state.
-    fn log(&mut self, subject: &Subject, trouble: &Trouble, state: &WatchState, wait: Duration) {
-        let kind = &subject.resource.kind;
-        let problem = subject.problem(state);
-        if matches!(trouble, Trouble::Panicked(_)) {
-            error!(%kind, problem, retry_in = ?wait, "what follows a watch panicked; listing anew");
+    /// Logs a failure once per state.
+    fn log(
+        &mut self,
+        target: &WatchTarget,
+        failure: &WatchFailure,
+        state: &WatchState,
+        wait: Duration,
+    ) {
+        let kind = &target.resource.kind;
+        let problem = target.problem(state);
+        if matches!(failure, WatchFailure::Panicked(_)) {
+            error!(%kind, problem, retry_in = ?wait, "the follower of a watch panicked; listing again");
         } else if self.logged.as_ref() != Some(state) {
-            if subject.optional && matches!(state, WatchState::Forbidden(_)) {
-                debug!(%kind, problem, retry_in = ?wait, "cannot watch; trying again");
+            if target.optional && matches!(state, WatchState::Forbidden(_)) {
+                debug!(%kind, problem, retry_in = ?wait, "cannot watch; retrying");
             } else {
-                warn!(%kind, problem, retry_in = ?wait, "cannot watch; trying again");
+                warn!(%kind, problem, retry_in = ?wait, "cannot watch; retrying");
             }
         }
         self.logged = Some(state.clone());
     }
 }
 
-/// How far an event brings a watch.
+/// What an event shows about the progress of a watch.
 #[derive(Clone, Copy)]
-enum Progress {
+enum WatchProgress {
     None,
     Listed,
     Watched,
 }
 
-impl Progress {
+impl WatchProgress {
     fn of<O>(event: &watcher::Event<O>) -> Self {
         match event {
             watcher::Event::Init | watcher::Event::InitApply(_) => Self::None,
@@ -280,10 +287,10 @@ impl Progress {
     }
 }
 
-/// Follows a watch until the future is dropped. `open` makes the stream of a fresh list and of what
-/// comes after it.
+/// Follows a watch until the future is dropped. `open` returns a stream that starts with a fresh
+/// list.
 pub(crate) async fn follow<F: Follower>(
-    subject: Subject,
+    target: WatchTarget,
     metrics: WatchMetrics,
     lists: Lists,
     open: impl Fn(Lists) -> Events<F::Object> + Send,
@@ -293,80 +300,82 @@ pub(crate) async fn follow<F: Follower>(
     let mut events = open(lists);
     let mut health = Health::new();
     loop {
-        // What decodes an object may panic as well as what takes it in.
+        // Decoding an object may panic, too.
         let next = AssertUnwindSafe(events.next()).catch_unwind().await;
-        let trouble = match next {
+        let failure = match next {
             Ok(Some(Ok(event))) => {
-                let progress = Progress::of(&event);
-                let handled = guarded(|| {
-                    let listed = matches!(progress, Progress::Listed);
+                let progress = WatchProgress::of(&event);
+                let handled = catch_panic(|| {
+                    let listed = matches!(progress, WatchProgress::Listed);
                     follower.event(event);
                     if listed {
-                        tell(&mut follower, &mut health.told, &WatchState::Synced);
+                        report_state(&mut follower, &mut health.reported, &WatchState::Synced);
                     }
                 });
                 match handled {
                     Ok(()) => {
-                        health.went_well(&subject, progress);
+                        health.handled(&target, progress);
                         continue;
                     }
-                    Err(panic) => Trouble::Panicked(panic),
+                    Err(panic) => WatchFailure::Panicked(panic),
                 }
             }
-            Ok(Some(Err(error))) if lists == Lists::Streaming && is_refused(&error) => {
+            Ok(Some(Err(error)))
+                if lists == Lists::Streaming && is_streaming_unsupported(&error) =>
+            {
                 lists = Lists::Paged;
                 events = open(lists);
                 continue;
             }
-            Ok(Some(Err(error))) => Trouble::Error(error),
-            Ok(None) => Trouble::Ended,
-            Err(panic) => Trouble::Panicked(panic_text(panic.as_ref()).to_owned()),
+            Ok(Some(Err(error))) => WatchFailure::Error(error),
+            Ok(None) => WatchFailure::Ended,
+            Err(panic) => WatchFailure::Panicked(panic_text(panic.as_ref()).to_owned()),
         };
-        let state = trouble.state(&subject);
-        let wait = health.wait(&subject);
-        health.log(&subject, &trouble, &state, wait);
-        let restart = trouble.restart(&state);
-        // A watch that merely broke off goes on where it was.
-        if restart.is_some() || health.told != WatchState::Synced {
-            let panicked = matches!(trouble, Trouble::Panicked(_));
-            let told = guarded(|| {
+        let state = failure.state(&target);
+        let wait = health.wait(&target);
+        health.log(&target, &failure, &state, wait);
+        let restart = failure.restart(&state);
+        // An interrupted watch resumes where it was.
+        if restart.is_some() || health.reported != WatchState::Synced {
+            let panicked = matches!(failure, WatchFailure::Panicked(_));
+            let reported = catch_panic(|| {
                 if panicked {
-                    follower.distrust();
+                    follower.invalidate();
                 }
-                tell(&mut follower, &mut health.told, &state);
+                report_state(&mut follower, &mut health.reported, &state);
             });
-            if let Err(panic) = told {
-                error!(kind = %subject.resource.kind, panic, "what follows a watch panicked");
+            if let Err(panic) = reported {
+                error!(kind = %target.resource.kind, panic, "the follower of a watch panicked");
             }
         }
         tokio::time::sleep(wait).await;
         if let Some(cause) = restart {
-            metrics.restarted(&subject.resource.kind, cause);
+            metrics.restarted(&target.resource.kind, cause);
             events = open(lists);
         }
     }
 }
 
-fn tell<F: Follower>(follower: &mut F, told: &mut WatchState, state: &WatchState) {
-    if told != state {
-        told.clone_from(state);
+fn report_state<F: Follower>(follower: &mut F, reported: &mut WatchState, state: &WatchState) {
+    if reported != state {
+        reported.clone_from(state);
         follower.state(state);
     }
 }
 
-/// Runs what may panic; its message if it does.
-fn guarded(work: impl FnOnce()) -> Result<(), String> {
+/// Runs `work` and returns the message of a panic as an error.
+fn catch_panic(work: impl FnOnce()) -> Result<(), String> {
     let caught: Result<(), Box<dyn Any + Send>> = catch_unwind(AssertUnwindSafe(work));
     caught.map_err(|panic| panic_text(panic.as_ref()).to_owned())
 }
 
-/// Whether the server does not know streaming lists.
-fn is_refused(error: &watcher::Error) -> bool {
+/// Returns whether the server does not support streaming lists.
+fn is_streaming_unsupported(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status))
         if matches!(status.code, 400 | 422))
 }
 
-/// What a watch is to ask for.
+/// Returns the configuration of a watch.
 pub(crate) fn config(lists: Lists, selector: Option<&str>) -> watcher::Config {
     let config = match lists {
         Lists::Streaming => watcher::Config::default().streaming_lists(),
@@ -378,30 +387,30 @@ pub(crate) fn config(lists: Lists, selector: Option<&str>) -> watcher::Config {
     }
 }
 
-/// Whole objects, whatever their kind.
+/// Watches whole objects of any kind.
 pub(crate) fn whole(
     client: &Client,
-    subject: &Subject,
+    target: &WatchTarget,
     lists: Lists,
     selector: Option<&str>,
 ) -> Events<DynamicObject> {
-    watcher(subject.api(client), config(lists, selector)).boxed()
+    watcher(target.api(client), config(lists, selector)).boxed()
 }
 
-/// Metadata of objects, whatever their kind: nothing else is asked for.
+/// Watches only the metadata of objects of any kind.
 pub(crate) fn metadata(
     client: &Client,
-    subject: &Subject,
+    target: &WatchTarget,
     lists: Lists,
     selector: Option<&str>,
 ) -> Events<ObjectMeta> {
-    let api: Api<PartialObjectMeta<DynamicObject>> = subject.api(client);
+    let api: Api<PartialObjectMeta<DynamicObject>> = target.api(client);
     watcher(api, config(lists, selector))
         .map_ok(|event| map_event(event, |object| object.metadata))
         .boxed()
 }
 
-/// An event with something else made of its objects.
+/// Maps the objects of an event.
 pub(crate) fn map_event<A, B>(event: watcher::Event<A>, map: impl Fn(A) -> B) -> watcher::Event<B> {
     match event {
         watcher::Event::Apply(object) => watcher::Event::Apply(map(object)),

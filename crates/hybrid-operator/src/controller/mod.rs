@@ -1,5 +1,5 @@
-//! What charts and native controllers share: a queue of keys, workers that reconcile them, and the
-//! watches that put keys into the queue.
+//! The controller runtime of charts and native controllers: a queue of keys, workers that reconcile
+//! them, and the watches that add keys to the queue.
 //!
 //! ```text
 //! source (CRs) ─┐
@@ -30,11 +30,11 @@ pub use objects::{
     Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject,
 };
 pub use queue::{Priority, Queue};
-pub use registry::{Owners, Registry, Route, Seen, WatchGuard, WatchKey};
+pub use registry::{DependentState, Owners, Registry, Route, WatchGuard, WatchKey};
 pub use source::Source;
 pub use worker::{QueueHandle, WorkerOptions, Workers};
 
-/// Names one object of one controller.
+/// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     /// Namespace; `None` for cluster-scoped objects.
@@ -44,7 +44,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key of a namespace and a name.
+    /// Creates the key of an object from its namespace and name.
     pub fn new(namespace: Option<&str>, name: &str) -> Self {
         Self {
             namespace: namespace.map(Into::into),
@@ -62,29 +62,29 @@ impl fmt::Display for Key {
     }
 }
 
-/// A key whose turn it is.
+/// A reconcile request for a key.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The object.
     pub key: Key,
-    /// How many reconciles of it failed in a row before this one.
+    /// Number of consecutive failed reconciles before this one.
     pub attempt: u32,
 }
 
-/// What a reconcile that did not fail asks for.
+/// What to do after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing before the next event.
+    /// Wait for the next event.
     Done,
-    /// Another turn after this time, if no event brings one earlier.
+    /// Reconcile again after this time, unless an event comes earlier.
     After(Duration),
 }
 
-/// A reconcile that failed; the key's next turn comes after its backoff.
+/// The error of a failed reconcile. The key is reconciled again after its backoff.
 pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Brings one object to what it says it should be.
+/// Reconciles objects with their desired state.
 pub trait Reconcile: Send + Sync + 'static {
-    /// Works on one key. The same key is never worked on twice at a time.
+    /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
 }

@@ -32,7 +32,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::Key;
-use super::follow::{self, Events, Follower, Lists, Subject, WatchState};
+use super::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
 use crate::telemetry::metrics::WatchMetrics;
 
 /// Whether objects of a scope have namespaces.
@@ -119,7 +119,7 @@ impl ObjectCaches {
 
     /// Returns the cache of the objects that a label selector selects.
     pub fn whole<O: TypedObject>(&self, selector: Option<&str>) -> ObjectCache<O> {
-        let open = |client: &Client, subject: &Subject, lists, selector: Option<&str>| {
+        let open = |client: &Client, subject: &WatchTarget, lists, selector: Option<&str>| {
             follow::whole(client, subject, lists, selector)
         };
         self.cache(selector, open, decode::<O>)
@@ -130,7 +130,7 @@ impl ObjectCaches {
         &self,
         selector: Option<&str>,
     ) -> ObjectCache<PartialObjectMeta<O>> {
-        let open = |client: &Client, subject: &Subject, lists, selector: Option<&str>| {
+        let open = |client: &Client, subject: &WatchTarget, lists, selector: Option<&str>| {
             follow::metadata(client, subject, lists, selector)
         };
         let accept = |metadata: ObjectMeta| Ok(metadata.into_request_partial::<O>());
@@ -140,7 +140,7 @@ impl ObjectCaches {
     fn cache<O, R>(
         &self,
         selector: Option<&str>,
-        open: impl Fn(&Client, &Subject, Lists, Option<&str>) -> Events<R> + Clone + Send + 'static,
+        open: impl Fn(&Client, &WatchTarget, Lists, Option<&str>) -> Events<R> + Clone + Send + 'static,
         decode: fn(R) -> Result<O, Undecodable>,
     ) -> ObjectCache<O>
     where
@@ -161,7 +161,7 @@ impl ObjectCaches {
         };
         let cache = ObjectCache::<O>::new(scopes.len());
         for scope in scopes {
-            let subject = Subject::new(ApiResource::erase::<O>(&()), scope.as_deref());
+            let subject = WatchTarget::new(ApiResource::erase::<O>(&()), scope.as_deref());
             let (client, of, open) = (self.0.client.clone(), subject.clone(), open.clone());
             let selector = key.1.clone();
             let open = move |lists| {

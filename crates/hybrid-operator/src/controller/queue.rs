@@ -1,28 +1,28 @@
-//! Which key comes next. Pure: the time is an argument.
+//! The work queue of a controller. Pure: the time is an argument.
 //!
-//! The rules are client-go's: a key that is added while it waits is not added twice; one that is
-//! added while it is worked on comes again when that is done; the earlier of two delays counts.
+//! The rules are those of client-go: a waiting key is not added twice, a key that is added while it
+//! is processed is queued again when that is done, and the earlier of two delays counts.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::Instant;
 
 use super::Key;
 
-/// What comes first among keys that are ready.
+/// The priority of a ready key; lower values come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Priority {
-    /// Somebody changed something.
+    /// Something changed.
     Event,
     /// Nothing is known to have changed: the first list, a resync.
     Background,
 }
 
-/// Keys that are ready, delayed or worked on.
+/// Keys that are ready, delayed or being processed.
 #[derive(Debug, Default)]
 pub struct Queue {
     urgent: VecDeque<Key>,
     background: VecDeque<Key>,
-    /// Ready keys, and those that become ready when their work is done.
+    /// Ready keys, and those that become ready when their processing is done.
     dirty: HashMap<Key, Priority>,
     processing: HashSet<Key>,
     delayed: BTreeMap<(Instant, u64), Key>,
@@ -37,7 +37,7 @@ impl Queue {
         match self.dirty.get_mut(&key) {
             Some(present) if *present <= priority => {}
             Some(present) => {
-                // The place in the lower lane is skipped when it comes up.
+                // `take` skips the entry in the lower lane.
                 *present = priority;
                 if !self.processing.contains(&key) {
                     self.urgent.push_back(key);
@@ -52,7 +52,7 @@ impl Queue {
         }
     }
 
-    /// Makes a key ready at `at`, or at an earlier time that is set already.
+    /// Makes a key ready at `at`, or earlier if it is already delayed to an earlier time.
     pub fn add_at(&mut self, key: Key, at: Instant) {
         if self.dirty.contains_key(&key) {
             return;
@@ -68,7 +68,8 @@ impl Queue {
         self.delayed.insert((at, self.sequence), key);
     }
 
-    /// The next key to work on at `now`; [`done`](Self::done) must follow.
+    /// Takes the next key that is ready at `now`. The caller must call [`done`](Self::done)
+    /// afterwards.
     pub fn take(&mut self, now: Instant) -> Option<Key> {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > now {
@@ -82,7 +83,7 @@ impl Queue {
                 Some(key) => (key, Priority::Event),
                 None => (self.background.pop_front()?, Priority::Background),
             };
-            // A key that moved to the other lane leaves its old place behind.
+            // A key that moved to the other lane leaves its old entry behind.
             if self.dirty.get(&key) == Some(&lane) && !self.processing.contains(&key) {
                 self.dirty.remove(&key);
                 self.forget_delay(&key);
@@ -92,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Ends the work on a key, which comes again if it was added meanwhile.
+    /// Ends the processing of a key, which becomes ready again if it was added meanwhile.
     pub fn done(&mut self, key: &Key) {
         self.processing.remove(key);
         if let Some(priority) = self.dirty.get(key).copied() {
@@ -100,23 +101,23 @@ impl Queue {
         }
     }
 
-    /// When the next delayed key becomes ready.
+    /// Returns the time at which the next delayed key becomes ready.
     pub fn next_due(&self) -> Option<Instant> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Keys that are ready or will be when their work is done.
+    /// Returns the number of keys that are ready, or will be when their processing is done.
     pub fn len(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Whether no key is ready.
+    /// Returns whether no key is ready.
     pub fn is_empty(&self) -> bool {
         self.dirty.is_empty()
     }
 
-    /// Keys that are worked on.
-    pub fn in_work(&self) -> usize {
+    /// Returns the number of keys that are being processed.
+    pub fn in_progress(&self) -> usize {
         self.processing.len()
     }
 
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_added_twice_comes_once_and_again_when_added_during_its_work() {
+    fn a_key_added_twice_is_taken_once_and_again_if_added_during_processing() {
         let now = Instant::now();
         let mut queue = Queue::default();
         queue.add(key(1), Priority::Event);
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(queue.take(now), Some(key(1)));
         assert_eq!(queue.take(now), None);
         queue.add(key(1), Priority::Event);
-        assert_eq!(queue.take(now), None, "never twice at a time");
+        assert_eq!(queue.take(now), None, "never concurrently");
         queue.done(&key(1));
         assert_eq!(queue.take(now), Some(key(1)));
         queue.done(&key(1));
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn events_overtake_the_background_and_the_earlier_delay_counts() {
+    fn events_come_before_background_keys_and_the_earlier_delay_counts() {
         let now = Instant::now();
         let second = Duration::from_secs(1);
         let mut queue = Queue::default();
@@ -207,10 +208,10 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost, nothing comes twice at a time: whatever was added and not taken since
-        /// is taken once all work is done and all time has passed.
+        /// No key is lost or taken concurrently: every key that was added and not taken since is
+        /// taken after all processing is done and all delays have passed.
         #[test]
-        fn every_added_key_is_taken_and_none_is_worked_on_twice(ops in prop::collection::vec(op(), 0..80)) {
+        fn every_added_key_is_taken_and_none_is_processed_concurrently(ops in prop::collection::vec(op(), 0..80)) {
             let start = Instant::now();
             let mut clock = 0;
             let mut queue = Queue::default();
@@ -228,8 +229,8 @@ mod tests {
                     }
                     Op::Take => {
                         if let Some(k) = queue.take(start + Duration::from_secs(clock)) {
-                            prop_assert!(owed.remove(&k), "{k} was not asked for");
-                            prop_assert!(working.insert(k), "worked on twice at a time");
+                            prop_assert!(owed.remove(&k), "{k} was not added");
+                            prop_assert!(working.insert(k), "processed concurrently");
                         }
                     }
                     Op::Done(k) => {
@@ -239,7 +240,7 @@ mod tests {
                     }
                     Op::Pass(seconds) => clock += seconds,
                 }
-                prop_assert_eq!(queue.in_work(), working.len());
+                prop_assert_eq!(queue.in_progress(), working.len());
             }
             for k in working {
                 queue.done(&k);

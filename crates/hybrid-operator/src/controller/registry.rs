@@ -1,9 +1,9 @@
 //! Watches of dependents, shared by the whole process.
 //!
-//! A watch is opened when the first release needs it. When none does any longer it stays open for a
-//! while, so that looking at a release and letting go of it opens and closes nothing. Each event is
-//! reduced at once to a [`Seen`] and the object dropped, and only objects with the operator's label
-//! are asked for, so that memory grows with the operator's own objects alone.
+//! A watch is opened when the first release needs it, and stays open for a while after the last
+//! one, so that briefly releasing and acquiring it does not reopen it. Each event is reduced at
+//! once to a [`DependentState`], and only objects with the operator's label are watched, so that
+//! memory use only depends on the operator's own objects.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,39 +19,39 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
-use super::ended::Ended;
+use super::ended::HookOutcomes;
 use super::follow::{
-    Events, Follower, Lists, Subject, WatchState, follow, map_event, metadata, whole,
+    Events, Follower, Lists, WatchState, WatchTarget, follow, map_event, metadata, whole,
 };
 use crate::cluster::drift::ours_hash;
 use crate::cluster::ownership::{CrIdentity, OwnerHint, cr_of, is_kept, owner_of};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 use crate::telemetry::metrics::WatchMetrics;
 
-/// How long a watch that nobody holds stays open, at least; at most twice as long.
+/// Minimum time that an unused watch stays open; at most twice as long.
 const LINGER: Duration = Duration::from_mins(2);
 
-/// What is kept of a dependent.
+/// The stored state of a dependent.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct DependentState {
     /// Its uid.
     pub uid: Arc<str>,
     /// Its resource version.
     pub version: u64,
-    /// Whether it is on its way out.
+    /// Whether it is being deleted.
     pub deleting: bool,
-    /// Hash of what is ours on it; see [`ours_hash`].
+    /// Hash of the fields that the operator owns; see [`ours_hash`].
     pub ours: u64,
-    /// Whether somebody asks to keep it (`helm.sh/resource-policy: keep`).
+    /// Whether it is annotated with `helm.sh/resource-policy: keep`.
     pub kept: bool,
-    /// Whether it does what it is for.
+    /// Its readiness.
     pub readiness: Readiness,
     /// The custom resource that its label names.
     pub owner: Option<CrIdentity>,
 }
 
-impl Seen {
-    /// Whether nothing that concerns a release differs; the resource version alone does not.
+impl DependentState {
+    /// Returns whether nothing that is relevant to a release differs; the resource version is not.
     fn same(&self, other: &Self) -> bool {
         self.uid == other.uid
             && self.deleting == other.deleting
@@ -61,7 +61,7 @@ impl Seen {
     }
 }
 
-/// What is watched.
+/// Identifies a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WatchKey {
     /// The kind.
@@ -84,12 +84,12 @@ impl WatchKey {
     }
 }
 
-/// What an object says of whose it is.
+/// The owners that an object's metadata names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Owners {
-    /// Its label.
+    /// The custom resource that its label names.
     pub label: Option<CrIdentity>,
-    /// Its controller reference or annotations.
+    /// The owner that its controller reference or annotations name.
     pub hint: Option<OwnerHint>,
 }
 
@@ -102,33 +102,33 @@ impl Owners {
     }
 }
 
-/// Where changes of dependents go.
+/// Receives changes of dependents.
 pub trait Route: Send + Sync {
-    /// Tells of a change of an object of these owners, after its watch knows it.
+    /// Called after a watch has recorded a change of an object with these owners.
     fn changed(&self, owners: &Owners);
 }
 
 type ObjectName = (Option<Arc<str>>, Arc<str>);
 
-struct Watch {
-    subject: Subject,
+struct SharedWatch {
+    target: WatchTarget,
     state: watch::Sender<WatchState>,
-    objects: RwLock<HashMap<ObjectName, Seen>>,
-    /// The highest resource version that was told of.
+    objects: RwLock<HashMap<ObjectName, DependentState>>,
+    /// The highest resource version in any event.
     version: AtomicU64,
-    /// How Jobs and Pods of hooks have ended.
-    ended: Arc<Ended>,
-    /// Whether somebody has looked while not every object was known, and must be told when they
-    /// are.
-    awaited: AtomicBool,
-    /// Custom resources to be told of the next state.
+    /// Outcomes of the Jobs and Pods of hooks.
+    outcomes: Arc<HookOutcomes>,
+    /// Whether somebody read the watch while not every object was known, and must be notified once
+    /// they are.
+    read_early: AtomicBool,
+    /// Custom resources to wake on the next change of state.
     waiting: Mutex<HashSet<CrIdentity>>,
-    /// Whether nobody held the watch when it was last looked at.
+    /// Whether nobody held the watch at the last check.
     idle: AtomicBool,
     task: Mutex<Option<AbortHandle>>,
 }
 
-impl Drop for Watch {
+impl Drop for SharedWatch {
     fn drop(&mut self) {
         if let Some(task) = lock(&self.task).take() {
             task.abort();
@@ -136,59 +136,61 @@ impl Drop for Watch {
     }
 }
 
-/// Keeps a watch open, and reads what it has seen.
+/// Keeps a watch open, and gives access to its objects.
 ///
-/// Who finds it in another state than [`WatchState::Synced`] knows nothing of the objects. Once they
-/// are known, the owners of all of them are told.
+/// In any state but [`WatchState::Synced`], objects may be missing. If the watch is read in such a
+/// state, the owners of all objects are notified once they are known.
 #[derive(Clone)]
-pub struct WatchGuard(Arc<Watch>);
+pub struct WatchGuard(Arc<SharedWatch>);
 
 impl WatchGuard {
-    /// How far the watch is.
+    /// Returns the state of the watch.
     pub fn state(&self) -> WatchState {
-        self.0.look()
+        self.0.read_state()
     }
 
-    /// Waits until the first list is known or has failed.
+    /// Waits until the first list is complete or has failed, and returns the state.
     pub async fn settled(&self) -> WatchState {
         let mut state = self.0.state.subscribe();
         // The sender lives as long as `self`.
         let _ = state.wait_for(|state| *state != WatchState::Starting).await;
-        self.0.look()
+        self.0.read_state()
     }
 
-    /// What keeps the objects from being watched and what to do about it, as a sentence for a
-    /// condition; `None` while they are watched, or are about to be.
+    /// Describes for a condition why the objects cannot be watched and what to do about it; `None`
+    /// while they are watched or the watch is starting.
     pub fn problem(&self) -> Option<String> {
-        self.0.subject.problem(&self.0.state.borrow())
+        self.0.target.problem(&self.0.state.borrow())
     }
 
-    /// Tells the routes of this custom resource when the watch gets into another state than it is
-    /// in now, even if none of its objects is found then. Nothing happens where every object is
-    /// known already.
+    /// Notifies the routes about this custom resource on the next change of the watch's state, even
+    /// if it has no objects then. Does nothing if all objects are known already.
     pub fn wake_when_known(&self, owner: &CrIdentity) {
         let mut waiting = lock(&self.0.waiting);
-        if self.0.look() != WatchState::Synced {
+        if self.0.read_state() != WatchState::Synced {
             waiting.insert(owner.clone());
         }
     }
 
-    /// What is known of an object.
-    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<Seen> {
-        // Before the objects are known, nobody may conclude that one is not there.
-        self.0.look();
+    /// Returns the state of an object, if the watch has shown it.
+    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<DependentState> {
+        // Records the read, because `None` is not final until all objects are known.
+        self.0.read_state();
         self.0.get(&(namespace.map(Into::into), name.into()))
     }
 
-    /// The highest resource version that the watch has told of: what was written before and is not
-    /// known here is gone.
+    /// Returns the highest resource version that the watch has seen. An object that was written
+    /// before it and is not known here is gone.
     pub fn version(&self) -> u64 {
         self.0.version.load(Ordering::SeqCst)
     }
 
-    /// The objects of a custom resource: namespace, name and what is known.
-    pub fn owned_by(&self, owner: &CrIdentity) -> Vec<(Option<Arc<str>>, Arc<str>, Seen)> {
-        self.0.look();
+    /// Returns namespace, name and state of the objects of a custom resource.
+    pub fn owned_by(
+        &self,
+        owner: &CrIdentity,
+    ) -> Vec<(Option<Arc<str>>, Arc<str>, DependentState)> {
+        self.0.read_state();
         let objects = self
             .0
             .objects
@@ -201,50 +203,50 @@ impl WatchGuard {
             .collect()
     }
 
-    /// How the Job or Pod of a hook has ended, also when it is gone; `None` if the watch has not
-    /// seen its end, or has seen a thousand others since.
+    /// Returns the outcome of the Job or Pod of a hook, even if it is gone; `None` if the watch has
+    /// not seen it complete, or has seen about a thousand others since.
     pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
-        self.0.ended.get(uid)
+        self.0.outcomes.get(uid)
     }
 }
 
 /// The watches of a process.
 #[derive(Clone)]
-pub struct Registry(Arc<Inner>);
+pub struct Registry(Arc<RegistryInner>);
 
-struct Inner {
+struct RegistryInner {
     client: Client,
     metrics: WatchMetrics,
     linger: Duration,
-    watches: Mutex<HashMap<WatchKey, Arc<Watch>>>,
-    /// Whether the task runs that closes watches.
-    housekeeping: AtomicBool,
+    watches: Mutex<HashMap<WatchKey, Arc<SharedWatch>>>,
+    /// Whether the task that closes idle watches is running.
+    closing_idle: AtomicBool,
     routes: RwLock<Vec<Arc<dyn Route>>>,
 }
 
 impl Registry {
-    /// No watches yet.
+    /// Creates a registry without watches.
     pub fn new(client: Client) -> Self {
         Self::with(client, WatchMetrics::default(), LINGER)
     }
 
-    /// No watches yet; their restarts are counted.
+    /// Creates a registry that counts the restarts of its watches.
     pub(crate) fn counted(client: Client, metrics: WatchMetrics) -> Self {
         Self::with(client, metrics, LINGER)
     }
 
     fn with(client: Client, metrics: WatchMetrics, linger: Duration) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(RegistryInner {
             client,
             metrics,
             linger,
             watches: Mutex::default(),
-            housekeeping: AtomicBool::new(false),
+            closing_idle: AtomicBool::new(false),
             routes: RwLock::default(),
         }))
     }
 
-    /// Tells `route` of every change from now on.
+    /// Notifies `route` of every change from now on.
     pub fn add_route(&self, route: Arc<dyn Route>) {
         self.0
             .routes
@@ -253,70 +255,71 @@ impl Registry {
             .push(route);
     }
 
-    /// Opens a watch, or shares the one that is open.
+    /// Opens a watch, or returns the open one.
     pub fn acquire(&self, key: WatchKey) -> WatchGuard {
         let mut watches = lock(&self.0.watches);
         if let Some(present) = watches.get(&key) {
             present.idle.store(false, Ordering::SeqCst);
             return WatchGuard(Arc::clone(present));
         }
-        let watch = Arc::new(Watch::new(Subject::new(
+        let watch = Arc::new(SharedWatch::new(WatchTarget::new(
             key.resource.clone(),
             key.namespace.as_deref(),
         )));
         let task = tokio::spawn(self.0.follow(&key, &watch));
         *lock(&watch.task) = Some(task.abort_handle());
         watches.insert(key, Arc::clone(&watch));
-        if !self.0.housekeeping.swap(true, Ordering::SeqCst) {
+        if !self.0.closing_idle.swap(true, Ordering::SeqCst) {
             tokio::spawn(close_idle(Arc::downgrade(&self.0), self.0.linger));
         }
         WatchGuard(watch)
     }
 }
 
-/// Closes what nobody held at two looks in a row, until the registry is dropped.
-async fn close_idle(inner: Weak<Inner>, linger: Duration) {
+/// Closes watches that nobody held at two consecutive checks, until the registry is dropped.
+async fn close_idle(inner: Weak<RegistryInner>, linger: Duration) {
     loop {
         tokio::time::sleep(linger).await;
         let Some(inner) = inner.upgrade() else {
             return;
         };
         lock(&inner.watches).retain(|key, watch| {
-            // The map holds it, and each guard does. Guards are made under the lock alone.
+            // The map holds one reference and each guard another. Guards are only created under the
+            // lock.
             let held = Arc::strong_count(watch) > 1;
             let was_idle = watch.idle.swap(!held, Ordering::SeqCst);
             let close = !held && was_idle;
             if close {
-                debug!(kind = %key.resource.kind, "a watch is closed: nobody needs it");
+                debug!(kind = %key.resource.kind, "closing an unused watch");
             }
             !close
         });
     }
 }
 
-impl Inner {
-    /// Follows one watch for as long as it is open.
+impl RegistryInner {
+    /// Follows a watch while it is open.
     fn follow(
         self: &Arc<Self>,
         key: &WatchKey,
-        watch: &Arc<Watch>,
+        watch: &Arc<SharedWatch>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (client, selector) = (self.client.clone(), key.selector.clone());
-        let (subject, gvk) = (watch.subject.clone(), key.gvk());
-        let ended = Arc::clone(&watch.ended);
-        let open = move |lists| events(&client, &subject, &gvk, lists, &selector, &ended);
-        let reader = Reader {
+        let (target, gvk) = (watch.target.clone(), key.gvk());
+        let outcomes = Arc::clone(&watch.outcomes);
+        let open = move |lists| events(&client, &target, &gvk, lists, &selector, &outcomes);
+        let follower = DependentFollower {
             inner: Arc::downgrade(self),
             watch: Arc::downgrade(watch),
-            listing: Listing::default(),
-            distrusted: false,
+            listing: PendingList::default(),
+            report_all: false,
         };
         follow(
-            watch.subject.clone(),
+            watch.target.clone(),
             self.metrics.clone(),
             Lists::Streaming,
             open,
-            reader,
+            follower,
         )
     }
 
@@ -332,32 +335,32 @@ impl Inner {
     }
 }
 
-/// A list that is under way. Nothing of it counts before its end: whoever looked meanwhile would
-/// find that nothing is known yet, and would not be told again.
+/// A list in progress. Its objects take effect only at its end, because a reader before that would
+/// see an incomplete list and would not be notified again.
 #[derive(Default)]
-struct Listing {
-    objects: HashMap<ObjectName, Seen>,
+struct PendingList {
+    objects: HashMap<ObjectName, DependentState>,
     /// Owners of all objects in it.
     owners: HashSet<Owners>,
-    /// Owners of those that differ from what was known.
+    /// Owners of objects that differ from the known ones.
     changed: HashSet<Owners>,
 }
 
-/// Takes in what a watch shows.
-struct Reader {
-    inner: Weak<Inner>,
-    watch: Weak<Watch>,
-    listing: Listing,
-    /// Whether the next list is to be told of as a whole.
-    distrusted: bool,
+/// Follower of a watch.
+struct DependentFollower {
+    inner: Weak<RegistryInner>,
+    watch: Weak<SharedWatch>,
+    listing: PendingList,
+    /// Whether all objects of the next list are reported.
+    report_all: bool,
 }
 
-impl Follower for Reader {
+impl Follower for DependentFollower {
     type Object = (ObjectMeta, Readiness);
 
     fn event(&mut self, event: Reduced) {
         if let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) {
-            watch.apply(event, &mut self.listing, &mut self.distrusted, &inner);
+            watch.apply(event, &mut self.listing, &mut self.report_all, &inner);
         }
     }
 
@@ -375,40 +378,40 @@ impl Follower for Reader {
         }
     }
 
-    fn distrust(&mut self) {
-        self.distrusted = true;
+    fn invalidate(&mut self) {
+        self.report_all = true;
     }
 }
 
-/// An event with what was kept of its object.
+/// An event with the relevant parts of its object.
 type Reduced = watcher::Event<(ObjectMeta, Readiness)>;
 
 /// Opens the stream of a watch.
 fn events(
     client: &Client,
-    subject: &Subject,
+    target: &WatchTarget,
     gvk: &GroupVersionKind,
     lists: Lists,
     selector: &str,
-    ended: &Arc<Ended>,
+    outcomes: &Arc<HookOutcomes>,
 ) -> Events<(ObjectMeta, Readiness)> {
     if depends_on_status(gvk) {
-        let (gvk, ended) = (gvk.clone(), Arc::clone(ended));
-        whole(client, subject, lists, Some(selector))
+        let (gvk, outcomes) = (gvk.clone(), Arc::clone(outcomes));
+        whole(client, target, lists, Some(selector))
             .map_ok(move |event| {
                 map_event(event, |object| {
                     let value = serde_json::to_value(&object).unwrap_or_default();
-                    ended.note(&gvk, &object.metadata, &value);
+                    outcomes.record(&gvk, &object.metadata, &value);
                     (object.metadata, readiness_of(&gvk, &value))
                 })
             })
             .boxed()
     } else {
-        metadata(client, subject, lists, Some(selector))
+        metadata(client, target, lists, Some(selector))
             .map_ok(|event| {
                 map_event(event, |metadata: ObjectMeta| {
-                    let leaving = metadata.deletion_timestamp.is_some();
-                    let readiness = if leaving {
+                    let deleting = metadata.deletion_timestamp.is_some();
+                    let readiness = if deleting {
                         Readiness::Terminating
                     } else {
                         Readiness::Ready
@@ -420,35 +423,42 @@ fn events(
     }
 }
 
-impl Watch {
-    fn new(subject: Subject) -> Self {
+impl SharedWatch {
+    fn new(target: WatchTarget) -> Self {
         Self {
-            subject,
+            target,
             state: watch::Sender::new(WatchState::Starting),
             objects: RwLock::default(),
             version: AtomicU64::new(0),
-            ended: Arc::default(),
-            awaited: AtomicBool::new(false),
+            outcomes: Arc::default(),
+            read_early: AtomicBool::new(false),
             waiting: Mutex::default(),
             idle: AtomicBool::new(false),
             task: Mutex::default(),
         }
     }
 
-    /// How far the watch is. Whoever looks while objects are not known is told when they are.
-    fn look(&self) -> WatchState {
+    /// Returns the state of the watch. If not all objects are known, their owners are notified once
+    /// they are.
+    fn read_state(&self) -> WatchState {
         let state = self.state.borrow().clone();
         if state == WatchState::Synced {
             return state;
         }
-        // It is noted before the state is read again, and the end of a list sets the state before
-        // it reads the note: so one of the two sees the other.
-        self.awaited.store(true, Ordering::SeqCst);
+        // The flag is set before the state is read again, and the end of a list sets the state
+        // before it reads the flag, so that one of the two sees the other.
+        self.read_early.store(true, Ordering::SeqCst);
         self.state.borrow().clone()
     }
 
-    /// Takes an event in and tells of what it changed.
-    fn apply(&self, event: Reduced, listing: &mut Listing, all: &mut bool, inner: &Inner) {
+    /// Applies an event and notifies the owners of changed objects.
+    fn apply(
+        &self,
+        event: Reduced,
+        listing: &mut PendingList,
+        all: &mut bool,
+        inner: &RegistryInner,
+    ) {
         if let watcher::Event::Apply((metadata, _))
         | watcher::Event::Delete((metadata, _))
         | watcher::Event::InitApply((metadata, _)) = &event
@@ -457,7 +467,7 @@ impl Watch {
                 .fetch_max(version_of(metadata), Ordering::SeqCst);
         }
         match event {
-            watcher::Event::Init => *listing = Listing::default(),
+            watcher::Event::Init => *listing = PendingList::default(),
             watcher::Event::InitApply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
                 let owners = Owners::of(&metadata);
@@ -483,8 +493,8 @@ impl Watch {
         }
     }
 
-    /// Takes in the end of a list. The first one is news to nobody but who has looked before it.
-    fn listed(&self, listing: Listing, all: &mut bool, inner: &Inner) {
+    /// Applies a completed list. The first one is reported only if the watch was read before it.
+    fn listed(&self, listing: PendingList, all: &mut bool, inner: &RegistryInner) {
         let first = *self.state.borrow() == WatchState::Starting;
         let before = std::mem::replace(&mut *self.write(), listing.objects);
         let gone: HashSet<Owners> = before
@@ -496,20 +506,20 @@ impl Watch {
             })
             .collect();
         self.state.send_replace(WatchState::Synced);
-        let awaited = self.awaited.swap(false, Ordering::SeqCst);
-        let told = if std::mem::take(all) || awaited {
+        let read_early = self.read_early.swap(false, Ordering::SeqCst);
+        let reported = if std::mem::take(all) || read_early {
             listing.owners
         } else if first {
             HashSet::new()
         } else {
             listing.changed
         };
-        for owners in gone.iter().chain(told.difference(&gone)) {
+        for owners in gone.iter().chain(reported.difference(&gone)) {
             inner.changed(owners);
         }
     }
 
-    fn get(&self, name: &ObjectName) -> Option<Seen> {
+    fn get(&self, name: &ObjectName) -> Option<DependentState> {
         self.objects
             .read()
             .unwrap_or_else(PoisonError::into_inner)
@@ -517,7 +527,7 @@ impl Watch {
             .cloned()
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<ObjectName, Seen>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<ObjectName, DependentState>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -526,12 +536,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Seen) {
+fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, DependentState) {
     let name = (
         metadata.namespace.as_deref().map(Into::into),
         metadata.name.as_deref().unwrap_or_default().into(),
     );
-    let seen = Seen {
+    let seen = DependentState {
         uid: metadata.uid.as_deref().unwrap_or_default().into(),
         version: version_of(metadata),
         deleting: metadata.deletion_timestamp.is_some(),
@@ -543,7 +553,7 @@ fn reduce(metadata: &ObjectMeta, readiness: Readiness) -> (ObjectName, Seen) {
     (name, seen)
 }
 
-/// Resource versions are numbers that grow (KEP-5504).
+/// Returns the resource version. Resource versions are increasing numbers (KEP-5504).
 fn version_of(metadata: &ObjectMeta) -> u64 {
     metadata
         .resource_version
@@ -562,13 +572,13 @@ mod tests {
     use super::*;
     use crate::cluster::scripted::Script;
 
-    /// What a route was told, and how far the watch was then.
-    struct Told {
-        watch: Arc<Watch>,
+    /// A route that records its calls, and the state of the watch at each call.
+    struct RecordingRoute {
+        watch: Arc<SharedWatch>,
         calls: Mutex<Vec<(Option<CrIdentity>, WatchState, usize)>>,
     }
 
-    impl Route for Told {
+    impl Route for RecordingRoute {
         fn changed(&self, owners: &Owners) {
             let state = self.watch.state.borrow().clone();
             let known = self.watch.objects.read().unwrap().len();
@@ -577,47 +587,47 @@ mod tests {
         }
     }
 
-    /// A watch that is shown what a test says, and who is told of it.
-    struct Stage {
+    /// A watch whose events a test controls, and a route that records notifications.
+    struct Fixture {
         _registry: Registry,
         watch: WatchGuard,
-        reader: Reader,
-        route: Arc<Told>,
+        follower: DependentFollower,
+        route: Arc<RecordingRoute>,
     }
 
-    impl Stage {
+    impl Fixture {
         fn new() -> Self {
-            let subject = Subject::new(ApiResource::erase::<Secret>(&()), Some("a"));
-            let watch = Arc::new(Watch::new(subject));
-            let route = Arc::new(Told {
+            let target = WatchTarget::new(ApiResource::erase::<Secret>(&()), Some("a"));
+            let watch = Arc::new(SharedWatch::new(target));
+            let route = Arc::new(RecordingRoute {
                 watch: Arc::clone(&watch),
                 calls: Mutex::default(),
             });
             let registry = Registry::new(Script::default().client(false));
             registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
-            let reader = Reader {
+            let follower = DependentFollower {
                 inner: Arc::downgrade(&registry.0),
                 watch: Arc::downgrade(&watch),
-                listing: Listing::default(),
-                distrusted: false,
+                listing: PendingList::default(),
+                report_all: false,
             };
             Self {
                 _registry: registry,
                 watch: WatchGuard(watch),
-                reader,
+                follower,
                 route,
             }
         }
 
-        /// Shows events; the custom resources that are told of them.
+        /// Applies events and returns the notified custom resources.
         fn show(&mut self, events: Vec<Reduced>) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
             for event in events {
-                self.reader.event(event);
+                self.follower.event(event);
             }
-            self.told()
+            self.reported()
         }
 
-        fn told(&self) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
+        fn reported(&self) -> Vec<(Option<CrIdentity>, WatchState, usize)> {
             let mut calls = std::mem::take(&mut *lock(&self.route.calls));
             calls.sort_by_key(|(label, ..)| label.clone());
             calls
@@ -632,34 +642,34 @@ mod tests {
         (serde_json::from_value(metadata).unwrap(), Readiness::Ready)
     }
 
-    /// A call for the owner `label` while all of `known` objects are known.
+    /// Returns a call for the owner `label` while the watch is synced and has `known` objects.
     fn call(label: &str, known: usize) -> (Option<CrIdentity>, WatchState, usize) {
         let label = CrIdentity::from_label(label);
         (Some(label), WatchState::Synced, known)
     }
 
     #[tokio::test]
-    async fn a_list_is_told_of_when_it_is_known_and_only_as_far_as_it_differs() {
-        let mut stage = Stage::new();
-        assert_eq!(stage.watch.state(), WatchState::Starting);
-        // Two objects of one custom resource are one call.
+    async fn a_list_is_reported_at_its_end_and_only_where_it_differs() {
+        let mut fixture = Fixture::new();
+        assert_eq!(fixture.watch.state(), WatchState::Starting);
+        // Two objects of a custom resource result in one call.
         let first = vec![
             Init,
             InitApply(object("one", "x", 1)),
             InitApply(object("two", "x", 2)),
             InitApply(object("three", "y", 3)),
         ];
-        assert_eq!(stage.show(first), []);
-        assert_eq!(stage.show(vec![InitDone]), [call("x", 3), call("y", 3)]);
-        // Nothing has changed but a version; one is gone.
+        assert_eq!(fixture.show(first), []);
+        assert_eq!(fixture.show(vec![InitDone]), [call("x", 3), call("y", 3)]);
+        // Only a resource version has changed, and one object is gone.
         let second = vec![
             Init,
             InitApply(object("one", "x", 1)),
             InitApply(object("two", "x", 4)),
             InitDone,
         ];
-        assert_eq!(stage.show(second), [call("y", 2)]);
-        // A list that breaks off leaves nothing behind.
+        assert_eq!(fixture.show(second), [call("y", 2)]);
+        // An interrupted list has no effect.
         let third = vec![
             Init,
             InitApply(object("four", "z", 5)),
@@ -668,47 +678,47 @@ mod tests {
             InitApply(object("two", "x", 4)),
             InitDone,
         ];
-        assert_eq!(stage.show(third), []);
-        let gone = stage.show(vec![Delete(object("two", "x", 6))]);
+        assert_eq!(fixture.show(third), []);
+        let gone = fixture.show(vec![Delete(object("two", "x", 6))]);
         assert_eq!(gone, [call("x", 1)]);
     }
 
-    /// A way to look at a watch.
-    type Look = fn(&WatchGuard);
+    /// A way to read a watch.
+    type Access = fn(&WatchGuard);
 
     #[tokio::test]
-    async fn a_first_list_wakes_nobody_who_has_not_looked_before_it() {
+    async fn the_first_list_is_reported_only_if_the_watch_was_read_before() {
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        let looks: [(&str, Look); 3] = [
+        let accesses: [(&str, Access); 3] = [
             ("state", |watch| drop(watch.state())),
             ("object", |watch| drop(watch.get(Some("a"), "one"))),
             ("problem", |watch| drop(watch.problem())),
         ];
-        for (how, look) in looks {
-            let mut stage = Stage::new();
-            look(&stage.watch);
-            let told = stage.show(list());
+        for (how, read_state) in accesses {
+            let mut fixture = Fixture::new();
+            read_state(&fixture.watch);
+            let reported = fixture.show(list());
             let expected = if how == "problem" {
                 vec![]
             } else {
                 vec![call("x", 1)]
             };
-            assert_eq!(told, expected, "{how}");
-            // What is known now wakes nobody, however it is looked at.
-            look(&stage.watch);
-            assert_eq!(stage.show(list()), [], "{how}");
+            assert_eq!(reported, expected, "{how}");
+            // Once the objects are known, reading the watch has no effect.
+            read_state(&fixture.watch);
+            assert_eq!(fixture.show(list()), [], "{how}");
         }
     }
 
     #[tokio::test]
-    async fn whoever_found_a_refused_watch_is_told_when_it_is_permitted_again() {
-        let mut stage = Stage::new();
+    async fn owners_are_notified_when_a_forbidden_watch_is_permitted_again() {
+        let mut fixture = Fixture::new();
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        stage.show(list());
-        assert_eq!(stage.watch.problem(), None);
+        fixture.show(list());
+        assert_eq!(fixture.watch.problem(), None);
         let permission = "watch secrets in namespace a".to_owned();
-        stage.reader.state(&WatchState::Forbidden(permission));
-        let problem = stage.watch.problem().unwrap();
+        fixture.follower.state(&WatchState::Forbidden(permission));
+        let problem = fixture.watch.problem().unwrap();
         for part in [
             "cannot watch secrets in namespace a",
             "grant",
@@ -716,41 +726,41 @@ mod tests {
         ] {
             assert!(problem.contains(part), "{part} is not in {problem}");
         }
-        assert_ne!(stage.watch.state(), WatchState::Synced);
-        assert_eq!(stage.show(list()), [call("x", 1)]);
-        assert_eq!(stage.watch.problem(), None);
+        assert_ne!(fixture.watch.state(), WatchState::Synced);
+        assert_eq!(fixture.show(list()), [call("x", 1)]);
+        assert_eq!(fixture.watch.problem(), None);
     }
 
     #[tokio::test]
-    async fn an_owner_whose_object_is_gone_before_the_first_list_is_woken_by_it() {
+    async fn the_first_list_wakes_an_owner_whose_object_is_already_gone() {
         let x = CrIdentity::from_label("x");
-        let mut stage = Stage::new();
-        stage.watch.wake_when_known(&x);
-        // Its object was deleted as soon as it was made, so no list and no event shows it.
-        stage.show(vec![Init, InitDone]);
-        stage.reader.state(&WatchState::Synced);
-        assert_eq!(stage.told(), [call("x", 0)]);
-        stage.watch.wake_when_known(&x);
-        stage.reader.state(&WatchState::Missing);
-        assert_eq!(stage.told(), [], "everything was known");
-        stage.watch.wake_when_known(&x);
+        let mut fixture = Fixture::new();
+        fixture.watch.wake_when_known(&x);
+        // The object was deleted right after its creation, so that no list and no event shows it.
+        fixture.show(vec![Init, InitDone]);
+        fixture.follower.state(&WatchState::Synced);
+        assert_eq!(fixture.reported(), [call("x", 0)]);
+        fixture.watch.wake_when_known(&x);
+        fixture.follower.state(&WatchState::Missing);
+        assert_eq!(fixture.reported(), [], "all objects were known");
+        fixture.watch.wake_when_known(&x);
         let permission = WatchState::Forbidden("list secrets".to_owned());
-        stage.reader.state(&permission);
-        assert_eq!(stage.told(), [(Some(x), permission, 0)]);
+        fixture.follower.state(&permission);
+        assert_eq!(fixture.reported(), [(Some(x), permission, 0)]);
     }
 
     #[tokio::test]
-    async fn after_a_panic_the_next_list_is_told_of_as_a_whole() {
-        let mut stage = Stage::new();
+    async fn after_a_panic_the_next_list_is_reported_completely() {
+        let mut fixture = Fixture::new();
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
-        stage.show(list());
-        stage.reader.distrust();
-        assert_eq!(stage.show(list()), [call("x", 1)]);
-        assert_eq!(stage.show(list()), []);
+        fixture.show(list());
+        fixture.follower.invalidate();
+        assert_eq!(fixture.show(list()), [call("x", 1)]);
+        assert_eq!(fixture.show(list()), []);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_nobody_holds_stays_open_for_a_while() {
+    async fn an_unused_watch_stays_open_for_a_while() {
         let silent = tower::service_fn(|_: http::Request<Body>| {
             std::future::pending::<Result<http::Response<Body>, std::convert::Infallible>>()
         });
@@ -766,7 +776,7 @@ mod tests {
         let first = registry.acquire(key.clone());
         let same = Arc::downgrade(&first.0);
         drop(first);
-        // Whoever comes back within the time finds what was seen.
+        // Acquiring the watch again in time returns the same watch.
         for _ in 0..10 {
             tokio::time::sleep(minute / 2).await;
             let again = registry.acquire(key.clone());
@@ -774,12 +784,12 @@ mod tests {
         }
         let held = registry.acquire(key);
         tokio::time::sleep(5 * minute).await;
-        assert_eq!(open(), 1, "it is held");
+        assert_eq!(open(), 1, "the watch is held");
         drop(held);
         tokio::time::sleep(minute / 2).await;
-        assert_eq!(open(), 1, "it was let go just now");
+        assert_eq!(open(), 1, "the watch was released just now");
         tokio::time::sleep(2 * minute).await;
         assert_eq!(open(), 0);
-        assert_eq!(same.strong_count(), 0, "its task has ended");
+        assert_eq!(same.strong_count(), 0, "the watch is dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! Wakes custom resources when the cluster begins or ceases to serve a kind that they depend on.
+//! Wakes custom resources when the cluster starts or stops serving a kind that they depend on.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +14,25 @@ pub(crate) struct ServedKinds {
     cluster: Cluster,
     queue: QueueHandle,
     stop: CancellationToken,
-    wanted: Arc<Mutex<Wanted>>,
+    dependencies: Arc<Mutex<Dependencies>>,
 }
 
-/// Who depends on what.
+/// The dependencies of custom resources on kinds.
 #[derive(Debug, Default)]
-struct Wanted {
-    /// How each kind was served when a custom resource asked last.
+struct Dependencies {
+    /// For each kind, how it was served when a custom resource last registered.
     kinds: HashMap<GroupVersionKind, HashMap<Key, Served>>,
-    /// Those that depend on everything that is served.
+    /// Custom resources that depend on all served kinds.
     capabilities: HashSet<Key>,
-    /// Whether the task runs that waits for changes.
+    /// Whether the task that waits for changes is running.
     followed: bool,
 }
 
-/// How a kind is served, if it is.
+/// The served kind, or `None`.
 type Served = Option<Arc<ApiKind>>;
 
-impl Wanted {
-    /// Takes in that something else is served than before; the custom resources that it concerns.
+impl Dependencies {
+    /// Updates the kinds after a change of discovery, and returns the affected custom resources.
     fn changed(&mut self, served: impl Fn(&GroupVersionKind) -> Served) -> HashSet<Key> {
         let mut woken = self.capabilities.clone();
         for (gvk, keys) in &mut self.kinds {
@@ -57,53 +57,53 @@ impl Wanted {
 }
 
 impl ServedKinds {
-    /// Nobody depends on anything yet.
+    /// Creates an instance without dependencies.
     pub(crate) fn new(cluster: Cluster, queue: QueueHandle, stop: CancellationToken) -> Self {
         Self {
             cluster,
             queue,
             stop,
-            wanted: Arc::default(),
+            dependencies: Arc::default(),
         }
     }
 
-    /// Wakes a custom resource from now on when this kind comes, goes or is served in another way.
-    /// To be called before the kind is resolved.
+    /// Wakes a custom resource from now on when this kind is added, removed or served differently.
+    /// Must be called before the kind is resolved.
     pub(crate) fn add_kind(&self, gvk: &GroupVersionKind, key: &Key) {
-        let mut wanted = self.lock();
-        let served = self.cluster.discovery().served(gvk);
-        let keys = wanted.kinds.entry(gvk.clone()).or_default();
+        let mut dependencies = self.lock();
+        let served = self.cluster.discovery().cached(gvk);
+        let keys = dependencies.kinds.entry(gvk.clone()).or_default();
         keys.insert(key.clone(), served);
-        self.follow(&mut wanted);
+        self.follow(&mut dependencies);
     }
 
-    /// Wakes a custom resource from now on when anything else is served than before. To be called
-    /// before the capabilities are read.
+    /// Wakes a custom resource from now on when the served kinds change. Must be called before the
+    /// capabilities are read.
     pub(crate) fn add_capabilities(&self, key: &Key) {
-        let mut wanted = self.lock();
-        wanted.capabilities.insert(key.clone());
-        self.follow(&mut wanted);
+        let mut dependencies = self.lock();
+        dependencies.capabilities.insert(key.clone());
+        self.follow(&mut dependencies);
     }
 
-    /// Forgets a custom resource.
+    /// Removes a custom resource.
     pub(crate) fn forget(&self, key: &Key) {
         self.lock().forget(key);
     }
 
-    /// Starts to wait for changes, once.
-    fn follow(&self, wanted: &mut Wanted) {
-        if std::mem::replace(&mut wanted.followed, true) {
+    /// Starts the task that waits for changes, unless it is running.
+    fn follow(&self, dependencies: &mut Dependencies) {
+        if std::mem::replace(&mut dependencies.followed, true) {
             return;
         }
         let (cluster, queue) = (self.cluster.clone(), self.queue.clone());
-        let wanted = Arc::downgrade(&self.wanted);
+        let dependencies = Arc::downgrade(&self.dependencies);
         let mut changes = cluster.changes();
         let follow = async move {
             while changes.changed().await.is_ok() {
-                let Some(wanted) = wanted.upgrade() else {
+                let Some(dependencies) = dependencies.upgrade() else {
                     return;
                 };
-                let woken = lock(&wanted).changed(|gvk| cluster.discovery().served(gvk));
+                let woken = lock(&dependencies).changed(|gvk| cluster.discovery().cached(gvk));
                 for key in woken {
                     queue.add(key, Priority::Event);
                 }
@@ -113,13 +113,13 @@ impl ServedKinds {
         tokio::spawn(async move { stop.run_until_cancelled(follow).await });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Wanted> {
-        lock(&self.wanted)
+    fn lock(&self) -> MutexGuard<'_, Dependencies> {
+        lock(&self.dependencies)
     }
 }
 
-fn lock(wanted: &Mutex<Wanted>) -> MutexGuard<'_, Wanted> {
-    wanted.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(dependencies: &Mutex<Dependencies>) -> MutexGuard<'_, Dependencies> {
+    dependencies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -142,46 +142,54 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_those_who_saw_the_kind_otherwise_and_those_who_read_the_capabilities() {
+    fn a_change_wakes_dependents_of_the_changed_kind_and_of_the_capabilities() {
         let fixture = |scope| {
             let kind = ApiKind::fixture("example.com", "v1", "Widget", "widgets", scope);
             Some(Arc::new(kind))
         };
         let (widget, moved) = (fixture(Scope::Namespaced), fixture(Scope::Cluster));
-        let mut wanted = Wanted::default();
-        wanted.capabilities.insert(key("reads-all"));
-        let widgets = wanted.kinds.entry(gvk("Widget")).or_default();
+        let mut dependencies = Dependencies::default();
+        dependencies.capabilities.insert(key("reads-all"));
+        let widgets = dependencies.kinds.entry(gvk("Widget")).or_default();
         widgets.insert(key("waits"), None);
         widgets.insert(key("knows"), widget.clone());
-        let gadgets = wanted.kinds.entry(gvk("Gadget")).or_default();
+        let gadgets = dependencies.kinds.entry(gvk("Gadget")).or_default();
         gadgets.insert(key("other"), None);
         for (what, widget, woken) in [
-            ("it comes", widget.clone(), &["reads-all", "waits"][..]),
-            ("something else changes", widget, &["reads-all"]),
             (
-                "it is served in another way",
+                "the kind is added",
+                widget.clone(),
+                &["reads-all", "waits"][..],
+            ),
+            ("another kind changes", widget, &["reads-all"]),
+            (
+                "the kind is served differently",
                 moved,
                 &["knows", "reads-all", "waits"],
             ),
-            ("it goes", None, &["knows", "reads-all", "waits"]),
+            (
+                "the kind is removed",
+                None,
+                &["knows", "reads-all", "waits"],
+            ),
         ] {
             let served = |of: &GroupVersionKind| widget.clone().filter(|_| of.kind == "Widget");
-            let found = wanted.changed(served);
+            let found = dependencies.changed(served);
             let expected = woken.iter().map(|name| key(name)).collect();
             assert_eq!(found, expected, "{what}");
         }
-        wanted.forget(&key("knows"));
-        wanted.forget(&key("reads-all"));
+        dependencies.forget(&key("knows"));
+        dependencies.forget(&key("reads-all"));
         assert_eq!(
-            wanted.changed(|_| fixture(Scope::Namespaced)),
+            dependencies.changed(|_| fixture(Scope::Namespaced)),
             HashSet::from([key("waits"), key("other")])
         );
-        wanted.forget(&key("other"));
-        assert!(!wanted.kinds.contains_key(&gvk("Gadget")));
+        dependencies.forget(&key("other"));
+        assert!(!dependencies.kinds.contains_key(&gvk("Gadget")));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kind_that_comes_puts_custom_resources_into_the_queue() {
+    async fn an_added_kind_puts_custom_resources_into_the_queue() {
         let served = |kinds: &[&str]| {
             let resources: Vec<_> = kinds
                 .iter()
@@ -207,7 +215,7 @@ mod tests {
         kinds.add_capabilities(&key("gone"));
         kinds.forget(&key("gone"));
         cluster.discovery().refresh().await.unwrap();
-        // Time passes when every task waits.
+        // Paused time advances once every task waits.
         tokio::time::sleep(Duration::from_millis(1)).await;
         let ready = queue.ready();
         assert_eq!(ready, [key("reads-all"), key("waits")].into());

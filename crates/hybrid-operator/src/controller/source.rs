@@ -1,7 +1,7 @@
-//! Watches the custom resources of a controller and keeps them.
+//! Watches and caches the custom resources of a controller.
 //!
-//! Only what concerns a controller triggers it: a new generation, or other labels, annotations,
-//! finalizers, or the deletion. Its own status writes do not.
+//! A controller is triggered only by a new generation, changed labels, annotations or finalizers,
+//! or the deletion. Its own status writes do not trigger it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,36 +14,37 @@ use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::follow::{Follower, Lists, Subject, WatchState, follow, whole};
+use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use super::{Key, Priority, QueueHandle};
 
-/// The custom resources of one kind.
+/// The cached custom resources of one kind.
 #[derive(Clone)]
-pub struct Source(Arc<Inner>);
+pub struct Source(Arc<SourceInner>);
 
-struct Inner {
+struct SourceInner {
     resource: ApiResource,
-    objects: RwLock<HashMap<Key, Entry>>,
-    /// How many scopes have been listed.
+    objects: RwLock<HashMap<Key, CachedObject>>,
+    /// Number of scopes that have been listed.
     synced: watch::Sender<usize>,
     scopes: usize,
 }
 
-struct Entry {
+struct CachedObject {
     object: Arc<DynamicObject>,
-    /// What the watch has told of it; `None` when that is not certain.
-    told: Option<Told>,
+    /// What the watch has reported; `None` if that is uncertain.
+    reported: Option<TriggerState>,
 }
 
-/// What concerns a controller of a custom resource.
+/// The parts of a custom resource whose change triggers the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Told {
+struct TriggerState {
     generation: Option<i64>,
     fingerprint: u64,
 }
 
 impl Source {
-    /// Starts watching in `namespaces` (all when empty), until `stop`. Changes go to `queue`.
+    /// Starts watching in `namespaces` (all if empty) until `stop` is cancelled. Changed keys are
+    /// added to `queue`.
     pub fn start(
         client: &Client,
         resource: ApiResource,
@@ -60,27 +61,27 @@ impl Source {
                 .map(|namespace| Some(namespace.as_str()))
                 .collect()
         };
-        let source = Self(Arc::new(Inner {
+        let source = Self(Arc::new(SourceInner {
             resource,
             objects: RwLock::default(),
             synced: watch::Sender::new(0),
             scopes: scopes.len(),
         }));
         for scope in scopes {
-            let subject = Subject::new(source.0.resource.clone(), scope);
+            let target = WatchTarget::new(source.0.resource.clone(), scope);
             let (client, selector) = (client.clone(), selector.map(ToOwned::to_owned));
-            let of = subject.clone();
+            let of = target.clone();
             let open = move |lists| whole(&client, &of, lists, selector.as_deref());
-            let reader = Reader::new(Arc::clone(&source.0), scope, queue.clone());
+            let follower = SourceFollower::new(Arc::clone(&source.0), scope, queue.clone());
             let metrics = queue.watch_metrics();
-            let task = follow(subject, metrics, Lists::Paged, open, reader);
+            let task = follow(target, metrics, Lists::Paged, open, follower);
             let stop = stop.clone();
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         }
         source
     }
 
-    /// The custom resource of a key.
+    /// Returns the custom resource with this key.
     pub fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
         self.0
             .read()
@@ -88,9 +89,9 @@ impl Source {
             .map(|entry| Arc::clone(&entry.object))
     }
 
-    /// Takes in an object that a request answered, so that the next reconcile sees it at once.
-    /// An object older than the known one is left out. It may hold what somebody else has changed
-    /// meanwhile, and the reconcile under way has seen an older one: of that the watch still tells.
+    /// Stores an object that a request returned, so that the next reconcile sees it at once. An
+    /// object that is older than the cached one is ignored. If it contains changes of others, which
+    /// the reconcile in progress has not seen, the watch still triggers the controller.
     pub fn put(&self, object: DynamicObject) {
         let version = |object: &DynamicObject| {
             object
@@ -107,12 +108,12 @@ impl Source {
         }
     }
 
-    /// The keys of all custom resources.
+    /// Returns the keys of all custom resources.
     pub fn keys(&self) -> Vec<Key> {
         self.0.read().keys().cloned().collect()
     }
 
-    /// Waits until every custom resource is known.
+    /// Waits until all custom resources have been listed.
     pub async fn synced(&self) {
         let scopes = self.0.scopes;
         let mut synced = self.0.synced.subscribe();
@@ -120,33 +121,33 @@ impl Source {
         let _ = synced.wait_for(|done| *done >= scopes).await;
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn resource(&self) -> &ApiResource {
         &self.0.resource
     }
 }
 
-impl Inner {
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, Entry>> {
+impl SourceInner {
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, HashMap<Key, CachedObject>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, Entry>> {
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, CachedObject>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps an object; whether it concerns the controller.
-    fn keep(&self, object: DynamicObject) -> Change {
+    /// Stores an object and returns what has changed.
+    fn store(&self, object: DynamicObject) -> Change {
         let key = key_of(&object);
-        let told = Told::of(&object);
-        let entry = Entry {
+        let reported = TriggerState::of(&object);
+        let entry = CachedObject {
             object: stripped(object),
-            told: Some(told),
+            reported: Some(reported),
         };
         let before = self.write().insert(key, entry);
-        match before.and_then(|entry| entry.told) {
-            Some(before) if before == told => Change::None,
-            Some(before) if before.generation == told.generation => Change::Metadata,
+        match before.and_then(|entry| entry.reported) {
+            Some(before) if before == reported => Change::None,
+            Some(before) if before.generation == reported.generation => Change::Metadata,
             _ => Change::Generation,
         }
     }
@@ -159,7 +160,7 @@ enum Change {
     Generation,
 }
 
-impl Told {
+impl TriggerState {
     fn of(object: &DynamicObject) -> Self {
         let meta = &object.metadata;
         let mut hasher = DefaultHasher::new();
@@ -175,7 +176,7 @@ impl Told {
     }
 }
 
-/// An object as it is kept: without what nobody here reads.
+/// Removes the managed fields, which are not used.
 fn stripped(mut object: DynamicObject) -> Arc<DynamicObject> {
     object.metadata.managed_fields = None;
     Arc::new(object)
@@ -188,20 +189,20 @@ fn key_of(object: &DynamicObject) -> Key {
     )
 }
 
-/// Takes in what the watch of one scope shows.
-struct Reader {
-    inner: Arc<Inner>,
+/// Follower of the watch of one scope.
+struct SourceFollower {
+    inner: Arc<SourceInner>,
     /// The namespace; `None` for all.
     scope: Option<String>,
     queue: QueueHandle,
-    /// What the list that is under way has shown.
+    /// Keys in the list in progress.
     listed: HashSet<Key>,
     /// Whether no list is complete yet.
     first: bool,
 }
 
-impl Reader {
-    fn new(inner: Arc<Inner>, scope: Option<&str>, queue: QueueHandle) -> Self {
+impl SourceFollower {
+    fn new(inner: Arc<SourceInner>, scope: Option<&str>, queue: QueueHandle) -> Self {
         Self {
             inner,
             scope: scope.map(ToOwned::to_owned),
@@ -215,7 +216,7 @@ impl Reader {
         self.scope.is_none() || key.namespace.as_deref() == self.scope.as_deref()
     }
 
-    /// What a list does not show is gone.
+    /// Completes a list: removes objects that it does not contain.
     fn listed(&mut self) {
         let listed = std::mem::take(&mut self.listed);
         let gone: Vec<Key> = self
@@ -235,7 +236,7 @@ impl Reader {
     }
 }
 
-impl Follower for Reader {
+impl Follower for SourceFollower {
     type Object = DynamicObject;
 
     fn event(&mut self, event: watcher::Event<DynamicObject>) {
@@ -244,18 +245,18 @@ impl Follower for Reader {
             watcher::Event::InitApply(object) => {
                 let key = key_of(&object);
                 self.listed.insert(key.clone());
-                if self.inner.keep(object) != Change::None {
+                if self.inner.store(object) != Change::None {
                     self.queue.add(key, Priority::Background);
                 }
             }
             watcher::Event::InitDone => self.listed(),
             watcher::Event::Apply(object) => {
                 let key = key_of(&object);
-                match self.inner.keep(object) {
+                match self.inner.store(object) {
                     Change::None => {}
                     Change::Metadata => self.queue.add(key, Priority::Event),
                     Change::Generation => {
-                        self.queue.forgive(&key);
+                        self.queue.reset_backoff(&key);
                         self.queue.add(key, Priority::Event);
                     }
                 }
@@ -263,19 +264,19 @@ impl Follower for Reader {
             watcher::Event::Delete(object) => {
                 let key = key_of(&object);
                 self.inner.write().remove(&key);
-                self.queue.forgive(&key);
+                self.queue.reset_backoff(&key);
                 self.queue.add(key, Priority::Event);
             }
         }
     }
 
-    /// What is known stays so; nothing is removed before a list says so.
+    /// Cached objects stay until a list no longer contains them.
     fn state(&mut self, _: &WatchState) {}
 
-    fn distrust(&mut self) {
+    fn invalidate(&mut self) {
         let mut objects = self.inner.write();
         for (_, entry) in objects.iter_mut().filter(|(key, _)| self.in_scope(key)) {
-            entry.told = None;
+            entry.reported = None;
         }
     }
 }
@@ -289,11 +290,11 @@ mod tests {
     use serde_json::{Value, json};
     use tokio::sync::watch;
 
-    use super::{Change, Inner, Source, key_of};
+    use super::{Change, Source, SourceInner, key_of};
 
     fn source() -> Source {
         let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
-        Source(Arc::new(Inner {
+        Source(Arc::new(SourceInner {
             resource: ApiResource::from_gvk(&kind),
             objects: RwLock::default(),
             synced: watch::Sender::new(0),
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_an_answer_to_a_write_shows_first_is_still_told_of() {
+    fn a_change_first_seen_in_the_response_to_a_write_still_triggers() {
         let changes = [
             (2, json!({}), Change::Generation),
             (1, json!({"annotations": {"a": "b"}}), Change::Metadata),
@@ -324,16 +325,16 @@ mod tests {
         ];
         for (generation, metadata, expected) in changes {
             let source = source();
-            assert_eq!(source.0.keep(widget(1, 1, &json!({}))), Change::Generation);
+            assert_eq!(source.0.store(widget(1, 1, &json!({}))), Change::Generation);
             let answer = widget(3, generation, &metadata);
             let key = key_of(&answer);
             source.put(answer.clone());
             let known = source.get(&key).unwrap();
             assert_eq!(known.metadata.resource_version.as_deref(), Some("3"));
-            // The watch tells of the change and then of the write.
-            let told = widget(2, generation, &metadata);
-            assert_eq!(source.0.keep(told), expected, "{metadata}");
-            assert_eq!(source.0.keep(answer), Change::None);
+            // The watch reports the change and then the write.
+            let reported = widget(2, generation, &metadata);
+            assert_eq!(source.0.store(reported), expected, "{metadata}");
+            assert_eq!(source.0.store(answer), Change::None);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Takes keys from a queue and reconciles them, a bounded number at a time.
+//! Takes keys from a queue and reconciles them with bounded concurrency.
 //!
-//! A reconcile that panics or takes too long is an error of its key alone. Nothing sleeps in a
-//! worker: what waits is a key with a time.
+//! A reconcile that panics or takes too long is an error of its key alone. Workers do not sleep: a
+//! delay is a delayed key in the queue.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 
-/// How the workers of one controller behave.
+/// Options of the workers of a controller.
 #[derive(Debug, Clone)]
 pub struct WorkerOptions {
-    /// How many keys are worked on at once.
+    /// Number of keys that are reconciled concurrently.
     pub concurrency: usize,
-    /// How long one reconcile may take.
+    /// Time limit of a reconcile.
     pub deadline: Duration,
 }
 
@@ -37,18 +37,18 @@ impl Default for WorkerOptions {
     }
 }
 
-/// Puts keys into a controller's queue.
+/// A handle for adding keys to a controller's queue.
 #[derive(Clone)]
-pub struct QueueHandle(Arc<Shared>);
+pub struct QueueHandle(Arc<QueueInner>);
 
-struct Shared {
+struct QueueInner {
     queue: Mutex<Queue>,
     backoff: Mutex<Backoff>,
     wake: Notify,
     metrics: ControllerMetrics,
 }
 
-impl Shared {
+impl QueueInner {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,9 +59,9 @@ impl Shared {
 }
 
 impl QueueHandle {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new(metrics: ControllerMetrics) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(QueueInner {
             queue: Mutex::default(),
             backoff: Mutex::default(),
             wake: Notify::new(),
@@ -79,14 +79,6 @@ impl QueueHandle {
         self.0.wake.notify_one();
     }
 
-    /// Makes a key ready after a time.
-    pub fn add_after(&self, key: Key, delay: Duration) {
-        self.0
-            .queue()
-            .add_at(key, (Instant::now() + delay).into_std());
-        self.0.wake.notify_one();
-    }
-
     /// Takes every key that is ready.
     #[cfg(test)]
     pub(crate) fn ready(&self) -> std::collections::BTreeSet<Key> {
@@ -99,26 +91,26 @@ impl QueueHandle {
         taken.into_iter().collect()
     }
 
-    /// The metrics of watches that fill the queue.
+    /// Returns the metrics of the watches that fill the queue.
     pub(crate) fn watch_metrics(&self) -> WatchMetrics {
         self.0.metrics.watches()
     }
 
-    /// Forgets the failures of a key, whose owner has changed it.
-    pub fn forgive(&self, key: &Key) {
+    /// Resets the backoff of a key because its owner has changed it.
+    pub fn reset_backoff(&self, key: &Key) {
         self.0.backoff().reset(key);
     }
 }
 
 /// The workers of one controller.
 pub struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<QueueInner>,
     reconcile: Arc<dyn Reconcile>,
     options: WorkerOptions,
 }
 
 impl Workers {
-    /// Workers that take from `queue`.
+    /// Creates workers that take keys from `queue`.
     pub fn new(queue: &QueueHandle, reconcile: Arc<dyn Reconcile>, options: WorkerOptions) -> Self {
         Self {
             shared: Arc::clone(&queue.0),
@@ -127,7 +119,7 @@ impl Workers {
         }
     }
 
-    /// Works until `stop`, then lets what is under way end.
+    /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
     pub async fn run(self, stop: CancellationToken) {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
@@ -143,11 +135,11 @@ impl Workers {
                 () = stop.cancelled() => break,
                 () = self.shared.wake.notified() => {}
                 () = due => {}
-                Some(ended) = running.join_next() => self.ended(ended),
+                Some(finished) = running.join_next() => self.finished(finished),
             }
         }
-        while let Some(ended) = running.join_next().await {
-            self.ended(ended);
+        while let Some(finished) = running.join_next().await {
+            self.finished(finished);
         }
     }
 
@@ -160,10 +152,10 @@ impl Workers {
         }
     }
 
-    fn ended(&self, ended: Result<Key, tokio::task::JoinError>) {
-        match ended {
+    fn finished(&self, finished: Result<Key, tokio::task::JoinError>) {
+        match finished {
             Ok(key) => self.shared.queue().done(&key),
-            // Panics are caught inside, so only an aborted runtime gets here.
+            // Panics are caught in the task, so this only happens when the runtime is shut down.
             Err(error) => debug!(%error, "a worker was aborted"),
         }
     }
@@ -195,8 +187,8 @@ impl Workers {
     }
 }
 
-impl Shared {
-    /// Says when the key comes again.
+impl QueueInner {
+    /// Records the result and schedules the next reconcile.
     fn finish(
         &self,
         key: &Key,
@@ -254,15 +246,15 @@ mod tests {
     use crate::controller::{Key, Outcome, Priority, Reconcile, ReconcileError, Request};
     use crate::telemetry::metrics::ControllerMetrics;
 
-    /// Panics, hangs, fails and succeeds in turn; tells when it has succeeded.
+    /// A reconciler that panics, hangs, fails and then succeeds, and notifies on success.
     #[derive(Default)]
-    struct Moody {
+    struct FlakyReconciler {
         calls: AtomicU32,
         attempts: Mutex<Vec<u32>>,
         succeeded: Notify,
     }
 
-    impl Reconcile for Arc<Moody> {
+    impl Reconcile for Arc<FlakyReconciler> {
         fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
             Box::pin(async move {
                 self.attempts.lock().unwrap().push(request.attempt);
@@ -280,20 +272,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn panics_deadlines_and_errors_are_tried_again_until_success() {
-        let moody = Arc::new(Moody::default());
+    async fn panics_timeouts_and_errors_are_retried_until_success() {
+        let flaky = Arc::new(FlakyReconciler::default());
         let queue = QueueHandle::new(ControllerMetrics::detached("moody"));
         let options = WorkerOptions {
             concurrency: 2,
             deadline: Duration::from_secs(10),
         };
-        let workers = Workers::new(&queue, Arc::new(Arc::clone(&moody)), options);
+        let workers = Workers::new(&queue, Arc::new(Arc::clone(&flaky)), options);
         let stop = CancellationToken::new();
         let running = tokio::spawn(workers.run(stop.clone()));
         queue.add(Key::new(None, "x"), Priority::Event);
-        moody.succeeded.notified().await;
+        flaky.succeeded.notified().await;
         stop.cancel();
         running.await.unwrap();
-        assert_eq!(*moody.attempts.lock().unwrap(), [0, 1, 2, 3]);
+        assert_eq!(*flaky.attempts.lock().unwrap(), [0, 1, 2, 3]);
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::Cluster;
 use crate::controller::follow::{
-    Events, Follower, Lists, Subject, follow, map_event, metadata, whole,
+    Events, Follower, Lists, WatchTarget, follow, map_event, metadata, whole,
 };
 use crate::controller::served::ServedKinds;
 use crate::controller::{Key, Priority, QueueHandle, WatchState};
@@ -143,7 +143,7 @@ pub(super) struct Interests {
 
 /// A watch that runs until it is dropped.
 struct RunningWatch {
-    subject: Subject,
+    subject: WatchTarget,
     state: watch::Receiver<WatchState>,
     _stop: DropGuard,
 }
@@ -242,7 +242,7 @@ impl Interests {
         let mut watches = lock(&self.watches);
         let watch = watches.entry(scope.clone()).or_insert_with(|| {
             let (sender, state) = watch::channel(WatchState::Starting);
-            let subject = Subject::new(target.resource.clone(), target.namespace.as_deref());
+            let subject = WatchTarget::new(target.resource.clone(), target.namespace.as_deref());
             let follow = follow(
                 subject.clone(),
                 self.queue.watch_metrics(),
@@ -278,7 +278,7 @@ impl Interests {
 /// always true for [`Depth::Metadata`].
 fn events(
     client: Client,
-    subject: Subject,
+    subject: WatchTarget,
     depth: Depth,
 ) -> impl Fn(Lists) -> Events<(ObjectMeta, bool)> + Send {
     move |lists| match depth {
@@ -421,7 +421,7 @@ impl Follower for Reader {
         }
     }
 
-    fn distrust(&mut self) {
+    fn invalidate(&mut self) {
         self.wake_all();
     }
 }
@@ -651,7 +651,7 @@ mod tests {
         let target = fixture.target(Some("database"));
         let (scope, subject) = (
             target.scope(Depth::Readiness),
-            Subject::new(target.resource.clone(), target.namespace.as_deref()),
+            WatchTarget::new(target.resource.clone(), target.namespace.as_deref()),
         );
         let (sender, state) = watch::channel(WatchState::Starting);
         let mut reader = fixture.interests.reader(scope.clone(), sender);

@@ -18,7 +18,7 @@ use super::observe::Observation;
 use super::setup::Setup;
 use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
-use crate::action::deploy::Stored;
+use crate::action::deploy::StoredRelease;
 use crate::action::live::Live;
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
@@ -111,7 +111,7 @@ pub(super) struct Deployed {
 }
 
 impl Deployed {
-    pub(super) fn of(kind: ActionKind, stored: &Stored) -> Box<Self> {
+    pub(super) fn of(kind: ActionKind, stored: &StoredRelease) -> Box<Self> {
         Box::new(Self {
             kind,
             notes: stored.release.info.notes.trim().to_owned(),
@@ -173,7 +173,7 @@ impl Report {
 }
 
 /// Returns the release status of a record.
-pub(super) fn describe(stored: &Stored) -> ReleaseStatus {
+pub(super) fn describe(stored: &StoredRelease) -> ReleaseStatus {
     let metadata = stored.release.chart.as_ref();
     let metadata = metadata.and_then(|chart| chart.metadata.as_ref());
     ReleaseStatus {

@@ -1,9 +1,9 @@
 //! Leader election with a `coordination.k8s.io/v1` Lease, as in client-go's `leaderelection`.
 //!
-//! Clocks of different machines are never compared: a lease has expired when it has not changed
-//! for its duration on the local monotonic clock.
+//! Clocks of different machines are never compared: a lease has expired if it has not changed for
+//! its duration on the local monotonic clock.
 //!
-//! Needs the verbs `get`, `create` and `update` on leases.
+//! RBAC: `get`, `create` and `update` on `leases`.
 
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub struct Elector {
     api: Api<Lease>,
     options: LeaseOptions,
     gate: LeaderGate,
-    /// The lease as it was last read, and the time since when it has not changed.
+    /// The lease as it was last read, and the time since which it has not changed.
     seen: Option<(Option<LeaseSpec>, Instant)>,
 }
 
@@ -104,7 +104,7 @@ impl Elector {
                 Ok(false) => {}
                 Err(error) => warn!(
                     error = &error as &dyn std::error::Error,
-                    "leader election failed; trying again"
+                    "leader election failed; retrying"
                 ),
             }
             let pause = tokio::time::sleep(self.options.retry_period);
@@ -122,14 +122,14 @@ impl Elector {
             if stop.run_until_cancelled(pause).await.is_none() {
                 return Term::Stopped;
             }
-            let begun = Instant::now();
+            let started = Instant::now();
             match tokio::time::timeout_at(deadline, self.attempt()).await {
-                Ok(Ok(true)) => deadline = begun + self.options.renew_deadline,
+                Ok(Ok(true)) => deadline = started + self.options.renew_deadline,
                 Ok(Ok(false)) => break,
                 Ok(Err(error)) => {
                     warn!(
                         error = &error as &dyn std::error::Error,
-                        "the leader's lease could not be renewed"
+                        "cannot renew the leader election lease"
                     );
                 }
                 Err(_) => {}
@@ -164,14 +164,14 @@ impl Elector {
         {
             warn!(
                 error = &error as &dyn std::error::Error,
-                "the leader's lease could not be released"
+                "cannot release the leader election lease"
             );
         }
     }
 
     /// Tries once to take or renew the lease; returns whether this process holds it.
     async fn attempt(&mut self) -> Result<bool, LeaseError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let now = MicroTime(Timestamp::now());
         let name = self.options.name.clone();
         let params = PostParams::default();
@@ -196,7 +196,7 @@ impl Elector {
                     .or_else(lost_race)
             }
             Some(mut lease) => {
-                if !self.may_take(&lease, begun) {
+                if !self.may_take(&lease, started) {
                     return Ok(false);
                 }
                 lease.spec = Some(self.spec(lease.spec.as_ref(), &now));
@@ -215,12 +215,12 @@ impl Elector {
                 ..
             } = self.options;
             self.gate
-                .open_until(begun + renew_deadline, begun + duration);
+                .open_until(started + renew_deadline, started + duration);
         }
         Ok(taken.is_some())
     }
 
-    /// Whether this process holds the lease, nobody does, or it has expired.
+    /// Returns whether this process holds the lease, nobody does, or it has expired.
     fn may_take(&mut self, lease: &Lease, now: Instant) -> bool {
         let holder = holder(lease).unwrap_or("");
         if holder.is_empty() || holder == self.options.identity {

@@ -30,18 +30,18 @@ use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::Metrics;
 
-pub use probes::{ProbeError, Readiness};
+pub use probes::{ProbeError, ReadinessProbe};
 
-/// What the manager provides to a controller.
+/// Everything that the manager provides to a controller.
 #[derive(Clone)]
 pub struct ControllerContext {
     /// Talks to the API server.
     pub connection: Connection,
-    /// What all controllers know of the cluster.
+    /// Caches that all controllers share.
     pub caches: Caches,
-    /// Who this process is.
+    /// Names under which this process writes.
     pub identity: Identity,
-    /// How much is done at once, and how often.
+    /// Concurrency and reconcile period.
     pub limits: Limits,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
@@ -86,10 +86,10 @@ pub struct Identity {
     pub namespace: Option<String>,
 }
 
-/// How much a controller does at once, and how often.
+/// Concurrency and reconcile period of controllers.
 #[derive(Clone)]
 pub struct Limits {
-    /// How many keys a controller reconciles at once, unless it has its own setting.
+    /// Number of keys that a controller reconciles concurrently, unless it has its own setting.
     pub max_concurrent_reconciles: usize,
     /// Time between two reconciles of an unchanged object, unless a controller has its own setting.
     pub reconcile_period: Duration,
@@ -126,7 +126,7 @@ pub enum ManagerError {
     Controller {
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: ControllerError,
     },
@@ -159,7 +159,7 @@ impl Manager {
         }
     }
 
-    /// Uses this client instead of one made from the options, for tests that count or fail
+    /// Uses this client instead of one created from the options, for tests that count or fail
     /// requests. Its requests have the deadlines of the options; a lost lease does not stop its
     /// writes.
     #[must_use]
@@ -194,7 +194,7 @@ impl Manager {
         let counts = Counts::default();
         let gate = LeaderGate::default();
         let (client, server) = if let Some(client) = self.client {
-            let client = options.deadlines.keep(client);
+            let client = options.deadlines.apply_to(client);
             (client, "the given client".to_owned())
         } else {
             let config = client::config(options.kubeconfig.as_deref()).await?;
@@ -202,7 +202,7 @@ impl Manager {
             (client, config.cluster_url.to_string())
         };
         let metrics = Metrics::new(counts);
-        let readiness = Readiness::default();
+        let readiness = ReadinessProbe::default();
         let servers = probes::serve(&options, &metrics, &readiness, &stop).await?;
 
         info!(version = env!("CARGO_PKG_VERSION"), server, "starting");
@@ -261,7 +261,7 @@ impl Manager {
     }
 }
 
-/// Waits until the API server answers; logs each failed attempt.
+/// Waits until the API server responds, and logs each failed attempt.
 async fn wait_until_reachable(cluster: &Cluster, server: &str) {
     let mut delay = Duration::from_millis(250);
     while let Err(error) = cluster.ping().await {
@@ -318,7 +318,7 @@ async fn lead(
     {
         return Ok(());
     }
-    metrics.leads(&options.operator_name, true);
+    metrics.set_leader(&options.operator_name, true);
     let mut running = tokio::task::JoinSet::new();
     for controller in controllers {
         let name = controller.name().to_owned();
@@ -353,7 +353,7 @@ async fn lead(
     if let Some(elector) = &mut elector {
         elector.release().await;
     }
-    metrics.leads(&options.operator_name, false);
+    metrics.set_leader(&options.operator_name, false);
     outcome
 }
 

@@ -16,12 +16,12 @@ use tracing::info;
 use crate::options::Options;
 use crate::telemetry::metrics::Metrics;
 
-/// Whether the process is ready to work.
+/// The state of `/readyz`: whether the process is ready.
 #[derive(Debug, Clone, Default)]
-pub struct Readiness(Arc<AtomicBool>);
+pub struct ReadinessProbe(Arc<AtomicBool>);
 
-impl Readiness {
-    /// Sets whether `/readyz` answers 200.
+impl ReadinessProbe {
+    /// Sets whether `/readyz` responds with 200.
     pub fn set(&self, ready: bool) {
         self.0.store(ready, Ordering::SeqCst);
     }
@@ -32,7 +32,7 @@ impl Readiness {
         } else {
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "waiting for the API server to answer",
+                "waiting for the API server",
             )
         }
     }
@@ -49,11 +49,11 @@ pub struct ProbeError {
     source: std::io::Error,
 }
 
-/// Starts both servers; the address `0` turns one off.
+/// Starts the servers for probes and metrics; the address `0` disables a server.
 pub(super) async fn serve(
     options: &Options,
     metrics: &Metrics,
-    readiness: &Readiness,
+    readiness: &ReadinessProbe,
     stop: &CancellationToken,
 ) -> Result<JoinSet<()>, ProbeError> {
     let mut servers = JoinSet::new();

@@ -15,7 +15,7 @@ use kube::runtime::watcher;
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use crate::controller::follow::{self, Follower, Lists, Subject};
+use crate::controller::follow::{self, Follower, Lists, WatchTarget};
 use crate::controller::{Key, Priority, QueueHandle, WatchState};
 use crate::manager::ControllerContext;
 
@@ -68,7 +68,7 @@ where
                     concerns: Arc::clone(&concerns),
                     queue: queue.clone(),
                 };
-                let subject = Subject::new(ApiResource::erase::<O>(&()), api.namespace());
+                let subject = WatchTarget::new(ApiResource::erase::<O>(&()), api.namespace());
                 let selector = selector.clone();
                 let open = move |lists| {
                     watcher(api.clone(), follow::config(lists, Some(&selector))).boxed()

@@ -28,7 +28,7 @@ use super::meta::RecordMeta;
 use super::side::PartMeta;
 use crate::cluster::CrIdentity;
 use crate::controller::WatchState;
-use crate::controller::follow::{self, Follower, Subject};
+use crate::controller::follow::{self, Follower, WatchTarget};
 use crate::telemetry::metrics::WatchMetrics;
 use table::{Id, Inner, id_of};
 
@@ -120,7 +120,7 @@ impl ReleaseIndex {
     /// RBAC: `list` and `watch` on `secrets`.
     pub async fn watch(self, client: Client, namespace: Option<String>, metrics: WatchMetrics) {
         self.expect(namespace.as_deref());
-        let subject = Subject::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
+        let subject = WatchTarget::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
         let open = move |lists| {
             let api: Api<PartialObjectMeta<Secret>> = match &namespace {
                 Some(namespace) => Api::namespaced(client.clone(), namespace),

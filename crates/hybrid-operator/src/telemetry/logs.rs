@@ -1,4 +1,4 @@
-//! Sets up logging by the flags of the Go operators (`--zap-log-level`, `--zap-encoder`).
+//! Logging, configured with the flags of the Go operators (`--zap-log-level`, `--zap-encoder`).
 
 use tracing_subscriber::EnvFilter;
 
@@ -17,7 +17,7 @@ pub enum Encoder {
     /// One JSON object per line.
     #[default]
     Json,
-    /// Text for people.
+    /// Human-readable text.
     Console,
 }
 
@@ -43,7 +43,7 @@ fn filter(level: &str) -> EnvFilter {
     };
     EnvFilter::try_from_default_env().unwrap_or_else(|_| {
         EnvFilter::new(format!(
-            // `controller::follow` says once why a watch fails; kube says it at each attempt.
+            // `controller::follow` logs the failure of a watch once, kube at each attempt.
             "{ours},hyper_util=warn,h2=warn,rustls=warn,tower=warn,kube_runtime=error"
         ))
     })
@@ -55,7 +55,7 @@ pub fn start(options: &LogOptions) {
         .with_env_filter(filter(&options.level))
         .with_writer(std::io::stderr)
         .with_target(false);
-    // An error means that the program has set up its own logging already.
+    // An error means that the program has already set up its own logging.
     let _ = match options.encoder {
         Encoder::Json => builder.json().flatten_event(true).try_init(),
         Encoder::Console => builder.try_init(),

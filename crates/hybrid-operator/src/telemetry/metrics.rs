@@ -46,7 +46,7 @@ struct RestartLabels {
     cause: &'static str,
 }
 
-/// How often watches were opened anew with a fresh list; see `controller::follow`.
+/// Counters of watch restarts with a fresh list; see `controller::follow`.
 #[derive(Debug, Clone, Default)]
 pub struct WatchMetrics(Family<RestartLabels, Counter>);
 
@@ -70,7 +70,7 @@ impl WatchMetrics {
     }
 }
 
-/// How a reconcile ended.
+/// The result of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum ReconcileResult {
     /// `success`
@@ -84,10 +84,7 @@ pub enum ReconcileResult {
     requeue_after,
 }
 
-#[expect(
-    non_upper_case_globals,
-    reason = "named as the variants would be elsewhere"
-)]
+#[expect(non_upper_case_globals, reason = "conventional names of the variants")]
 impl ReconcileResult {
     /// `success`
     pub const Success: Self = Self::success;
@@ -99,9 +96,9 @@ impl ReconcileResult {
 
 /// The metrics of a process.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub struct Metrics(Arc<MetricsInner>);
 
-struct Inner {
+struct MetricsInner {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
     leader: Family<NameLabel, Gauge>,
@@ -140,7 +137,7 @@ impl Default for Families {
 }
 
 impl Metrics {
-    /// Creates the metrics; the counters of requests are read from `counts`.
+    /// Creates the metrics. The counters of requests are read from `counts`.
     pub fn new(counts: Counts) -> Self {
         let mut registry = Registry::default();
         let controllers = Families::default();
@@ -175,7 +172,7 @@ impl Metrics {
         );
         registry.register(
             "workqueue_depth",
-            "Number of keys that wait to be reconciled",
+            "Number of keys waiting to be reconciled",
             c.depth.clone(),
         );
         registry.register(
@@ -185,7 +182,7 @@ impl Metrics {
         );
         registry.register(
             "hybrid_operator_watch_restarts",
-            "Watches that were opened anew with a fresh list",
+            "Number of watches restarted with a fresh list",
             c.watches.0.clone(),
         );
         registry.register(
@@ -195,11 +192,11 @@ impl Metrics {
         );
         registry.register(
             "leader_election_master_status",
-            "1 while this process is the leader, else 0",
+            "1 if this process is the leader, else 0",
             leader.clone(),
         );
         registry.register("helm_operator_build_info", "Version of the operator", info);
-        Self(Arc::new(Inner {
+        Self(Arc::new(MetricsInner {
             registry,
             requests,
             leader,
@@ -222,13 +219,13 @@ impl Metrics {
     }
 
     /// Records whether this process is the leader.
-    pub fn leads(&self, lease: &str, leads: bool) {
+    pub fn set_leader(&self, lease: &str, set_leader: bool) {
         self.0
             .leader
             .get_or_create(&NameLabel {
                 name: lease.to_owned(),
             })
-            .set(i64::from(leads));
+            .set(i64::from(set_leader));
     }
 
     /// Encodes all metrics in the `OpenMetrics` text format.
@@ -289,7 +286,7 @@ impl ControllerMetrics {
         &self.name
     }
 
-    /// The metrics of watches.
+    /// Returns the metrics of watches.
     pub(crate) fn watches(&self) -> WatchMetrics {
         self.families.watches.clone()
     }
@@ -360,7 +357,7 @@ mod tests {
         let controller = metrics.controller("memcached");
         controller.added();
         controller.begin().end(ReconcileResult::Success);
-        metrics.leads("lease", true);
+        metrics.set_leader("lease", true);
         metrics.watches().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [

@@ -9,8 +9,8 @@
 //!     image.repository: $MEMCACHED_IMAGE
 //! ```
 //!
-//! [`load`] reads a file and reports all mistakes at once, each with its line, column and field, so
-//! that they can be fixed in one go. It reads files only and makes no requests.
+//! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
+//! sends no requests to the cluster.
 
 mod parse;
 mod suggest;
@@ -33,17 +33,18 @@ pub use validate::validate;
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,
-    /// Directory or `.tgz` of the chart; relative paths start at the folder of the watches file.
+    /// Directory or `.tgz` of the chart; relative paths are resolved against the folder of the
+    /// watches file.
     pub chart: PathBuf,
     /// Whether a change of an owned object triggers its custom resource at once. Default: true.
     pub watch_dependent_resources: bool,
     /// Values that replace those of the spec, by dotted path as in Helm's `--set`.
     pub override_values: BTreeMap<String, String>,
-    /// How the texts of `overrideValues` become values.
+    /// How the strings of `overrideValues` are converted to values.
     pub override_values_type: OverrideValuesType,
-    /// Time between two reconciles of an unchanged custom resource; zero turns resyncs off.
+    /// Time between two reconciles of an unchanged custom resource; zero disables resyncs.
     pub reconcile_period: Option<Duration>,
-    /// How many custom resources of this kind are reconciled at once.
+    /// Maximum number of concurrent reconciles of this kind.
     pub max_concurrent_reconciles: Option<NonZeroUsize>,
     /// Only custom resources that match this label selector are reconciled.
     pub selector: Option<Selector>,
@@ -51,7 +52,7 @@ pub struct Watch {
     pub lookup_is_input: bool,
     /// Values merged over the spec; its strings may be templates.
     pub values: Option<Value>,
-    /// Secrets and `ConfigMap`s whose content becomes values.
+    /// Secrets and `ConfigMap`s that provide values.
     pub values_from: Vec<ValuesFrom>,
     /// How a release is installed.
     pub install: ActionPolicy,
@@ -65,13 +66,13 @@ pub struct Watch {
     pub test: Option<ActionPolicy>,
     /// What to do about drift.
     pub drift_detection: DriftDetection,
-    /// Patches for rendered objects, made before they are applied.
+    /// Patches for rendered objects, applied before the objects are sent.
     pub patches: Vec<Patch>,
     /// The service account that the operator impersonates; may be a template.
     pub service_account_name: Option<String>,
     /// Custom resources that must be `Ready` first.
     pub depends_on: Vec<Dependency>,
-    /// How many revisions of a release are kept. Default: 10.
+    /// Number of revisions of a release that are kept. Default: 10.
     pub max_history: Option<NonZeroUsize>,
     /// Template of the release's name. Default: the custom resource's name.
     pub release_name: Option<String>,
@@ -79,7 +80,7 @@ pub struct Watch {
     pub release_namespace: Option<String>,
     /// Annotation that pauses a custom resource, instead of the standard one.
     pub pause_annotation: Option<String>,
-    /// Whether a chart that renders nothing may replace a release that holds objects.
+    /// Whether a chart that renders no objects may replace a release that has some.
     pub allow_empty: bool,
     /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
@@ -119,17 +120,17 @@ impl Watch {
     }
 }
 
-/// How the texts of `overrideValues` become values.
+/// How the strings of `overrideValues` are converted to values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverrideValuesType {
     /// As with Helm's `--set`: `true`, `false`, `null` and integers are recognised.
     #[default]
     Typed,
-    /// Every text stays a string, as in operator-sdk.
+    /// All values are strings, as in operator-sdk.
     String,
 }
 
-/// A Secret or `ConfigMap` whose content becomes values.
+/// A Secret or `ConfigMap` that provides values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValuesFrom {
     /// The kind of the object.
@@ -140,7 +141,7 @@ pub struct ValuesFrom {
     pub namespace: Option<String>,
     /// The entry of its `data`; `values.yaml` by default.
     pub key: String,
-    /// Dotted path at which the entry's text is set; without it the entry is a values file.
+    /// Dotted path at which the entry is set as a string; without it, the entry is a values file.
     pub target_path: Option<String>,
     /// Whether the object or its entry may be missing at the first install. Once it has been
     /// read, its last value is used.
@@ -176,14 +177,14 @@ pub struct ActionPolicy {
     pub wait_for_jobs: bool,
     /// Whether hooks are skipped.
     pub disable_hooks: bool,
-    /// What follows a failure. Only install and upgrade have it.
+    /// What to do after a failure. Only for install and upgrade.
     pub remediation: Remediation,
-    /// Kinds whose objects are deleted and created again when a field cannot be changed.
-    /// Only upgrade has it; `None` means `Job`.
+    /// Kinds whose objects are deleted and created again when an immutable field changes. Only for
+    /// upgrade; `None` means `Job`.
     pub recreate: Option<Vec<String>>,
 }
 
-/// What follows a failed install or upgrade.
+/// What to do after a failed install or upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Remediation {
     /// How often the action is retried with the same inputs.
@@ -199,7 +200,7 @@ pub enum RemediationStrategy {
     Rollback,
     /// Uninstall the release.
     Uninstall,
-    /// Leave it, and retry in place.
+    /// Keep it and retry in place.
     None,
 }
 
@@ -227,7 +228,7 @@ pub enum DriftMode {
 /// Fields of certain objects that others may own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriftIgnore {
-    /// The objects; all of them when every field is empty.
+    /// The objects; all of them if every field is empty.
     pub target: Target,
     /// JSON pointers (RFC 6901), such as `/spec/replicas`.
     pub paths: Vec<String>,
@@ -259,7 +260,7 @@ pub struct Patch {
     pub patch: PatchBody,
 }
 
-/// The two forms of a patch.
+/// The content of a patch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PatchBody {
     /// JSON Patch, RFC 6902.
@@ -284,7 +285,7 @@ pub struct Dependency {
 /// What to do with the definitions in a chart's `crds/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CrdPolicy {
-    /// Leave them out.
+    /// Do not create them.
     Skip,
     /// Create those that are missing, as Helm does.
     #[default]
@@ -296,13 +297,13 @@ pub enum CrdPolicy {
 /// One mistake in a watches file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Line, counted from 1; 0 when the mistake concerns the whole file.
+    /// Line, counted from 1; 0 if the mistake concerns the whole file.
     pub line: usize,
     /// Column, counted from 1.
     pub column: usize,
     /// The field, such as `[0].install.timeout`; empty for the whole file.
     pub field: String,
-    /// What is wrong and, where it is known, how to fix it.
+    /// What is wrong and, if known, how to fix it.
     pub message: String,
 }
 
@@ -314,12 +315,12 @@ pub enum WatchesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// The file has mistakes.
-    #[error("{}", Listing { path, problems })]
+    #[error("{}", ProblemList { path, problems })]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -328,12 +329,12 @@ pub enum WatchesError {
     },
 }
 
-struct Listing<'a> {
+struct ProblemList<'a> {
     path: &'a Path,
     problems: &'a [Problem],
 }
 
-impl fmt::Display for Listing<'_> {
+impl fmt::Display for ProblemList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.problems.iter().enumerate() {
             if i > 0 {
@@ -358,13 +359,13 @@ impl fmt::Display for Listing<'_> {
     }
 }
 
-/// Reads a watches file and checks it: its fields, its kinds, and that its charts are there.
+/// Reads a watches file and checks its fields, its kinds, and that its charts exist.
 ///
 /// Relative chart paths are resolved against the folder of `path`.
 ///
 /// # Errors
-/// [`WatchesError::Read`] when the file cannot be read, else [`WatchesError::Invalid`] with every
-/// mistake found.
+/// [`WatchesError::Read`] if the file cannot be read, else [`WatchesError::Invalid`] with all
+/// mistakes.
 pub fn load(path: &Path) -> Result<Vec<Watch>, WatchesError> {
     load_with(path, |entry| Ok(entry.watch))
 }
@@ -387,9 +388,9 @@ pub fn load_with<T>(
     problems.extend(validate(&entries));
     let mut results = Vec::new();
     for entry in entries {
-        let (line, column) = entry.chart_mark;
+        let (line, column) = entry.chart_position;
         let field = format!("[{}].chart", entry.index);
-        // The missing chart is reported already.
+        // A missing chart has already been reported.
         if problems.iter().any(|problem| problem.field == field) {
             continue;
         }
@@ -413,7 +414,7 @@ pub fn load_with<T>(
     })
 }
 
-/// An entry and its place in the file.
+/// An entry and its position in the file.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The entry.
@@ -425,7 +426,7 @@ pub struct Entry {
     /// Column of the entry, counted from 1.
     pub column: usize,
     /// Line and column of the `chart` field.
-    pub chart_mark: (usize, usize),
+    pub chart_position: (usize, usize),
 }
 
 #[cfg(test)]

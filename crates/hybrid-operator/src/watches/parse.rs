@@ -51,9 +51,9 @@ const ENTRY_FIELDS: &[&str] = &[
     "crds",
 ];
 
-/// Parses the entries of a watches file; relative chart paths start at `base`.
+/// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
 ///
-/// Entries that can be read are returned beside the mistakes, so that later checks can add theirs.
+/// Returns valid entries along with the mistakes, so that later checks can add more.
 pub fn parse(text: &[u8], base: &Path) -> (Vec<Entry>, Vec<Problem>) {
     let mut problems = Vec::new();
     let root = match tree::parse(text) {
@@ -97,7 +97,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let group = fields.optional("group", string).unwrap_or_default();
     let version = fields.required("version", name);
     let kind = fields.required("kind", name);
-    let chart_mark = fields.mark("chart");
+    let chart_position = fields.position("chart");
     let chart = fields.required("chart", name);
     let gvk = GroupVersionKind {
         group,
@@ -177,7 +177,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         index,
         line: node.line(),
         column: node.column(),
-        chart_mark,
+        chart_position,
     })
 }
 
@@ -211,7 +211,7 @@ fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
     })
 }
 
-/// The fields of an action's block besides those that all actions have.
+/// The fields of an action in addition to those that all actions have.
 #[derive(Clone, Copy)]
 struct Extras {
     remediation: bool,
@@ -332,10 +332,13 @@ fn patch(fields: &mut Fields<'_>) -> Option<Patch> {
     Some(Patch { target, patch })
 }
 
-/// A patch is text (as in kustomize) or a tree: a list is a JSON Patch, a map a strategic merge.
+/// Reads a patch, which is a string (as in kustomize) or YAML: a list is a JSON Patch, a map a
+/// strategic merge patch.
 fn patch_body(node: &Node) -> Result<PatchBody, String> {
     let tree = match node.as_str() {
-        Some(text) => go_yaml::from_str(text).map_err(|e| format!("the patch is not YAML: {e}"))?,
+        Some(text) => {
+            go_yaml::from_str(text).map_err(|e| format!("the patch is not valid YAML: {e}"))?
+        }
         None => decode(node)?,
     };
     match tree {
@@ -361,7 +364,7 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
     })
 }
 
-/// The fields of one map in the file, and the list that collects its mistakes.
+/// The fields of a map in the file, and the list of mistakes.
 struct Fields<'a> {
     node: &'a Node,
     path: String,
@@ -423,7 +426,7 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
-    fn mark(&self, field: &str) -> (usize, usize) {
+    fn position(&self, field: &str) -> (usize, usize) {
         self.get(field)
             .map_or((self.node.line(), self.node.column()), |n| {
                 (n.line(), n.column())
@@ -457,7 +460,7 @@ impl<'a> Fields<'a> {
         Fields::open(node, &path, &[], self.problems).map(|mut fields| read(&mut fields))
     }
 
-    /// Reads a nested list of maps; invalid items are reported and left out.
+    /// Reads a nested list of maps. Invalid items are reported and skipped.
     fn list<T>(&mut self, field: &str, read: impl Fn(&mut Fields<'_>) -> Option<T>) -> Vec<T> {
         let Some(node) = self.get(field).filter(|node| !node.is_null()) else {
             return Vec::new();
@@ -562,7 +565,7 @@ fn choice<T: Copy>(node: &Node, choices: &[(&str, T)]) -> Result<T, String> {
 fn string_map(node: &Node) -> Result<BTreeMap<String, String>, String> {
     let entries = node
         .as_map()
-        .ok_or_else(|| expected("a map of texts", node))?;
+        .ok_or_else(|| expected("a map of strings", node))?;
     entries
         .iter()
         .map(|(key, value)| {
@@ -581,7 +584,7 @@ fn string_map(node: &Node) -> Result<BTreeMap<String, String>, String> {
 fn string_list(node: &Node) -> Result<Vec<String>, String> {
     let items = node
         .as_list()
-        .ok_or_else(|| expected("a list of texts", node))?;
+        .ok_or_else(|| expected("a list of strings", node))?;
     items.iter().map(name).collect()
 }
 
@@ -589,7 +592,7 @@ fn pointers(node: &Node) -> Result<Vec<String>, String> {
     let paths = string_list(node)?;
     match paths.iter().find(|path| !path.starts_with('/')) {
         Some(path) => Err(format!(
-            "`{path}` is no JSON pointer: it starts with `/`, as in `/spec/replicas`"
+            "`{path}` is not a JSON pointer; it must start with `/`, as in `/spec/replicas`"
         )),
         None => Ok(paths),
     }
@@ -604,8 +607,8 @@ fn selector(node: &Node) -> Result<Selector, String> {
         let found = string(key)?;
         if !FIELDS.contains(&found.as_str()) {
             return Err(format!(
-                "unknown field `{found}`; a selector has {}",
-                FIELDS.join(" and ")
+                "unknown field `{found}`; known fields: {}",
+                FIELDS.join(", ")
             ));
         }
     }

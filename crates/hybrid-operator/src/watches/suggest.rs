@@ -1,8 +1,8 @@
-//! Suggests the nearest known name for a misspelt one.
+//! Suggests the closest known name for a misspelt one.
 
-/// Returns the candidate that is nearest to `name`, if any is near enough.
+/// Returns the candidate that is closest to `name`, if one is close enough.
 ///
-/// Near enough is an edit distance of at most a third of the name's length, or 1 for short names.
+/// Close enough is an edit distance of at most a third of the name's length, or 1 for short names.
 /// Letter case is ignored.
 pub(super) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let wanted = name.to_lowercase();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_field_finds_its_neighbour_and_nonsense_finds_none() {
+    fn a_misspelt_field_finds_the_closest_one_and_nonsense_finds_none() {
         let fields = ["chart", "overrideValues", "valuesFrom", "values"];
         assert_eq!(nearest("overideValues", &fields), Some("overrideValues"));
         assert_eq!(nearest("overridevalues", &fields), Some("overrideValues"));

@@ -1,4 +1,4 @@
-//! Valid watches files, and the messages about invalid ones.
+//! Tests of valid watches files, and of the messages about invalid ones.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn chart_dir() -> tempfile::TempDir {
     dir
 }
 
-fn complaints(text: &str) -> String {
+fn error_of(text: &str) -> String {
     let dir = chart_dir();
     let file = dir.path().join("watches.yaml");
     std::fs::write(&file, text).unwrap();
@@ -130,7 +130,7 @@ fn all_fields_are_read() {
 }
 
 #[test]
-fn all_mistakes_are_reported_at_once_with_their_place() {
+fn all_mistakes_are_reported_at_once_with_their_position() {
     let text = "\
 - group: example.com
   version: v1
@@ -146,24 +146,24 @@ fn all_mistakes_are_reported_at_once_with_their_place() {
 - version: v1
   chart: chart
 ";
-    insta::assert_snapshot!(complaints(text), @r#"
+    insta::assert_snapshot!(error_of(text), @r#"
     DIR/watches.yaml:5:3: [0].overideValues: unknown field; did you mean `overrideValues`?
     DIR/watches.yaml:6:20: [0].reconcilePeriod: time: invalid duration "soon"; durations look like "300ms", "1m30s" or "2h"
     DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, waitForJobs, disableHooks, remediation
-    DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: it is in entry [0], line 1, already; remove one of them
-    DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths start at the folder of the watches file
+    DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: already in entry [0], line 1; remove one of them
+    DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths are resolved against the folder of the watches file
     DIR/watches.yaml:12:3: [2]: `kind` is required
     "#);
 }
 
 #[test]
-fn a_file_that_is_not_a_yaml_list_is_refused() {
-    assert!(complaints("group: x\n").contains("a watches file is a list of entries"));
-    assert!(complaints("- a: [\n").starts_with("DIR/watches.yaml:"));
+fn a_file_that_is_not_a_yaml_list_is_rejected() {
+    assert!(error_of("group: x\n").contains("a watches file is a list of entries"));
+    assert!(error_of("- a: [\n").starts_with("DIR/watches.yaml:"));
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn the_error_names_a_missing_file() {
     let error = load(Path::new("/nowhere/watches.yaml")).expect_err("no file");
     assert_eq!(error.to_string(), "cannot read /nowhere/watches.yaml");
 }

@@ -1,11 +1,11 @@
-//! Checks that compare entries or read the file system: duplicate kinds and missing charts.
+//! Checks for duplicate kinds and missing charts.
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use super::{Entry, Problem};
 
-/// Returns the mistakes of entries that are valid in themselves.
+/// Returns the mistakes that only show in comparison with other entries and the file system.
 pub fn validate(entries: &[Entry]) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut first: HashMap<String, &Entry> = HashMap::new();
@@ -18,7 +18,7 @@ pub fn validate(entries: &[Entry]) -> Vec<Problem> {
                 column: entry.column,
                 field: format!("[{}]", entry.index),
                 message: format!(
-                    "duplicate entry for {kind}: it is in entry [{}], line {}, already; remove one of them",
+                    "duplicate entry for {kind}: already in entry [{}], line {}; remove one of them",
                     earlier.index, earlier.line
                 ),
             });
@@ -26,7 +26,7 @@ pub fn validate(entries: &[Entry]) -> Vec<Problem> {
             first.insert(kind, entry);
         }
         if let Some(message) = chart_problem(&entry.watch.chart) {
-            let (line, column) = entry.chart_mark;
+            let (line, column) = entry.chart_position;
             problems.push(Problem {
                 line,
                 column,
@@ -49,7 +49,7 @@ fn chart_problem(path: &Path) -> Option<String> {
     }
     if !path.exists() {
         return Some(format!(
-            "{shown} does not exist; relative paths start at the folder of the watches file"
+            "{shown} does not exist; relative paths are resolved against the folder of the watches file"
         ));
     }
     let archive = path

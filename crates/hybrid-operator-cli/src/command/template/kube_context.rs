@@ -1,11 +1,11 @@
-//! The default namespace: from the environment, or from the kubeconfig's current context.
+//! The default namespace, from the environment or the current context of the kubeconfig.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// The part of a kubeconfig that names namespaces.
+/// The parts of a kubeconfig with namespaces.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 struct Kubeconfig {
@@ -27,8 +27,7 @@ struct Context {
 }
 
 /// Returns `HELM_NAMESPACE`, else the namespace of the current context of the files in `KUBECONFIG`
-/// (or of `~/.kube/config`), else `default`. Files that cannot be read are ignored, since only the
-/// namespace matters here.
+/// (or of `~/.kube/config`), else `default`. Files that cannot be read are ignored.
 pub(super) fn namespace(env: impl Fn(&str) -> Option<OsString>) -> String {
     let set = |name| env(name).filter(|value| !value.is_empty());
     if let Some(namespace) = set("HELM_NAMESPACE") {
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_context_with_the_current_name_gives_the_namespace() {
+    fn the_namespace_is_that_of_the_first_context_with_the_current_name() {
         let folder = tempfile::tempdir().unwrap();
         let (first, second) = (folder.path().join("a"), folder.path().join("b"));
         std::fs::write(&first, "current-context: here\ncontexts: []\n").unwrap();

@@ -1,4 +1,4 @@
-//! `hybrid-operator template [NAME] CHART`: prints the same as `helm template`.
+//! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`.
 
 mod kube_context;
 mod show_only;
@@ -18,7 +18,7 @@ use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
 use user_values::ValueFlags;
 
-/// The release's name where none is given, as in Helm.
+/// Default name of the release, as in Helm.
 const NAME: &str = "release-name";
 
 const EXAMPLES: &str = "\
@@ -39,10 +39,7 @@ Examples:
     allow_missing_positional = true,
     mut_args(switch)
 )]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "they are the switches of the command line"
-)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Name of the release [default: release-name]
     name: Option<String>,
@@ -79,11 +76,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TEMPLATE", action = ArgAction::Append, allow_hyphen_values = true)]
     show_only: Vec<String>,
 
-    /// Leave out test hooks
+    /// Skip test hooks
     #[arg(long)]
     skip_tests: bool,
 
-    /// Leave out all hooks
+    /// Skip all hooks
     #[arg(long)]
     no_hooks: bool,
 
@@ -91,16 +88,16 @@ pub(crate) struct Args {
     #[arg(long)]
     skip_schema_validation: bool,
 
-    /// Accepted for compatibility with `helm template`; NAME must be left out
+    /// Accepted for compatibility with `helm template`; NAME must be omitted
     #[arg(short, long)]
     generate_name: bool,
 
-    /// Print progress, and the rendered output even when it is not valid YAML
+    /// Print progress, and the rendered output even if it is not valid YAML
     #[arg(long)]
     debug: bool,
 }
 
-/// Lets a switch be written `--name=true` and `--name=false` too, as in Helm.
+/// Accepts `--name=true` and `--name=false` for a boolean flag, as in Helm.
 fn switch(arg: Arg) -> Arg {
     if !matches!(arg.get_action(), ArgAction::SetTrue) {
         return arg;
@@ -123,9 +120,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let chart = load(args.chart.trim())?;
     if args.debug {
         let (name, count) = (chart.name(), chart.dependencies().len());
-        crate::say(&format!("chart {name}: {count} dependencies"));
+        crate::print_message(&format!("chart {name}: {count} dependencies"));
     }
-    let compiled = CompiledChart::compile(&chart).map_err(explained)?;
+    let compiled = CompiledChart::compile(&chart).map_err(with_excerpt)?;
     let coalesced = if args.skip_schema_validation {
         compiled.coalesce_unchecked(values)?
     } else {
@@ -138,9 +135,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
     let rendered = match compiled.render(&input) {
         Ok(rendered) => rendered,
-        Err(error) => return Err(args.failed(&compiled, &input, error, out)?),
+        Err(error) => return Err(args.render_error(&compiled, &input, error, out)?),
     };
-    let text = args.printed(&coalesced, &rendered);
+    let text = args.format_output(&coalesced, &rendered);
     if args.show_only.is_empty() {
         out.write_all(text.as_bytes())?;
     } else {
@@ -149,7 +146,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a chart that can be installed.
+/// Loads a chart and checks that it can be installed.
 fn load(path: &str) -> anyhow::Result<Chart> {
     if !Path::new(path).exists() {
         bail!("chart {path:?} not found; give a chart directory or a packaged chart (.tgz)");
@@ -180,13 +177,13 @@ fn load(path: &str) -> anyhow::Result<Chart> {
         );
     }
     if metadata.deprecated {
-        crate::say("warning: this chart is deprecated");
+        crate::print_message("warning: this chart is deprecated");
     }
     Ok(chart)
 }
 
-/// Adds the template's line to the error.
-fn explained(error: RenderError) -> anyhow::Error {
+/// Adds the excerpt of the template to an error.
+fn with_excerpt(error: RenderError) -> anyhow::Error {
     let excerpt = error.excerpt().to_owned();
     if excerpt.is_empty() {
         error.into()
@@ -222,8 +219,8 @@ impl Args {
         Ok(capabilities)
     }
 
-    /// Formats the definitions, the manifest and the hooks, as Helm prints them.
-    fn printed(&self, values: &Coalesced, rendered: &Rendered) -> String {
+    /// Formats the custom resource definitions, the manifest and the hooks as Helm prints them.
+    fn format_output(&self, values: &Coalesced, rendered: &Rendered) -> String {
         let mut text = String::with_capacity(rendered.manifest().len() + 1024);
         if self.include_crds {
             for crd in values.chart().crds() {
@@ -244,8 +241,9 @@ impl Args {
         text
     }
 
-    /// Returns the error of a chart that does not render. With `--debug`, prints the output first.
-    fn failed(
+    /// Returns the error of a chart that cannot be rendered. With `--debug`, prints the output
+    /// first.
+    fn render_error(
         &self,
         chart: &CompiledChart,
         input: &RenderInput<'_>,
@@ -253,7 +251,7 @@ impl Args {
         out: &mut dyn Write,
     ) -> anyhow::Result<anyhow::Error> {
         if !self.debug {
-            let error = explained(error);
+            let error = with_excerpt(error);
             return Ok(anyhow::anyhow!(
                 "{error:#}\n\nUse --debug flag to render out invalid YAML"
             ));
@@ -274,7 +272,7 @@ impl Args {
         } else if let Ok(picked) = show_only::pick(&text, &self.show_only) {
             out.write_all(picked.as_bytes())?;
         }
-        Ok(explained(error))
+        Ok(with_excerpt(error))
     }
 }
 

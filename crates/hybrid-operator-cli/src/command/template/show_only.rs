@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_come_in_the_order_of_the_patterns() {
+    fn documents_are_in_the_order_of_the_patterns() {
         assert_eq!(
             picked(&["charts/sub/*/*.yaml", "templates/a.yaml"]).unwrap(),
             "---\n# Source: web/charts/sub/templates/b.yaml\nb: 1\n\n\

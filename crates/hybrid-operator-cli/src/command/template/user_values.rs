@@ -1,4 +1,4 @@
-//! The flags that set values, and the order in which they are merged.
+//! The flags that set values.
 
 use std::io::{self, Read as _};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use clap::ArgAction;
 use helm_core::values::{self, SetError, Values};
 
-/// Values from files and flags. Independent of their order on the command line, files are merged
+/// Values from files and flags. Regardless of their order on the command line, files are merged
 /// first, then `--set-json`, `--set`, `--set-string`, `--set-file` and `--set-literal`, as in Helm.
 #[derive(Debug, clap::Args)]
 pub(super) struct ValueFlags {

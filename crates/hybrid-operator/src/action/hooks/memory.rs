@@ -1,7 +1,7 @@
-//! What this process knows of the hooks of a release beside the record. All of it can be lost.
+//! What this process knows about the hooks of a release beyond the record. Losing it is safe.
 //!
-//! It holds the watches of the hooks that are awaited, so that they wake the release, and tells
-//! what became of a hook that is gone.
+//! It holds the watches of running hooks, so that their events wake the release, and returns the
+//! outcome of hooks whose objects are gone.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,29 +10,29 @@ use helm_core::manifest::ObjectKey;
 use crate::controller::{WatchGuard, WatchState};
 use crate::readiness::HookOutcome;
 
-/// How many ended events are remembered: more than one revision has.
-const EVENTS: usize = 8;
+/// Number of completed runs that are remembered; more than one revision has.
+const MAX_COMPLETED: usize = 8;
 
-/// The hooks of one release, as far as this process has made or seen them.
+/// The hooks of one release that this process has created or seen.
 #[derive(Clone, Default)]
 pub(in crate::action) struct HookMemory {
-    awaited: BTreeMap<ObjectKey, Awaited>,
-    ended: VecDeque<String>,
+    tracked: BTreeMap<ObjectKey, TrackedObject>,
+    completed: VecDeque<String>,
 }
 
 /// A Job or Pod of a hook.
 #[derive(Clone)]
-struct Awaited {
+struct TrackedObject {
     run: String,
     uid: String,
-    /// A resource version that it has had.
+    /// A resource version that the object has had.
     version: u64,
     guard: WatchGuard,
 }
 
 impl HookMemory {
-    /// Remembers an object of this run that is there.
-    pub(super) fn saw(
+    /// Records that an object of this run exists.
+    pub(super) fn track(
         &mut self,
         key: &ObjectKey,
         run: &str,
@@ -40,25 +40,25 @@ impl HookMemory {
         version: &str,
         guard: &WatchGuard,
     ) {
-        let awaited = Awaited {
+        let tracked = TrackedObject {
             run: run.to_owned(),
             uid: uid.to_owned(),
             version: version.parse().unwrap_or(0),
             guard: guard.clone(),
         };
-        self.awaited.insert(key.clone(), awaited);
+        self.tracked.insert(key.clone(), tracked);
     }
 
-    /// What became of an object of this run that is gone; `None` if this process has never known
-    /// of one.
-    pub(super) fn fate(&self, key: &ObjectKey, run: &str) -> Option<HookOutcome> {
-        let known = self.awaited.get(key).filter(|known| known.run == run)?;
+    /// Returns the outcome of an object of this run that is gone; `None` if this process has never
+    /// seen one.
+    pub(super) fn outcome_of_missing(&self, key: &ObjectKey, run: &str) -> Option<HookOutcome> {
+        let known = self.tracked.get(key).filter(|known| known.run == run)?;
         let guard = &known.guard;
         let shown = guard
             .get(key.namespace.as_deref(), &key.name)
             .is_some_and(|seen| *seen.uid == *known.uid);
         let caught_up = !shown && guard.version() >= known.version;
-        Some(fate(
+        Some(outcome_of_missing(
             key,
             guard.outcome(&known.uid),
             &guard.state(),
@@ -66,33 +66,33 @@ impl HookMemory {
         ))
     }
 
-    /// The uid of an object.
+    /// Returns the uid of an object.
     pub(super) fn uid(&self, key: &ObjectKey) -> Option<&str> {
-        self.awaited.get(key).map(|known| known.uid.as_str())
+        self.tracked.get(key).map(|known| known.uid.as_str())
     }
 
-    /// Forgets an object whose end is recorded, and closes its watch.
+    /// Drops an object whose result is recorded, and releases its watch.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
-        self.awaited.remove(key);
+        self.tracked.remove(key);
     }
 
-    /// Remembers that a run of an event has ended well and is cleaned up after.
-    pub(super) fn end(&mut self, run: &str) {
-        if self.ended.len() >= EVENTS {
-            self.ended.pop_front();
+    /// Records that a run has succeeded and its delete policies are applied.
+    pub(super) fn complete(&mut self, run: &str) {
+        if self.completed.len() >= MAX_COMPLETED {
+            self.completed.pop_front();
         }
-        self.ended.push_back(run.to_owned());
+        self.completed.push_back(run.to_owned());
     }
 
-    /// Whether a run of an event has ended well and is cleaned up after.
-    pub(super) fn has_ended(&self, run: &str) -> bool {
-        self.ended.iter().any(|known| known == run)
+    /// Returns whether a run has succeeded and its delete policies are applied.
+    pub(super) fn is_complete(&self, run: &str) -> bool {
+        self.completed.iter().any(|known| known == run)
     }
 }
 
-/// What became of an object that is gone: its end, if the watch has seen it. `caught_up` tells
-/// that the watch knows that the object is gone, so that nothing it has not told is left to come.
-fn fate(
+/// Returns the outcome of an object that is gone: its result, if the watch has seen it. `caught_up`
+/// says that the watch has seen the deletion, so that no further event of the object will follow.
+fn outcome_of_missing(
     key: &ObjectKey,
     seen: Option<HookOutcome>,
     watch: &WatchState,
@@ -103,7 +103,7 @@ fn fate(
         (None, WatchState::Synced) if !caught_up => HookOutcome::Running,
         (None, WatchState::Starting | WatchState::Failing(_)) => HookOutcome::Running,
         (None, WatchState::Synced | WatchState::Forbidden(_) | WatchState::Missing) => {
-            HookOutcome::Failed(format!("{key} was deleted before it had ended"))
+            HookOutcome::Failed(format!("{key} was deleted before it completed"))
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hook_that_is_gone_has_ended_as_the_watch_saw_it() {
+    fn a_missing_hook_has_the_outcome_that_the_watch_saw() {
         let key = ObjectKey {
             group: "batch".to_owned(),
             version: "v1".to_owned(),
@@ -121,11 +121,11 @@ mod tests {
             namespace: Some("prod".to_owned()),
             name: "migrate".to_owned(),
         };
-        let refused = || WatchState::Forbidden("watch jobs".to_owned());
+        let forbidden = || WatchState::Forbidden("watch jobs".to_owned());
         let broken = || WatchState::Failing("no answer".to_owned());
         let failed = || HookOutcome::Failed("Job failed".to_owned());
         let deleted = || {
-            HookOutcome::Failed("Job.batch prod/migrate was deleted before it had ended".to_owned())
+            HookOutcome::Failed("Job.batch prod/migrate was deleted before it completed".to_owned())
         };
         for (seen, watch, caught_up, expected) in [
             (
@@ -141,16 +141,16 @@ mod tests {
                 false,
                 HookOutcome::Succeeded,
             ),
-            // Its end may be on the way still.
+            // The event with its result may still arrive.
             (None, WatchState::Synced, false, HookOutcome::Running),
             (None, WatchState::Starting, true, HookOutcome::Running),
             (None, broken(), true, HookOutcome::Running),
-            // Nobody will tell of its end.
+            // Its result will never be known.
             (None, WatchState::Synced, true, deleted()),
-            (None, refused(), false, deleted()),
+            (None, forbidden(), false, deleted()),
             (None, WatchState::Missing, false, deleted()),
         ] {
-            let found = fate(&key, seen.clone(), &watch, caught_up);
+            let found = outcome_of_missing(&key, seen.clone(), &watch, caught_up);
             assert_eq!(found, expected, "{seen:?} {watch:?} {caught_up}");
         }
     }

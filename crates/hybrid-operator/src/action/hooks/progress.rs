@@ -1,27 +1,28 @@
-//! How far the hooks of an event are, as the record says it.
+//! The progress of an event's hooks, as the record holds it.
 //!
-//! Helm's record has one last run for each hook, whatever its events are. Ours has a run for each
-//! event beside it ([`EventRun`]), so that a hook of two events runs at both, and an attempt, so
-//! that an event that failed is run again as a whole when it is tried again, as Helm does.
+//! Helm's record has a single last run for each hook, whatever its events. The operator
+//! additionally records a run for each event ([`EventRun`]), so that a hook of two events runs at
+//! both, and the number of the attempt, so that all hooks of a failed event run again when it is
+//! retried, as in Helm.
 //!
-//! Helm's command line drops these runs when it writes a record (`helm test`). Then the last run
-//! of a hook counts for the earliest [`stage`] in the life of a release at which the hook runs:
-//! a hook that is said to have succeeded after the install still runs before the deletion.
+//! The `helm` command drops these runs when it writes a record (`helm test`). The last run of a
+//! hook then counts for the earliest [`stage`] in the life of a release at which the hook runs: a
+//! hook that succeeded after the install still runs before the deletion.
 
 use helm_core::manifest::{EventRun, Hook, HookEvent, HookExecution, HookPhase};
 use helm_core::release::{Release, Time};
 use jiff::Timestamp;
 
-/// One attempt at an event of a revision.
+/// One attempt to run the hooks of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(super) struct HookAttempt {
     pub(super) event: HookEvent,
     /// Counted from 1.
     pub(super) number: u32,
 }
 
-impl Attempt {
-    /// The attempt that is under way, or the one that comes after a failure.
+impl HookAttempt {
+    /// Returns the attempt in progress, or the next one after a failure.
     pub(super) fn of(release: &Release, event: &HookEvent) -> Self {
         let runs = || {
             let hooks = release.hooks.iter();
@@ -40,7 +41,7 @@ impl Attempt {
         }
     }
 
-    /// How far a hook is in this attempt.
+    /// Returns the execution of a hook in this attempt.
     pub(super) fn execution(&self, release: &Release, hook: &Hook) -> HookExecution {
         recorded(release, hook)
             .into_iter()
@@ -49,7 +50,7 @@ impl Attempt {
             .unwrap_or_default()
     }
 
-    /// Takes down how far a hook has come.
+    /// Sets the phase of a hook in the record.
     pub(super) fn set(
         &self,
         release: &mut Release,
@@ -69,7 +70,7 @@ impl Attempt {
             execution.completed_at = now;
         }
         execution.phase = phase;
-        // From now on the record has runs by event: what the last runs say goes into them.
+        // The record has runs by event from now on; the last runs are converted to them.
         let all: Vec<Vec<EventRun>> = release.hooks.iter().map(|h| recorded(release, h)).collect();
         for (hook, runs) in release.hooks.iter_mut().zip(all) {
             hook.event_runs = runs;
@@ -88,7 +89,7 @@ impl Attempt {
     }
 }
 
-/// The runs of a hook at its events, in this revision.
+/// Returns the runs of a hook by event, in this revision.
 fn recorded(release: &Release, hook: &Hook) -> Vec<EventRun> {
     let present = |run: &&EventRun| run.revision == release.revision;
     let has_runs = |hook: &Hook| hook.event_runs.iter().any(|run| present(&run));
@@ -112,7 +113,7 @@ fn recorded(release: &Release, hook: &Hook) -> Vec<EventRun> {
         .collect()
 }
 
-/// When an event comes in the life of a revision.
+/// Returns the position of an event in the life of a revision.
 fn stage(event: &HookEvent) -> u8 {
     match event {
         HookEvent::PreInstall | HookEvent::PreUpgrade | HookEvent::PreRollback => 0,
@@ -141,14 +142,14 @@ mod tests {
     }
 
     fn phases(release: &Release, event: &HookEvent) -> (u32, Vec<HookPhase>) {
-        let attempt = Attempt::of(release, event);
+        let attempt = HookAttempt::of(release, event);
         let phase = |hook| attempt.execution(release, hook).phase;
         let phases = release.hooks.iter().map(phase).collect();
         (attempt.number, phases)
     }
 
     fn set(release: &mut Release, event: &HookEvent, index: usize, phase: HookPhase) {
-        let attempt = Attempt::of(release, event);
+        let attempt = HookAttempt::of(release, event);
         attempt.set(release, index, phase, Timestamp::UNIX_EPOCH);
     }
 
@@ -163,14 +164,14 @@ mod tests {
         assert_eq!(phases(&release, &PostInstall), (1, vec![None]));
         set(&mut release, &PreInstall, 0, Succeeded);
         set(&mut release, &PostInstall, 0, Running);
-        // What comes later changes nothing of what has ended.
+        // A later event does not change the result of an earlier one.
         assert_eq!(phases(&release, &PreInstall), (1, vec![Succeeded]));
         assert_eq!(phases(&release, &PostInstall), (1, vec![Running]));
         assert_eq!(release.hooks[0].last_run.phase, Running);
     }
 
     #[test]
-    fn an_event_that_failed_is_run_again_as_a_whole() {
+    fn all_hooks_of_a_failed_event_run_again() {
         let events: &[HookEvent] = &[PreDelete];
         let mut release = release(&[events, events]);
         set(&mut release, &PreDelete, 0, Running);
@@ -191,15 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn each_run_has_times_of_its_own() {
+    fn each_run_has_its_own_times() {
         let mut release = release(&[&[PreInstall, PostInstall]]);
         let at = |second| Timestamp::from_second(second).unwrap();
-        let pre = Attempt::of(&release, &PreInstall);
+        let pre = HookAttempt::of(&release, &PreInstall);
         pre.set(&mut release, 0, Running, at(1));
         pre.set(&mut release, 0, Succeeded, at(2));
-        let post = Attempt::of(&release, &PostInstall);
+        let post = HookAttempt::of(&release, &PostInstall);
         post.set(&mut release, 0, Running, at(500));
-        let started = |attempt: &Attempt| {
+        let started = |attempt: &HookAttempt| {
             let execution = attempt.execution(&release, &release.hooks[0]);
             execution.started_at.unwrap().instant()
         };
@@ -208,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_record_says_nothing_about_its_own_revision() {
+    fn runs_of_the_copied_revision_do_not_count_for_the_copy() {
         let mut release = release(&[&[PreInstall]]);
         set(&mut release, &PreInstall, 0, Succeeded);
-        // A rollback takes the hooks of an earlier record.
+        // A rollback copies the hooks of an earlier record.
         release.revision = release.revision.next();
         release.hooks[0].last_run = HookExecution::default();
         assert_eq!(phases(&release, &PreInstall), (1, vec![None]));
@@ -220,8 +221,9 @@ mod tests {
     }
 
     #[test]
-    fn without_runs_by_event_the_last_run_counts_for_the_earliest() {
-        // Helm's command line has written the record: events, last run, asked for, and found.
+    fn without_runs_by_event_the_last_run_counts_for_the_earliest_event() {
+        // Records written by the `helm` command: events, phase of the last run, event asked for,
+        // expected attempt and phase.
         for (events, last, asked, found) in [
             (&[PreInstall][..], Succeeded, PreInstall, (1, Succeeded)),
             (
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_runs_say_is_kept_once_there_are_runs_by_event() {
+    fn last_runs_are_converted_to_runs_by_event() {
         let mut release = release(&[&[PreInstall], &[PreInstall], &[PreInstall]]);
         release.hooks[0].last_run.phase = Succeeded;
         release.hooks[1].last_run.phase = Running;

@@ -1,4 +1,4 @@
-//! Deletes what hooks have made: as their policies say, and with the release.
+//! Deletes the objects of hooks: according to their delete policies, and with the release.
 
 use helm_core::manifest::hook::DeletePolicy;
 use helm_core::manifest::{Hook, HookPhase, ObjectKey};
@@ -12,8 +12,8 @@ use crate::cluster::delete::{Propagation, Verdict, delete, holds_others, judge};
 use crate::cluster::ownership::placed;
 use crate::cluster::{DiscoveryError, read};
 
-/// Deletes the objects of hooks that succeeded in a run, in reverse order, where the policy says
-/// so.
+/// Deletes the objects of the hooks with the policy `hook-succeeded` that succeeded in a run, in
+/// reverse order.
 pub(super) async fn remove_succeeded(
     context: &ActionContext<'_>,
     ended: &[Hook],
@@ -27,8 +27,8 @@ pub(super) async fn remove_succeeded(
     Ok(())
 }
 
-/// Deletes the objects of a hook, of one run or of any, as far as they are ours and not to be
-/// kept.
+/// Deletes the objects of a hook, of one run or of any. Objects that are kept or not the release's
+/// stay.
 pub(super) async fn remove(
     context: &ActionContext<'_>,
     hook: &Hook,
@@ -38,7 +38,7 @@ pub(super) async fn remove(
         if is_definition(object.key()) {
             continue;
         }
-        let Some(key) = located(context, object.key()).await? else {
+        let Some(key) = cluster_key(context, object.key()).await? else {
             continue;
         };
         let Some(live) = read::get_metadata(context.cluster, &key).await? else {
@@ -59,7 +59,7 @@ pub(super) async fn remove(
     Ok(())
 }
 
-/// Deletes what is left of the hooks of these records that have ever run.
+/// Deletes the remaining objects of all hooks of these records that have run.
 pub(in crate::action) async fn remove_all(
     context: &ActionContext<'_>,
     records: impl Iterator<Item = &Release>,
@@ -78,8 +78,8 @@ pub(in crate::action) async fn remove_all(
     Ok(())
 }
 
-/// Where an object of a hook is; `None` if its kind is not served, so that there is none.
-pub(super) async fn located(
+/// Returns the key of a hook's object in the cluster; `None` if its kind is not served.
+pub(super) async fn cluster_key(
     context: &ActionContext<'_>,
     key: &ObjectKey,
 ) -> Result<Option<ObjectKey>, ActionError> {

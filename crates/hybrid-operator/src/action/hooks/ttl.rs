@@ -1,9 +1,9 @@
-//! Keeps a hook's Job until the record says how it has ended.
+//! Keeps a hook's Job until its result is recorded.
 //!
-//! With a small `ttlSecondsAfterFinished` the API server deletes a Job as soon as it has ended,
-//! possibly before anybody has read how. So the Job is created with [`HELD_FOR`] instead, and is
-//! given the chart's value when its end is recorded, unless its delete policies remove it anyway.
-//! If this operator never comes back, the Job goes after that time all the same.
+//! With a small `ttlSecondsAfterFinished`, Kubernetes may delete a Job before anybody has read its
+//! result. The Job is therefore created with [`HELD_FOR`] and gets the chart's value once its
+//! result is recorded, unless its delete policies remove it anyway. If this operator never comes
+//! back, the Job is still deleted after that time.
 
 use helm_core::manifest::Hook;
 use k8s_openapi::api::batch::v1::Job;
@@ -14,10 +14,10 @@ use super::memory::HookMemory;
 use crate::action::{ActionContext, ActionError, objects};
 use crate::cluster::FIELD_MANAGER;
 
-/// How long a Job that has ended is kept until its end is recorded, in seconds.
+/// How long a completed Job is kept for its result to be recorded, in seconds.
 const HELD_FOR: i64 = 24 * 60 * 60;
 
-/// The chart's value, if it is one that is not applied before the Job's end is recorded.
+/// Returns the chart's value if it is applied only once the Job's result is recorded.
 fn held(object: &Value) -> Option<i64> {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     if text("kind") != Some("Job") || !text("apiVersion")?.starts_with("batch/") {
@@ -27,7 +27,7 @@ fn held(object: &Value) -> Option<i64> {
     (ttl < HELD_FOR).then_some(ttl)
 }
 
-/// Lets a Job that is about to be created stay long enough.
+/// Raises the value of a Job that is about to be created to [`HELD_FOR`].
 pub(super) fn hold(object: &mut Value) {
     if held(object).is_some()
         && let Some(ttl) = object.pointer_mut("/spec/ttlSecondsAfterFinished")
@@ -36,9 +36,9 @@ pub(super) fn hold(object: &mut Value) {
     }
 }
 
-/// Gives the Jobs of a hook whose end is recorded the chart's value. What cannot be given it is
-/// logged, and goes later.
-pub(super) async fn release(
+/// Sets the chart's value on the Jobs of a hook whose result is recorded. A Job on which it cannot
+/// be set is logged and deleted later.
+pub(super) async fn restore(
     context: &ActionContext<'_>,
     memory: &HookMemory,
     hook: &Hook,
@@ -65,14 +65,14 @@ pub(super) async fn release(
         };
         match jobs.patch(&key.name, &params, &Patch::Merge(patch)).await {
             Ok(_) => {}
-            // It is gone, or another one has its name.
+            // The Job is gone, or another one has its name.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
             Err(error) => {
                 let error: &dyn std::error::Error = &error;
                 tracing::warn!(
                     hook = %hook.name,
                     error,
-                    "ttlSecondsAfterFinished of a hook's Job cannot be set; it goes after a day"
+                    "cannot set ttlSecondsAfterFinished of a hook's Job; it is deleted a day after its completion"
                 );
             }
         }
@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_would_go_at_once_is_kept() {
+    fn a_job_with_a_small_ttl_is_kept() {
         let spec = |ttl: Value| json!({"ttlSecondsAfterFinished": ttl, "backoffLimit": 1});
         for (version, kind, ttl, expected) in [
             ("batch/v1", "Job", json!(0), json!(HELD_FOR)),
             ("batch/v1", "Job", json!(600), json!(HELD_FOR)),
             ("batch/v1", "Job", json!(HELD_FOR + 1), json!(HELD_FOR + 1)),
             ("batch/v1", "Job", Value::Null, Value::Null),
-            // Kinds of others.
+            // Other groups and kinds.
             ("example.com/v1", "Job", json!(0), json!(0)),
             ("batch/v1", "CronJob", json!(0), json!(0)),
         ] {

@@ -1,4 +1,4 @@
-//! Objects that change while something is done about them, with watches that a test feeds.
+//! Tests of objects that change during an action, with watches that the test controls.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use crate::controller::{WatchGuard, WatchKey, WatchState};
 
 type Answer = UnsyncBoxBody<Bytes, std::convert::Infallible>;
 
-/// Watches of all kinds: what there is, and the events that a test sends.
+/// Watches of all kinds: the existing objects, and the events that a test sends.
 #[derive(Clone, Default)]
 struct Feed(Arc<Mutex<HashMap<String, Watched>>>);
 
@@ -31,7 +31,7 @@ struct Feed(Arc<Mutex<HashMap<String, Watched>>>);
 struct Watched {
     objects: BTreeMap<String, Value>,
     events: watch::Sender<Vec<String>>,
-    refused: Option<u16>,
+    rejected: Option<u16>,
     /// How often a watch was opened.
     opened: usize,
 }
@@ -41,14 +41,14 @@ impl Default for Watched {
         Self {
             objects: BTreeMap::new(),
             events: watch::Sender::new(Vec::new()),
-            refused: None,
+            rejected: None,
             opened: 0,
         }
     }
 }
 
 impl Watched {
-    /// What there is, the end of this list, and then every event.
+    /// Streams the existing objects, the bookmark that ends the list, and then every event.
     fn stream(&self) -> Answer {
         let listed = json!({"apiVersion": "v1", "kind": "Any", "metadata": {"resourceVersion": "1",
             "annotations": {"k8s.io/initial-events-end": "true"}}});
@@ -78,9 +78,9 @@ impl Feed {
         change(self.0.lock().unwrap().entry(plural.to_owned()).or_default())
     }
 
-    /// Refuses the watches of a kind.
-    fn refuse(&self, plural: &str, code: u16) {
-        self.with(plural, |watched| watched.refused = Some(code));
+    /// Rejects the watches of a kind.
+    fn reject_watches(&self, plural: &str, code: u16) {
+        self.with(plural, |watched| watched.rejected = Some(code));
     }
 
     /// Sends an event about an object.
@@ -101,17 +101,17 @@ impl Feed {
         self.with(plural, |watched| watched.opened)
     }
 
-    /// A client whose requests are watches.
+    /// Returns a client for watches.
     fn client(&self) -> Client {
         let feed = self.clone();
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let plural = request.uri().path().rsplit('/').next().unwrap().to_owned();
             let answer = feed.with(&plural, |watched| {
                 watched.opened += 1;
-                match watched.refused {
+                match watched.rejected {
                     Some(code) => http::Response::builder()
                         .status(code)
-                        .body(Full::from(refusal(code).to_string()).boxed_unsync())
+                        .body(Full::from(failure_status(code).to_string()).boxed_unsync())
                         .unwrap(),
                     None => http::Response::new(watched.stream()),
                 }
@@ -122,20 +122,20 @@ impl Feed {
     }
 }
 
-type Meanwhile = Arc<Mutex<Option<(String, BoxFuture<'static, ()>)>>>;
+type PendingAction = Arc<Mutex<Option<(String, BoxFuture<'static, ()>)>>>;
 
-/// A stage with watches, and with something that happens just before a request is answered.
-struct Scene {
-    stage: Stage,
+/// A fixture with watches, and an action that runs just before a request is answered.
+struct WatchFixture {
+    fixture: Fixture,
     feed: Feed,
-    meanwhile: Meanwhile,
+    pending_action: PendingAction,
 }
 
-impl Scene {
+impl WatchFixture {
     fn new() -> Self {
-        let (mut stage, feed) = (Stage::new(), Feed::default());
-        let meanwhile = Meanwhile::default();
-        let (script, event) = (stage.script.client(true), Arc::clone(&meanwhile));
+        let (mut fixture, feed) = (Fixture::new(), Feed::default());
+        let pending_action = PendingAction::default();
+        let (script, event) = (fixture.script.client(true), Arc::clone(&pending_action));
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (script, event) = (script.clone(), Arc::clone(&event));
             async move {
@@ -147,24 +147,24 @@ impl Scene {
                 script.send(request).await
             }
         });
-        stage.cluster = Cluster::new(Client::new(service, "default"));
-        stage.registry = Registry::new(feed.client());
+        fixture.cluster = Cluster::new(Client::new(service, "default"));
+        fixture.registry = Registry::new(feed.client());
         Self {
-            stage,
+            fixture,
             feed,
-            meanwhile,
+            pending_action,
         }
     }
 
-    /// Lets something happen while this request (a line as in [`Stage::expect`]) is under way.
+    /// Runs `happens` before this request (a line as in [`Fixture::expect`]) is answered.
     fn during(&self, line: &str, happens: impl Future<Output = ()> + Send + 'static) {
-        let (request, ..) = self.stage.exchange(line);
-        *self.meanwhile.lock().unwrap() = Some((request, Box::pin(happens)));
+        let (request, ..) = self.fixture.exchange(line);
+        *self.pending_action.lock().unwrap() = Some((request, Box::pin(happens)));
     }
 
-    /// Deploys the first revision, and lets the watches show its objects.
-    async fn install(&self, live: &mut Live, objects: &[&str]) -> Stored {
-        let stored = self.stage.install(live, objects).await;
+    /// Deploys the first revision and sends watch events for its objects.
+    async fn install(&self, live: &mut Live, objects: &[&str]) -> StoredRelease {
+        let stored = self.fixture.install(live, objects).await;
         for object in objects {
             self.show(object, "ADDED", 7, &json!([]));
         }
@@ -174,32 +174,32 @@ impl Scene {
         stored
     }
 
-    /// Lets the watch show an object; `fields` are its managed fields.
+    /// Sends a watch event for an object with these managed fields.
     fn show(&self, object: &str, event: &str, version: u32, fields: &Value) {
         let (plural, name) = object.split_once('/').unwrap();
-        let mut shown = self.stage.live(name);
+        let mut shown = self.fixture.live(name);
         shown["metadata"]["namespace"] = "prod".into();
         shown["metadata"]["resourceVersion"] = version.to_string().into();
         shown["metadata"]["managedFields"] = fields.clone();
         shown["apiVersion"] = "v1".into();
         shown["kind"] = "Any".into();
-        // A Service is ready when it has an address; a ConfigMap when it is there.
+        // A Service is ready when it has an address; a ConfigMap when it exists.
         shown["spec"] = json!({"clusterIP": "10.0.0.1"});
         self.feed.send(plural, event, &shown);
     }
 
-    /// The watch that shows objects of a kind.
+    /// Acquires the watch of a kind.
     fn watch(&self, plural: &str, kind: &str) -> WatchGuard {
         let gvk = GroupVersionKind::gvk("", "v1", kind);
-        self.stage.registry.acquire(WatchKey {
+        self.fixture.registry.acquire(WatchKey {
             resource: kube::core::ApiResource::from_gvk_with_plural(&gvk, plural),
             namespace: None,
-            selector: operator_selector(&self.stage.operator),
+            selector: operator_selector(&self.fixture.operator),
         })
     }
 }
 
-/// What is ours after somebody has taken this field.
+/// Managed fields after somebody else has taken this field.
 fn without(field: &str) -> Value {
     json!([{"manager": "helm", "operation": "Apply", "apiVersion": "v1",
         "fieldsType": "FieldsV1", "fieldsV1": {"f:left-without": {field: {}}}}])
@@ -219,11 +219,11 @@ fn keys(objects: &[&str]) -> Vec<ObjectKey> {
     objects.iter().map(|object| key(object)).collect()
 }
 
-fn manifest(stored: &Stored) -> Vec<ManifestObject> {
+fn manifest(stored: &StoredRelease) -> Vec<ManifestObject> {
     helm_core::manifest::parse_objects(&stored.release.manifest).unwrap()
 }
 
-/// Lets other tasks run until something holds.
+/// Lets other tasks run until a condition holds.
 async fn until(mut holds: impl FnMut() -> bool) {
     let holding = async {
         while !holds() {
@@ -239,20 +239,20 @@ fn all(_: &ObjectKey) -> bool {
 }
 
 #[tokio::test]
-async fn what_vanishes_during_a_repair_is_repaired_next() {
-    let scene = Scene::new();
+async fn an_object_deleted_during_a_repair_is_repaired_next() {
+    let setup = WatchFixture::new();
     let mut live = Live::default();
-    let stored = scene
+    let stored = setup
         .install(&mut live, &["configmaps/c", "services/s"])
         .await;
-    scene.show("configmaps/c", "MODIFIED", 8, &without("a"));
+    setup.show("configmaps/c", "MODIFIED", 8, &without("a"));
     until(|| live.drifted() == keys(&["configmaps/c"])).await;
 
-    scene.stage.expect(&["apply configmaps/c"]);
-    let services = scene.watch("services", "Service");
+    setup.fixture.expect(&["apply configmaps/c"]);
+    let services = setup.watch("services", "Service");
     let gone = {
-        let feed = scene.feed.clone();
-        let mut object = scene.stage.live("s");
+        let feed = setup.feed.clone();
+        let mut object = setup.fixture.live("s");
         object["metadata"]["namespace"] = "prod".into();
         object["metadata"]["resourceVersion"] = "9".into();
         async move {
@@ -260,8 +260,8 @@ async fn what_vanishes_during_a_repair_is_repaired_next() {
             until(|| services.get(Some("prod"), "s").is_none()).await;
         }
     };
-    scene.during("apply configmaps/c", gone);
-    let context = scene.stage.context();
+    setup.during("apply configmaps/c", gone);
+    let context = setup.fixture.context();
     let repaired = repair(&context, &mut live, &stored.release, &all).await;
     let Repaired { applied, drifted } = repaired.unwrap();
     assert_eq!(applied, keys(&["configmaps/c"]));
@@ -272,61 +272,61 @@ async fn what_vanishes_during_a_repair_is_repaired_next() {
         "read services/s: 404",
         "create services/s",
     ];
-    scene.stage.expect(&lines);
+    setup.fixture.expect(&lines);
     let only = |key: &ObjectKey| key.kind == "Service";
     let repaired = repair(&context, &mut live, &stored.release, &only).await;
     assert_eq!(repaired.unwrap().applied, keys(&["services/s"]));
-    scene.stage.sent(&lines);
+    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn a_repair_leaves_what_it_is_told_to_leave_and_says_so() {
-    let scene = Scene::new();
+async fn a_repair_skips_and_reports_objects_that_are_not_selected() {
+    let setup = WatchFixture::new();
     let mut live = Live::default();
     let objects = ["configmaps/fought", "configmaps/c"];
-    let stored = scene.install(&mut live, &objects).await;
+    let stored = setup.install(&mut live, &objects).await;
     for object in objects {
-        scene.show(object, "MODIFIED", 8, &without("a"));
+        setup.show(object, "MODIFIED", 8, &without("a"));
     }
     until(|| live.drifted().len() == 2).await;
     let states = live.drifted_states();
-    assert_eq!(states[0].1, states[1].1, "the same field is gone of both");
+    assert_eq!(states[0].1, states[1].1, "both lost the same field");
     assert!(states[0].1.is_some());
     let lines = ["apply configmaps/c"];
-    scene.stage.expect(&lines);
+    setup.fixture.expect(&lines);
     let only = |key: &ObjectKey| key.name != "fought";
-    let context = scene.stage.context();
+    let context = setup.fixture.context();
     let repaired = repair(&context, &mut live, &stored.release, &only).await;
     let Repaired { applied, drifted } = repaired.unwrap();
     assert_eq!(applied, keys(&["configmaps/c"]));
     assert!(drifted.contains(&key("configmaps/fought")));
-    scene.stage.sent(&lines);
+    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_repaired_does_not_keep_others_from_it() {
-    let scene = Scene::new();
+async fn a_failed_repair_of_one_object_does_not_block_others() {
+    let setup = WatchFixture::new();
     let mut live = Live::default();
     let objects = ["configmaps/a", "configmaps/b"];
-    let stored = scene.install(&mut live, &objects).await;
+    let stored = setup.install(&mut live, &objects).await;
     for object in objects {
-        scene.show(object, "MODIFIED", 8, &without("a"));
+        setup.show(object, "MODIFIED", 8, &without("a"));
     }
     until(|| live.drifted().len() == 2).await;
     let lines = ["apply configmaps/a: 403", "apply configmaps/b"];
-    scene.stage.expect(&lines);
-    let context = scene.stage.context();
+    setup.fixture.expect(&lines);
+    let context = setup.fixture.context();
     let repaired = repair(&context, &mut live, &stored.release, &all).await;
     assert_eq!(repaired.unwrap_err().reason(), "Forbidden");
-    scene.stage.sent(&lines);
+    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn a_repair_of_all_objects_that_failed_applies_all_of_them_again() {
-    let stage = Stage::new();
+async fn a_failed_repair_of_all_objects_applies_all_of_them_again() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     // Another revision was known before.
-    drop(stage.install(&mut live, &["configmaps/old"]).await);
+    drop(fixture.install(&mut live, &["configmaps/old"]).await);
     let objects = ["configmaps/a", "configmaps/b"];
     let stored = stored(3, Status::Deployed, &objects, Vec::new());
     for lines in [
@@ -334,18 +334,18 @@ async fn a_repair_of_all_objects_that_failed_applies_all_of_them_again() {
         ["create configmaps/a", "apply configmaps/b"],
     ] {
         assert!(!(live.revision == Some(3) && live.complete));
-        stage.expect(&lines);
+        fixture.expect(&lines);
         let only = |_: &ObjectKey| false;
-        drop(repair(&stage.context(), &mut live, &stored.release, &only).await);
-        stage.sent(&lines);
+        drop(repair(&fixture.context(), &mut live, &stored.release, &only).await);
+        fixture.assert_sent(&lines);
     }
     assert!(live.complete && live.revision == Some(3));
-    // What is not of this revision's manifest can drift no more.
+    // Objects that are not in this revision's manifest are dropped.
     let known: Vec<ObjectKey> = live.keys().cloned().collect();
     assert_eq!(known, keys(&objects));
 }
 
-fn waits(stored: &mut Stored) -> Deployment<'_> {
+fn waiting_deployment(stored: &mut StoredRelease) -> Deployment<'_> {
     Deployment {
         wait: true,
         ..deployment(stored)
@@ -353,69 +353,72 @@ fn waits(stored: &mut Stored) -> Deployment<'_> {
 }
 
 #[tokio::test]
-async fn what_is_removed_while_a_release_waits_is_applied_again() {
-    let scene = Scene::new();
+async fn an_object_removed_while_a_release_waits_is_applied_again() {
+    let setup = WatchFixture::new();
     let mut live = Live::default();
     let objects = ["configmaps/c", "services/s"];
     let mut stored = stored(1, Status::PendingInstall, &objects, Vec::new());
-    scene
-        .stage
+    setup
+        .fixture
         .expect(&["create configmaps/c", "create services/s"]);
-    let context = scene.stage.context();
-    let progress = deploy(&context, &mut live, waits(&mut stored))
+    let context = setup.fixture.context();
+    let progress = deploy(&context, &mut live, waiting_deployment(&mut stored))
         .await
         .unwrap();
-    assert!(matches!(progress, Progress::Waiting { .. }), "{progress:?}");
+    assert!(
+        matches!(progress, ActionProgress::Waiting { .. }),
+        "{progress:?}"
+    );
     for object in objects {
-        scene.show(object, "ADDED", 7, &json!([]));
+        setup.show(object, "ADDED", 7, &json!([]));
     }
     until(|| live.is_clean(&key("configmaps/c")) && live.is_clean(&key("services/s"))).await;
-    scene.show("services/s", "DELETED", 8, &json!([]));
+    setup.show("services/s", "DELETED", 8, &json!([]));
     until(|| live.drifted() == keys(&["services/s"])).await;
     let lines = [
         "apply services/s: 409",
         "read services/s: 404",
         "create services/s",
     ];
-    scene.stage.expect(&lines);
+    setup.fixture.expect(&lines);
     drop(
-        deploy(&context, &mut live, waits(&mut stored))
+        deploy(&context, &mut live, waiting_deployment(&mut stored))
             .await
             .unwrap(),
     );
-    scene.stage.sent(&lines);
+    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn what_was_not_deleted_stays_known() {
-    let stage = Stage::new();
+async fn an_object_that_could_not_be_deleted_stays_tracked() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let before = ["configmaps/c", "configmaps/gone"];
-    let previous = stage.install(&mut live, &before).await;
+    let previous = fixture.install(&mut live, &before).await;
     let lines = [
         "apply configmaps/c",
         "read configmaps/gone",
         "delete configmaps/gone: 403",
     ];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
     let upgrade = Deployment {
         previous: Some(previous),
         ..deployment(&mut stored)
     };
-    let ended = deploy(&stage.context(), &mut live, upgrade).await;
-    assert_eq!(end(ended), Err(("Forbidden", false)));
+    let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+    assert_eq!(action_result(ended), Err(("Forbidden", false)));
     assert_eq!(live.uid(&key("configmaps/gone")), Some("uid-of-gone"));
-    stage.sent(&lines);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn what_cannot_be_watched_is_read() {
-    let scene = Scene::new();
-    scene.feed.refuse("configmaps", 403);
+async fn unwatched_objects_are_read() {
+    let setup = WatchFixture::new();
+    setup.feed.reject_watches("configmaps", 403);
     let mut live = Live::default();
-    let stored = scene.stage.install(&mut live, &["configmaps/c"]).await;
-    let watch = scene.watch("configmaps", "ConfigMap");
+    let stored = setup.fixture.install(&mut live, &["configmaps/c"]).await;
+    let watch = setup.watch("configmaps", "ConfigMap");
     assert!(matches!(watch.settled().await, WatchState::Forbidden(_)));
     let (unwatched, reason) = live.unwatched().remove(0);
     assert_eq!(unwatched, key("configmaps/c"));
@@ -428,7 +431,7 @@ async fn what_cannot_be_watched_is_read() {
     let get = format!("GET {}", path("configmaps/c"));
     let state = |live: &Live| live.states().next().unwrap().1;
     let with = |fields: Value| {
-        let mut object = scene.stage.live("c");
+        let mut object = setup.fixture.live("c");
         object["metadata"]["managedFields"] = fields;
         object
     };
@@ -438,13 +441,13 @@ async fn what_cannot_be_watched_is_read() {
         (200, &same, true, false),
         (200, &changed, false, true),
         (200, &same, true, false),
-        (404, &refusal(404), false, true),
-        // What was read last counts until it can be read again.
-        (500, &refusal(500), false, true),
-        (403, &refusal(403), false, false),
+        (404, &failure_status(404), false, true),
+        // The last result counts until a read succeeds.
+        (500, &failure_status(500), false, true),
+        (403, &failure_status(403), false, false),
     ] {
-        drop(scene.stage.script.clone().on(&get, code, answer.clone()));
-        let read = read_unwatched(&scene.stage.cluster, &mut live).await;
+        drop(setup.fixture.script.clone().on(&get, code, answer.clone()));
+        let read = read_unwatched(&setup.fixture.cluster, &mut live).await;
         assert_eq!(read.is_err(), code == 500);
         let state = state(&live);
         assert_eq!(
@@ -457,13 +460,19 @@ async fn what_cannot_be_watched_is_read() {
     assert!(live.unwatched()[0].1.contains("it cannot be read either"));
     assert!(
         live.unready(true).is_empty(),
-        "it was applied, and has no status"
+        "an applied object without a status is ready"
     );
-    scene.stage.script.finish();
+    setup.fixture.script.finish();
 
-    // It is gone, and made anew.
-    drop(scene.stage.script.clone().on(&get, 404, refusal(404)));
-    read_unwatched(&scene.stage.cluster, &mut live)
+    // The object is gone, and created again.
+    drop(
+        setup
+            .fixture
+            .script
+            .clone()
+            .on(&get, 404, failure_status(404)),
+    );
+    read_unwatched(&setup.fixture.cluster, &mut live)
         .await
         .unwrap();
     let lines = [
@@ -471,31 +480,31 @@ async fn what_cannot_be_watched_is_read() {
         "read configmaps/c: 404",
         "create configmaps/c",
     ];
-    scene.stage.expect(&lines);
-    let repaired = repair(&scene.stage.context(), &mut live, &stored.release, &all).await;
+    setup.fixture.expect(&lines);
+    let repaired = repair(&setup.fixture.context(), &mut live, &stored.release, &all).await;
     assert!(repaired.unwrap().drifted.is_empty());
-    scene.stage.sent(&lines);
+    setup.fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn a_look_after_a_restart_closes_no_watch_and_reads_nothing() {
-    let scene = Scene::new();
+async fn recognition_after_a_restart_keeps_watches_open_and_reads_nothing() {
+    let setup = WatchFixture::new();
     let mut before = Live::default();
     let objects = ["configmaps/c", "services/s"];
-    let stored = scene.install(&mut before, &objects).await;
+    let stored = setup.install(&mut before, &objects).await;
     let manifest = manifest(&stored);
     let baseline = before.aggregate();
     drop(before);
 
     let mut live = Live::default();
-    scene.show("configmaps/c", "MODIFIED", 8, &without("a"));
-    let watch = scene.watch("configmaps", "ConfigMap");
+    setup.show("configmaps/c", "MODIFIED", 8, &without("a"));
+    let watch = setup.watch("configmaps", "ConfigMap");
     until(|| watch.version() == 8).await;
     drop(watch);
-    let context = scene.stage.context();
+    let context = setup.fixture.context();
     let opened = (
-        scene.feed.opened("configmaps"),
-        scene.feed.opened("services"),
+        setup.feed.opened("configmaps"),
+        setup.feed.opened("services"),
     );
     for _ in 0..3 {
         let found = recognise(&context, &mut live, 1, &manifest, &baseline).await;
@@ -506,37 +515,37 @@ async fn a_look_after_a_restart_closes_no_watch_and_reads_nothing() {
         assert!(!live.complete && live.keys().next().is_none());
     }
     let now = (
-        scene.feed.opened("configmaps"),
-        scene.feed.opened("services"),
+        setup.feed.opened("configmaps"),
+        setup.feed.opened("services"),
     );
     assert!(now.0 <= opened.0 + 1 && now.1 <= opened.1 + 1, "{now:?}");
 
-    scene.show("services/s", "DELETED", 9, &json!([]));
-    let watch = scene.watch("services", "Service");
+    setup.show("services/s", "DELETED", 9, &json!([]));
+    let watch = setup.watch("services", "Service");
     until(|| watch.get(Some("prod"), "s").is_none()).await;
     let found = recognise(&context, &mut live, 1, &manifest, &baseline).await;
     let missing = keys(&["services/s"]);
     assert_eq!(found.unwrap(), Recognition::Differs { missing });
 
-    scene.show("configmaps/c", "MODIFIED", 10, &json!([]));
-    scene.show("services/s", "ADDED", 11, &json!([]));
+    setup.show("configmaps/c", "MODIFIED", 10, &json!([]));
+    setup.show("services/s", "ADDED", 11, &json!([]));
     until(|| watch.get(Some("prod"), "s").is_some()).await;
-    let maps = scene.watch("configmaps", "ConfigMap");
+    let maps = setup.watch("configmaps", "ConfigMap");
     until(|| maps.version() == 10).await;
     let found = recognise(&context, &mut live, 1, &manifest, &baseline).await;
     assert_eq!(found.unwrap(), Recognition::Known);
     assert!(live.complete && live.revision == Some(1) && live.drifted().is_empty());
     assert_eq!(live.aggregate(), baseline);
-    scene.show("configmaps/c", "MODIFIED", 12, &without("a"));
+    setup.show("configmaps/c", "MODIFIED", 12, &without("a"));
     until(|| live.drifted() == keys(&["configmaps/c"])).await;
 }
 
 #[tokio::test]
 async fn a_release_that_cannot_be_watched_is_recognised_by_reading_it() {
-    let scene = Scene::new();
-    scene.feed.refuse("configmaps", 403);
+    let setup = WatchFixture::new();
+    setup.feed.reject_watches("configmaps", 403);
     let mut live = Live::default();
-    let stored = scene.stage.install(&mut live, &["configmaps/c"]).await;
+    let stored = setup.fixture.install(&mut live, &["configmaps/c"]).await;
     let baseline = live.aggregate();
     let mut live = Live::default();
     for (line, expected) in [
@@ -549,24 +558,24 @@ async fn a_release_that_cannot_be_watched_is_recognised_by_reading_it() {
         ),
         ("read configmaps/c", Recognition::Known),
     ] {
-        scene.stage.expect(&[line]);
-        let context = scene.stage.context();
+        setup.fixture.expect(&[line]);
+        let context = setup.fixture.context();
         let found = recognise(&context, &mut live, 1, &manifest(&stored), &baseline).await;
         assert_eq!(found.unwrap(), expected);
-        scene.stage.sent(&[line]);
+        setup.fixture.assert_sent(&[line]);
     }
     assert_eq!(live.unwatched().len(), 1);
     assert!(live.unready(true).is_empty());
 }
 
-/// A record that the API server stored at this second.
-fn stored_at(mut stored: Stored, second: i64) -> Stored {
+/// Sets the time at which the API server stored a record.
+fn stored_at(mut stored: StoredRelease, second: i64) -> StoredRelease {
     stored.meta.stored_at = Some(Timestamp::from_second(second).unwrap());
     stored
 }
 
 #[tokio::test]
-async fn a_clean_up_deletes_only_what_the_attempt_created() {
+async fn a_cleanup_deletes_only_objects_that_the_attempt_created() {
     let created = |second: i64| Some(Timestamp::from_second(second).unwrap().to_string());
     for (what, record, object, deleted) in [
         ("created by the attempt", 100, created(101), true),
@@ -574,72 +583,72 @@ async fn a_clean_up_deletes_only_what_the_attempt_created() {
         ("taken over", 100, created(99), false),
         ("without a time", 100, None, false),
     ] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let mut live = Live::default();
-        // Also what this process has applied itself.
-        let stored = stored_at(stage.install(&mut live, &["configmaps/c"]).await, record);
-        let mut answer = stage.live("c");
+        // Holds for objects that this process applied, too.
+        let stored = stored_at(fixture.install(&mut live, &["configmaps/c"]).await, record);
+        let mut answer = fixture.live("c");
         answer["metadata"]["creationTimestamp"] = json!(object);
         let get = format!("GET {}", path("configmaps/c"));
-        drop(stage.script.clone().on(&get, 200, answer));
+        drop(fixture.script.clone().on(&get, 200, answer));
         if deleted {
-            stage.expect(&["delete configmaps/c"]);
+            fixture.expect(&["delete configmaps/c"]);
         }
-        let asked = remove_created(&stage.context(), &mut live, &stored, &[]).await;
+        let asked = remove_created(&fixture.context(), &mut live, &stored, &[]).await;
         assert_eq!(!asked.unwrap().is_empty(), deleted, "{what}");
-        stage.script.finish();
+        fixture.script.finish();
         assert_eq!(live.uid(&key("configmaps/c")), None, "{what}");
     }
 }
 
 #[tokio::test]
-async fn a_clean_up_of_several_attempts_deletes_what_the_first_of_them_created() {
-    let stage = Stage::new();
+async fn a_cleanup_of_several_attempts_deletes_objects_of_the_first() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let objects = ["configmaps/c"];
     let newest = stored_at(stored(2, Status::Failed, &objects, Vec::new()), 200);
     let first = stored_at(stored(1, Status::Failed, &objects, Vec::new()), 100);
     let unknown = stored(1, Status::Failed, &objects, Vec::new());
-    let mut answer = stage.live("c");
+    let mut answer = fixture.live("c");
     answer["metadata"]["creationTimestamp"] =
         json!(Timestamp::from_second(150).unwrap().to_string());
     let get = format!("GET {}", path("configmaps/c"));
     for (earlier, deleted) in [
         (&[][..], false),
         (&[first][..], true),
-        // Without its time nothing proves what the attempt created.
+        // Without the time of the record, nothing proves what the attempt created.
         (&[unknown][..], false),
     ] {
-        drop(stage.script.clone().on(&get, 200, answer.clone()));
+        drop(fixture.script.clone().on(&get, 200, answer.clone()));
         if deleted {
-            stage.expect(&["delete configmaps/c"]);
+            fixture.expect(&["delete configmaps/c"]);
         }
-        let asked = remove_created(&stage.context(), &mut live, &newest, earlier).await;
+        let asked = remove_created(&fixture.context(), &mut live, &newest, earlier).await;
         assert_eq!(!asked.unwrap().is_empty(), deleted);
-        stage.script.finish();
+        fixture.script.finish();
     }
 }
 
 #[tokio::test]
-async fn nothing_is_recreated_that_may_not_be_deleted() {
-    let ours = |stage: &Stage| stage.live("c");
-    let keep = |stage: &Stage| {
-        let mut live = stage.live("c");
+async fn objects_that_may_not_be_deleted_are_not_recreated() {
+    let ours = |fixture: &Fixture| fixture.live("c");
+    let keep = |fixture: &Fixture| {
+        let mut live = fixture.live("c");
         live["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
         live
     };
-    let foreign = |stage: &Stage| {
-        let mut live = stage.live("c");
+    let foreign = |fixture: &Fixture| {
+        let mut live = fixture.live("c");
         live["metadata"]["labels"] = json!({CR_LABEL: "another custom resource's"});
         live
     };
-    let anew = |stage: &Stage| {
-        let mut live = stage.live("c");
+    let recreated = |fixture: &Fixture| {
+        let mut live = fixture.live("c");
         live["metadata"]["uid"] = "another".into();
         live
     };
     #[expect(clippy::type_complexity, reason = "one table")]
-    let cases: [(fn(&Stage) -> Value, &[&str], End, &str); 4] = [
+    let cases: [(fn(&Fixture) -> Value, &[&str], ActionResult, &str); 4] = [
         (
             ours,
             &[
@@ -662,19 +671,19 @@ async fn nothing_is_recreated_that_may_not_be_deleted() {
             Err(("ForeignObject", false)),
             "another custom resource",
         ),
-        (anew, &[], Err(("Contended", true)), "keeps changing"),
+        (recreated, &[], Err(("Contended", true)), "keeps changing"),
     ];
     for (answer, rest, expected, message) in cases {
-        let mut stage = Stage::new();
-        stage.recreate = vec!["ConfigMap".to_owned()];
+        let mut fixture = Fixture::new();
+        fixture.recreate = vec!["ConfigMap".to_owned()];
         let mut live = Live::default();
-        drop(stage.install(&mut live, &["configmaps/c"]).await);
-        stage.expect(&["apply configmaps/c: 422"]);
+        drop(fixture.install(&mut live, &["configmaps/c"]).await);
+        fixture.expect(&["apply configmaps/c: 422"]);
         let get = format!("GET {}", path("configmaps/c"));
-        drop(stage.script.clone().on(&get, 200, answer(&stage)));
-        stage.expect(rest);
+        drop(fixture.script.clone().on(&get, 200, answer(&fixture)));
+        fixture.expect(rest);
         let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
-        let ended = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
+        let ended = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
         if let Err(error) = &ended {
             let text = error.to_string();
             assert!(
@@ -682,21 +691,21 @@ async fn nothing_is_recreated_that_may_not_be_deleted() {
                 "{text}"
             );
         }
-        assert_eq!(end(ended), expected, "{message}");
-        stage.script.finish();
+        assert_eq!(action_result(ended), expected, "{message}");
+        fixture.script.finish();
     }
 }
 
 #[tokio::test]
-async fn a_forced_rollback_replaces_objects_although_nobody_has_changed_them() {
-    let scene = Scene::new();
+async fn a_forced_rollback_replaces_unchanged_objects() {
+    let setup = WatchFixture::new();
     let mut live = Live::default();
-    let previous = scene.install(&mut live, &["configmaps/c"]).await;
+    let previous = setup.install(&mut live, &["configmaps/c"]).await;
     let put = format!("PUT {}", path("configmaps/c"));
-    scene.stage.expect(&["read configmaps/c"]);
-    let answer = scene.stage.live("c");
-    drop(scene.stage.script.clone().on(&put, 200, answer));
-    scene.stage.expect(&[
+    setup.fixture.expect(&["read configmaps/c"]);
+    let answer = setup.fixture.live("c");
+    drop(setup.fixture.script.clone().on(&put, 200, answer));
+    setup.fixture.expect(&[
         "force configmaps/c",
         "record 2 deployed",
         "record 1 superseded",
@@ -710,40 +719,40 @@ async fn a_forced_rollback_replaces_objects_although_nobody_has_changed_them() {
         previous: Some(previous),
         ..deployment(&mut stored)
     };
-    let mut context = scene.stage.context();
+    let mut context = setup.fixture.context();
     context.policy.replace = true;
     let done = deploy(&context, &mut live, rollback).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    scene.stage.script.finish();
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    setup.fixture.script.finish();
 }
 
 #[tokio::test]
 async fn a_repair_never_replaces() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let mut live = Live::default();
-    let stored = stage.install(&mut live, &["configmaps/c"]).await;
+    let stored = fixture.install(&mut live, &["configmaps/c"]).await;
     live.complete = false;
     let lines = ["apply configmaps/c"];
-    stage.expect(&lines);
-    let mut context = stage.context();
+    fixture.expect(&lines);
+    let mut context = fixture.context();
     context.policy.replace = true;
     repair(&context, &mut live, &stored.release, &all)
         .await
         .unwrap();
-    stage.sent(&lines);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
-async fn an_adoption_takes_over_what_the_record_names_and_nothing_else() {
-    let by_reference = |stage: &Stage, name: &str| {
-        let mut live = stage.live(name);
+async fn an_adoption_takes_over_only_objects_of_the_record() {
+    let by_reference = |fixture: &Fixture, name: &str| {
+        let mut live = fixture.live(name);
         live["metadata"]["labels"] = json!({});
         live["metadata"]["namespace"] = "prod".into();
-        live["metadata"]["ownerReferences"] = json!([stage.primary.owner_reference()]);
+        live["metadata"]["ownerReferences"] = json!([fixture.primary.owner_reference()]);
         live
     };
-    let stage = Stage::new();
-    let mut context = stage.context();
+    let fixture = Fixture::new();
+    let mut context = fixture.context();
     context.policy.take_over = TakeOver::HelmRelease {
         name: "one".to_owned(),
         namespace: "prod".to_owned(),
@@ -752,9 +761,9 @@ async fn an_adoption_takes_over_what_the_record_names_and_nothing_else() {
     // A repair applies what the adopted record names.
     let adopted = stored(1, Status::Deployed, &["configmaps/c"], Vec::new());
     let get = format!("GET {}", path("configmaps/c"));
-    let answer = by_reference(&stage, "c");
-    drop(stage.script.clone().on(&get, 200, answer));
-    stage.expect(&["force configmaps/c"]);
+    let answer = by_reference(&fixture, "c");
+    drop(fixture.script.clone().on(&get, 200, answer));
+    fixture.expect(&["force configmaps/c"]);
     repair(&context, &mut live, &adopted.release, &all)
         .await
         .unwrap();
@@ -765,13 +774,13 @@ async fn an_adoption_takes_over_what_the_record_names_and_nothing_else() {
         &["configmaps/c", "configmaps/new"],
         Vec::new(),
     );
-    stage.expect(&["apply configmaps/c", "create configmaps/new: 409"]);
+    fixture.expect(&["apply configmaps/c", "create configmaps/new: 409"]);
     let get = format!("GET {}", path("configmaps/new"));
     drop(
-        stage
+        fixture
             .script
             .clone()
-            .on(&get, 200, by_reference(&stage, "new"))
+            .on(&get, 200, by_reference(&fixture, "new"))
             .in_any_order(),
     );
     let upgrade = Deployment {
@@ -779,6 +788,6 @@ async fn an_adoption_takes_over_what_the_record_names_and_nothing_else() {
         ..deployment(&mut next)
     };
     let ended = deploy(&context, &mut live, upgrade).await;
-    assert_eq!(end(ended), Err(("ForeignObject", false)));
-    stage.script.finish();
+    assert_eq!(action_result(ended), Err(("ForeignObject", false)));
+    fixture.script.finish();
 }

@@ -1,4 +1,4 @@
-//! Hooks that are Jobs, hooks of several events, and hooks without a namespace.
+//! Tests of hooks that are Jobs, hooks of several events, and cluster-scoped hooks.
 
 use kube::core::ApiResource;
 
@@ -20,7 +20,7 @@ fn at(object: &str, events: &[HookEvent], policies: &[DeletePolicy]) -> Hook {
     };
     Hook {
         name: name.to_owned(),
-        kind: "of no account".to_owned(),
+        kind: "unused".to_owned(),
         manifest,
         events: events.to_vec(),
         delete_policies: policies.to_vec(),
@@ -28,14 +28,14 @@ fn at(object: &str, events: &[HookEvent], policies: &[DeletePolicy]) -> Hook {
     }
 }
 
-fn waiting(why: &str) -> Progress {
-    Progress::Waiting {
+fn waiting(why: &str) -> ActionProgress {
+    ActionProgress::Waiting {
         why: why.to_owned(),
     }
 }
 
-impl Stage {
-    /// Expects that a Job is read, which belongs to a run and is `Complete`, `Failed` or neither.
+impl Fixture {
+    /// Expects a read of a Job of this run, and answers with this condition.
     fn expect_job(&self, name: &str, run: &str, condition: &str) {
         let mut job = self.live(name);
         job["metadata"]["labels"][RUN_LABEL] = json!(run_label(run));
@@ -45,21 +45,21 @@ impl Stage {
         drop(self.script.clone().on(&get, 200, job));
     }
 
-    /// Runs the hooks of an event after these requests are expected, and nothing else.
+    /// Runs the hooks of an event, expecting exactly these requests.
     async fn hooks(
         &self,
         live: &mut Live,
-        stored: &mut Stored,
+        stored: &mut StoredRelease,
         event: &HookEvent,
         lines: &[&str],
-    ) -> Result<Progress, ActionError> {
+    ) -> Result<ActionProgress, ActionError> {
         self.expect(lines);
         let ended = run_hooks(&self.context(), live, stored, event).await;
         self.script.finish();
         ended
     }
 
-    /// The watch of Jobs.
+    /// Acquires the watch of Jobs.
     fn watch_of_jobs(&self) -> WatchGuard {
         self.registry.acquire(WatchKey {
             resource: ApiResource::from_gvk(&GroupVersionKind::gvk("batch", "v1", "Job")),
@@ -69,8 +69,8 @@ impl Stage {
     }
 }
 
-/// A client whose first request is answered so, and no other ever.
-fn answering(status: u16, answer: String) -> Client {
+/// A client that answers the first request, and no later one.
+fn answering_once(status: u16, answer: String) -> Client {
     let mut answer = Some(answer);
     let service = tower::service_fn(move |_: http::Request<Body>| {
         let answer = answer.take();
@@ -89,8 +89,8 @@ fn answering(status: u16, answer: String) -> Client {
     Client::new(service, "default")
 }
 
-/// A watch of Jobs that tells of this one through these states, and then that it is gone.
-fn told_of(run: Option<&str>, states: &[Value]) -> Client {
+/// A watch of Jobs that shows a Job in these states, and then its deletion.
+fn job_watch(run: Option<&str>, states: &[Value]) -> Client {
     let metadata = |version: u32| {
         let mut metadata = json!({"name": "j", "namespace": "prod", "uid": "uid-of-j",
             "resourceVersion": version.to_string(), "labels": {}});
@@ -113,21 +113,21 @@ fn told_of(run: Option<&str>, states: &[Value]) -> Client {
         events.push(event("DELETED", metadata(100), last));
     }
     let lines: Vec<String> = events.iter().map(ToString::to_string).collect();
-    answering(200, lines.join("\n") + "\n")
+    answering_once(200, lines.join("\n") + "\n")
 }
 
-fn ended_with(condition: &str) -> Value {
+fn condition_status(condition: &str) -> Value {
     json!({"conditions": [{"type": condition, "status": "True", "message": "because"}]})
 }
 
 /// A first revision with these hooks, and no objects.
-fn with_hooks(hooks: Vec<Hook>) -> Stored {
+fn with_hooks(hooks: Vec<Hook>) -> StoredRelease {
     stored(1, Status::PendingInstall, &[], hooks)
 }
 
 #[tokio::test]
 async fn a_hook_of_two_events_runs_at_both() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let events = [HookEvent::PreInstall, HookEvent::PostInstall];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
@@ -137,29 +137,29 @@ async fn a_hook_of_two_events_runs_at_both() {
         "create configmaps/h",
         "record 1 pending-install",
         "record 1 pending-install",
-        // It is that of the first event.
+        // The object of the first event.
         "read configmaps/h @1-pre-install-1",
         "delete configmaps/h",
     ];
-    stage.expect(&lines);
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
+    fixture.expect(&lines);
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
     assert_eq!(done.unwrap(), waiting("post-install hook h"));
-    stage.sent(&lines);
+    fixture.assert_sent(&lines);
     let lines = [
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 pending-install",
         "record 1 deployed",
     ];
-    stage.expect(&lines);
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.sent(&lines);
+    fixture.expect(&lines);
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
 }
 
 #[tokio::test]
 async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let events = [HookEvent::PreInstall, HookEvent::PostInstall];
     let policies = [ONCE, DeletePolicy::HookSucceeded];
     let mut stored = with_hooks(vec![
@@ -181,16 +181,15 @@ async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    stage.expect(&lines);
+    fixture.expect(&lines);
     let mut live = Live::default();
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
     assert_eq!(done.unwrap(), waiting("post-install hook j"));
-    stage.sent(&lines);
-    // A process that remembers nothing: what it would delete after the first event is the object
-    // of the second one.
-    stage.expect(&["read configmaps/h @1-post-install-1"]);
-    stage.expect_job("j", "1-post-install-1", "Complete");
-    stage.expect(&[
+    fixture.assert_sent(&lines);
+    // A new process must not delete the object of the second event as that of the first.
+    fixture.expect(&["read configmaps/h @1-post-install-1"]);
+    fixture.expect_job("j", "1-post-install-1", "Complete");
+    fixture.expect(&[
         "record 1 pending-install",
         "read jobs/j @1-post-install-1",
         "delete jobs/j",
@@ -199,14 +198,14 @@ async fn a_restart_during_the_second_event_leaves_its_objects_alone() {
         "record 1 deployed",
     ]);
     let mut live = Live::default();
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.script.finish();
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.script.finish();
 }
 
 #[tokio::test]
 async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let events = [HookEvent::PostInstall, HookEvent::PreDelete];
     let mut stored = with_hooks(vec![at("configmaps/h", &events, &[ONCE])]);
@@ -217,17 +216,17 @@ async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
         "record 1 pending-install",
         "record 1 deployed",
     ];
-    stage.expect(&install);
-    let done = deploy(&stage.context(), &mut live, deployment(&mut stored)).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.expect(&[
+    fixture.expect(&install);
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.expect(&[
         "record 1 deployed",
         "read configmaps/h @1-post-install-1",
         "delete configmaps/h",
     ]);
-    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook h"));
-    stage.expect(&[
+    fixture.expect(&[
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 deployed",
@@ -236,14 +235,14 @@ async fn a_hook_that_ran_after_the_install_runs_again_before_the_deletion() {
         "delete configmaps/h",
         "forget 1",
     ]);
-    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), Progress::Done);
-    stage.script.finish();
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.script.finish();
 }
 
 #[tokio::test]
-async fn a_deletion_hook_that_failed_runs_again_when_the_deletion_is_tried_again() {
-    let stage = Stage::new();
+async fn a_failed_deletion_hook_runs_again_when_the_deletion_is_retried() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let event = HookEvent::PreDelete;
     let mut stored = stored(
@@ -268,9 +267,9 @@ async fn a_deletion_hook_that_failed_runs_again_when_the_deletion_is_tried_again
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
-    stage.expect_job("j", "1-pre-delete-1", "Failed");
+    fixture.expect_job("j", "1-pre-delete-1", "Failed");
     let lines = [
         "record 1 deployed",
         // The chart's ttlSecondsAfterFinished.
@@ -278,40 +277,41 @@ async fn a_deletion_hook_that_failed_runs_again_when_the_deletion_is_tried_again
         "read configmaps/h @1-pre-delete-1",
         "delete configmaps/h",
     ];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     let message = ended.unwrap_err().to_string();
     assert!(message.contains("because"), "{message}");
 
-    // The second attempt: all hooks of the event, as what the second one needs was deleted.
-    stage.expect(&[
+    // The second attempt runs all hooks of the event, because an object that the second hook needs
+    // was deleted.
+    fixture.expect(&[
         "record 1 deployed",
         "read configmaps/h: 404",
         "create configmaps/h",
         "record 1 deployed",
         "record 1 deployed",
     ]);
-    stage.expect_job("j", "1-pre-delete-1", "Failed");
-    let ended = stage
+    fixture.expect_job("j", "1-pre-delete-1", "Failed");
+    let ended = fixture
         .hooks(&mut live, &mut stored, &event, &["delete jobs/j"])
         .await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
     let lines = ["read jobs/j: 404", "create jobs/j"];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-delete hook j"));
-    stage.expect_job("j", "1-pre-delete-2", "Complete");
+    fixture.expect_job("j", "1-pre-delete-2", "Complete");
     let lines = [
         "record 1 deployed",
         "apply jobs/j",
         "read configmaps/h @1-pre-delete-2",
         "delete configmaps/h",
     ];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-    assert_eq!(ended.unwrap(), Progress::Done);
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
 }
 
 #[tokio::test]
-async fn hooks_without_a_namespace_are_deleted_after_the_event_and_with_the_release() {
-    let stage = Stage::new();
+async fn cluster_scoped_hooks_are_deleted_after_the_event_and_with_the_release() {
+    let fixture = Fixture::new();
     let mut live = Live::default();
     let event = HookEvent::PreInstall;
     let mut stored = with_hooks(vec![
@@ -334,32 +334,32 @@ async fn hooks_without_a_namespace_are_deleted_after_the_event_and_with_the_rele
         "read clusterroles/gone @1-pre-install-1",
         "delete clusterroles/gone",
     ];
-    let done = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-    assert_eq!(done.unwrap(), Progress::Done);
-    stage.expect(&[
+    let done = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.expect(&[
         "record 1 uninstalling",
         "read clusterroles/gone: 404",
         "read clusterroles/stays",
         "delete clusterroles/stays",
         "forget 1",
     ]);
-    let ended = uninstall(&stage.context(), &mut live, &mut stored, &[], false, "").await;
-    assert_eq!(ended.unwrap(), Progress::Done);
-    stage.script.finish();
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.script.finish();
 }
 
 /// The body of the last request to a Job.
-fn last_job(stage: &Stage, method: &str) -> Value {
-    let seen = stage.script.finish();
+fn last_job(fixture: &Fixture, method: &str) -> Value {
+    let seen = fixture.script.finish();
     let of_job = |seen: &&Seen| seen.method == method && seen.path.ends_with("/jobs/j");
     seen.iter().rev().find(of_job).unwrap().body.clone()
 }
 
 #[tokio::test]
-async fn a_job_goes_by_its_ttl_only_when_its_end_is_recorded() {
+async fn the_ttl_of_a_job_applies_once_its_result_is_recorded() {
     let event = HookEvent::PreInstall;
     for policy in [ONCE, DeletePolicy::HookSucceeded] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let mut live = Live::default();
         let hook = at(
             "jobs/j",
@@ -372,40 +372,40 @@ async fn a_job_goes_by_its_ttl_only_when_its_end_is_recorded() {
             "read jobs/j: 404",
             "create jobs/j",
         ];
-        let begun = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-        assert_eq!(begun.unwrap(), waiting("pre-install hook j"));
-        let made = last_job(&stage, "PATCH");
+        let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+        assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+        let made = last_job(&fixture, "PATCH");
         assert_eq!(made["spec"]["ttlSecondsAfterFinished"], 86_400);
-        stage.expect_job("j", "1-pre-install-1", "Complete");
+        fixture.expect_job("j", "1-pre-install-1", "Complete");
         let lines: &[&str] = if policy == ONCE {
             &["record 1 pending-install", "apply jobs/j"]
         } else {
-            // It is deleted anyway.
+            // Its delete policy removes the Job anyway.
             &[
                 "record 1 pending-install",
                 "read jobs/j @1-pre-install-1",
                 "delete jobs/j",
             ]
         };
-        let done = stage.hooks(&mut live, &mut stored, &event, lines).await;
-        assert_eq!(done.unwrap(), Progress::Done);
-        stage.sent(lines);
+        let done = fixture.hooks(&mut live, &mut stored, &event, lines).await;
+        assert_eq!(done.unwrap(), ActionProgress::Done);
+        fixture.assert_sent(lines);
         if policy == ONCE {
             let patch = json!({"metadata": {"uid": "uid-of-j"},
                 "spec": {"ttlSecondsAfterFinished": 0}});
-            assert_eq!(last_job(&stage, "PATCH"), patch);
+            assert_eq!(last_job(&fixture, "PATCH"), patch);
         }
     }
 }
 
 #[tokio::test]
-async fn a_job_that_is_gone_has_ended_as_the_watch_saw_it() {
+async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
     let event = HookEvent::PreInstall;
     for (condition, expected) in [("Complete", Ok(())), ("Failed", Err("because"))] {
         let run = "1-pre-install-1";
-        let states = [json!({"active": 1}), ended_with(condition)];
-        let stage = Stage::watching(told_of(Some(run), &states));
-        let watch = stage.watch_of_jobs();
+        let states = [json!({"active": 1}), condition_status(condition)];
+        let fixture = Fixture::watching(job_watch(Some(run), &states));
+        let watch = fixture.watch_of_jobs();
         let seen = async {
             while watch.outcome("uid-of-j").is_none() || watch.version() < 100 {
                 tokio::task::yield_now().await;
@@ -418,15 +418,15 @@ async fn a_job_that_is_gone_has_ended_as_the_watch_saw_it() {
         let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
         let mut stored = with_hooks(vec![hook]);
         let lines = ["record 1 pending-install", "create jobs/j"];
-        let begun = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-        assert_eq!(begun.unwrap(), waiting("pre-install hook j"));
-        // It is not made again, and there is nothing whose ttlSecondsAfterFinished could be set.
+        let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+        assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+        // The Job is not created again, and its ttlSecondsAfterFinished cannot be restored.
         let patch = format!("PATCH {}", path("jobs/j"));
-        stage.expect(&["read jobs/j: 404", "record 1 pending-install"]);
-        drop(stage.script.clone().on(&patch, 404, refusal(404)));
-        let ended = stage.hooks(&mut live, &mut stored, &event, &[]).await;
+        fixture.expect(&["read jobs/j: 404", "record 1 pending-install"]);
+        drop(fixture.script.clone().on(&patch, 404, failure_status(404)));
+        let ended = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
         match (ended, expected) {
-            (Ok(progress), Ok(())) => assert_eq!(progress, Progress::Done),
+            (Ok(progress), Ok(())) => assert_eq!(progress, ActionProgress::Done),
             (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),
             (ended, _) => panic!("{condition}: {ended:?}"),
         }
@@ -434,10 +434,10 @@ async fn a_job_that_is_gone_has_ended_as_the_watch_saw_it() {
 }
 
 #[tokio::test]
-async fn a_job_that_was_deleted_before_its_end_fails_the_hook_and_is_not_made_again() {
+async fn a_job_deleted_before_completion_fails_the_hook_and_is_not_recreated() {
     let forbidden = failure(403, "Forbidden", "no", &json!({"kind": "jobs"}));
-    let stage = Stage::watching(answering(403, forbidden.to_string()));
-    let watch = stage.watch_of_jobs();
+    let fixture = Fixture::watching(answering_once(403, forbidden.to_string()));
+    let watch = fixture.watch_of_jobs();
     assert!(matches!(watch.settled().await, WatchState::Forbidden(_)));
     let event = HookEvent::PreInstall;
     let mut live = Live::default();
@@ -448,22 +448,22 @@ async fn a_job_that_was_deleted_before_its_end_fails_the_hook_and_is_not_made_ag
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    let begun = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-    assert_eq!(begun.unwrap(), waiting("pre-install hook j"));
+    let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    assert_eq!(started.unwrap(), waiting("pre-install hook j"));
     let lines = [
         "read jobs/j: 404",
         "record 1 pending-install",
         "apply jobs/j: 404",
     ];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     let message = ended.unwrap_err().to_string();
-    let expected = "pre-install hook j failed: Job.batch prod/j was deleted before it had ended";
+    let expected = "pre-install hook j failed: Job.batch prod/j was deleted before it completed";
     assert_eq!(message, expected);
 }
 
 #[tokio::test]
-async fn a_job_that_a_new_process_does_not_find_is_created_with_a_deadline_of_its_own() {
-    let mut stage = Stage::new();
+async fn a_job_missing_after_a_restart_is_created_with_a_new_deadline() {
+    let mut fixture = Fixture::new();
     let event = HookEvent::PreInstall;
     let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
     let mut stored = with_hooks(vec![hook]);
@@ -472,33 +472,33 @@ async fn a_job_that_a_new_process_does_not_find_is_created_with_a_deadline_of_it
         "read jobs/j: 404",
         "create jobs/j: 500",
     ];
-    let died = stage
+    let died = fixture
         .hooks(&mut Live::default(), &mut stored, &event, &lines)
         .await;
-    assert_eq!(end(died), Err(("Unavailable", true)));
-    stage.now = Timestamp::from_second(3_600).unwrap();
+    assert_eq!(action_result(died), Err(("Unavailable", true)));
+    fixture.now = Timestamp::from_second(3_600).unwrap();
     let mut live = Live::default();
     let lines = [
         "read jobs/j: 404",
         "create jobs/j",
         "record 1 pending-install",
     ];
-    let begun = stage.hooks(&mut live, &mut stored, &event, &lines).await;
-    assert_eq!(begun.unwrap(), waiting("pre-install hook j"));
-    stage.expect_job("j", "1-pre-install-1", "Suspended");
-    let still = stage.hooks(&mut live, &mut stored, &event, &[]).await;
+    let started = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
+    assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+    fixture.expect_job("j", "1-pre-install-1", "Suspended");
+    let still = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
     assert_eq!(still.unwrap(), waiting("pre-install hook j"));
-    stage.now = Timestamp::from_second(3_901).unwrap();
-    stage.expect_job("j", "1-pre-install-1", "Suspended");
+    fixture.now = Timestamp::from_second(3_901).unwrap();
+    fixture.expect_job("j", "1-pre-install-1", "Suspended");
     let lines = ["record 1 pending-install", "apply jobs/j"];
-    let late = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let late = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     let message = late.unwrap_err().to_string();
-    assert!(message.contains("did not end within"), "{message}");
+    assert!(message.contains("did not complete within"), "{message}");
 }
 
 #[tokio::test]
-async fn the_deadline_of_a_hook_counts_from_its_run_at_this_event() {
-    let mut stage = Stage::new();
+async fn the_deadline_of_a_hook_starts_with_its_run_at_the_event() {
+    let mut fixture = Fixture::new();
     let mut live = Live::default();
     let events = [HookEvent::PreInstall, HookEvent::PostInstall];
     let mut stored = with_hooks(vec![at("jobs/j", &events, &[ONCE])]);
@@ -507,57 +507,57 @@ async fn the_deadline_of_a_hook_counts_from_its_run_at_this_event() {
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    let begun = stage
+    let started = fixture
         .hooks(&mut live, &mut stored, &events[0], &lines)
         .await;
-    assert_eq!(begun.unwrap(), waiting("pre-install hook j"));
-    stage.expect_job("j", "1-pre-install-1", "Complete");
+    assert_eq!(started.unwrap(), waiting("pre-install hook j"));
+    fixture.expect_job("j", "1-pre-install-1", "Complete");
     let lines = ["record 1 pending-install", "apply jobs/j"];
-    let ended = stage
+    let ended = fixture
         .hooks(&mut live, &mut stored, &events[0], &lines)
         .await;
-    assert_eq!(ended.unwrap(), Progress::Done);
-    // An hour of waiting for the objects.
-    stage.now = Timestamp::from_second(3_600).unwrap();
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    // After an hour of waiting for the objects.
+    fixture.now = Timestamp::from_second(3_600).unwrap();
     let lines = [
         "record 1 pending-install",
         "read jobs/j: 404",
         "create jobs/j",
     ];
-    let begun = stage
+    let started = fixture
         .hooks(&mut live, &mut stored, &events[1], &lines)
         .await;
-    assert_eq!(begun.unwrap(), waiting("post-install hook j"));
-    stage.expect_job("j", "1-post-install-1", "Suspended");
-    let still = stage.hooks(&mut live, &mut stored, &events[1], &[]).await;
+    assert_eq!(started.unwrap(), waiting("post-install hook j"));
+    fixture.expect_job("j", "1-post-install-1", "Suspended");
+    let still = fixture.hooks(&mut live, &mut stored, &events[1], &[]).await;
     assert_eq!(still.unwrap(), waiting("post-install hook j"));
 }
 
 #[tokio::test]
-async fn what_helms_command_line_has_left_is_found_though_no_watch_shows_it() {
-    let stage = Stage::watching(told_of(None, &[]));
-    let watch = stage.watch_of_jobs();
+async fn an_object_left_by_the_helm_command_is_found_without_a_watch() {
+    let fixture = Fixture::watching(job_watch(None, &[]));
+    let watch = fixture.watch_of_jobs();
     assert_eq!(watch.settled().await, WatchState::Synced);
     let event = HookEvent::PreUpgrade;
     let hook = at("jobs/j", std::slice::from_ref(&event), &[ONCE]);
     let mut stored = stored(1, Status::PendingUpgrade, &[], vec![hook]);
-    stage.expect(&["record 1 pending-upgrade", "create jobs/j: 409"]);
+    fixture.expect(&["record 1 pending-upgrade", "create jobs/j: 409"]);
     let get = format!("GET {}", path("jobs/j"));
     drop(
-        stage
+        fixture
             .script
             .clone()
             .on(&get, 200, labelled("j", &json!({}))),
     );
     let mut live = Live::default();
     let lines = ["delete jobs/j"];
-    let ended = stage.hooks(&mut live, &mut stored, &event, &lines).await;
+    let ended = fixture.hooks(&mut live, &mut stored, &event, &lines).await;
     assert_eq!(ended.unwrap(), waiting("pre-upgrade hook j"));
 }
 
 #[tokio::test]
-async fn an_object_on_its_way_out_is_waited_for_whatever_the_policies_are() {
-    let stage = Stage::new();
+async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
+    let fixture = Fixture::new();
     let event = HookEvent::PreUpgrade;
     let hook = at(
         "jobs/j",
@@ -568,18 +568,18 @@ async fn an_object_on_its_way_out_is_waited_for_whatever_the_policies_are() {
     let mut live = Live::default();
     for (deleting, expected) in [(true, Ok(())), (false, Err("before-hook-creation"))] {
         if deleting {
-            stage.expect(&["record 1 pending-upgrade"]);
+            fixture.expect(&["record 1 pending-upgrade"]);
         }
-        let mut old = stage.live("j");
+        let mut old = fixture.live("j");
         if deleting {
             old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
         }
         let get = format!("GET {}", path("jobs/j"));
-        drop(stage.script.clone().on(&get, 200, old));
+        drop(fixture.script.clone().on(&get, 200, old));
         if !deleting {
-            stage.expect(&["record 1 pending-upgrade"]);
+            fixture.expect(&["record 1 pending-upgrade"]);
         }
-        let ended = stage.hooks(&mut live, &mut stored, &event, &[]).await;
+        let ended = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
         match (ended, expected) {
             (Ok(progress), Ok(())) => assert_eq!(progress, waiting("pre-upgrade hook j")),
             (Err(error), Err(message)) => assert!(error.to_string().contains(message), "{error}"),

@@ -1,4 +1,4 @@
-//! Applies against a scripted API server: which requests are sent, and what becomes of the answers.
+//! Tests apply against a scripted API server.
 
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
@@ -45,7 +45,7 @@ fn deployment() -> Value {
     object
 }
 
-/// The metadata of a live object.
+/// Returns a live object with this metadata.
 fn live(uid: &str, more: Value) -> Value {
     let mut metadata = json!({"name": "web", "namespace": "prod", "uid": uid,
         "resourceVersion": "7", "generation": 1});
@@ -55,7 +55,7 @@ fn live(uid: &str, more: Value) -> Value {
     json!({"metadata": metadata})
 }
 
-/// What Helm puts on the objects of a release.
+/// Helm's metadata on the objects of a release.
 fn of_release(name: &str) -> Value {
     json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": {
         "meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": "prod"}})
@@ -153,13 +153,13 @@ async fn a_known_object_is_updated_in_one_request_with_its_uid() {
 async fn a_foreign_object_is_left_untouched() {
     let by_other_cr = json!({"labels": {ownership::CR_LABEL: "other"}});
     for (metadata, whose) in [
-        (json!({}), "it was not made by this release"),
+        (json!({}), "it was not created by this release"),
         (of_release("two"), "it belongs to the release prod/two"),
         (by_other_cr, "it belongs to another custom resource"),
-        // A controller of the same custom resource may have made it.
+        // Another controller of the same custom resource may have created it.
         (
             json!({"ownerReferences": [primary().owner_reference()]}),
-            "it was not made",
+            "it was not created",
         ),
     ] {
         let script =
@@ -197,7 +197,7 @@ async fn an_object_of_the_release_is_taken_over() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one table")]
-async fn an_adoption_takes_over_only_what_is_recorded_and_what_nothing_speaks_against() {
+async fn an_adoption_takes_over_only_recorded_objects_without_contradicting_metadata() {
     let release = |name: &str| TakeOver::HelmRelease {
         name: name.to_owned(),
         namespace: "prod".to_owned(),
@@ -328,7 +328,7 @@ async fn an_object_that_is_being_deleted_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_object_that_vanishes_while_it_is_judged_is_created() {
+async fn an_object_that_is_deleted_while_it_is_judged_is_created() {
     let script = Script::default()
         .on(PATCH, 409, modified())
         .on(
@@ -364,7 +364,7 @@ async fn a_known_object_that_is_gone_is_created_again() {
 }
 
 #[tokio::test]
-async fn a_known_object_that_somebody_made_anew_is_judged() {
+async fn a_known_object_that_somebody_recreated_is_judged() {
     let script = Script::default()
         .on(PATCH, 422, other_uid())
         .on(GET, 200, live("u2", json!({})));
@@ -408,7 +408,7 @@ async fn replicas_are_left_to_an_autoscaler() {
 }
 
 #[tokio::test]
-async fn replicas_that_a_person_scaled_are_taken_back() {
+async fn manually_scaled_replicas_are_restored() {
     let scale = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("kubectl", "Update", "scale", &scale)]});
     let script = Script::default()
@@ -423,7 +423,7 @@ async fn replicas_that_a_person_scaled_are_taken_back() {
 }
 
 #[tokio::test]
-async fn ignored_fields_are_left_to_whoever_set_them() {
+async fn ignored_fields_are_left_to_their_owners() {
     let spec = json!({"f:spec": {"f:replicas": {}}});
     let entries = json!({"managedFields": [entry("kubectl-edit", "Update", "", &spec)]});
     let script = Script::default()
@@ -443,7 +443,7 @@ async fn ignored_fields_are_left_to_whoever_set_them() {
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_left_out_a_conflict_is_forced_at_once() {
+async fn a_conflict_is_forced_at_once_if_no_field_can_be_left_out() {
     let path = "PATCH /api/v1/namespaces/prod/configmaps/conf";
     let script =
         Script::default()
@@ -482,7 +482,7 @@ async fn entries_of_former_tools_are_migrated_once() {
 }
 
 #[tokio::test]
-async fn forcing_replaces_never_deletes_and_makes_every_field_ours() {
+async fn replacing_never_deletes_and_takes_ownership_of_every_field() {
     const PUT: &str = "PUT /apis/apps/v1/namespaces/prod/deployments/web";
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let by = |manager: &str, operation: &str| {
@@ -493,21 +493,21 @@ async fn forcing_replaces_never_deletes_and_makes_every_field_ours() {
         replace: true,
         ..ApplyPolicy::default()
     };
-    // What the PUT has changed is in an Update entry of ours.
+    // The fields that the PUT changed are in an Update entry of our field manager.
     let script = Script::default()
         .on(GET, 200, live("u1", of_release("one")))
         .on(PUT, 200, by("helm", "Update"))
         .on(PATCH, 200, by("helm", "Apply"))
         .on(PATCH, 200, by("helm", "Apply"));
     let applied = run(&script, known("u1"), &policy).await.unwrap();
-    assert_ne!(applied.ours, 0, "a change of what is ours would not show");
+    assert_ne!(applied.ours, 0, "drift would go unnoticed");
     let requests = script.finish();
     assert_eq!(requests[1].body["metadata"]["resourceVersion"], "7");
     assert_eq!(requests[1].body["metadata"]["uid"], "u1");
     assert_eq!(requests[2].body[0]["value"][0]["operation"], "Apply");
     assert!(requests[3].query.contains("force=true"));
 
-    // It has changed nothing.
+    // The PUT changes nothing.
     let script = Script::default()
         .on(GET, 200, live("u1", of_release("one")))
         .on(PUT, 200, by("manager", "Update"))
@@ -518,7 +518,7 @@ async fn forcing_replaces_never_deletes_and_makes_every_field_ours() {
 }
 
 #[tokio::test]
-async fn what_an_interrupted_replacement_has_left_becomes_ours_with_the_next_apply() {
+async fn the_next_apply_takes_ownership_after_an_interrupted_replacement() {
     let fields = json!({"f:spec": {"f:replicas": {}}});
     let left = json!({"managedFields": [
         entry("helm", "Apply", "", &fields), entry("helm", "Update", "", &fields)]});
@@ -592,7 +592,7 @@ async fn a_missing_permission_names_verb_resource_and_object() {
 }
 
 #[tokio::test]
-async fn documents_without_a_name_are_refused_by_name() {
+async fn documents_without_required_fields_are_rejected() {
     let primary = primary();
     let policy = ApplyPolicy::default();
     for (object, expected) in [
@@ -648,7 +648,7 @@ async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError>
 }
 
 #[tokio::test]
-async fn generated_names_are_posted_once_per_run() {
+async fn an_object_with_a_generated_name_is_created_with_a_post() {
     let path = "/api/v1/namespaces/prod/configmaps";
     let made = json!({"metadata": {"name": "job-x1", "namespace": "prod", "uid": "u1"}});
     let script = Script::default().on(&format!("POST {path}"), 201, made);
@@ -661,7 +661,7 @@ async fn generated_names_are_posted_once_per_run() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_finds_what_it_has_made() {
+async fn a_resumed_run_finds_the_object_that_it_created() {
     let path = "/api/v1/namespaces/prod/configmaps";
     let identity = primary().identity();
     let item = |name: &str, cr: &CrIdentity| {

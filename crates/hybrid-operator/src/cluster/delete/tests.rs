@@ -1,4 +1,4 @@
-//! Deletions against a scripted API server.
+//! Tests deletions against a scripted API server.
 
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
@@ -75,7 +75,7 @@ async fn every_deletion_carries_the_uid() {
 }
 
 #[tokio::test]
-async fn an_object_that_was_made_anew_is_left_alone() {
+async fn a_recreated_object_is_not_deleted() {
     let conflict = || failure(409, "Conflict", "the UID does not match", &json!({}));
     let terminating = with(ours(), "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     for (answer, expected) in [
@@ -111,7 +111,7 @@ async fn an_object_of_a_kind_that_is_no_longer_served_is_gone() {
 }
 
 #[test]
-fn rules_2_2_and_2_3_an_object_is_judged_by_owner_uid_and_policy() {
+fn an_object_is_judged_by_owner_uid_and_policy() {
     let primary = primary();
     let keep = json!({"helm.sh/resource-policy": "keep"});
     let delete = Verdict::Delete {
@@ -162,7 +162,7 @@ async fn one_request_verifies_an_ordinary_object() {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_no_absent_object() {
+async fn a_failed_read_does_not_count_as_a_missing_object() {
     let primary = primary();
     for code in [403, 500, 503] {
         let script = Script::default().on(GET, code, failure(code, "X", "", &json!({})));
@@ -178,7 +178,7 @@ async fn an_object_that_cannot_be_read_is_no_absent_object() {
 }
 
 #[tokio::test]
-async fn an_object_is_gone_when_it_is_absent_or_another() {
+async fn an_object_is_gone_when_it_is_missing_or_has_another_uid() {
     for (answer, expected) in [
         ((404, not_found()), true),
         ((200, live(&ours())), false),
@@ -301,7 +301,7 @@ async fn a_namespace_with_foreign_objects_is_protected() {
 }
 
 #[tokio::test]
-async fn our_reference_is_taken_off_a_kept_object() {
+async fn our_reference_is_removed_from_a_kept_object() {
     let other = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
     let with_references = |references: Value| with(ours(), "ownerReferences", references);
     let mut restored = json!(primary().owner_reference());
@@ -334,7 +334,7 @@ async fn our_reference_is_taken_off_a_kept_object() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_where_no_reference_hangs() {
+async fn nothing_is_sent_without_a_reference() {
     for answer in [
         (200, live(&ours())),
         (200, live(&with(ours(), "uid", json!("u2")))),
@@ -349,7 +349,7 @@ async fn nothing_is_sent_where_no_reference_hangs() {
 }
 
 #[tokio::test]
-async fn a_change_meanwhile_is_taken_into_account() {
+async fn a_patch_is_retried_after_a_conflict() {
     let owned = with(
         ours(),
         "ownerReferences",

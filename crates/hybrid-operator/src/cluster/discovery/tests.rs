@@ -1,4 +1,4 @@
-//! Discovery against a scripted API server.
+//! Tests discovery against a scripted API server.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ fn first(script: Script, x: Value) -> Script {
 }
 
 #[tokio::test]
-async fn two_requests_tell_of_all_kinds() {
+async fn two_requests_discover_all_kinds() {
     let script = first(Script::default(), groups("Current", &things()));
     let discovery = discovery(&script);
     let pod = discovery.resolve(&gvk("", "Pod")).await.unwrap();
@@ -72,7 +72,7 @@ async fn two_requests_tell_of_all_kinds() {
 }
 
 #[tokio::test]
-async fn many_questions_at_once_are_one() {
+async fn concurrent_lookups_share_requests() {
     let script = first(Script::default(), groups("Current", &things()));
     let discovery = discovery(&script);
     let (pod, thing) = (gvk("", "Pod"), gvk("x.io", "Thing"));
@@ -86,7 +86,7 @@ async fn many_questions_at_once_are_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_kind_is_asked_for_at_most_once_in_a_while() {
+async fn requests_for_an_unknown_kind_are_limited() {
     let none = || failure(404, "NotFound", "", &json!({}));
     let script = first(Script::default(), groups("Current", &json!([]))).on(
         "GET /apis/new.io/v1",
@@ -106,7 +106,7 @@ async fn an_unknown_kind_is_asked_for_at_most_once_in_a_while() {
         assert!(!error.is_transient());
     }
     script.finish();
-    tokio::time::advance(SOONEST).await;
+    tokio::time::advance(MIN_INTERVAL).await;
     let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true},
                            {"name": "things/status", "kind": "Thing"}]);
     let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
@@ -116,7 +116,7 @@ async fn an_unknown_kind_is_asked_for_at_most_once_in_a_while() {
 }
 
 #[tokio::test]
-async fn a_group_that_has_changed_is_asked_for_again() {
+async fn a_changed_group_is_fetched_again() {
     let script = first(Script::default(), groups("Current", &things()));
     let discovery = discovery(&script);
     discovery.resolve(&gvk("x.io", "Thing")).await.unwrap();
@@ -130,7 +130,7 @@ async fn a_group_that_has_changed_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
+async fn groups_are_fetched_individually_without_aggregated_discovery() {
     let legacy = json!({"kind": "APIVersions", "versions": ["v1"]});
     let groups = json!({"kind": "APIGroupList", "groups": [
         {"name": "x.io", "versions": [{"version": "v1"}]}]});
@@ -170,7 +170,7 @@ async fn a_server_without_aggregated_discovery_is_asked_group_by_group() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn capabilities_are_helms_and_cached() {
+async fn capabilities_are_those_of_helm_and_cached() {
     let script = first(
         Script::default().on("GET /version", 200, version()),
         groups("Current", &things()),
@@ -195,7 +195,7 @@ async fn capabilities_are_helms_and_cached() {
     discovery.capabilities(age).await.unwrap();
     script.finish();
 
-    // A failure later leaves the known ones in use.
+    // After a later failure, the cached ones stay in use.
     tokio::time::advance(age).await;
     let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
     let script = script
@@ -214,7 +214,7 @@ async fn capabilities_are_helms_and_cached() {
 }
 
 #[tokio::test]
-async fn without_an_answer_there_are_no_capabilities() {
+async fn capabilities_fail_without_a_response() {
     let unavailable = || failure(503, "ServiceUnavailable", "", &json!({}));
     let script = Script::default()
         .on("GET /version", 200, version())
@@ -268,7 +268,7 @@ async fn a_kind_of_a_group_that_is_down_is_not_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_is_served_anew_or_no_longer_is_a_change() {
+async fn only_added_and_removed_kinds_are_changes() {
     let other = json!([{"resource": "others", "responseKind": {"kind": "Other"}}]);
     let mut larger = things();
     larger.as_array_mut().unwrap().push(other[0].clone());
@@ -280,15 +280,19 @@ async fn only_what_is_served_anew_or_no_longer_is_a_change() {
     let mut epoch = 0;
     for (what, answer, changed) in [
         (
-            "the first answer is no change, nor is the same",
+            "an unchanged response is no change",
             groups("Current", &things()),
             false,
         ),
-        ("a kind comes", groups("Current", &larger), true),
-        ("its server is down", groups("Stale", &json!([])), false),
-        ("a kind goes", groups("Current", &things()), true),
+        ("a kind is added", groups("Current", &larger), true),
+        (
+            "the server of the group is down",
+            groups("Stale", &json!([])),
+            false,
+        ),
+        ("a kind is removed", groups("Current", &things()), true),
         ("a kind is replaced", groups("Current", &other), true),
-        ("the group goes", aggregated(&json!([])), true),
+        ("the group is removed", aggregated(&json!([])), true),
     ] {
         script = first(script, answer);
         discovery.refresh().await.unwrap();
@@ -301,7 +305,7 @@ async fn only_what_is_served_anew_or_no_longer_is_a_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_found_by_asking_for_it_is_a_change() {
+async fn a_kind_found_by_a_lookup_is_a_change() {
     let none = failure(404, "NotFound", "", &json!({}));
     let script = first(Script::default(), groups("Current", &json!([]))).on(
         "GET /apis/new.io/v1",
@@ -311,13 +315,13 @@ async fn a_kind_that_is_found_by_asking_for_it_is_a_change() {
     let discovery = discovery(&script);
     let new = gvk("new.io", "Thing");
     assert!(discovery.resolve(&new).await.is_err());
-    assert_eq!((discovery.epoch(), discovery.served(&new)), (0, None));
-    tokio::time::advance(SOONEST).await;
+    assert_eq!((discovery.epoch(), discovery.cached(&new)), (0, None));
+    tokio::time::advance(MIN_INTERVAL).await;
     let resources = json!([{"name": "things", "kind": "Thing", "namespaced": true}]);
     let script = script.on("GET /apis/new.io/v1", 200, resource_list(&resources));
     let found = discovery.resolve(&new).await.unwrap();
     assert_eq!(
-        (discovery.epoch(), discovery.served(&new)),
+        (discovery.epoch(), discovery.cached(&new)),
         (1, Some(found))
     );
     script.finish();

@@ -1,4 +1,4 @@
-//! The loop with scripted streams. Time is paused, so that waits take none.
+//! Tests of the loop with scripted streams and paused time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,14 +12,14 @@ use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
 use super::*;
 
-/// What a stream does next.
+/// The next action of a stream.
 enum Item {
     Event(watcher::Event<&'static str>),
     Error(watcher::Error),
-    /// The object cannot be decoded without a panic.
+    /// Decoding the object panics.
     Panic,
     End,
-    /// Nothing for so many seconds.
+    /// Sends nothing for this number of seconds.
     Pause(u64),
 }
 
@@ -39,19 +39,19 @@ fn api(code: u16) -> kube::Error {
     kube::Error::Api(Status::failure("no", "Reason").with_code(code).boxed())
 }
 
-/// Writes down what it is told, and panics at `poison` as often as asked.
-struct Scribe {
-    told: Arc<Mutex<Vec<String>>>,
+/// Records its calls, and panics on the object `poison` this number of times.
+struct RecordingFollower {
+    calls: Arc<Mutex<Vec<String>>>,
     panics: usize,
 }
 
-impl Scribe {
-    fn tell(&self, what: impl Into<String>) {
-        self.told.lock().unwrap().push(what.into());
+impl RecordingFollower {
+    fn record(&self, what: impl Into<String>) {
+        self.calls.lock().unwrap().push(what.into());
     }
 }
 
-impl Follower for Scribe {
+impl Follower for RecordingFollower {
     type Object = &'static str;
 
     fn event(&mut self, event: watcher::Event<&'static str>) {
@@ -65,44 +65,44 @@ impl Follower for Scribe {
             Delete(name) => format!("-{name}"),
             InitDone => "done".to_owned(),
         };
-        self.tell(what);
+        self.record(what);
     }
 
     fn state(&mut self, state: &WatchState) {
-        self.tell(format!("{state:?}"));
+        self.record(format!("{state:?}"));
     }
 
-    fn distrust(&mut self) {
-        self.tell("distrust");
+    fn invalidate(&mut self) {
+        self.record("invalidate");
     }
 }
 
-/// What came of a script.
-struct Played {
+/// The result of running scripts.
+struct RunResult {
     /// Events and states, in order.
-    told: Vec<String>,
+    calls: Vec<String>,
     /// How and when each stream was opened.
     opened: Vec<(Lists, Duration)>,
     metrics: WatchMetrics,
 }
 
-impl Played {
+impl RunResult {
     fn states(&self) -> Vec<&str> {
-        let states = self.told.iter().map(String::as_str);
+        let states = self.calls.iter().map(String::as_str);
         states
-            .filter(|told| told.starts_with(char::is_uppercase))
+            .filter(|calls| calls.starts_with(char::is_uppercase))
             .collect()
     }
 }
 
-fn subject() -> Subject {
+fn target() -> WatchTarget {
     let kind = GroupVersionKind::gvk("example.com", "v1", "Widget");
-    Subject::new(ApiResource::from_gvk(&kind), Some("n"))
+    WatchTarget::new(ApiResource::from_gvk(&kind), Some("n"))
 }
 
-/// Follows streams that do what the scripts say, one after the other, and then nothing.
-async fn play(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Played {
-    let told = Arc::new(Mutex::new(Vec::new()));
+/// Follows streams that run the scripts one after the other, and then send nothing.
+async fn run_scripts(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> RunResult {
+    let calls = Arc::new(Mutex::new(Vec::new()));
     let opened = Arc::new(Mutex::new(Vec::new()));
     let metrics = WatchMetrics::default();
     let scripts = Mutex::new(VecDeque::from(scripts));
@@ -127,16 +127,16 @@ async fn play(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Played {
             items.chain(stream::pending()).boxed()
         }
     };
-    let scribe = Scribe {
-        told: Arc::clone(&told),
+    let follower = RecordingFollower {
+        calls: Arc::clone(&calls),
         panics,
     };
-    let followed = follow(subject(), metrics.clone(), lists, open, scribe);
+    let followed = follow(target(), metrics.clone(), lists, open, follower);
     timeout(Duration::from_hours(1), followed)
         .await
-        .expect_err("it never ends by itself");
-    Played {
-        told: std::mem::take(&mut *told.lock().unwrap()),
+        .expect_err("the loop never ends");
+    RunResult {
+        calls: std::mem::take(&mut *calls.lock().unwrap()),
         opened: std::mem::take(&mut *opened.lock().unwrap()),
         metrics,
     }
@@ -149,72 +149,81 @@ async fn a_follower_that_panics_gets_a_fresh_list() {
         with(list(), [Event(Apply("poison")), Event(Apply("lost"))]),
         again,
     ];
-    let played = play(Lists::Paged, 1, scripts).await;
+    let result = run_scripts(Lists::Paged, 1, scripts).await;
     let failing = "Failing(\"internal error: poisoned\")";
     let expected = [
-        "init", "+a", "done", "Synced", "distrust", failing, "init", "+poison", "done", "Synced",
+        "init",
+        "+a",
+        "done",
+        "Synced",
+        "invalidate",
+        failing,
+        "init",
+        "+poison",
+        "done",
+        "Synced",
     ];
-    assert_eq!(played.told, expected);
-    assert_eq!(played.metrics.restarts("Widget", "panic"), 1);
+    assert_eq!(result.calls, expected);
+    assert_eq!(result.metrics.restarts("Widget", "panic"), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_list_is_tried_again_ever_more_rarely_and_never_counts_as_synced() {
+async fn a_panic_in_a_list_is_retried_with_backoff_and_never_counts_as_synced() {
     let poisoned = || vec![Event(Init), Event(InitApply("poison")), Event(InitDone)];
     let scripts = (0..21).map(|_| poisoned()).collect();
-    let played = play(Lists::Paged, 20, scripts).await;
+    let result = run_scripts(Lists::Paged, 20, scripts).await;
     let failing = "Failing(\"internal error: poisoned\")";
-    // It is told once, until the last list is taken in as a whole.
-    assert_eq!(played.states(), [failing, "Synced"]);
-    assert_eq!(played.metrics.restarts("Widget", "panic"), 20);
-    let last = played.opened[20].1.abs_diff(played.opened[19].1);
+    // The failure is reported once, until a list is handled completely.
+    assert_eq!(result.states(), [failing, "Synced"]);
+    assert_eq!(result.metrics.restarts("Widget", "panic"), 20);
+    let last = result.opened[20].1.abs_diff(result.opened[19].1);
     assert!(last > Duration::from_secs(20), "{last:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_decoded_and_a_stream_that_ends_do_not_stop_the_watch() {
+async fn decoding_panics_and_ended_streams_do_not_stop_the_watch() {
     for (trouble, cause) in [(Panic, "panic"), (End, "end")] {
-        let played = play(Lists::Paged, 0, vec![with(list(), [trouble]), list()]).await;
-        assert_eq!(played.states().len(), 3, "{:?}", played.told);
-        assert_eq!(played.states()[2], "Synced");
-        assert_eq!(played.metrics.restarts("Widget", cause), 1);
+        let result = run_scripts(Lists::Paged, 0, vec![with(list(), [trouble]), list()]).await;
+        assert_eq!(result.states().len(), 3, "{:?}", result.calls);
+        assert_eq!(result.states()[2], "Synced");
+        assert_eq!(result.metrics.restarts("Widget", cause), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn states_are_told_as_they_change() {
+async fn state_changes_are_reported() {
     let forbidden =
         |verb: &str| format!("Forbidden(\"{verb} widgets.example.com in namespace n\")");
     let failing = format!("Failing({:?})", InitialListFailed(api(500)).to_string());
     let status = || Status::failure("no", "Forbidden").with_code(403).boxed();
     for (what, scripts, states, opened) in [
-        ("all is well", vec![list()], vec![], 1),
+        ("no failure", vec![list()], vec![], 1),
         (
-            "may not be listed, and then may",
+            "list is forbidden, then permitted",
             vec![vec![Error(InitialListFailed(api(403)))], list()],
             vec![forbidden("list")],
             2,
         ),
         (
-            "may no longer be watched after the first list, and then may again",
+            "watch is forbidden after the first list, then permitted",
             vec![with(list(), [Error(WatchStartFailed(api(403)))]), list()],
             vec!["Synced".to_owned(), forbidden("watch")],
             2,
         ),
         (
-            "the watch itself says that it is not permitted",
+            "an event of the watch says that it is forbidden",
             vec![with(list(), [Error(WatchError(status()))]), list()],
             vec!["Synced".to_owned(), forbidden("watch")],
             2,
         ),
         (
-            "the kind is gone, and comes again",
+            "the kind is removed and added again",
             vec![with(list(), [Error(WatchStartFailed(api(404)))]), list()],
             vec!["Synced".to_owned(), "Missing".to_owned()],
             2,
         ),
         (
-            "the first list fails twice and goes on",
+            "the first list fails twice",
             vec![with(
                 vec![
                     Error(InitialListFailed(api(500))),
@@ -226,7 +235,7 @@ async fn states_are_told_as_they_change() {
             1,
         ),
         (
-            "a watch that breaks off keeps what was seen and goes on",
+            "an interrupted watch resumes",
             vec![with(
                 list(),
                 [Error(WatchFailed(api(500))), Event(Apply("b"))],
@@ -235,37 +244,37 @@ async fn states_are_told_as_they_change() {
             1,
         ),
     ] {
-        let played = play(Lists::Paged, 0, scripts).await;
+        let result = run_scripts(Lists::Paged, 0, scripts).await;
         let mut expected = states;
         expected.push("Synced".to_owned());
-        assert_eq!(played.states(), expected, "{what}");
-        assert_eq!(played.opened.len(), opened, "{what}");
+        assert_eq!(result.states(), expected, "{what}");
+        assert_eq!(result.opened.len(), opened, "{what}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_asked_for_lists_at_once() {
+async fn without_streaming_lists_paged_lists_are_used_at_once() {
     let scripts = vec![vec![Error(WatchStartFailed(api(400)))], list()];
-    let played = play(Lists::Streaming, 0, scripts).await;
-    assert_eq!(played.states(), ["Synced"]);
+    let result = run_scripts(Lists::Streaming, 0, scripts).await;
+    assert_eq!(result.states(), ["Synced"]);
     let now = Duration::ZERO;
     assert_eq!(
-        played.opened,
+        result.opened,
         [(Lists::Streaming, now), (Lists::Paged, now)]
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_without_watches_are_not_asked_for_in_a_hot_loop() {
+async fn lists_without_a_permitted_watch_are_not_sent_in_a_hot_loop() {
     let denied = || with(list(), [Error(WatchStartFailed(api(403)))]);
-    let played = play(Lists::Paged, 0, (0..500).map(|_| denied()).collect()).await;
-    // Half a minute between two of them, but for the first few.
-    let opened = played.opened.len();
+    let result = run_scripts(Lists::Paged, 0, (0..500).map(|_| denied()).collect()).await;
+    // The delay grows to half a minute.
+    let opened = result.opened.len();
     assert!((100..200).contains(&opened), "{opened} lists in an hour");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_was_well_for_long_is_tried_again_soon() {
+async fn a_watch_that_worked_for_long_is_retried_soon() {
     let trouble = || Error(WatchFailed(api(500)));
     let mut items = list();
     items.extend((0..10).map(|_| trouble()));
@@ -276,11 +285,11 @@ async fn a_watch_that_was_well_for_long_is_tried_again_soon() {
         Pause(60),
         Error(WatchStartFailed(api(403))),
     ]);
-    let played = play(Lists::Paged, 0, vec![items, list()]).await;
-    assert_eq!(played.opened.len(), 2);
-    assert_eq!(played.states().last(), Some(&"Synced"));
+    let result = run_scripts(Lists::Paged, 0, vec![items, list()]).await;
+    assert_eq!(result.opened.len(), 2);
+    assert_eq!(result.states().last(), Some(&"Synced"));
     // 250 ms, doubling to 30 s, for ten failures, then the first wait twice; less at most a quarter.
-    let waited = played.opened[1].1.as_secs_f64() - 60.0;
+    let waited = result.opened[1].1.as_secs_f64() - 60.0;
     let most = 0.25 + 0.5 + 1.0 + 2.0 + 4.0 + 8.0 + 16.0 + 30.0 * 3.0 + 0.25 + 0.25;
     assert!(
         waited <= most + 0.1 && waited >= most * 0.75,
@@ -288,7 +297,7 @@ async fn a_watch_that_was_well_for_long_is_tried_again_soon() {
     );
 }
 
-/// Keeps what is logged.
+/// Captures the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -319,10 +328,10 @@ async fn a_failure_is_logged_once_for_each_state() {
         list(),
         [Event(Apply("b")), Error(WatchFailed(api(500)))],
     ));
-    play(Lists::Paged, 0, scripts).await;
+    run_scripts(Lists::Paged, 0, scripts).await;
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let count = |part: &str| text.lines().filter(|line| line.contains(part)).count();
-    assert_eq!(count("cannot watch; trying again"), 2, "{text}");
+    assert_eq!(count("cannot watch; retrying"), 2, "{text}");
     assert_eq!(count("install its CustomResourceDefinition"), 1, "{text}");
     assert_eq!(count("watching again"), 1, "{text}");
 }

@@ -13,8 +13,8 @@ use super::super::plan::retry_delay;
 use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
-use crate::action::deploy::{Deployment, Stored, deploy};
-use crate::action::{ActionError, Progress};
+use crate::action::deploy::{Deployment, StoredRelease, deploy};
+use crate::action::{ActionError, ActionProgress};
 use crate::release::Failures;
 
 /// Writes the pending record of a new revision and deploys it.
@@ -92,7 +92,7 @@ fn content(context: &ActContext<'_>, kind: ActionKind) -> Result<Record, ActErro
 pub(super) async fn continue_deployment(
     context: &ActContext<'_>,
     memory: &mut Memory,
-    mut stored: Stored,
+    mut stored: StoredRelease,
 ) -> Result<Report, ActError> {
     let kind = ActionKind::of(stored.release.info.status);
     let revision = stored.release.revision;
@@ -112,8 +112,8 @@ pub(super) async fn continue_deployment(
     };
     let ended = deploy(&action, &mut memory.live, deployment).await;
     let mut report = match ended {
-        Ok(Progress::Done) => done(context, kind, &stored).await,
-        Ok(Progress::Waiting { why }) => Report::new(
+        Ok(ActionProgress::Done) => done(context, kind, &stored).await,
+        Ok(ActionProgress::Waiting { why }) => Report::new(
             StepOutcome::Progressing {
                 why,
                 release: Some(Box::new(describe(&stored))),
@@ -128,7 +128,7 @@ pub(super) async fn continue_deployment(
     Ok(report)
 }
 
-async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &Stored) -> Report {
+async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease) -> Report {
     tracing::info!(
         release = %stored.release.name, revision = stored.release.revision.0,
         "{} complete", kind.verb()
@@ -157,7 +157,7 @@ async fn failed(
     context: &ActContext<'_>,
     memory: &mut Memory,
     kind: ActionKind,
-    stored: &mut Stored,
+    stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
     let message = chain(error);
@@ -194,8 +194,8 @@ pub(super) fn next_attempt(context: &ActContext<'_>, delay: std::time::Duration)
 /// are reported as events and skipped.
 async fn predecessors(
     context: &ActContext<'_>,
-    stored: &Stored,
-) -> Result<(Option<Stored>, Vec<Stored>), ActError> {
+    stored: &StoredRelease,
+) -> Result<(Option<StoredRelease>, Vec<StoredRelease>), ActError> {
     let mut leftovers = Vec::new();
     for meta in context.observation.history.iter().rev() {
         if meta.revision == stored.meta.revision {

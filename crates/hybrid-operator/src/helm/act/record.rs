@@ -5,7 +5,7 @@ use helm_core::release::{Release, Revision, Status};
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
-use crate::action::deploy::Stored;
+use crate::action::deploy::StoredRelease;
 use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags};
 
 impl ActContext<'_> {
@@ -25,12 +25,12 @@ impl ActContext<'_> {
     }
 
     /// Reads the record of a revision of the observed history.
-    pub(super) async fn load(&self, revision: Revision) -> Result<Stored, ActError> {
+    pub(super) async fn load(&self, revision: Revision) -> Result<StoredRelease, ActError> {
         let history = &self.observation.history;
         let meta = history.iter().find(|meta| meta.revision == revision);
         let meta = meta.ok_or(ActError::Missing("load record", "a record of the history"))?;
         let release = self.access.store.load(meta).await?;
-        Ok(Stored {
+        Ok(StoredRelease {
             meta: meta.clone(),
             release,
         })
@@ -40,9 +40,9 @@ impl ActContext<'_> {
     pub(super) async fn load_if_readable(
         &self,
         meta: &RecordMeta,
-    ) -> Result<Option<Stored>, ActError> {
+    ) -> Result<Option<StoredRelease>, ActError> {
         match self.access.store.load(meta).await {
-            Ok(release) => Ok(Some(Stored {
+            Ok(release) => Ok(Some(StoredRelease {
                 meta: meta.clone(),
                 release,
             })),
@@ -62,7 +62,7 @@ impl ActContext<'_> {
     }
 
     /// Returns the action that a failed record belongs to.
-    pub(super) fn kind_of(&self, stored: &Stored) -> ActionKind {
+    pub(super) fn kind_of(&self, stored: &StoredRelease) -> ActionKind {
         let good = |meta: &&RecordMeta| {
             meta.revision < stored.release.revision
                 && matches!(meta.status, Status::Deployed | Status::Superseded)
@@ -89,16 +89,16 @@ impl ActContext<'_> {
         &self,
         release: Release,
         digest: Option<InputsDigest>,
-    ) -> Result<Stored, ActError> {
+    ) -> Result<StoredRelease, ActError> {
         let tags = self.tags(digest, None);
         let meta = self.access.store.create(&release, &tags).await?;
-        Ok(Stored { meta, release })
+        Ok(StoredRelease { meta, release })
     }
 
     /// Updates a record.
     pub(super) async fn save(
         &self,
-        stored: &mut Stored,
+        stored: &mut StoredRelease,
         failures: Option<Failures>,
     ) -> Result<(), ActError> {
         let tags = self.tags(stored.meta.digest.clone(), failures);

@@ -8,7 +8,7 @@ use super::super::memory::Memory;
 use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
-use crate::action::{ActionError, Progress, run_hooks};
+use crate::action::{ActionError, ActionProgress, run_hooks};
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -19,8 +19,8 @@ pub(super) async fn run(
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {
-            Ok(Progress::Done) => None,
-            Ok(Progress::Waiting { .. }) => {
+            Ok(ActionProgress::Done) => None,
+            Ok(ActionProgress::Waiting { .. }) => {
                 return Ok(Report::new(
                     StepOutcome::Unchanged,
                     Next::After(POLL_INTERVAL),

@@ -12,8 +12,8 @@ use super::super::memory::Memory;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL, convert, orphans};
-use crate::action::Progress;
-use crate::action::deploy::Stored;
+use crate::action::ActionProgress;
+use crate::action::deploy::StoredRelease;
 use crate::action::uninstall::uninstall;
 use crate::release::RecordMeta;
 
@@ -54,8 +54,8 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         )
         .await;
         match ended {
-            Ok(Progress::Done) => {}
-            Ok(Progress::Waiting { why }) => {
+            Ok(ActionProgress::Done) => {}
+            Ok(ActionProgress::Waiting { why }) => {
                 let release = Some(Box::new(describe(&stored)));
                 return Ok(Report::new(
                     StepOutcome::Progressing { why, release },
@@ -97,12 +97,12 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
 async fn readable(
     context: &ActContext<'_>,
     own: &[RecordMeta],
-) -> Result<Option<(Stored, Vec<Stored>)>, ActError> {
+) -> Result<Option<(StoredRelease, Vec<StoredRelease>)>, ActError> {
     let mut records = Vec::new();
     let mut unreadable = None;
     for meta in own.iter().rev() {
         match context.access.store.load(meta).await {
-            Ok(release) => records.push(Stored {
+            Ok(release) => records.push(StoredRelease {
                 meta: meta.clone(),
                 release,
             }),

@@ -34,7 +34,7 @@ test: ## Run the unit, snapshot and end-to-end tests
 
 .PHONY: soak
 soak: ## Ten minutes of changes while the API server is in trouble (SOAK=seconds)
-	SOAK=$${SOAK:-600} cargo test --locked --test e2e trouble:: -- --nocapture
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e api_faults:: -- --nocapture
 
 .PHONY: check
 check: check-static test ## Formatting, clippy, docs, dependencies, tests

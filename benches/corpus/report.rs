@@ -1,4 +1,4 @@
-//! What the times say: medians, a table, the text of `docs/benchmarks.md`.
+//! Turns the times into medians, a table and the text of `docs/benchmarks.md`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,20 +15,20 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// How many times faster ours renders, the chart being compiled.
+    /// How many times faster our engine renders when the chart is already compiled.
     pub(crate) fn compiled(&self) -> f64 {
         self.go.render / self.ours.render
     }
 
-    /// How many times faster ours loads, compiles and renders.
+    /// How many times faster our engine loads, compiles and renders.
     pub(crate) fn whole(&self) -> f64 {
         self.go.whole / self.ours.whole
     }
 }
 
-/// Both engines side by side.
+/// Times of both engines.
 pub(crate) struct Comparison {
-    /// By the speed-up with the chart compiled.
+    /// Ordered by the speed-up with the chart compiled.
     pub(crate) rows: Vec<Row>,
     cases: usize,
     memory: (u64, u64),
@@ -70,7 +70,7 @@ impl Comparison {
         median(self.processes.values().map(|(go, ours)| go / ours))
     }
 
-    /// The result in a few lines.
+    /// Returns the result in a few lines.
     pub(crate) fn summary(&self) -> String {
         let least =
             |factor: fn(&Row) -> f64| self.rows.iter().map(factor).fold(f64::INFINITY, f64::min);
@@ -101,7 +101,7 @@ impl Comparison {
         )
     }
 
-    /// The whole of `docs/benchmarks.md`.
+    /// Returns the whole of `docs/benchmarks.md`.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "# Speed\n\n\
@@ -158,7 +158,7 @@ impl Comparison {
 }
 
 impl Row {
-    /// The milliseconds of one case, of nanoseconds of all.
+    /// Converts the nanoseconds of all cases of a chart to the milliseconds of one case.
     #[allow(clippy::cast_precision_loss, reason = "a chart has few cases")]
     fn per_case(&self, nanoseconds: f64) -> f64 {
         nanoseconds / self.cases as f64 / 1e6
@@ -176,7 +176,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The machine, in words that name nobody's.
+/// Returns a description of the machine without identifying it.
 fn machine() -> String {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();

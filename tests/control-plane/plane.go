@@ -20,7 +20,7 @@ const (
 	logTail    = 20 // lines of a dead program's log that are shown
 )
 
-// plane is the five children and what connects them.
+// plane holds the five child processes and what connects them.
 type plane struct {
 	dir, binary, name    string
 	server, port         string
@@ -28,7 +28,8 @@ type plane struct {
 	auditLog             string
 	admin                user
 	authority            *x509.CertPool
-	// The children read `ours`; only this process holds `held`, so they see its end, however it comes.
+	// The children inherit `ours`; only this process holds `held`, so they notice its end, however it
+	// ends.
 	ours, held *os.File
 	died       chan error
 	mu         sync.Mutex
@@ -70,8 +71,8 @@ func newPlane(dir string, options upOptions) (*plane, error) {
 	return p, p.writeFiles(options)
 }
 
-// freePorts asks for n different ports. They are free when this returns; a program that finds one
-// taken ends, and says so in its log.
+// freePorts asks the kernel for n different free ports. A program that finds its port taken in the
+// meantime exits and logs the reason.
 func freePorts(n int) ([]string, error) {
 	ports := make([]string, 0, n)
 	for range n {
@@ -101,7 +102,7 @@ func (p *plane) spawn(name string, args ...string) error {
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", parentPipe, pipeFd))
 	cmd.ExtraFiles = []*os.File{p.ours}
-	// A group of its own: ctrl-c at a terminal is for `up`, which then ends the others.
+	// A process group of its own: ctrl-c at a terminal signals only `up`, which then stops the others.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", name, err)
@@ -122,7 +123,7 @@ func (p *plane) spawn(name string, args ...string) error {
 	return nil
 }
 
-// programs tells the process ids by name.
+// programs returns the process ids by program name.
 func (p *plane) programs() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,14 +134,14 @@ func (p *plane) programs() map[string]int {
 	return ids
 }
 
-// exitWithParent ends a child as soon as the `up` that started it is gone.
+// exitWithParent makes a child exit as soon as the `up` process that started it is gone.
 func exitWithParent() {
 	if os.Getenv(parentPipe) == "" {
 		return
 	}
 	os.Unsetenv(parentPipe)
 	go func() {
-		// Nothing is ever written: Read returns when the last holder of the other end is gone.
+		// Nothing is ever written: Read returns when the last process that holds the other end is gone.
 		_, _ = os.NewFile(pipeFd, "parent").Read(make([]byte, 1))
 		os.Exit(1)
 	}()

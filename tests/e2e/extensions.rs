@@ -1,4 +1,4 @@
-//! What a project adds in code: values, and hooks before and after, whose errors count.
+//! Extensions in code: value translators, and pre and post hooks, whose errors count.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use hybrid_operator_test::TestNamespace;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::world::{Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{InProcessOperator, Project, api, apply, condition, control_plane, until};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -19,15 +19,15 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | quote }}, owner: {{ .Values.owner | quote }}}
 ";
 
-/// A hook that fails as long as it is told to, and notes what it sees.
+/// A hook that fails while it is told to and records what it receives.
 #[derive(Clone, Default)]
-struct Gate {
+struct FailingHook {
     closed: Arc<AtomicBool>,
     refused: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Gate {
+impl FailingHook {
     fn closed() -> Self {
         let gate = Self::default();
         gate.closed.store(true, Ordering::SeqCst);
@@ -47,7 +47,7 @@ impl Gate {
     }
 }
 
-impl PreHook for Gate {
+impl PreHook for FailingHook {
     fn run<'a>(
         &'a self,
         _: &'a DynamicObject,
@@ -57,7 +57,7 @@ impl PreHook for Gate {
     }
 }
 
-impl PostHook for Gate {
+impl PostHook for FailingHook {
     fn run<'a>(
         &'a self,
         _: &'a DynamicObject,
@@ -74,15 +74,15 @@ fn owned(resource: &DynamicObject, mut values: Values) -> Result<Values, Extensi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
+async fn extension_hook_error_is_reported_and_retried() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "extended").await.unwrap();
-    let (before, after) = (Gate::closed(), Gate::closed());
+    let (before, after) = (FailingHook::closed(), FailingHook::closed());
     let client = plane.client().await.unwrap();
-    let _operator = Mortal::extended(&project, client, namespace.name(), |chart| {
+    let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
         chart
             .value_translator(owned)
             .pre_hook(before.clone())

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, mpsc};
 
-use go_template::{Funcs, ParseError, Parsed, Str, Template, TemplateSet, Tree};
+use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
 
 use super::include::names_version;
 use super::{
@@ -38,7 +38,7 @@ static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
 
 /// The parsed templates of a chart and all its dependencies, by path.
 pub(super) struct Templates {
-    parsed: HashMap<String, Result<Parsed, ParseError>>,
+    parsed: HashMap<String, Result<ParsedTemplates, ParseError>>,
     linked: Slots<String, Linked>,
 }
 
@@ -168,7 +168,7 @@ impl Templates {
 const MANY: usize = 24 << 10;
 
 /// Parses texts, on the threads of a pool if they are large.
-fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
+fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
     // Asking for the number of threads starts the pool.
     let helpers = if total < MANY {
@@ -200,7 +200,7 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseE
     let mut all: HashMap<_, _> = own.into_iter().chain(parsed.iter().take(others)).collect();
     for (path, text) in &work.texts {
         if !all.contains_key(path) {
-            let parsed = work.set.parse_apart(path.as_str(), text.clone());
+            let parsed = work.set.parse_detached(path.as_str(), text.clone());
             all.insert(path.clone(), parsed);
         }
     }
@@ -215,9 +215,9 @@ struct ParseQueue {
 }
 
 impl ParseQueue {
-    fn one(&self) -> Option<(String, Result<Parsed, ParseError>)> {
+    fn one(&self) -> Option<(String, Result<ParsedTemplates, ParseError>)> {
         let (path, text) = self.texts.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let parsed = self.set.parse_apart(path.as_str(), text.clone());
+        let parsed = self.set.parse_detached(path.as_str(), text.clone());
         Some((path.clone(), parsed))
     }
 }

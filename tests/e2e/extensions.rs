@@ -22,23 +22,23 @@ data: {value: {{ .Values.value | quote }}, owner: {{ .Values.owner | quote }}}
 /// A hook that fails while it is told to and records what it receives.
 #[derive(Clone, Default)]
 struct FailingHook {
-    closed: Arc<AtomicBool>,
+    fails: Arc<AtomicBool>,
     refused: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
 impl FailingHook {
-    fn closed() -> Self {
-        let gate = Self::default();
-        gate.closed.store(true, Ordering::SeqCst);
-        gate
+    fn failing() -> Self {
+        let hook = Self::default();
+        hook.fails.store(true, Ordering::SeqCst);
+        hook
     }
 
-    fn pass(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
-        let closed = self.closed.load(Ordering::SeqCst);
-        let answer = if closed {
+    fn record(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
+        let fails = self.fails.load(Ordering::SeqCst);
+        let answer = if fails {
             self.refused.fetch_add(1, Ordering::SeqCst);
-            Err("the gate is closed".into())
+            Err("rejected by the test".into())
         } else {
             self.seen.lock().unwrap().push(what);
             Ok(())
@@ -53,7 +53,7 @@ impl PreHook for FailingHook {
         _: &'a DynamicObject,
         values: &'a Values,
     ) -> BoxFuture<'a, Result<(), ExtensionError>> {
-        self.pass(json!(values))
+        self.record(json!(values))
     }
 }
 
@@ -63,7 +63,7 @@ impl PostHook for FailingHook {
         _: &'a DynamicObject,
         release: &'a ReleaseRef,
     ) -> BoxFuture<'a, Result<(), ExtensionError>> {
-        self.pass(json!([release.name.as_str(), release.revision.0]))
+        self.record(json!([release.name.as_str(), release.revision.0]))
     }
 }
 
@@ -80,7 +80,7 @@ async fn extension_hook_error_is_reported_and_retried() {
     };
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "extended").await.unwrap();
-    let (before, after) = (FailingHook::closed(), FailingHook::closed());
+    let (before, after) = (FailingHook::failing(), FailingHook::failing());
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
         chart
@@ -94,7 +94,9 @@ async fn extension_hook_error_is_reported_and_retried() {
         move |cr: &Value| {
             condition(cr, "Irreconcilable").is_some_and(|c| {
                 let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "True" && message.contains(which) && message.contains("closed")
+                c["status"] == "True"
+                    && message.contains(which)
+                    && message.contains("rejected by the test")
             })
         }
     };
@@ -114,7 +116,7 @@ async fn extension_hook_error_is_reported_and_retried() {
         "nothing was installed"
     );
 
-    before.closed.store(false, Ordering::SeqCst);
+    before.fails.store(false, Ordering::SeqCst);
     drop(
         until(
             &widgets,
@@ -132,7 +134,7 @@ async fn extension_hook_error_is_reported_and_retried() {
         json!({"value": "v", "owner": "one"})
     );
 
-    after.closed.store(false, Ordering::SeqCst);
+    after.fails.store(false, Ordering::SeqCst);
     let ready = |cr: &Value| {
         condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False")
             && condition(cr, "Ready").is_some_and(|c| c["status"] == "True")

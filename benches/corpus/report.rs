@@ -15,12 +15,12 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// How many times faster our engine renders when the chart is already compiled.
+    /// Returns how many times faster our engine renders when the chart is already compiled.
     pub(crate) fn compiled(&self) -> f64 {
         self.go.render / self.ours.render
     }
 
-    /// How many times faster our engine loads, compiles and renders.
+    /// Returns how many times faster our engine loads, compiles and renders.
     pub(crate) fn whole(&self) -> f64 {
         self.go.whole / self.ours.whole
     }

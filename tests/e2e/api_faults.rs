@@ -29,10 +29,10 @@ data: {value: {{ .Values.value | quote }}}
 const MANY: usize = 8;
 
 /// Request rate per second that not even a faulty API server justifies.
-const HOT: usize = 150;
+const MAX_REQUEST_RATE: usize = 150;
 
 /// Starts an operator with these deadlines.
-fn impatient(
+fn start_with_deadlines(
     project: &Project,
     client: Client,
     namespace: &TestNamespace,
@@ -58,9 +58,9 @@ async fn everything_converges_when_the_faults_end() {
         return;
     };
     let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
-    let trouble = Duration::from_secs(seconds.unwrap_or(20));
+    let duration = Duration::from_secs(seconds.unwrap_or(20));
     let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "trouble").await.unwrap();
+    let namespace = TestNamespace::create(plane, "faults").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
     // The deadlines are short enough to expire many times during this test.
@@ -68,7 +68,7 @@ async fn everything_converges_when_the_faults_end() {
         answer: Duration::from_secs(1),
         silence: Duration::from_secs(3),
     };
-    let _operator = impatient(&project, client, &namespace, deadlines);
+    let _operator = start_with_deadlines(&project, client, &namespace, deadlines);
     let widgets = api(&namespace, "Widget");
 
     // A fixed seed makes every run the same.
@@ -101,7 +101,7 @@ async fn everything_converges_when_the_faults_end() {
     let mut numbers = fastrand::Rng::with_seed(2);
     let mut wanted = BTreeMap::new();
     let mut round = 0;
-    while began.elapsed() < trouble {
+    while began.elapsed() < duration {
         let name = format!("w{}", numbers.usize(..MANY));
         apply(
             &widgets,
@@ -117,8 +117,8 @@ async fn everything_converges_when_the_faults_end() {
         drop(hybrid_operator_test::wait::until(Duration::from_secs(2), "requests", busy).await);
     }
     let sent = faults.requests().len();
-    let rate = sent / usize::try_from(trouble.as_secs()).unwrap();
-    assert!(rate < HOT, "{rate} requests a second");
+    let rate = sent / usize::try_from(duration.as_secs()).unwrap();
+    assert!(rate < MAX_REQUEST_RATE, "{rate} requests a second");
     faults.heal();
 
     let maps = api(&namespace, "ConfigMap");
@@ -152,7 +152,7 @@ async fn silent_watch_is_detected() {
         silence: Duration::from_secs(1),
         ..Deadlines::default()
     };
-    let _operator = impatient(&project, client, &namespace, deadlines);
+    let _operator = start_with_deadlines(&project, client, &namespace, deadlines);
     let widgets = api(&namespace, "Widget");
     // A watch delivers one change before it falls silent; there are more.
     for value in ["1", "2", "3"] {

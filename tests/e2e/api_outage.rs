@@ -64,8 +64,8 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
     let cluster = &mut config["clusters"][0]["cluster"];
     let server = cluster["server"].as_str().unwrap();
     let server = server.trim_start_matches("https://").trim_end_matches('/');
-    let door = SwitchableProxy::closed(server.to_owned()).await;
-    cluster["server"] = json!(format!("https://{}", door.address));
+    let proxy = SwitchableProxy::closed(server.to_owned()).await;
+    cluster["server"] = json!(format!("https://{}", proxy.address));
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
     std::fs::write(&kubeconfig, config.to_string()).unwrap();
@@ -80,7 +80,7 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
         .unwrap();
     assert_eq!(running.exit_status(), None, "it waits");
 
-    door.set(true);
+    proxy.set(true);
     running.ready().await.unwrap();
     let memcacheds = api(&namespace, "Memcached");
     let ready = |cr: &Value| {
@@ -93,14 +93,14 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
         .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
 
     // While the API server is unreachable, a spec and an object change.
-    door.set(false);
+    proxy.set(false);
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 2}})).await;
     let services = api(&namespace, "Service");
     services
         .delete("cache-memcached", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    door.set(true);
+    proxy.set(true);
     until(&memcacheds, "cache", "Ready again", ready)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));

@@ -38,7 +38,7 @@ fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output_text = String::from_utf8(output.stderr).unwrap();
     for part in [
         "watches.yaml:4:10: [0].chart: cannot parse the templates",
         "x.yaml:1",
@@ -46,7 +46,10 @@ fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
         "does not exist; relative paths start at the folder of the watches file",
         "watches.yaml:9:3: [1].overideValues: unknown field; did you mean `overrideValues`?",
     ] {
-        assert!(said.contains(part), "{part:?} is not in\n{said}");
+        assert!(
+            output_text.contains(part),
+            "{part:?} is not in\n{output_text}"
+        );
     }
 }
 

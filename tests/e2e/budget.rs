@@ -67,7 +67,7 @@ async fn each_step_stays_within_its_request_budget() {
         drop(until(&widgets, name, "Ready", ready).await.unwrap());
         // Events may be sent after the status.
         let events = api(&namespace, "Event");
-        let told = async || {
+        let reported = async || {
             let list = events.list(&kube::api::ListParams::default()).await;
             let items = list.unwrap().items;
             let about = |e: &&kube::api::DynamicObject| e.data["regarding"]["name"] == name;
@@ -76,7 +76,7 @@ async fn each_step_stays_within_its_request_budget() {
             let core = |e: &&kube::api::DynamicObject| e.data["involvedObject"]["name"] == name;
             count + items.iter().filter(core).count() >= revision as usize
         };
-        hybrid_operator_test::wait::until(LIMIT, "events", told)
+        hybrid_operator_test::wait::until(LIMIT, "events", reported)
             .await
             .unwrap();
     };

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{Project, World, condition, merge};
 
 #[tokio::test]
-async fn a_custom_resource_becomes_a_release_with_its_values() {
+async fn custom_resource_becomes_a_release_with_its_values() {
     let Some(world) = World::start("install").await else {
         return;
     };
@@ -75,7 +75,7 @@ async fn spec_change_upgrades_the_release() {
 }
 
 #[tokio::test]
-async fn an_object_that_the_chart_no_longer_has_is_pruned() {
+async fn object_removed_from_the_chart_is_pruned() {
     let Some(world) = World::start("prune").await else {
         return;
     };
@@ -168,7 +168,7 @@ async fn deletion_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_paused_resource_is_left_alone_and_can_be_deleted() {
+async fn paused_resource_is_left_alone_and_can_be_deleted() {
     let Some(world) = World::start("pause").await else {
         return;
     };
@@ -219,12 +219,12 @@ async fn idle_release_sends_only_watch_requests() {
         lines
     };
     // The last events of the install are sent after the status that says it is ready.
-    let told = async || {
+    let reported = async || {
         let events = world.api("Event").list(&ListParams::default()).await;
         let mut events = events.unwrap().items.into_iter();
         events.any(|event| event.data["reason"] == "InstallSuccessful")
     };
-    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", told)
+    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", reported)
         .await
         .unwrap();
     let before = writes().await;

@@ -108,7 +108,7 @@ struct End {
 
 impl Run<'_> {
     /// Crashes the operator at write `k`. Returns `None` if there are fewer writes.
-    async fn die_at(&self, k: usize, fault: Fault) -> Option<()> {
+    async fn crash_at(&self, k: usize, fault: Fault) -> Option<()> {
         let namespace = TestNamespace::create(self.plane, "crash").await.unwrap();
         let widgets = api(&namespace, "Widget");
         let clean = || async { self.plane.client().await.unwrap() };
@@ -331,7 +331,7 @@ async fn check_crash_at_every_write(scenario: Scenario, at_least: usize) {
     };
     for fault in [Fault::Unreachable, Fault::AnswerLost] {
         let deaths = futures::stream::iter(1..40)
-            .map(|k| run.die_at(k, fault))
+            .map(|k| run.crash_at(k, fault))
             .buffered(SIDE_BY_SIDE)
             .take_while(|died| std::future::ready(died.is_some()));
         let count = deaths.count().await;

@@ -20,7 +20,7 @@ metadata: {name: service}
 spec: {selector: {app: x}, ports: [{port: 80}]}
 ";
 
-/// A project without periodic resyncs.
+/// Returns a project without periodic resyncs.
 fn project(templates: &[(&str, &str)]) -> Project {
     Project::new("reconcilePeriod: 0s", templates)
 }

@@ -23,7 +23,7 @@ data: {value: {{ .Values.value | quote }}, owner: {{ .Values.owner | quote }}}
 #[derive(Clone, Default)]
 struct FailingHook {
     fails: Arc<AtomicBool>,
-    refused: Arc<AtomicUsize>,
+    failures: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -37,7 +37,7 @@ impl FailingHook {
     fn record(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
         let fails = self.fails.load(Ordering::SeqCst);
         let answer = if fails {
-            self.refused.fetch_add(1, Ordering::SeqCst);
+            self.failures.fetch_add(1, Ordering::SeqCst);
             Err("rejected by the test".into())
         } else {
             self.seen.lock().unwrap().push(what);
@@ -142,5 +142,7 @@ async fn extension_hook_error_is_reported_and_retried() {
     };
     drop(until(&widgets, "one", "Ready", ready).await.unwrap());
     assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
-    assert!(before.refused.load(Ordering::SeqCst) > 0 && after.refused.load(Ordering::SeqCst) > 0);
+    assert!(
+        before.failures.load(Ordering::SeqCst) > 0 && after.failures.load(Ordering::SeqCst) > 0
+    );
 }

@@ -93,7 +93,8 @@ metadata: {name: {{ .Release.Name }}}
 data: {value: {{ .Values.value | quote }}}
 ";
 
-/// A Job that is a hook; `pod` is the outcome of its Pod, where `running` runs until it is ended.
+/// Returns a Job that is a hook; `pod` is the outcome of its Pod, where `running` runs until it is
+/// ended.
 fn job(name: &str, events: &str, policies: &str, spec: &str, pod: &str) -> String {
     format!(
         "apiVersion: batch/v1

@@ -18,7 +18,7 @@ metadata:
 data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
 
-/// A Job that is a hook.
+/// Returns a Job that is a hook.
 fn hook(name: &str, event: &str, weight: i32, more: &str, annotations: &str) -> String {
     format!(
         "apiVersion: batch/v1
@@ -186,8 +186,8 @@ async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_re
     };
     world.widget("one", json!({"bad": true})).await;
     let next = |cr: &Value| {
-        let told = condition(cr, "Irreconcilable");
-        told.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
+        let reported = condition(cr, "Irreconcilable");
+        reported.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
     };
     let several = |cr: &Value| {
         // The attempts are counted in the record.
@@ -244,8 +244,8 @@ async fn failing_template_is_reported_with_its_line() {
         text.contains("chart/templates/map.yaml:2") && text.contains("give .Values.b"),
         "{text}"
     );
-    let told = world.is("one", "Irreconcilable").await;
-    assert_eq!(told["reason"], "ReconcileError");
+    let reported = world.is("one", "Irreconcilable").await;
+    assert_eq!(reported["reason"], "ReconcileError");
 }
 
 #[tokio::test]

@@ -271,7 +271,7 @@ async fn unserved_crd_is_reported_and_watched() {
         operator,
     };
     world.widget("one", json!({"value": "v"})).await;
-    let says = |reason: &'static str| {
+    let reports_crd_in_use = |reason: &'static str| {
         let name = format!("things.{group}");
         move |cr: &serde_json::Value| {
             condition(cr, "Ready").is_some_and(|c| {
@@ -281,14 +281,29 @@ async fn unserved_crd_is_reported_and_watched() {
         }
     };
     world
-        .until("Widget", "one", "waiting", says("Progressing"))
+        .until(
+            "Widget",
+            "one",
+            "waiting",
+            reports_crd_in_use("Progressing"),
+        )
         .await;
     world
-        .until("Widget", "one", "given up", says("ReconcileError"))
+        .until(
+            "Widget",
+            "one",
+            "given up",
+            reports_crd_in_use("ReconcileError"),
+        )
         .await;
     world.widget("two", json!({"value": "v"})).await;
     world
-        .until("Widget", "two", "waiting", says("Progressing"))
+        .until(
+            "Widget",
+            "two",
+            "waiting",
+            reports_crd_in_use("Progressing"),
+        )
         .await;
     // No record is written before the kind is served, and a crash in between changes nothing.
     assert!(world.history("one").await.is_empty());

@@ -29,7 +29,7 @@ data: {text: {{ $.Files.Get \"large.txt\" | quote }}, value: {{ $.Values.value |
 {{- end }}
 ";
 
-/// A project whose releases are stored in parts, because of a file that no template reads or
+/// Returns a project whose releases are stored in parts, because of a file that no template reads or
 /// because of their manifests.
 fn large_chart(manifest: bool) -> Project {
     let mut templates = vec![("map.yaml", MAP)];
@@ -94,7 +94,7 @@ impl<'p> Run<'p> {
 
     /// Starts an operator that crashes at write `k` from now on. Returns `None` if it finishes
     /// before.
-    async fn die_at(
+    async fn crash_at(
         &self,
         k: usize,
         fault: Fault,
@@ -180,7 +180,7 @@ async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
         (true, Fault::AnswerLost, 4..5, 1),
     ] {
         let project = large_chart(manifest);
-        let mut deaths = 0;
+        let mut crashes = 0;
         for k in writes {
             let run = Run::begin(plane, &project).await;
             let context = format!("{fault:?} at write {k}, manifest in parts: {manifest}");
@@ -190,17 +190,17 @@ async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
             drop(operator);
             run.has_only_parts_in_use(&context).await;
 
-            let died = Box::pin(run.die_at(k, fault, run.delete(), run.gone())).await;
+            let crashed = Box::pin(run.crash_at(k, fault, run.delete(), run.gone())).await;
             let _successor = run.operator().await;
             run.gone().await;
             run.is_empty(&context).await;
-            if died.is_none() {
+            if crashed.is_none() {
                 break;
             }
-            deaths += 1;
+            crashes += 1;
         }
         // Two writes of the record, its parts, at least one object, and the finalizer.
-        assert!(deaths >= least, "only {deaths} writes");
+        assert!(crashes >= least, "only {crashes} writes");
     }
 }
 
@@ -210,27 +210,27 @@ async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
         return;
     };
     let project = large_chart(false);
-    let mut deaths = 0;
+    let mut crashes = 0;
     for k in 1..30 {
         let run = Run::begin(plane, &project).await;
-        let context = format!("died at write {k}");
+        let context = format!("crashed at write {k}");
         let operator = run.operator().await;
         run.spec("1").await;
         run.deployed(1).await;
         drop(operator);
         let change = run.spec("2");
         let end = async { drop(run.deployed(2).await) };
-        let died = Box::pin(run.die_at(k, Fault::AnswerLost, change, end)).await;
+        let crashed = Box::pin(run.crash_at(k, Fault::AnswerLost, change, end)).await;
         let operator = run.operator().await;
         run.deployed(2).await;
         drop(operator);
         run.has_only_parts_in_use(&context).await;
-        if died.is_none() {
+        if crashed.is_none() {
             break;
         }
-        deaths += 1;
+        crashes += 1;
     }
-    assert!(deaths >= 7, "only {deaths} writes");
+    assert!(crashes >= 7, "only {crashes} writes");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! What a custom resource's status says about its release: the reason of a failure outlives the
+//! What a custom resource's status has_condition about its release: the reason of a failure outlives the
 //! process that reported it, each failure has its own event, and no condition refers to another
 //! revision.
 
@@ -28,7 +28,7 @@ fn is_ready(cr: &Value) -> bool {
 }
 
 /// Returns whether a condition of the current generation has this status and text in its message.
-fn says(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
+fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
     condition(cr, type_).is_some_and(|c| {
         c["status"] == status
             && c["message"].as_str().unwrap_or_default().contains(text)
@@ -69,12 +69,14 @@ async fn next_process_reports_the_reason_of_a_failure() {
 
         let client = plane.client().await.unwrap();
         let _operator = InProcessOperator::start(&project, client, namespace.name());
-        let told = |cr: &Value| {
-            says(cr, "ReleaseFailed", "True", "one-map")
-                && says(cr, "Deployed", "False", "one-map")
-                && (options.is_empty() || says(cr, "Stalled", "True", ""))
+        let reported = |cr: &Value| {
+            has_condition(cr, "ReleaseFailed", "True", "one-map")
+                && has_condition(cr, "Deployed", "False", "one-map")
+                && (options.is_empty() || has_condition(cr, "Stalled", "True", ""))
         };
-        let cr = until(&widgets, "one", "the reason", told).await.unwrap();
+        let cr = until(&widgets, "one", "the reason", reported)
+            .await
+            .unwrap();
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -122,10 +124,13 @@ async fn each_failure_has_its_own_event_and_condition_message() {
     let widgets = api(&namespace, "Widget");
     for team in ["the first one", "the second one"] {
         apply(&widgets, "one", &json!({"spec": {"team": team}})).await;
-        let told = |cr: &Value| {
-            says(cr, "Deployed", "False", team) && says(cr, "ReleaseFailed", "True", team)
+        let reported = |cr: &Value| {
+            has_condition(cr, "Deployed", "False", team)
+                && has_condition(cr, "ReleaseFailed", "True", team)
         };
-        let cr = until(&widgets, "one", "the failure", told).await.unwrap();
+        let cr = until(&widgets, "one", "the failure", reported)
+            .await
+            .unwrap();
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -209,10 +214,11 @@ async fn tests_run_right_after_an_upgrade_and_report_only_on_their_revision() {
     for (revision, fails, outcome) in [(1, false, "True"), (2, true, "False"), (3, false, "True")] {
         let spec = json!({"spec": {"fails": fails, "team": revision.to_string()}});
         apply(&widgets, "one", &spec).await;
-        let told = |cr: &Value| {
-            cr["status"]["release"]["revision"] == revision && says(cr, "TestSuccess", outcome, "")
+        let reported = |cr: &Value| {
+            cr["status"]["release"]["revision"] == revision
+                && has_condition(cr, "TestSuccess", outcome, "")
         };
-        drop(until(&widgets, "one", outcome, told).await.unwrap());
+        drop(until(&widgets, "one", outcome, reported).await.unwrap());
     }
     // Every status of a revision has the outcome of its own tests or none.
     for request in faults.requests() {

@@ -338,15 +338,15 @@ async fn install_waits_for_a_kind_that_is_defined_later() {
     drop(definitions.delete(&name, &DeleteParams::default()).await);
 }
 
-/// An operator without periodic resyncs.
-async fn lasting(prefix: &str) -> Option<World> {
+/// Starts an operator without periodic resyncs.
+async fn without_resyncs(prefix: &str) -> Option<World> {
     let project = Project::new("reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]);
     project.start(prefix).await
 }
 
 #[tokio::test]
 async fn freed_object_name_triggers_an_immediate_retry() {
-    let Some(world) = lasting("clash").await else {
+    let Some(world) = without_resyncs("clash").await else {
         return;
     };
     let maps = world.api("ConfigMap");
@@ -373,7 +373,7 @@ async fn freed_object_name_triggers_an_immediate_retry() {
 
 #[tokio::test]
 async fn raised_quota_triggers_an_immediate_retry() {
-    let Some(world) = lasting("quota").await else {
+    let Some(world) = without_resyncs("quota").await else {
         return;
     };
     let quotas = world.api("ResourceQuota");

@@ -99,7 +99,7 @@ async fn start(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_while_a_post_install_hook_fails() {
+async fn random_password_is_kept_while_a_post_install_hook_fails() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -121,7 +121,7 @@ async fn a_password_stays_while_a_post_install_hook_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
+async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -147,7 +147,7 @@ async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_when_a_stalled_upgrade_is_tried_again_on_request() {
+async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -189,7 +189,7 @@ async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::releas
 }
 
 #[tokio::test]
-async fn a_password_stays_when_a_release_of_helm_is_adopted() {
+async fn random_password_is_kept_when_a_helm_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
     let Some(world) = project.start("adopted").await else {
@@ -205,7 +205,7 @@ async fn a_password_stays_when_a_release_of_helm_is_adopted() {
 }
 
 #[tokio::test]
-async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revision() {
+async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
     let Some(world) = project.start("namespaced").await else {
@@ -239,7 +239,7 @@ async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revisi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() {
+async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
     let Some(plane) = control_plane().await else {
         return;
     };

@@ -198,16 +198,16 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     create(&slims, &group, "Slim", "one").await;
     drop(until(&slims, "one", "Ready", is_ready).await.unwrap());
     let events = api(&namespace, "Event");
-    let told = async || {
+    let reported = async || {
         let list = events.list(&ListParams::default()).await.unwrap();
         let about = |e: &&kube::api::DynamicObject| e.data["reason"] == "StatusPruned";
         list.items.iter().filter(about).count()
     };
-    let one_told = async || told().await > 0;
-    hybrid_operator_test::wait::until(LIMIT, "an event", one_told)
+    let one_reported = async || reported().await > 0;
+    hybrid_operator_test::wait::until(LIMIT, "an event", one_reported)
         .await
         .unwrap();
-    let before = told().await;
+    let before = reported().await;
     let about_one =
         |r: &&Recorded| r.resource == "slims/status" && r.name.as_deref() == Some("one");
     let written = faults.requests().iter().filter(about_one).count();

@@ -171,7 +171,7 @@ impl Rendered {
     }
 }
 
-/// YAML must be UTF-8, so everything sent to the cluster must be.
+/// Checks that a file is UTF-8, which YAML, and therefore every object, must be.
 fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> {
     match std::str::from_utf8(content) {
         Ok(text) => Ok(Cow::Borrowed(text)),

@@ -252,7 +252,7 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
     }
 }
 
-/// The builtin `call`: its first argument is the function; `written` returns its source text.
+/// Calls the builtin `call`: its first argument is the function; `written` returns its source text.
 fn call_value(
     call: &mut Call<'_>,
     args: &mut [Value],

@@ -74,7 +74,7 @@ impl Printer<'_> {
     }
 }
 
-/// The sharp flag: always prints a decimal point, and the zeros that %g removes.
+/// Applies the sharp flag: adds a decimal point, and the zeros that %g removes.
 fn restore_zeros(text: &mut Vec<u8>, format: u8, precision: Option<usize>) {
     let is_hex = matches!(format, b'x' | b'X');
     let mut digits = match format {

@@ -116,17 +116,17 @@ impl Duration {
         }
     }
 
-    /// The span in seconds, as Go's `Seconds`.
+    /// Returns the span in seconds, like Go's `Seconds`.
     pub fn seconds(self) -> f64 {
         self.in_units(SECOND)
     }
 
-    /// The span in minutes, as Go's `Minutes`.
+    /// Returns the span in minutes, like Go's `Minutes`.
     pub fn minutes(self) -> f64 {
         self.in_units(MINUTE)
     }
 
-    /// The span in hours, as Go's `Hours`.
+    /// Returns the span in hours, like Go's `Hours`.
     pub fn hours(self) -> f64 {
         self.in_units(HOUR)
     }

@@ -146,7 +146,7 @@ impl<'de> Deserializer<'de> for TapeNode<'de, '_> {
         Err(Declined)
     }
 
-    /// Everything on a tape is valid, so nothing needs to be visited.
+    /// Skips the node: everything on a tape is valid, so nothing needs to be visited.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Declined> {
         visitor.visit_unit()
     }

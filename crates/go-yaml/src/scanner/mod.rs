@@ -602,7 +602,7 @@ fn char_width(first: u8) -> usize {
     }
 }
 
-/// The bytes are whole characters of a `str`.
+/// Converts bytes, which are whole characters of a `str`, to a string.
 fn into_string(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }

@@ -313,7 +313,7 @@ fn dependency(dependency: &Dependency) -> Tree {
     ])
 }
 
-/// A pair of paths becomes a `map[string]string` once its import was processed.
+/// Converts an import; a pair of paths is a `map[string]string` once it was processed.
 fn import(import: &Json) -> Tree {
     let tree = from_json(import);
     match &tree {

@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// A comparison of all pairs would take hours here.
+    // A comparison of all pairs would take hours here.
     #[test]
     fn manifest_with_the_maximum_number_of_objects_is_checked_quickly() {
         let secret =

@@ -54,8 +54,9 @@ impl Digits {
         digits
     }
 
-    /// If two shortest texts are equally near, Go takes the even one and the standard library the
-    /// greater. This only happens with nearly as many digits as the type can represent.
+    /// Breaks a tie like Go: if two shortest texts are equally near, Go takes the even one and the
+    /// standard library the greater. This only happens with nearly as many digits as the type can
+    /// represent.
     fn break_tie(&mut self, value: f64, bits: u32) {
         let Some(last) = self.length.checked_sub(1) else {
             return;

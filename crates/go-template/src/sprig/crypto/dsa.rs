@@ -103,7 +103,7 @@ fn with_ends_set(number: BigUint, bits: usize) -> BigUint {
     odd + top
 }
 
-/// The Miller-Rabin test, after trial division.
+/// Runs trial division and then the Miller-Rabin test.
 fn is_prime(number: &BigUint, random: &mut Entropy) -> bool {
     let (zero, one) = (BigUint::from(0_u8), BigUint::from(1_u8));
     if SMALL_PRIMES.iter().any(|&prime| number % prime == zero) {

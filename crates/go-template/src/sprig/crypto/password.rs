@@ -112,7 +112,7 @@ fn characters(class: u8) -> &'static [u8] {
     }
 }
 
-/// The Master Password algorithm: derives a site password from the user's password.
+/// Derives a site password from the user's password with the Master Password algorithm.
 fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let kind = args.str(1);

@@ -148,20 +148,20 @@ fn capabilities(case: &Case) -> Capabilities {
 
 /// Minimum time spent on one case: fast cases need more rounds until they are as fast as in a
 /// process that does nothing else.
-const TIME: Duration = Duration::from_millis(500);
+const MIN_TIME: Duration = Duration::from_millis(500);
 /// Maximum time spent on one case; slow cases get fewer rounds.
-const PATIENCE: Duration = Duration::from_secs(4);
+const MAX_TIME: Duration = Duration::from_secs(4);
 
 /// Returns the time of the median round of `work`, in nanoseconds. Dropping the result is included,
 /// as garbage collection is in Helm's times.
 fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let began = Instant::now();
     let mut times = Vec::new();
-    while times.len() < rounds || began.elapsed() < TIME {
+    while times.len() < rounds || began.elapsed() < MIN_TIME {
         let start = Instant::now();
         drop(std::hint::black_box(work()));
         times.push(start.elapsed());
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > MAX_TIME {
             break;
         }
     }

@@ -29,10 +29,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// atLeast is the minimum time spent on one case, patience the maximum: slow cases get fewer rounds.
+// minTime is the minimum time spent on one case, maxTime the maximum: slow cases get fewer rounds.
 const (
-	atLeast  = 500 * time.Millisecond
-	patience = 4 * time.Second
+	minTime  = 500 * time.Millisecond
+	maxTime = 4 * time.Second
 )
 
 // chartCase is the content of a case.yaml.
@@ -118,7 +118,7 @@ func measure(folder, directory string, rounds int) (timing, error) {
 	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
 	var wholes, renders []int64
 	began := time.Now()
-	for len(wholes) < rounds || time.Since(began) < atLeast {
+	for len(wholes) < rounds || time.Since(began) < minTime {
 		user := map[string]any{}
 		if err := yaml.Unmarshal(values, &user); err != nil {
 			return timing{}, err
@@ -129,7 +129,7 @@ func measure(folder, directory string, rounds int) (timing, error) {
 		}
 		wholes = append(wholes, (load + render).Nanoseconds())
 		renders = append(renders, render.Nanoseconds())
-		if time.Since(began) > patience {
+		if time.Since(began) > maxTime {
 			break
 		}
 	}

@@ -29,8 +29,8 @@ data: {text: {{ $.Files.Get \"large.txt\" | quote }}, value: {{ $.Values.value |
 {{- end }}
 ";
 
-/// Returns a project whose releases are stored in parts, because of a file that no template reads or
-/// because of their manifests.
+/// Returns a project whose releases are stored in parts, because of a file that no template reads
+/// or because of their manifests.
 fn large_chart(manifest: bool) -> Project {
     let mut templates = vec![("map.yaml", MAP)];
     if manifest {

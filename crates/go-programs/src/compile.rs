@@ -13,7 +13,7 @@ use crate::{BuildError, Program};
 /// Number of lines of Go's output in an error.
 const TAIL: usize = 20;
 
-/// `GOGC` of the build: heap growth between two garbage collections, in percent. Go's default of 100
+/// `GOGC` of the build: heap growth between garbage collections, in percent. Go's default of 100
 /// takes 25% more CPU time; this value needs at most 1 GB of memory.
 const GOGC: &str = "400";
 

@@ -18,7 +18,7 @@ pub enum BuildError {
     },
     /// Go is not installed.
     #[error(
-        "cannot build {program}: `go` was not found. Install Go {}.{} or newer (https://go.dev/dl/), \
+        "cannot build {program}: `go` not found. Install Go {}.{} or newer (https://go.dev/dl/), \
          or set {variable} to a ready binary", GO_NEEDED.0, GO_NEEDED.1
     )]
     GoMissing {

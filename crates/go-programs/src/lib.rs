@@ -138,13 +138,13 @@ fn set_variable(name: &str) -> Option<PathBuf> {
 
 /// File in which Cargo caches compiler information in each target directory. (Cargo's CACHEDIR.TAG
 /// is only written into directories that Cargo created itself.)
-const MARK: &str = ".rustc_info.json";
+const RUSTC_CACHE_FILE: &str = ".rustc_info.json";
 
 /// Returns the target directory that contains an executable.
 fn target_of(exe: &Path) -> Option<PathBuf> {
     exe.ancestors()
         .skip(1)
-        .find(|dir| dir.join(MARK).is_file())
+        .find(|dir| dir.join(RUSTC_CACHE_FILE).is_file())
         .map(Path::to_owned)
 }
 
@@ -174,7 +174,7 @@ mod tests {
         let deps = dir.path().join("debug/deps");
         std::fs::create_dir_all(&deps).unwrap();
         assert_eq!(target_of(&deps.join("test-1")), None);
-        std::fs::write(dir.path().join(MARK), "").unwrap();
+        std::fs::write(dir.path().join(RUSTC_CACHE_FILE), "").unwrap();
         assert_eq!(target_of(&deps.join("test-1")).as_deref(), Some(dir.path()));
     }
 

@@ -119,11 +119,11 @@ pub struct Budget {
     keys: usize,
     stop: Stop,
     /// The step at which the clock and the cancel handle are checked next.
-    next_look: u64,
+    next_check: u64,
 }
 
 /// Checking the clock costs as much as a few dozen steps.
-const STEPS_BETWEEN_LOOKS: u64 = 4_096;
+const STEPS_BETWEEN_CHECKS: u64 = 4_096;
 
 impl Budget {
     /// Starts the clock.
@@ -136,7 +136,7 @@ impl Budget {
             depth: 0,
             keys: 0,
             stop,
-            next_look: STEPS_BETWEEN_LOOKS,
+            next_check: STEPS_BETWEEN_CHECKS,
         }
     }
 
@@ -144,7 +144,7 @@ impl Budget {
     pub(crate) fn set_stop(&mut self, stop: Stop) {
         self.stop = stop;
         // Check at once, so that a render cancelled before its start does not begin.
-        self.next_look = 0;
+        self.next_check = 0;
     }
 
     /// Returns the limits.
@@ -156,16 +156,16 @@ impl Budget {
     #[inline]
     pub fn step(&mut self, steps: u64) -> Result<(), BudgetError> {
         self.steps = self.steps.saturating_add(steps);
-        if self.steps < self.next_look {
+        if self.steps < self.next_check {
             Ok(())
         } else {
-            self.look()
+            self.check_stop()
         }
     }
 
     #[cold]
-    fn look(&mut self) -> Result<(), BudgetError> {
-        self.next_look = self.steps.saturating_add(STEPS_BETWEEN_LOOKS);
+    fn check_stop(&mut self) -> Result<(), BudgetError> {
+        self.next_check = self.steps.saturating_add(STEPS_BETWEEN_CHECKS);
         if self.steps > self.limits.steps {
             return Err(BudgetError::Steps {
                 limit: self.limits.steps,
@@ -213,7 +213,7 @@ impl Budget {
         }
         self.keys += 1;
         self.steps = self.steps.saturating_add(steps);
-        self.look()
+        self.check_stop()
     }
 
     /// Counts bytes written.
@@ -284,12 +284,12 @@ mod tests {
         assert!(budget.step(1).is_ok());
         cancel.cancel();
         let cancelled = Err(BudgetError::Cancelled);
-        assert_eq!(budget.step(STEPS_BETWEEN_LOOKS), cancelled);
+        assert_eq!(budget.step(STEPS_BETWEEN_CHECKS), cancelled);
         assert_eq!(budget.range(10_000), cancelled);
         assert_eq!(budget.string(1 << 20), cancelled);
         assert_eq!(budget.key(1), cancelled);
         // Small steps add up.
-        let mut steps = (0..STEPS_BETWEEN_LOOKS).map(|_| budget.step(1));
+        let mut steps = (0..STEPS_BETWEEN_CHECKS).map(|_| budget.step(1));
         assert!(steps.any(|step| step == cancelled));
     }
 

@@ -11,15 +11,15 @@ use crate::parse::{Build, Control, Part, Word};
 use crate::value::{Name, Str, Type};
 
 /// Nesting up to which a template needs no growing stack.
-const SHALLOW: usize = 24;
+const SHALLOW_NESTING: usize = 24;
 
 /// Builds the code of the templates of a text.
 ///
 /// Parts of incomplete constructs are kept on a stack, above those of the enclosing constructs.
 pub(crate) struct Compiler<'t> {
     text: &'t [u8],
-    /// The variables in scope. The slot of a variable is its position, counted from the first one of
-    /// its template.
+    /// The variables in scope. The slot of a variable is its position, counted from the first one
+    /// of its template.
     variables: Vec<Variable<'t>>,
     /// Index of the template's first variable.
     first: usize,
@@ -346,7 +346,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         let body = Body {
             ops,
             slots: self.slots,
-            is_deep: depth > SHALLOW,
+            is_deep: depth > SHALLOW_NESTING,
         };
         self.leave(self.first, outer.dot_is_element);
         self.first = outer.first;

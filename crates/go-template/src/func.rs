@@ -193,7 +193,7 @@ impl Funcs {
     #[inline]
     #[allow(
         clippy::indexing_slicing,
-        reason = "a template shares the functions that it was compiled with, and shared functions do not change"
+        reason = "a template shares the functions that it was compiled with, which do not change"
     )]
     pub(crate) fn at(&self, id: FuncId) -> &Func {
         &self.table.entries()[id.0 as usize].value

@@ -72,7 +72,7 @@ impl Token {
 }
 
 /// The longest text that offsets can address.
-pub(crate) const LONGEST: usize = Pos::MAX as usize;
+pub(crate) const MAX_TEXT_LENGTH: usize = Pos::MAX as usize;
 
 /// Returns tokens one by one.
 pub(crate) struct Lexer<'t> {
@@ -95,10 +95,10 @@ const RIGHT_COMMENT: &[u8; 2] = b"*/";
 const TRIM: usize = 2;
 
 impl<'t> Lexer<'t> {
-    /// Creates a lexer that starts outside of actions and reads at most [`LONGEST`] bytes of
+    /// Creates a lexer that starts outside of actions and reads at most [`MAX_TEXT_LENGTH`] bytes of
     /// `text`.
     pub(crate) fn new(text: &'t [u8]) -> Self {
-        let text = text.get(..LONGEST).unwrap_or(text);
+        let text = text.get(..MAX_TEXT_LENGTH).unwrap_or(text);
         Self {
             text,
             start: 0,
@@ -560,7 +560,7 @@ impl<'t> Lexer<'t> {
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "a lexer reads at most LONGEST bytes"
+    reason = "a lexer reads at most MAX_TEXT_LENGTH bytes"
 )]
 fn narrow(offset: usize) -> Pos {
     offset as Pos

@@ -16,8 +16,8 @@ thread_local! {
 }
 
 /// Limits for the texts whose compiled form a session caches.
-const LONGEST_KEPT: usize = 64 << 10;
-const MOST_KEPT: usize = 1_024;
+const MAX_CACHED_LENGTH: usize = 64 << 10;
+const MAX_CACHED_TEXTS: usize = 1_024;
 
 /// Executes templates. One session renders all files of a chart: its limits apply to all of them
 /// together, and functions share the host's data.
@@ -145,8 +145,8 @@ impl Session {
         let template = layer.parse(name.clone(), text.clone())?;
         // A text that defines nothing and does not name itself needs no separate layer.
         let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
-        if layer.len() == 1 && !names_itself && text.len() <= LONGEST_KEPT {
-            if self.texts.len() >= MOST_KEPT {
+        if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {
+            if self.texts.len() >= MAX_CACHED_TEXTS {
                 self.texts.clear();
             }
             self.texts.insert(key, Arc::clone(&template));

@@ -209,11 +209,11 @@ fn go_syntax(node: &Node, depth: usize) -> String {
     text
 }
 
-/// Appends not much more than `LONGEST` bytes, because aliases may expand excessively.
+/// Appends not much more than `MAX_LENGTH` bytes, because aliases may expand excessively.
 fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
-    const DEEPEST: usize = 20;
-    const LONGEST: usize = 4_096;
-    if depth > DEEPEST || out.len() > LONGEST {
+    const MAX_DEPTH: usize = 20;
+    const MAX_LENGTH: usize = 4_096;
+    if depth > MAX_DEPTH || out.len() > MAX_LENGTH {
         out.push_str("...");
         return;
     }
@@ -226,7 +226,7 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
                     out.push_str(", ");
                 }
                 push_go_syntax(item, depth + 1, out);
-                if out.len() > LONGEST {
+                if out.len() > MAX_LENGTH {
                     break;
                 }
             }
@@ -241,7 +241,7 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
                 push_go_syntax(key, depth + 1, out);
                 out.push(':');
                 push_go_syntax(value, depth + 1, out);
-                if out.len() > LONGEST {
+                if out.len() > MAX_LENGTH {
                     break;
                 }
             }

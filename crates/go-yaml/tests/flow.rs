@@ -43,9 +43,9 @@ fn flow_collections_are_read_as_in_go() {
 
 #[test]
 fn deepest_documents_fit_into_the_default_thread_stack() {
-    const DEEPEST: usize = 511;
-    let flow = "[".repeat(DEEPEST) + &"]".repeat(DEEPEST);
-    let block = "- ".repeat(DEEPEST) + "a";
+    const MAX_DEPTH: usize = 511;
+    let flow = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
+    let block = "- ".repeat(MAX_DEPTH) + "a";
     for text in [flow, block] {
         let thread = std::thread::Builder::new().stack_size(2 << 20);
         let read = thread.spawn(move || go_yaml::from_str::<Value>(&text).is_ok());

@@ -6,7 +6,7 @@ use crate::go::utf8::{decode_rune, push_rune};
 use crate::value::{Number, Value};
 
 /// Larger widths and precisions are rejected.
-const LARGEST: i64 = 1_000_000;
+const MAX_WIDTH: i64 = 1_000_000;
 
 /// Reading position in a format string.
 struct Cursor<'f> {
@@ -72,7 +72,7 @@ impl Cursor<'_> {
         let value = args.get(self.arg)?;
         self.arg += 1;
         let number = value.number().and_then(Number::to_i64)?;
-        (-LARGEST..=LARGEST).contains(&number).then_some(number)
+        (-MAX_WIDTH..=MAX_WIDTH).contains(&number).then_some(number)
     }
 }
 
@@ -85,7 +85,7 @@ fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<i64>, usize) {
         .filter(|digit| at < end && digit.is_ascii_digit())
     {
         let so_far = number.unwrap_or(0);
-        if so_far > LARGEST {
+        if so_far > MAX_WIDTH {
             return (None, end);
         }
         number = Some(so_far * 10 + i64::from(digit - b'0'));

@@ -43,7 +43,7 @@ pub(crate) fn parse<'t, B: Build<'t>>(
     builder: B,
 ) -> Result<(Vec<Definition<B::Template>>, B)> {
     let mut parser = Parser::new(file, text, funcs, builder);
-    if text.len() > lex::LONGEST {
+    if text.len() > lex::MAX_TEXT_LENGTH {
         return Err(parser.error("the text is too long"));
     }
     parser.top_level()?;

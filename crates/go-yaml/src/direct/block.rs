@@ -1,6 +1,6 @@
 //! Block maps, block lists and block scalars.
 
-use super::{DirectReader, Key, LONGEST_KEY};
+use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
 impl<'t> DirectReader<'t> {
@@ -20,7 +20,7 @@ impl<'t> DirectReader<'t> {
                 let end = self.at;
                 self.skip_spaces();
                 if self.byte(0) == b':' && self.ends_word(1) {
-                    if self.line != line || end - start > LONGEST_KEY {
+                    if self.line != line || end - start > MAX_KEY_LENGTH {
                         return None;
                     }
                     self.at += 1;
@@ -38,7 +38,7 @@ impl<'t> DirectReader<'t> {
             _ => {
                 let text = self.plain_line()?;
                 if self.byte(0) == b':' {
-                    if text.len() > LONGEST_KEY {
+                    if text.len() > MAX_KEY_LENGTH {
                         return None;
                     }
                     self.at += 1;
@@ -80,7 +80,7 @@ impl<'t> DirectReader<'t> {
             b'-' if self.ends_word(1) => return None,
             _ => Key::Plain(self.plain_line()?),
         };
-        let fits = self.line == line && self.at - start <= LONGEST_KEY;
+        let fits = self.line == line && self.at - start <= MAX_KEY_LENGTH;
         if !fits || self.byte(0) != b':' || !self.ends_word(1) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Flow collections: `[…]` and `{…}`, including JSON.
 
-use super::{DirectReader, Key, LONGEST_KEY};
+use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
 impl<'t> DirectReader<'t> {
@@ -78,7 +78,7 @@ impl<'t> DirectReader<'t> {
             _ => Key::Plain(self.flow_plain()?),
         };
         self.skip_spaces();
-        if self.line != line || self.at - start > LONGEST_KEY {
+        if self.line != line || self.at - start > MAX_KEY_LENGTH {
             return None;
         }
         match self.byte(0) {

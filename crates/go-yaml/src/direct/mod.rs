@@ -20,7 +20,7 @@ use crate::resolve::{Scalar, resolve_plain};
 const MAX_DEPTH: usize = 100;
 
 /// Maximum length of a key, below the limit of YAML for text before the `:`.
-const LONGEST_KEY: usize = 1000;
+const MAX_KEY_LENGTH: usize = 1000;
 
 /// A document: its nodes in the order of the text, with the content of a collection right after it.
 #[derive(Debug)]

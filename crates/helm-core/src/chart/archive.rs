@@ -110,14 +110,14 @@ fn ends(tar: &[u8]) -> bool {
 /// The first bytes of a gzip member.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 /// Largest number of bytes that one deflated byte can expand to.
-const MOST_DENSE: u64 = 1032;
+const MAX_EXPANSION: u64 = 1032;
 
 /// Unpacks an archive that is a single gzip member of the size in its trailer, as nearly all are.
 /// This takes half the time of streaming. Returns `None` for all other archives.
 fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
     let size = u32::from_le_bytes(*archive.last_chunk()?);
     let members = memchr::memmem::find_iter(archive, MAGIC).take(2).count();
-    let possible = bound.min(MOST_DENSE.saturating_mul(archive.len() as u64));
+    let possible = bound.min(MAX_EXPANSION.saturating_mul(archive.len() as u64));
     if members != 1 || u64::from(size) > possible {
         return None;
     }

@@ -165,7 +165,7 @@ struct Walk<'a> {
 }
 
 /// Limit on the depth of directories, which ends cycles of links.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 impl Walk<'_> {
     fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), LoadError> {
@@ -173,8 +173,8 @@ impl Walk<'_> {
             path: path.to_owned(),
             error,
         };
-        if depth > DEEPEST {
-            return Err(LoadError::TooDeep { limit: DEEPEST });
+        if depth > MAX_DEPTH {
+            return Err(LoadError::TooDeep { limit: MAX_DEPTH });
         }
         let mut entries: Vec<_> = fs::read_dir(path)
             .and_then(Iterator::collect)

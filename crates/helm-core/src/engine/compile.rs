@@ -165,13 +165,13 @@ impl Templates {
 }
 
 /// Minimum size of all templates, in bytes, for parsing them on several threads.
-const MANY: usize = 24 << 10;
+const MIN_PARALLEL_SIZE: usize = 24 << 10;
 
 /// Parses texts, on the threads of a pool if they are large.
 fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
     // Asking for the number of threads starts the pool.
-    let helpers = if total < MANY {
+    let helpers = if total < MIN_PARALLEL_SIZE {
         0
     } else {
         rayon::current_num_threads().saturating_sub(1)

@@ -55,7 +55,7 @@ fn from_toml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
 }
 
 /// Limit on the depth of values.
-const DEEPEST: usize = 500;
+const MAX_DEPTH: usize = 500;
 
 const TOO_DEEP: &str = "the value is nested too deeply; does it contain itself?";
 
@@ -100,7 +100,7 @@ impl TomlWriter<'_> {
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(too_deep());
         }
         let result = write(self);
@@ -335,7 +335,7 @@ fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
 }
 
 fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(too_deep());
     }
     Ok(Some(match value {

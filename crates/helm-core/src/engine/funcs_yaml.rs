@@ -21,7 +21,7 @@ pub(crate) static FUNCS: &[Func] = &[
 ];
 
 /// Limit on the depth of values.
-const DEEPEST: usize = 1000;
+const MAX_DEPTH: usize = 1000;
 
 fn to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
     let start = out.len();
@@ -115,7 +115,7 @@ impl YamlWriter<'_> {
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(FuncError::new(
                 "the value is nested too deeply; does it contain itself?",
             ));

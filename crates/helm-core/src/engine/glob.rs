@@ -54,7 +54,7 @@ struct GlobParser<'p> {
 }
 
 /// Limit on the depth of braces.
-const DEEPEST: usize = 50;
+const MAX_DEPTH: usize = 50;
 
 impl GlobParser<'_> {
     fn next(&mut self) -> Option<char> {
@@ -107,7 +107,7 @@ impl GlobParser<'_> {
     /// Parses what follows `{`. An unclosed brace ends with the pattern.
     fn alternatives(&mut self) -> Option<Term> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let mut alternatives = Vec::new();

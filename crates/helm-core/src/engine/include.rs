@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
 use memchr::memmem::{Finder, find_iter};
 
-use super::lookup::{LONGEST_KEY, Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS};
+use super::lookup::{Lookup, LookupAnswer, LookupKey, MAX_KEY_LENGTH, MAX_LOOKUPS};
 use super::strip;
 use crate::capabilities::CapabilityReads;
 use crate::values::tree::from_json;
@@ -179,9 +179,9 @@ fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Resu
 fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     // Keys are kept, so reject long keys and too many keys first.
     let length: usize = (0..4).map(|index| args.str(index).len()).sum();
-    if length > LONGEST_KEY {
+    if length > MAX_KEY_LENGTH {
         return Err(FuncError::new(format!(
-            "cannot look up a name of {length} bytes, more than {LONGEST_KEY}"
+            "cannot look up a name of {length} bytes, more than {MAX_KEY_LENGTH}"
         )));
     }
     let text = |index: usize| args.str(index).to_string_lossy().into_owned();

@@ -12,7 +12,7 @@ pub const MAX_LOOKUPS: usize = 1_000;
 
 /// Maximum size of API version, kind, namespace and name together, in bytes. Kubernetes limits
 /// names to 253 bytes and namespaces to 63.
-pub(super) const LONGEST_KEY: usize = 1_024;
+pub(super) const MAX_KEY_LENGTH: usize = 1_024;
 
 /// The arguments of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -14,7 +14,7 @@ use go_template::{Map, Value};
 use table::dotted;
 
 /// Limit on the depth of values.
-const DEEPEST: usize = 200;
+const MAX_DEPTH: usize = 200;
 
 /// Parses a document. The error is the message that Go prints.
 pub(super) fn read(text: &[u8]) -> Result<Map, String> {
@@ -337,7 +337,7 @@ impl TomlReader<'_> {
 
     fn value(&mut self, in_list: bool) -> Read<Value> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return self.fail("the document is nested too deep");
         }
         let value = self.one_value(in_list);

@@ -73,16 +73,16 @@ pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError>
         return Ok(Compacted { record, removed });
     }
     // Decide by the constant part, so that the decision is constant as well.
-    let mut steady = without_progress(release);
+    let mut constant = without_progress(release);
     let mut reduced = release.clone();
     let mut removed = Removed::default();
     let mut record = record;
     let mut steps = REMOVAL_STEPS.iter();
-    while record.len() > limit || codec::encode(&steady)?.len() > usual {
+    while record.len() > limit || codec::encode(&constant)?.len() > usual {
         let Some(step) = steps.next() else {
             break;
         };
-        step(release, &mut steady, &mut removed);
+        step(release, &mut constant, &mut removed);
         step(release, &mut reduced, &mut removed);
         record = codec::encode(&reduced)?;
     }
@@ -111,15 +111,15 @@ pub fn restore(release: &mut Release, removed: &[u8]) -> Result<(), CodecError> 
 
 /// Returns the record without what changes while its revision is deployed.
 fn without_progress(release: &Release) -> Release {
-    let mut steady = release.clone();
-    steady.info = Info {
-        notes: std::mem::take(&mut steady.info.notes),
+    let mut constant = release.clone();
+    constant.info = Info {
+        notes: std::mem::take(&mut constant.info.notes),
         ..Info::default()
     };
-    for hook in &mut steady.hooks {
+    for hook in &mut constant.hooks {
         hook.last_run = HookExecution::default();
     }
-    steady
+    constant
 }
 
 fn with_chart(
@@ -209,7 +209,7 @@ mod tests {
     use crate::release::{Revision, Status, StoredFile};
 
     /// Returns incompressible bytes.
-    fn noise(length: usize, mut seed: u64) -> Arc<[u8]> {
+    fn incompressible_bytes(length: usize, mut seed: u64) -> Arc<[u8]> {
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             seed.to_be_bytes()[0]
@@ -221,7 +221,7 @@ mod tests {
         let mut release = Release::new("big".parse().unwrap(), "n", Revision::FIRST);
         let file = |name: &str, seed| StoredFile {
             name: name.to_owned(),
-            data: noise(40_000, seed),
+            data: incompressible_bytes(40_000, seed),
             modified: None,
         };
         release.chart = Some(ReleaseChart {
@@ -236,7 +236,7 @@ mod tests {
     /// Returns a release whose manifest and hooks alone are large.
     fn large_body() -> Release {
         let mut release = release();
-        release.manifest = data_encoding::BASE64.encode(&noise(60_000, 3));
+        release.manifest = data_encoding::BASE64.encode(&incompressible_bytes(60_000, 3));
         release.info.notes = "the notes".to_owned();
         release.config = serde_json::from_str(r#"{"b":2}"#).unwrap();
         release.hooks = vec![Hook {
@@ -310,7 +310,7 @@ mod tests {
         let size = codec::encode(&release).unwrap().len();
         let limit = size + size / 60;
         assert!(compact(&release, limit).unwrap().removed.is_empty());
-        let random = data_encoding::HEXLOWER.encode(&noise(400, 9));
+        let random = data_encoding::HEXLOWER.encode(&incompressible_bytes(400, 9));
         release.set_status(Status::Failed, random);
         assert!(codec::encode(&release).unwrap().len() > limit - limit / RESERVE);
         assert!(compact(&release, limit).unwrap().removed.is_empty());

@@ -7,15 +7,15 @@ use std::rc::Rc;
 use super::{Error, Regexp};
 
 /// Number of patterns per thread.
-const KEPT: usize = 32;
+const CAPACITY: usize = 32;
 /// Longer patterns are not cached, to bound the memory; they are rare.
-const LONGEST: usize = 1024;
+const MAX_PATTERN_LENGTH: usize = 1024;
 
 /// The most recently used pattern is last.
-type Kept = Vec<(Box<[u8]>, Rc<Regexp>)>;
+type Entries = Vec<(Box<[u8]>, Rc<Regexp>)>;
 
 thread_local! {
-    static CACHE: RefCell<Kept> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Entries> = const { RefCell::new(Vec::new()) };
 }
 
 /// Returns the compiled pattern, from this thread's cache if possible.
@@ -33,9 +33,9 @@ pub fn cached(pattern: &[u8]) -> Result<Rc<Regexp>, Error> {
         return Ok(regexp);
     }
     let regexp = Rc::new(Regexp::new(pattern)?);
-    if pattern.len() <= LONGEST {
+    if pattern.len() <= MAX_PATTERN_LENGTH {
         CACHE.with_borrow_mut(|kept| {
-            if kept.len() >= KEPT {
+            if kept.len() >= CAPACITY {
                 kept.remove(0);
             }
             kept.push((pattern.into(), Rc::clone(&regexp)));

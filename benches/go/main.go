@@ -31,7 +31,7 @@ import (
 
 // minTime is the minimum time spent on one case, maxTime the maximum: slow cases get fewer rounds.
 const (
-	minTime  = 500 * time.Millisecond
+	minTime = 500 * time.Millisecond
 	maxTime = 4 * time.Second
 )
 

@@ -190,11 +190,11 @@ async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
             drop(operator);
             run.has_only_parts_in_use(&context).await;
 
-            let crashed = Box::pin(run.crash_at(k, fault, run.delete(), run.gone())).await;
+            let outcome = Box::pin(run.crash_at(k, fault, run.delete(), run.gone())).await;
             let _successor = run.operator().await;
             run.gone().await;
             run.is_empty(&context).await;
-            if crashed.is_none() {
+            if outcome.is_none() {
                 break;
             }
             crashes += 1;
@@ -220,12 +220,12 @@ async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
         drop(operator);
         let change = run.spec("2");
         let end = async { drop(run.deployed(2).await) };
-        let crashed = Box::pin(run.crash_at(k, Fault::AnswerLost, change, end)).await;
+        let outcome = Box::pin(run.crash_at(k, Fault::AnswerLost, change, end)).await;
         let operator = run.operator().await;
         run.deployed(2).await;
         drop(operator);
         run.has_only_parts_in_use(&context).await;
-        if crashed.is_none() {
+        if outcome.is_none() {
             break;
         }
         crashes += 1;

@@ -73,7 +73,7 @@ pub enum BudgetError {
         limit: usize,
     },
     /// A loop or list is too long.
-    #[error("{length} elements are more than the allowed {limit}")]
+    #[error("{length} elements exceed the limit of {limit}")]
     Range {
         /// The requested length.
         length: usize,
@@ -87,7 +87,7 @@ pub enum BudgetError {
         limit: usize,
     },
     /// The templates generate too many keys.
-    #[error("the templates make more than {limit} private keys")]
+    #[error("the templates generate more than {limit} private keys")]
     Keys {
         /// The limit.
         limit: usize,

@@ -214,7 +214,7 @@ impl TemplateSet {
                 source.text.as_bytes(),
                 source.text.len(),
             );
-            return Err(ParseError::new(location, "the text gives no template"));
+            return Err(ParseError::new(location, "the text defines no template"));
         };
         Ok(ParsedTemplates {
             main: Arc::clone(main),

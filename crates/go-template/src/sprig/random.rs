@@ -81,8 +81,11 @@ impl RandomBytes {
 
 /// Fills a buffer with random bytes.
 pub(super) fn fill(buffer: &mut [u8]) -> Result<(), FuncError> {
-    getrandom::fill(buffer)
-        .map_err(|error| FuncError::new(format!("no random numbers from the system: {error}")))
+    getrandom::fill(buffer).map_err(|error| {
+        FuncError::new(format!(
+            "cannot read random numbers from the system: {error}"
+        ))
+    })
 }
 
 /// Appends as many random characters as the first argument requests; none if it is negative.

@@ -58,7 +58,7 @@ fn yaml(_: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, Fun
 }
 
 fn encode(_: &mut Call<'_>, _: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
-    Err(FuncError::new("there is no writer"))
+    Err(FuncError::new("no writer available"))
 }
 
 /// Returns the map itself or, if it is empty, a new one.

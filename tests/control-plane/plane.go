@@ -28,9 +28,9 @@ type plane struct {
 	auditLog             string
 	admin                user
 	authority            *x509.CertPool
-	// The children inherit `ours`; only this process holds `held`, so they notice its end, however it
-	// ends.
-	ours, held *os.File
+	// The children inherit `childEnd`; only this process holds `parentEnd`, so they notice when it
+	// exits, for any reason.
+	childEnd, parentEnd *os.File
 	died       chan error
 	mu         sync.Mutex
 	stopping   bool
@@ -62,7 +62,7 @@ func newPlane(dir string, options upOptions) (*plane, error) {
 		etcdPeerURL: "http://127.0.0.1:" + ports[2],
 		died:        make(chan error, 5),
 	}
-	if p.ours, p.held, err = os.Pipe(); err != nil {
+	if p.childEnd, p.parentEnd, err = os.Pipe(); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(p.path("etcd")); err != nil {
@@ -101,7 +101,7 @@ func (p *plane) spawn(name string, args ...string) error {
 	cmd.Dir = p.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", parentPipe, pipeFd))
-	cmd.ExtraFiles = []*os.File{p.ours}
+	cmd.ExtraFiles = []*os.File{p.childEnd}
 	// A process group of its own: ctrl-c at a terminal signals only `up`, which then stops the others.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
@@ -188,8 +188,8 @@ func (p *plane) stop() {
 	for _, c := range children {
 		<-c.done
 	}
-	_ = p.held.Close()
-	_ = p.ours.Close()
+	_ = p.parentEnd.Close()
+	_ = p.childEnd.Close()
 	_ = os.RemoveAll(p.path("etcd")) // 64 MB and more; logs and kubeconfigs stay
 }
 

@@ -136,7 +136,7 @@ fn modules_use_only_modules_below_them() {
 }
 
 #[test]
-fn the_table_has_no_cycle() {
+fn module_table_has_no_cycle() {
     for (row, (module, used)) in MAY_USE.iter().enumerate() {
         let below: Vec<&str> = MAY_USE[row + 1..].iter().map(|(name, _)| *name).collect();
         for other in *used {

@@ -332,7 +332,7 @@ fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::Map(Map::new())),
-        Ok(other) => misfit(&other, Type::MAP),
+        Ok(other) => type_mismatch(&other, Type::MAP),
         Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::Map(Map::from_entries(
@@ -345,14 +345,14 @@ fn from_yaml_array(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncE
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::list(Vec::new())),
-        Ok(other) => misfit(&other, Type::LIST),
+        Ok(other) => type_mismatch(&other, Type::LIST),
         Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::list(vec![Value::from(message)]))
 }
 
 /// Returns Go's error for a document that is not a map or not a list.
-fn misfit(tree: &Tree, target: Type) -> String {
+fn type_mismatch(tree: &Tree, target: Type) -> String {
     let found = match tree {
         Tree::Bool(_) => "bool",
         Tree::Str(_) | Tree::Bytes(_) => "string",

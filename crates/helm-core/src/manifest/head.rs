@@ -86,7 +86,7 @@ fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>
     match value {
         Value::Null => Ok(None),
         Value::Object(map) => Ok(Some(map)),
-        other => Err(misfit(other, name, "a map")),
+        other => Err(type_mismatch(other, name, "a map")),
     }
 }
 
@@ -96,11 +96,11 @@ fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Stri
         Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
         Some(Value::Bool(value)) => Ok(Cow::Owned(value.to_string())),
         Some(Value::Number(number)) => Ok(Cow::Owned(number.to_string())),
-        Some(other) => Err(misfit(other, name, "a string")),
+        Some(other) => Err(type_mismatch(other, name, "a string")),
     }
 }
 
-fn misfit(value: &Value, name: &str, wanted: &str) -> String {
+fn type_mismatch(value: &Value, name: &str, wanted: &str) -> String {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

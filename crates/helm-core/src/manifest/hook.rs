@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_without_policies_is_deleted_before_it_is_created() {
+    fn hook_without_policies_is_deleted_before_it_is_created() {
         let hook = Hook::default();
         assert!(hook.has_delete_policy(&DeletePolicy::BeforeHookCreation));
         assert!(!hook.has_delete_policy(&DeletePolicy::HookSucceeded));

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keep_policy_is_read_from_the_annotation() {
+    fn keep_policy_is_read_from_the_annotation() {
         let manifest = r#"{"apiVersion": "v1", "kind": "Secret", "metadata":
             {"name": "a", "annotations": {"helm.sh/resource-policy": " Keep"}}}"#;
         assert!(parse_objects(manifest).unwrap()[0].is_kept());

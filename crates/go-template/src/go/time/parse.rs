@@ -278,7 +278,7 @@ impl<'v> Fields<'v> {
                 let read = two_digits(value, element == Element::ZeroSecond)?;
                 let (second, after) = limited(read, 59, "second")?;
                 self.second = second;
-                rest = self.unasked_fraction(after, layout)?;
+                rest = self.implicit_fraction(after, layout)?;
             }
             Element::UpperPm => rest = self.half_day(value, b"AM", b"PM")?,
             Element::LowerPm => rest = self.half_day(value, b"am", b"pm")?,
@@ -288,7 +288,7 @@ impl<'v> Fields<'v> {
     }
 
     /// Parses a fraction after the seconds even if the layout has none.
-    fn unasked_fraction(
+    fn implicit_fraction(
         &mut self,
         value: &'v [u8],
         layout: &[u8],

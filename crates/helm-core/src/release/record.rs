@@ -141,7 +141,7 @@ impl Release {
         labels
     }
 
-    /// Takes the additional labels from those of a Secret, without Helm's own.
+    /// Takes the further labels from those of a Secret, leaving out Helm's own.
     pub fn take_labels(&mut self, labels: impl IntoIterator<Item = (String, String)>) {
         self.labels = labels
             .into_iter()

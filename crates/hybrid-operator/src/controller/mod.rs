@@ -83,6 +83,18 @@ pub enum Outcome {
 /// The error of a failed reconcile. The key is reconciled again after its backoff.
 pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
 
+/// An error that a retry cannot cure: the key is reconciled again only after another event.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Terminal(ReconcileError);
+
+impl Terminal {
+    /// Wraps an error.
+    pub fn new(error: impl Into<ReconcileError>) -> Self {
+        Self(error.into())
+    }
+}
+
 /// Reconciles objects with their desired state.
 pub trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.

@@ -22,8 +22,8 @@ use tracing::{info, warn};
 use crate::client::{self, ConnectError, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
-use crate::controller::Registry;
 use crate::controller::definitions::follow_definitions;
+use crate::controller::{ObjectCaches, Registry};
 use crate::leader::{Elector, Term};
 use crate::options::Options;
 use crate::release::ReleaseIndex;
@@ -71,6 +71,8 @@ pub struct Caches {
     pub registry: Registry,
     /// The history of all releases.
     pub records: ReleaseIndex,
+    /// Typed objects that native controllers read.
+    pub objects: ObjectCaches,
 }
 
 /// The names under which this process writes.
@@ -223,6 +225,12 @@ impl Manager {
             caches: Caches {
                 registry: Registry::counted(client.clone(), metrics.watches()),
                 records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
+                objects: ObjectCaches::new(
+                    client.clone(),
+                    options.watch_namespaces.clone(),
+                    metrics.watches(),
+                    stop.child_token(),
+                ),
             },
             connection: Connection {
                 recorder: Recorder::new(client.clone(), reporter(&options)),

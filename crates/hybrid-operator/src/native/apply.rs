@@ -91,7 +91,12 @@ impl Applier {
             let kind = kind.resource.kind;
             return Err(Error::NoName { kind });
         };
-        for field in ["managedFields", "resourceVersion", "uid", "creationTimestamp"] {
+        for field in [
+            "managedFields",
+            "resourceVersion",
+            "uid",
+            "creationTimestamp",
+        ] {
             metadata.remove(field);
         }
         let annotations = metadata.entry("annotations").or_insert(Value::Null);
@@ -311,8 +316,12 @@ fn contains_named(present: &[Value], wanted: &[Value]) -> Option<bool> {
     let mut all = true;
     for wanted in wanted {
         let wanted_name = Some(name(wanted)?);
-        let mut present = present.iter().filter(|present| name(present) == wanted_name);
-        all &= present.next().is_some_and(|present| contains(present, wanted));
+        let mut present = present
+            .iter()
+            .filter(|present| name(present) == wanted_name);
+        all &= present
+            .next()
+            .is_some_and(|present| contains(present, wanted));
     }
     Some(all)
 }
@@ -388,12 +397,25 @@ mod tests {
 
     #[test]
     fn what_the_server_adds_or_leaves_out_is_no_difference() {
-        let wanted = json!({"spec": {"replicas": 2, "containers": [{"name": "a"}], "x": null, "y": {}}});
+        let wanted =
+            json!({"spec": {"replicas": 2, "containers": [{"name": "a"}], "x": null, "y": {}}});
         for (present, expected) in [
-            (json!({"spec": {"replicas": 2, "containers": [{"name": "a", "pull": "Always"}]}, "status": {}}), true),
-            (json!({"spec": {"replicas": 3, "containers": [{"name": "a"}]}}), false),
-            (json!({"spec": {"replicas": 2, "containers": [{"name": "sidecar"}, {"name": "a"}]}}), true),
-            (json!({"spec": {"replicas": 2, "containers": [{"name": "b"}]}}), false),
+            (
+                json!({"spec": {"replicas": 2, "containers": [{"name": "a", "pull": "Always"}]}, "status": {}}),
+                true,
+            ),
+            (
+                json!({"spec": {"replicas": 3, "containers": [{"name": "a"}]}}),
+                false,
+            ),
+            (
+                json!({"spec": {"replicas": 2, "containers": [{"name": "sidecar"}, {"name": "a"}]}}),
+                true,
+            ),
+            (
+                json!({"spec": {"replicas": 2, "containers": [{"name": "b"}]}}),
+                false,
+            ),
             (json!({"spec": {"containers": [{"name": "a"}]}}), false),
         ] {
             assert_eq!(contains(&present, &wanted), expected, "{present}");
@@ -404,13 +426,20 @@ mod tests {
     async fn an_unchanged_object_costs_no_request_and_a_dropped_field_is_removed() {
         use hybrid_operator_test::scripted::{Answer, ScriptedApi, When};
         let api = ScriptedApi::new();
-        api.on(When::patch("/api/v1/namespaces/a/configmaps/m"), Answer::echo(200));
+        api.on(
+            When::patch("/api/v1/namespaces/a/configmaps/m"),
+            Answer::echo(200),
+        );
         let applier = applier(&api);
-        let present: ConfigMap = serde_json::from_value(live(&applier, json!({"k": "v", "l": "w"}))).unwrap();
+        let present: ConfigMap =
+            serde_json::from_value(live(&applier, json!({"k": "v", "l": "w"}))).unwrap();
         let present = Arc::new(present);
         let apply = async |data: Value| {
             let wanted = applier.wanted(&map(data), &primary()).unwrap();
-            applier.apply(wanted, Some(Arc::clone(&present)), &primary()).await.unwrap()
+            applier
+                .apply(wanted, Some(Arc::clone(&present)), &primary())
+                .await
+                .unwrap()
         };
         apply(json!({"k": "v", "l": "w"})).await;
         assert!(api.requests().is_empty());
@@ -431,7 +460,10 @@ mod tests {
             let api = ScriptedApi::new();
             let path = "/api/v1/namespaces/a/configmaps/m";
             api.on(When::patch(path), Answer::conflict());
-            api.on(When::get(path), Answer::json(200, json!({"metadata": metadata})));
+            api.on(
+                When::get(path),
+                Answer::json(200, json!({"metadata": metadata})),
+            );
             let applier = applier(&api);
             let wanted = applier.wanted(&map(json!({})), &primary()).unwrap();
             let error = applier.apply::<ConfigMap>(wanted, None, &primary()).await;
@@ -445,7 +477,9 @@ mod tests {
     #[test]
     fn objects_in_other_namespaces_name_their_owner_by_annotations() {
         let api = hybrid_operator_test::ScriptedApi::new();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let _entered = runtime.enter();
         let mut object = map(json!({}));
         object.metadata.namespace = Some("b".to_owned());

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use kube::ResourceExt;
 use kube::runtime::events::Recorder;
-use kube::{Resource, ResourceExt};
 use serde_json::json;
 use tracing::{Instrument, Span, error, warn};
 
@@ -194,13 +194,13 @@ impl<K: TypedObject> Reconcile for NativeReconciler<K> {
                     let error = format!(
                         "{kind} {key} does not have the fields that this operator expects ({message}); change it, or delete it and create it again"
                     );
-                    return Err(Box::new(Terminal::new(error)));
+                    return Err(Terminal::new(error).into());
                 }
                 Some(Cached::Object(object)) => self.run(key, object).await,
             };
             match outcome {
                 Ok(action) => Ok(self.next(key, action)),
-                Err(Error::Terminal(error)) => Err(Box::new(Terminal::new(error))),
+                Err(Error::Terminal(error)) => Err(Terminal::new(error).into()),
                 Err(error) => Err(error.into()),
             }
         })
@@ -222,14 +222,20 @@ impl<K: TypedObject> NativeReconciler<K> {
         match (deleting, is_held) {
             (true, false) => Ok(Action::Done),
             (true, true) => {
-                let action = self.call(key, &cleanup.function, Arc::clone(&object)).await?;
+                let action = self
+                    .call(key, &cleanup.function, Arc::clone(&object))
+                    .await?;
                 if action == Action::Done {
-                    self.set_finalizers(&object, &cleanup.finalizer, false).await?;
+                    self.set_finalizers(&object, &cleanup.finalizer, false)
+                        .await?;
                 }
                 Ok(action)
             }
             (false, true) => self.call(key, &self.function, object).await,
-            (false, false) => match self.set_finalizers(&object, &cleanup.finalizer, true).await? {
+            (false, false) => match self
+                .set_finalizers(&object, &cleanup.finalizer, true)
+                .await?
+            {
                 Some(object) => self.call(key, &self.function, object).await,
                 None => Ok(Action::Done),
             },
@@ -244,8 +250,9 @@ impl<K: TypedObject> NativeReconciler<K> {
         function: &Function<K>,
         object: Arc<K>,
     ) -> Result<Action, Error> {
-        let busy = Busy::begin(&self.blocked, key)
-            .ok_or_else(|| Error::other("the previous call for this object still blocks its thread"))?;
+        let busy = Busy::begin(&self.blocked, key).ok_or_else(|| {
+            Error::other("the previous call for this object still blocks its thread")
+        })?;
         let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared));
         let call = function(object, context);
         let polls = Arc::new(Polls::new());
@@ -385,7 +392,8 @@ impl Busy {
 impl Drop for Busy {
     fn drop(&mut self) {
         let keys = self.keys.lock();
-        keys.unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        keys.unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.key);
     }
 }
 

@@ -42,7 +42,9 @@ pub enum Error {
         name: String,
     },
     /// The controller has no cache of this kind.
-    #[error("the controller neither owns nor watches {kind}; add .owns::<{kind}>() or .watches::<{kind}>(..)")]
+    #[error(
+        "the controller neither owns nor watches {kind}; add .owns::<{kind}>() or .watches::<{kind}>(..)"
+    )]
     NotCached {
         /// Kind that was asked for.
         kind: String,

@@ -89,7 +89,9 @@ impl<K: Resource + 'static> Predicate<K> {
 impl<K: Resource + 'static> Default for Predicate<K> {
     /// Accepts changes of the spec, of labels and of annotations.
     fn default() -> Self {
-        Self::generation().or(Self::labels()).or(Self::annotations())
+        Self::generation()
+            .or(Self::labels())
+            .or(Self::annotations())
     }
 }
 
@@ -108,20 +110,42 @@ mod tests {
     fn predicates_accept_the_changes_they_name_and_combine() {
         type P = Predicate<ConfigMap>;
         let old = map(json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
-        let status = map(json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}, "resourceVersion": "2"}));
+        let status = map(
+            json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}, "resourceVersion": "2"}),
+        );
         let spec = map(json!({"generation": 2, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
         let label = map(json!({"generation": 1, "labels": {"a": "2"}, "annotations": {"b": "1"}}));
         let annotated = map(json!({"generation": 1, "labels": {"a": "1"}}));
         let changes = [&status, &spec, &label, &annotated];
         for (name, predicate, expected, created) in [
             ("default", P::default(), [false, true, true, true], true),
-            ("generation", P::generation(), [false, true, false, false], true),
+            (
+                "generation",
+                P::generation(),
+                [false, true, false, false],
+                true,
+            ),
             ("labels", P::labels(), [false, false, true, false], true),
-            ("annotations", P::annotations(), [false, false, false, true], true),
+            (
+                "annotations",
+                P::annotations(),
+                [false, false, false, true],
+                true,
+            ),
             ("created", P::created(), [false; 4], true),
             ("any", P::any(), [true; 4], true),
-            ("not", P::generation().not(), [true, false, true, true], false),
-            ("or", P::labels().or(P::generation()), [false, true, true, false], true),
+            (
+                "not",
+                P::generation().not(),
+                [true, false, true, true],
+                false,
+            ),
+            (
+                "or",
+                P::labels().or(P::generation()),
+                [false, true, true, false],
+                true,
+            ),
             ("and", P::labels().and(P::generation()), [false; 4], true),
         ] {
             let found = changes.map(|after| predicate.accepts(Some(&old), after));

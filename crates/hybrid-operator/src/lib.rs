@@ -13,6 +13,7 @@ pub mod helm;
 pub mod leader;
 pub mod manager;
 pub mod native;
+pub mod operator;
 pub mod options;
 pub mod readiness;
 pub mod release;

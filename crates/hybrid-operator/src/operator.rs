@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 
-use crate::helm;
+use crate::helm::{self, HelmController};
 use crate::manager::{Controller, Manager};
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
 
 /// How long threads that still run may hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Adds code to the controller of a chart.
+type ExtendChart = Box<dyn Fn(HelmController) -> HelmController>;
 
 /// The program of an operator, with the one command `run`.
 ///
@@ -31,7 +34,7 @@ const EXIT_WITHIN: Duration = Duration::from_secs(5);
 /// ```
 pub struct Operator {
     command: Command,
-    charts: bool,
+    charts: Option<ExtendChart>,
     controllers: Vec<Box<dyn Controller>>,
 }
 
@@ -50,7 +53,7 @@ impl Operator {
             .subcommand(run);
         Self {
             command,
-            charts: false,
+            charts: None,
             controllers: Vec::new(),
         }
     }
@@ -64,8 +67,18 @@ impl Operator {
 
     /// Adds a controller for each entry of the watches file (`--watches-file`).
     #[must_use]
-    pub fn with_charts(mut self) -> Self {
-        self.charts = true;
+    pub fn with_charts(self) -> Self {
+        self.with_extended_charts(|chart| chart)
+    }
+
+    /// Adds a controller for each entry of the watches file, with what `extend` adds to it, for
+    /// example a [value translator](helm::HelmController::value_translator).
+    #[must_use]
+    pub fn with_extended_charts(
+        mut self,
+        extend: impl Fn(HelmController) -> HelmController + 'static,
+    ) -> Self {
+        self.charts = Some(Box::new(extend));
         self
     }
 
@@ -103,10 +116,12 @@ impl Operator {
     fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
         let options = args.options(|name| std::env::var(name).ok());
         logs::start(&options.logs);
-        let charts = if self.charts {
-            helm::load(&options.watches_file)?
-        } else {
-            Vec::new()
+        let charts = match &self.charts {
+            Some(extend) => {
+                let charts = helm::load(&options.watches_file)?.into_iter();
+                charts.map(extend).collect()
+            }
+            None => Vec::new(),
         };
         let mut manager = Manager::new(options);
         for chart in charts {

@@ -70,10 +70,10 @@ fn opaque() -> String {
 pub struct MultiSecretStatus {
     /// Number of selected namespaces.
     #[serde(default)]
-    pub wanted: usize,
+    pub wanted: i64,
     /// Number of namespaces that have the Secret.
     #[serde(default)]
-    pub created: usize,
+    pub created: i64,
     /// When these numbers or the spec changed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change_time: Option<Time>,

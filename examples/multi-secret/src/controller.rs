@@ -121,6 +121,8 @@ async fn write_status(
 ) -> Result<(), Error> {
     let present = object.status.clone().unwrap_or_default();
     let generation = object.metadata.generation;
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let (wanted, created) = (count(wanted), count(created));
     let unchanged = (present.wanted, present.created, present.observed_generation)
         == (wanted, created, generation);
     let conditions = context

@@ -151,7 +151,7 @@ pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
         match (over.get(&key), value) {
             (None, value) => over.insert(key, value),
             (Some(TableValue::Table(over)), TableValue::Table(under)) => {
-                merge_tables(&over, &under, nulls)
+                merge_tables(&over, &under, nulls);
             }
             _ => {}
         }

@@ -328,7 +328,8 @@ impl<O> ObjectCache<O> {
     {
         let cache = Self::new(0);
         for object in objects {
-            cache.store(Key::of(&object), Cached::Object(Arc::new(object)));
+            let key = Key::of(&object);
+            cache.store(&key, &Cached::Object(Arc::new(object)));
         }
         cache
     }
@@ -432,9 +433,9 @@ impl<O> ObjectCache<O> {
         }
     }
 
-    fn store(&self, key: Key, value: Cached<O>) {
+    fn store(&self, key: &Key, value: &Cached<O>) {
         let before = self.write().insert(key.clone(), value.clone());
-        self.changed(&key, before.as_ref(), Some(&value));
+        self.changed(key, before.as_ref(), Some(value));
     }
 
     fn remove(&self, key: &Key) {
@@ -482,7 +483,7 @@ impl<O: Resource> ScopeReader<O> {
             Ok(object) => (Key::of(&object), Cached::Object(Arc::new(object))),
             Err(Undecodable { key, message }) => (key, Cached::Undecodable(message.into())),
         };
-        self.cache.store(key.clone(), cached);
+        self.cache.store(&key, &cached);
         key
     }
 }
@@ -569,10 +570,8 @@ mod tests {
         cache.add_index("label", Box::new(by_label));
         let found = |value| cache.by_index("label", value).unwrap();
         assert_eq!(names(&found("x")), ["one", "two"]);
-        cache.store(
-            Key::new(Some("a"), "one"),
-            Cached::Object(Arc::new(map("one", "y"))),
-        );
+        let one = Key::new(Some("a"), "one");
+        cache.store(&one, &Cached::Object(Arc::new(map("one", "y"))));
         assert_eq!(
             (names(&found("x")), names(&found("y"))),
             (vec!["two"], vec!["one"])
@@ -592,7 +591,7 @@ mod tests {
             log.lock().unwrap().push(change);
         }));
         let key = Key::new(Some("a"), "two");
-        cache.store(key.clone(), Cached::Object(Arc::new(map("two", "x"))));
+        cache.store(&key, &Cached::Object(Arc::new(map("two", "x"))));
         cache.remove(&key);
         cache.remove(&key);
         let expected = [
@@ -624,7 +623,9 @@ mod tests {
             Event::InitApply(decode(secret("good", json!({})))),
             Event::InitDone,
         ];
-        events.into_iter().for_each(|event| reader.event(event));
+        for event in events {
+            reader.event(event);
+        }
         cache.synced().await;
         assert_eq!(cache.list(Some("a")).len(), 1);
         let bad = Key::new(Some("a"), "bad");
@@ -635,7 +636,9 @@ mod tests {
             Event::InitApply(decode(secret("good", json!({})))),
             Event::InitDone,
         ];
-        events.into_iter().for_each(|event| reader.event(event));
+        for event in events {
+            reader.event(event);
+        }
         assert!(cache.entry(&bad).is_none());
     }
 }

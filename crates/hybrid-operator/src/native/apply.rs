@@ -383,12 +383,12 @@ mod tests {
         }
     }
 
-    fn map(data: Value) -> ConfigMap {
+    fn map(data: &Value) -> ConfigMap {
         serde_json::from_value(json!({"metadata": {"name": "m"}, "data": data})).unwrap()
     }
 
     /// The object as the server would hold it after it was applied.
-    fn live(applier: &Applier, data: Value) -> Value {
+    fn live(applier: &Applier, data: &Value) -> Value {
         let mut live = applier.wanted(&map(data), &primary()).unwrap().body;
         live["metadata"]["uid"] = json!("uid-of-m");
         live["metadata"]["resourceVersion"] = json!("7");
@@ -432,10 +432,10 @@ mod tests {
         );
         let applier = applier(&api);
         let present: ConfigMap =
-            serde_json::from_value(live(&applier, json!({"k": "v", "l": "w"}))).unwrap();
+            serde_json::from_value(live(&applier, &json!({"k": "v", "l": "w"}))).unwrap();
         let present = Arc::new(present);
         let apply = async |data: Value| {
-            let wanted = applier.wanted(&map(data), &primary()).unwrap();
+            let wanted = applier.wanted(&map(&data), &primary()).unwrap();
             applier
                 .apply(wanted, Some(Arc::clone(&present)), &primary())
                 .await
@@ -465,7 +465,7 @@ mod tests {
                 Answer::json(200, json!({"metadata": metadata})),
             );
             let applier = applier(&api);
-            let wanted = applier.wanted(&map(json!({})), &primary()).unwrap();
+            let wanted = applier.wanted(&map(&json!({})), &primary()).unwrap();
             let error = applier.apply::<ConfigMap>(wanted, None, &primary()).await;
             assert!(matches!(error, Err(Error::Foreign { .. })), "{error:?}");
             // The first request could only create.
@@ -481,7 +481,7 @@ mod tests {
             .build()
             .unwrap();
         let _entered = runtime.enter();
-        let mut object = map(json!({}));
+        let mut object = map(&json!({}));
         object.metadata.namespace = Some("b".to_owned());
         let wanted = applier(&api).wanted(&object, &primary()).unwrap();
         let metadata: ObjectMeta = serde_json::from_value(wanted.body["metadata"].clone()).unwrap();

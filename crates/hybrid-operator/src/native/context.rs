@@ -375,7 +375,7 @@ mod tests {
 
     const STATUS: &str = "/api/v1/namespaces/a/pods/one/status";
 
-    fn pod(status: Value, version: &str) -> Pod {
+    fn pod(status: &Value, version: &str) -> Pod {
         let metadata =
             json!({"name": "one", "namespace": "a", "uid": "u", "resourceVersion": version});
         serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
@@ -391,7 +391,7 @@ mod tests {
         let written = json!({"metadata": {"name": "one", "resourceVersion": "9"}});
         api.on(When::patch(STATUS), Answer::json(200, written));
         let fixture = Fixture::new(
-            pod(json!({"phase": "Running", "reason": "x"}), "5"),
+            pod(&json!({"phase": "Running", "reason": "x"}), "5"),
             api.client("a"),
         );
         let context = fixture.build();
@@ -428,7 +428,7 @@ mod tests {
             Answer::json(200, json!({"metadata": {"name": "live"}})),
         );
         api.on(When::get("/api/v1/namespaces/x"), Answer::not_found());
-        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+        let context = Fixture::new(pod(&json!({}), "5"), api.client("a"))
             .caching([map("cached")])
             .build();
         assert!(context.get::<ConfigMap>("cached").await.unwrap().is_some());
@@ -442,7 +442,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_ends_with_the_object_or_the_time() {
         let api = ScriptedApi::new();
-        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+        let context = Fixture::new(pod(&json!({}), "5"), api.client("a"))
             .caching([map("cached")])
             .build();
         let minute = Duration::from_mins(1);
@@ -465,7 +465,7 @@ mod tests {
                 json!({"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner]});
             serde_json::from_value(json!({"metadata": metadata})).unwrap()
         };
-        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+        let context = Fixture::new(pod(&json!({}), "5"), api.client("a"))
             .owning([owned("old"), owned("new"), map("foreign")])
             .build();
         let left = context.prune::<ConfigMap>(|map| map.metadata.name.as_deref() == Some("new"));

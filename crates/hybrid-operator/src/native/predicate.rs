@@ -17,7 +17,10 @@ use kube::Resource;
 ///     .or(Predicate::annotations())
 ///     .and(Predicate::new(|_, object: &MyKind| object.immutable != Some(true)));
 /// ```
-pub struct Predicate<K>(Arc<dyn Fn(Option<&K>, &K) -> bool + Send + Sync>);
+pub struct Predicate<K>(Arc<Accept<K>>);
+
+/// Decides on the object before the change, if it was known, and after it.
+type Accept<K> = dyn Fn(Option<&K>, &K) -> bool + Send + Sync;
 
 impl<K> Clone for Predicate<K> {
     fn clone(&self) -> Self {
@@ -102,20 +105,20 @@ mod tests {
 
     use super::Predicate;
 
-    fn map(metadata: Value) -> ConfigMap {
+    fn map(metadata: &Value) -> ConfigMap {
         serde_json::from_value(json!({"metadata": metadata})).unwrap()
     }
 
     #[test]
     fn predicates_accept_the_changes_they_name_and_combine() {
         type P = Predicate<ConfigMap>;
-        let old = map(json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
+        let old = map(&json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
         let status = map(
             json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}, "resourceVersion": "2"}),
         );
-        let spec = map(json!({"generation": 2, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
-        let label = map(json!({"generation": 1, "labels": {"a": "2"}, "annotations": {"b": "1"}}));
-        let annotated = map(json!({"generation": 1, "labels": {"a": "1"}}));
+        let spec = map(&json!({"generation": 2, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
+        let label = map(&json!({"generation": 1, "labels": {"a": "2"}, "annotations": {"b": "1"}}));
+        let annotated = map(&json!({"generation": 1, "labels": {"a": "1"}}));
         let changes = [&status, &spec, &label, &annotated];
         for (name, predicate, expected, created) in [
             ("default", P::default(), [false, true, true, true], true),

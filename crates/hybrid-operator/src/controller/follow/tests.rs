@@ -131,8 +131,8 @@ async fn run_scripts(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Ru
         calls: Arc::clone(&calls),
         panics,
     };
-    let followed = follow(target(), metrics.clone(), lists, open, follower);
-    timeout(Duration::from_hours(1), followed)
+    let run = follow(target(), metrics.clone(), lists, open, follower);
+    timeout(Duration::from_hours(1), run)
         .await
         .expect_err("the loop never ends");
     RunResult {

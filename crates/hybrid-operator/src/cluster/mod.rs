@@ -31,8 +31,6 @@ pub mod ownership;
 mod prepare;
 pub mod read;
 pub(crate) mod request;
-#[cfg(test)]
-pub(crate) mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,6 +136,15 @@ impl Cluster {
     /// Returns all namespaced kinds that can be listed.
     async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
         self.discovery.listable().await
+    }
+}
+
+#[cfg(test)]
+impl Cluster {
+    /// Returns a cluster that `script` answers, beside discovery.
+    pub(crate) fn scripted(script: &hybrid_operator_test::scripted::Script) -> Self {
+        script.serve_discovery();
+        Self::new(script.client())
     }
 }
 

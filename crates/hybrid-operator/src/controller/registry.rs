@@ -564,13 +564,13 @@ fn version_of(metadata: &ObjectMeta) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use hybrid_operator_test::scripted::Script;
     use k8s_openapi::api::core::v1::Secret;
     use kube::client::Body;
     use serde_json::json;
     use watcher::Event::{Delete, Init, InitApply, InitDone};
 
     use super::*;
-    use crate::cluster::scripted::Script;
 
     /// A route that records its calls, and the state of the watch at each call.
     struct RecordingRoute {
@@ -603,7 +603,7 @@ mod tests {
                 watch: Arc::clone(&watch),
                 calls: Mutex::default(),
             });
-            let registry = Registry::new(Script::default().client(false));
+            let registry = Registry::new(Script::default().client());
             registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
             let follower = DependentFollower {
                 inner: Arc::downgrade(&registry.0),

@@ -1,7 +1,7 @@
 //! Charts that ask what the cluster serves are rendered anew when that changes.
 
 use hybrid_operator_test::wait;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use crate::world::{ANYTHING, LIMIT, Project, World, cluster_api, define, definition_of};

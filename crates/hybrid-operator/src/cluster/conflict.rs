@@ -21,7 +21,7 @@ pub(super) const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "m
 
 /// A rule for fields that are left to others if they have set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaveOut {
+pub(crate) struct LeaveOut {
     /// The API group; `None` matches any, the empty string the core group.
     pub group: Option<String>,
     /// The API version; `None` matches any.
@@ -40,7 +40,7 @@ pub struct LeaveOut {
 
 impl LeaveOut {
     /// Creates a rule for all objects of a kind.
-    pub fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
+    pub(crate) fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
         Self {
             group: Some(group.to_owned()),
             kind: Some(kind.to_owned()),
@@ -50,7 +50,7 @@ impl LeaveOut {
     }
 
     /// Returns whether the rule applies to an object; `object` is from the manifest.
-    pub fn applies(&self, key: &ObjectKey, object: &Value) -> bool {
+    pub(crate) fn applies(&self, key: &ObjectKey, object: &Value) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
@@ -78,7 +78,7 @@ impl LeaveOut {
 }
 
 /// Returns the rules for fields that certificate injectors set.
-pub fn injected_fields() -> Vec<LeaveOut> {
+pub(crate) fn injected_fields() -> Vec<LeaveOut> {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     const BUNDLE: &[&str] = &["/webhooks/*/clientConfig/caBundle"];
     vec![

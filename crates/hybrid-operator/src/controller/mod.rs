@@ -11,6 +11,11 @@ mod backoff;
 pub(crate) mod definitions;
 mod ended;
 pub(crate) mod follow;
+#[allow(
+    dead_code,
+    unreachable_pub,
+    reason = "the caches that native controllers are about to use"
+)]
 mod objects;
 mod queue;
 mod registry;
@@ -24,15 +29,16 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-pub use backoff::Backoff;
-pub use follow::WatchState;
-pub use objects::{
+pub(crate) use backoff::Backoff;
+pub(crate) use follow::WatchState;
+#[allow(unused_imports, reason = "the same")]
+pub(crate) use objects::{
     Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject,
 };
-pub use queue::{Priority, Queue};
-pub use registry::{DependentState, Owners, Registry, Route, WatchGuard, WatchKey};
-pub use source::Source;
-pub use worker::{QueueHandle, WorkerOptions, Workers};
+pub(crate) use queue::{Priority, Queue};
+pub(crate) use registry::{Owners, Registry, Route, WatchGuard, WatchKey};
+pub(crate) use source::Source;
+pub(crate) use worker::{QueueHandle, WorkerOptions, Workers};
 
 /// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,11 +70,9 @@ impl fmt::Display for Key {
 
 /// A reconcile request for a key.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// The object.
-    pub key: Key,
-    /// Number of consecutive failed reconciles before this one.
-    pub attempt: u32,
+    pub(crate) key: Key,
 }
 
 /// What to do after a successful reconcile.
@@ -81,10 +85,10 @@ pub enum Outcome {
 }
 
 /// The error of a failed reconcile. The key is reconciled again after its backoff.
-pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reconciles objects with their desired state.
-pub trait Reconcile: Send + Sync + 'static {
+pub(crate) trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
 }

@@ -1,13 +1,4 @@
-//! The cluster and release layers on a real API server.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test stops at the first surprise"
-)]
-#![allow(
-    clippy::indexing_slicing,
-    reason = "JSON is indexed with null for what is absent"
-)]
+//! Tests of the cluster and release layers on a real API server.
 
 mod apply;
 mod deletion;

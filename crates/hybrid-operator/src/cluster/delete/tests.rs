@@ -110,7 +110,7 @@ async fn a_recreated_object_is_not_deleted() {
         &Cluster::scripted(&script),
         &conf(),
         "u1",
-        Propagation::Foreground,
+        Propagation::default(),
     )
     .await;
     assert_eq!(deletion.unwrap(), Deletion::Gone);

@@ -10,7 +10,7 @@ help: ## List the targets
 
 ##@ Try it
 .PHONY: demo
-demo: ## Show the operator at work on a control plane of its own (KEEP=1 leaves it running, KUBECONFIG=... uses a cluster)
+demo: ## Run the demo on a local control plane (KEEP=1 leaves it running, KUBECONFIG=... uses a cluster)
 	@demo/run
 
 .PHONY: run
@@ -18,8 +18,8 @@ run: ## Run the operator against the cluster of $KUBECONFIG
 	cargo run --locked --bin memcached-operator -- run --watches-file ./watches.yaml
 
 .PHONY: control-plane
-control-plane: ## Start a control plane and print its KUBECONFIG; ends with ctrl-c
-	@# The operator's package chooses the version of Kubernetes' types for both.
+control-plane: ## Start a control plane and print its KUBECONFIG; stop it with ctrl-c
+	@# The operator's package selects the version of the Kubernetes types for both.
 	cargo build -q --locked -p hybrid-operator-test -p memcached-operator --bins
 	@"$${CARGO_TARGET_DIR:-target}/debug/control-plane" up
 
@@ -33,33 +33,33 @@ test: ## Run the unit, snapshot and end-to-end tests
 	@tests/run $(ARGS)
 
 .PHONY: soak
-soak: ## Ten minutes of changes while the API server is in trouble (SOAK=seconds)
-	SOAK=$${SOAK:-600} cargo test --locked --test e2e trouble:: -- --nocapture
+soak: ## Run ten minutes of changes against a faulty API server (SOAK=seconds)
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e api_faults:: -- --nocapture
 
 .PHONY: check
-check: check-static test ## Formatting, clippy, docs, dependencies, tests
+check: check-static test ## Check formatting, clippy, docs and dependencies, and run the tests
 
 .PHONY: check-static
-check-static: deny ## Formatting, clippy, docs, dependencies
+check-static: deny ## Check formatting, clippy, docs and dependencies
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
 	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
 
 .PHONY: deny
-deny: ## Licences, duplicate versions, sources and advisories of the dependencies
+deny: ## Check licences, duplicate versions, sources and advisories of the dependencies
 	@tests/dependencies
 
 .PHONY: generate
-generate: ## Write the generated files (CRDs of the native controllers)
+generate: ## Write generated files (CRDs of the native controllers)
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
 
 .PHONY: conformance
-conformance: ## Compare with Helm's answers (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
+conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
 	cargo run -q --locked --release -p helm-core --example conformance
 
 .PHONY: bench
-bench: ## Time the chart engine beside Helm's; see docs/benchmarks.md
+bench: ## Compare the speed of the chart engine with Helm's; see docs/benchmarks.md
 	benches/run
 
 ##@ Deploy

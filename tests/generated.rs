@@ -1,10 +1,10 @@
-//! Generated files are up to date. `make generate` writes them.
+//! Checks that the generated files are up to date. `make generate` writes them.
 
 use kube::CustomResourceExt;
 use memcached_operator::api::v1alpha1::MemcachedBackup;
 
 #[test]
-fn the_definition_of_memcached_backup_is_up_to_date() {
+fn crd_of_memcached_backup_is_up_to_date() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/config/crd/bases/cache.example.com_memcachedbackups.yaml"

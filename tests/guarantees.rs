@@ -1,10 +1,10 @@
-//! Every test that `docs/guarantees.md` names exists.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Checks that every test named in `docs/guarantees.md` exists.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The names of all functions below a folder.
+/// Collects the names of all functions below a folder.
 fn functions(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -25,7 +25,7 @@ fn functions(folder: &Path, names: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_test_that_the_guarantees_name_exists() {
+fn every_test_named_in_the_guarantees_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut names = BTreeSet::new();
     functions(&root.join("crates"), &mut names);

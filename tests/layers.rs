@@ -1,15 +1,16 @@
-//! The modules of the framework use each other in one direction only, and few of them hold a client.
+//! Checks that the modules of the framework depend on each other in one direction only, and that
+//! few of them use a Kubernetes client.
 //!
-//! The tables below are the architecture as `docs/architecture.md` describes it. What production
-//! code of `crates/hybrid-operator/src` uses is compared with them; tests may use anything.
+//! The tables below are the architecture that `docs/architecture.md` describes. They are compared
+//! with what production code in `crates/hybrid-operator/src` uses; tests may use anything.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// From top to bottom: a module, and the modules that it may use. Each stands in a later row.
+/// Modules from top to bottom, each with the modules it may use, which are all in later rows.
 const MAY_USE: &[(&str, &[&str])] = &[
     (
         "options",
@@ -66,12 +67,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("duration", &[]),
 ];
 
-/// Uses against that direction, each with its reason.
+/// Exceptions to that direction, each with its reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
         "manager",
         "options",
-        "the manager is made from the options of the command line",
+        "the manager is built from the command-line options",
     ),
     (
         "helm",
@@ -86,7 +87,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (
         "release",
         "controller",
-        "the index of records follows its watch in the loop that all watches share",
+        "the index of records uses the watch loop that all watches share",
     ),
     (
         "telemetry",
@@ -95,7 +96,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Files, and directories with a slash, that may name [`kube::Client`].
+/// Files, and directories (with a trailing slash), that may name [`kube::Client`].
 const HOLD_A_CLIENT: &[&str] = &[
     "client/",
     "cluster/",
@@ -107,7 +108,7 @@ const HOLD_A_CLIENT: &[&str] = &[
     "release/secret.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
-    // The connections of a controller of charts, and what sends its events.
+    // Holds the connections of a chart controller and publishes its events.
     "helm/access.rs",
     "helm/events.rs",
     "helm/interest.rs",
@@ -142,7 +143,7 @@ fn modules_use_only_modules_below_them() {
 }
 
 #[test]
-fn the_table_has_no_cycle() {
+fn module_table_has_no_cycle() {
     for (row, (module, used)) in MAY_USE.iter().enumerate() {
         let below: Vec<&str> = MAY_USE[row + 1..].iter().map(|(name, _)| *name).collect();
         for other in *used {
@@ -163,7 +164,7 @@ fn only_named_files_hold_a_client() {
 }
 
 #[test]
-fn violations_are_found() {
+fn checks_find_violations() {
     let text = "\
 //! See [`crate::options`].
 use crate::manager::{Controller, ControllerContext};
@@ -194,7 +195,7 @@ mod tests {
     assert!(may_hold_a_client("cluster/apply.rs") && !may_hold_a_client("helm/plan.rs"));
 }
 
-/// Paths below `src` and their production code.
+/// Returns the paths below `src` and their production code.
 fn sources() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/hybrid-operator/src");
     let mut found = Vec::new();
@@ -223,7 +224,7 @@ fn sources() -> Vec<(String, String)> {
     found
 }
 
-/// A file without its comments and without the tests at its end.
+/// Returns a file without its comments and without the tests at its end.
 fn production_code(text: &str) -> String {
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     text[..end]
@@ -237,7 +238,7 @@ fn top_module(path: &str) -> &str {
     path.split(['/', '.']).next().unwrap_or(path)
 }
 
-/// The top modules that code names, by paths from `crate` or by `super` up to the root.
+/// Returns the top-level modules that the code names, in paths from `crate` or via `super`.
 fn used_modules(path: &str, text: &str) -> BTreeSet<String> {
     let depth = path.trim_end_matches("/mod.rs").split('/').count();
     let root = "super::".repeat(depth);
@@ -257,7 +258,7 @@ fn used_modules(path: &str, text: &str) -> BTreeSet<String> {
     used
 }
 
-/// The first names of the paths in `{a::b, c}`, given what follows the brace.
+/// Returns the first names of the paths in `{a::b, c}`, given the text after the brace.
 fn group_heads(group: &str) -> Vec<String> {
     let (mut heads, mut nested, mut start) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {
@@ -277,7 +278,7 @@ fn group_heads(group: &str) -> Vec<String> {
     heads
 }
 
-/// The module's name at the start of a path; types begin with a capital letter and are the root's.
+/// Returns the module name at the start of a path. A capitalised name is a type of the crate root.
 fn identifier(text: &str) -> Option<String> {
     let end = text
         .find(|c: char| !c.is_alphanumeric() && c != '_')

@@ -1,5 +1,6 @@
-//! Times the chart engine beside Helm's over the folder of chart cases: everything in one process,
-//! the times of Helm's engine read from what `benches/go` printed. `benches/run` calls it.
+//! Compares the speed of the chart engine with Helm's over the folder of chart cases. Everything
+//! runs in one process; the times of Helm's engine are read from the output of `benches/go`.
+//! Started by `benches/run`.
 
 #![allow(
     clippy::print_stderr,
@@ -7,7 +8,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "a program for people, ended by the first surprise"
+    reason = "a development tool; panicking is its error report"
 )]
 
 mod measure;
@@ -19,20 +20,20 @@ use std::path::PathBuf;
 use measure::Timings;
 use mimalloc::MiMalloc;
 
-/// The allocator of the `hybrid-operator` command.
+/// The allocator that the `hybrid-operator` command uses.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Where everything is, from the environment that `benches/run` sets.
+/// Paths and programs, from the environment that `benches/run` sets.
 struct Setting {
     /// The folder with `archives/` and `cases/`.
     charts: PathBuf,
-    /// What `benches/go` printed.
+    /// The output of `benches/go`.
     go: PathBuf,
-    /// The two programs whose processes are compared.
+    /// The two programs whose process times are compared.
     helm: PathBuf,
     hybrid: PathBuf,
-    /// Where the report and the plot go.
+    /// Where the report and the plot are written.
     docs: PathBuf,
     rounds: usize,
 }
@@ -52,9 +53,9 @@ impl Setting {
 }
 
 fn main() {
-    // `cargo test --benches` and the like start every benchmark, without a setting.
+    // `cargo test --benches` and similar commands start every benchmark without this environment.
     let Some(setting) = Setting::from_environment() else {
-        eprintln!("SKIPPED benchmark: start it with benches/run");
+        eprintln!("SKIPPED benchmark: run benches/run");
         return;
     };
     let text = std::fs::read_to_string(&setting.go).expect("the times of Helm's engine");

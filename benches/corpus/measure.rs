@@ -1,4 +1,4 @@
-//! Takes the times: of our engine in this process, and of the two programs as processes.
+//! Measures times: of our engine in this process, and of both programs as processes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -13,25 +13,25 @@ use helm_core::values::{self, Values};
 use helm_core::{Capabilities, Chart, CompiledChart, Rendered};
 use serde::Deserialize;
 
-/// The times of one case, in nanoseconds, of the median round.
+/// Times of one case in the median round, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
     /// From the bytes of the archive to the first sorted manifests.
     pub(crate) whole: f64,
-    /// From a chart and values to sorted manifests; of ours, a chart that has rendered before.
+    /// From a chart and values to sorted manifests. For our engine the chart has rendered before.
     pub(crate) render: f64,
 }
 
-/// The times of an engine.
+/// Times of one engine.
 #[derive(Debug, Default)]
 pub(crate) struct Timings {
-    /// By chart and case.
+    /// Keyed by chart and case.
     pub(crate) cases: BTreeMap<(String, String), Timing>,
-    /// The most memory that the process has held, in bytes.
+    /// Peak memory of the process, in bytes.
     pub(crate) peak_memory: u64,
 }
 
-/// The time of a process per chart, in seconds: the other's and ours.
+/// Time of one process per chart, in seconds: Helm's and ours.
 pub(crate) type Processes = BTreeMap<String, (f64, f64)>;
 
 #[derive(Deserialize)]
@@ -62,7 +62,7 @@ struct Case {
 }
 
 impl Timings {
-    /// Reads what `benches/go` prints.
+    /// Parses the output of `benches/go`.
     pub(crate) fn from_json(text: &str) -> Self {
         let printed: Printed = serde_json::from_str(text).unwrap();
         let case = |case: PrintedCase| {
@@ -81,14 +81,14 @@ impl Timings {
 
 #[allow(
     clippy::cast_precision_loss,
-    reason = "nobody reads a time to 16 places"
+    reason = "times are not read to 16 digits"
 )]
 fn float(nanoseconds: u64) -> f64 {
     nanoseconds as f64
 }
 
-/// Times every case that renders: each round loads and compiles the chart of the archive's bytes,
-/// and renders with a chart that stays compiled.
+/// Times every case that renders. Each round loads and compiles the chart from the bytes of its
+/// archive, and also renders with a chart that stays compiled.
 pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
     let mut timings = Timings::default();
     let mut compiled = HashMap::new();
@@ -146,22 +146,22 @@ fn capabilities(case: &Case) -> Capabilities {
     capabilities
 }
 
-/// How long one case is timed at least: what is fast needs more rounds until it is as fast as it is
-/// in a process that does nothing else.
-const TIME: Duration = Duration::from_millis(500);
-/// How long at most; slow cases get fewer rounds.
-const PATIENCE: Duration = Duration::from_secs(4);
+/// Minimum time spent on one case: fast cases need more rounds until they are as fast as in a
+/// process that does nothing else.
+const MIN_TIME: Duration = Duration::from_millis(500);
+/// Maximum time spent on one case; slow cases get fewer rounds.
+const MAX_TIME: Duration = Duration::from_secs(4);
 
-/// The time of the median round of `work`, in nanoseconds. Giving back what it makes is part of
-/// it, as a garbage collector's work is of the other's.
+/// Returns the time of the median round of `work`, in nanoseconds. Dropping the result is included,
+/// as garbage collection is in Helm's times.
 fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let began = Instant::now();
     let mut times = Vec::new();
-    while times.len() < rounds || began.elapsed() < TIME {
+    while times.len() < rounds || began.elapsed() < MIN_TIME {
         let start = Instant::now();
         drop(std::hint::black_box(work()));
         times.push(start.elapsed());
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > MAX_TIME {
             break;
         }
     }
@@ -169,7 +169,7 @@ fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e9
 }
 
-/// The directories of the cases that Helm renders.
+/// Returns the directories of the cases that Helm renders.
 fn cases(folder: &Path) -> Vec<PathBuf> {
     let below = |path: PathBuf| {
         let entries = std::fs::read_dir(path).expect("a folder of cases");
@@ -188,7 +188,7 @@ fn cases(folder: &Path) -> Vec<PathBuf> {
     cases
 }
 
-/// How often a process is started.
+/// How often each process is started.
 const STARTS: usize = 5;
 
 /// Times `template` of both programs on every chart that renders without values.
@@ -213,7 +213,7 @@ pub(crate) fn processes(folder: &Path, helm: &Path, hybrid: &Path) -> Processes 
     processes
 }
 
-/// The time from start to end of `PROGRAM template demo ARCHIVE`, in seconds.
+/// Returns the time of `PROGRAM template demo ARCHIVE` from start to exit, in seconds.
 fn start(program: &Path, archive: &Path) -> f64 {
     let start = Instant::now();
     let status = Command::new(program)
@@ -233,7 +233,7 @@ fn start(program: &Path, archive: &Path) -> f64 {
     time.as_secs_f64()
 }
 
-/// The most memory that this process has held, in bytes.
+/// Returns the peak memory of this process, in bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

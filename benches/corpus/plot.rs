@@ -1,4 +1,4 @@
-//! Draws how many times faster every chart renders, as an SVG.
+//! Draws an SVG of the speed-up of every chart.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 60.0;
 const BOTTOM: f64 = 60.0;
 
-/// A series: its name, colour, value of a chart, and median.
+/// A series: name, colour, value per chart, and median.
 type Series<'s> = (&'s str, &'s str, fn(&Row) -> f64, f64);
 
-/// The plot: a point per chart and series over a logarithmic axis.
+/// Returns the plot: one point per chart and series on a logarithmic axis.
 pub(crate) fn svg(comparison: &Comparison) -> String {
     let series: [Series<'_>; 2] = [
         (

@@ -1,8 +1,8 @@
-// Command benchmark renders a folder of chart cases with Helm's engine and times it from within.
-// It prints one JSON object: the time of every case, and the peak memory of the process.
+// Command benchmark renders a folder of chart cases with Helm's engine and times it in-process. It
+// prints one JSON object: the time of every case, and the peak memory of the process.
 //
-// A round of a case is what an operator does: load the chart, switch its dependencies, coalesce
-// the values, render, sort the manifests. Loading is timed apart from the rest.
+// A round of a case does what an operator does: load the chart, process its dependencies, coalesce
+// the values, render, sort the manifests. Loading is timed separately from the rest.
 package main
 
 import (
@@ -29,14 +29,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// atLeast is how long one case is timed at least, and patience how long at most: slow ones get
-// fewer rounds.
+// minTime is the minimum time spent on one case, maxTime the maximum: slow cases get fewer rounds.
 const (
-	atLeast  = 500 * time.Millisecond
-	patience = 4 * time.Second
+	minTime = 500 * time.Millisecond
+	maxTime = 4 * time.Second
 )
 
-// chartCase is a case.yaml.
+// chartCase is the content of a case.yaml.
 type chartCase struct {
 	Chart       string   `json:"chart"`
 	Name        string   `json:"name"`
@@ -58,13 +57,13 @@ func main() {
 	if len(os.Args) != 3 {
 		fail("usage: benchmark FOLDER ROUNDS")
 	}
-	// What Helm tells of charts would cost time, too.
+	// Writing Helm's warnings would cost time as well.
 	log.SetOutput(io.Discard)
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	folder := os.Args[1]
 	rounds, err := strconv.Atoi(os.Args[2])
 	if err != nil || rounds < 1 {
-		fail("%q is no number of rounds", os.Args[2])
+		fail("invalid number of rounds %q", os.Args[2])
 	}
 	paths, err := filepath.Glob(filepath.Join(folder, "cases", "*", "*", "case.yaml"))
 	if err != nil {
@@ -119,7 +118,7 @@ func measure(folder, directory string, rounds int) (timing, error) {
 	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
 	var wholes, renders []int64
 	began := time.Now()
-	for len(wholes) < rounds || time.Since(began) < atLeast {
+	for len(wholes) < rounds || time.Since(began) < minTime {
 		user := map[string]any{}
 		if err := yaml.Unmarshal(values, &user); err != nil {
 			return timing{}, err
@@ -130,7 +129,7 @@ func measure(folder, directory string, rounds int) (timing, error) {
 		}
 		wholes = append(wholes, (load + render).Nanoseconds())
 		renders = append(renders, render.Nanoseconds())
-		if time.Since(began) > patience {
+		if time.Since(began) > maxTime {
 			break
 		}
 	}
@@ -187,7 +186,7 @@ func round(packed []byte, user map[string]any, about chartCase, capabilities *co
 	return loaded.Sub(start), time.Since(loaded), nil
 }
 
-// peakMemory is the most memory that the process has held, in bytes.
+// peakMemory returns the peak memory of the process, in bytes.
 func peakMemory() int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -1,4 +1,4 @@
-//! Any bytes as a packaged chart: as they are, and as the tar within the gzip.
+//! Reads any bytes as a packaged chart: as they are, and as the tar inside the gzip.
 #![no_main]
 
 use std::io::Write as _;

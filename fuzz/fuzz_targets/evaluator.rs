@@ -1,4 +1,4 @@
-//! Any text as the only template of a chart, with every function that Helm has.
+//! Renders any text as the only template of a chart, with every function that Helm has.
 #![no_main]
 
 use std::sync::LazyLock;

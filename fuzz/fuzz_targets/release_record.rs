@@ -1,4 +1,4 @@
-//! Any bytes as a stored release: as they are, and as the JSON within.
+//! Decodes any bytes as a stored release: as they are, and as the JSON inside.
 #![no_main]
 
 use data_encoding::BASE64;

@@ -1,4 +1,4 @@
-//! Any text as a template: it parses or it does not, and either can be told.
+//! Parses any text as a template; parse errors must be printable.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

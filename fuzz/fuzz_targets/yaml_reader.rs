@@ -1,4 +1,4 @@
-//! Any bytes as YAML, read in every way; what was read can be written, and is what the tree says.
+//! Reads any bytes as YAML in every way; what was read must be writable and equal to the tree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Trees made of any bytes, written as YAML in both forms and read again.
+//! Builds trees from any bytes, writes them as YAML in both styles and reads them again.
 #![no_main]
 
 use helm_core::chart::{Chart, File};
@@ -7,7 +7,7 @@ use helm_core::values::Values;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
 
-/// Reads a tree off the front of `bytes`: a byte says what it is, the next how long.
+/// Reads a tree from the front of `bytes`: one byte selects its kind, the next its length.
 fn tree(bytes: &mut &[u8], depth: usize) -> Value {
     let Some((kind, rest)) = bytes.split_first() else {
         return Value::Null;

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// writeCertificates makes an authority for this run only and the API server's certificate under it.
-// The authority's key is not kept.
+// writeCertificates creates a certificate authority for this run and signs the API server's
+// certificate with it. The authority's key is not kept.
 func (p *plane) writeCertificates() error {
 	validFrom := time.Now().Add(-time.Hour)
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -65,7 +65,7 @@ func (p *plane) writeCertificates() error {
 	return writeKey(p.path("server.key"), key)
 }
 
-// writeServiceAccountKeys makes the pair that signs and verifies service account tokens.
+// writeServiceAccountKeys creates the key pair that signs and verifies service account tokens.
 func (p *plane) writeServiceAccountKeys() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

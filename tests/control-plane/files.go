@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// user is somebody whom the API server knows by a token.
+// user is a user whom the API server authenticates by a token.
 type user struct {
 	name, token, file string
 	groups            []string
 }
 
-// auditPolicy logs the metadata of every request once it is answered, and the start of watches.
+// auditPolicy logs the metadata of every request when it is complete, and the start of watches.
 const auditPolicy = `{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}`
 
-// writeFiles lays out what the programs and their users read: keys, tokens, kubeconfigs, stages.
+// writeFiles writes what the programs and their users read: keys, tokens, kubeconfigs and stages.
 func (p *plane) writeFiles(options upOptions) error {
 	if err := p.writeCertificates(); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (p *plane) writeFiles(options upOptions) error {
 	p.admin = newUser("admin", "kubeconfig", "system:masters")
 	users := []user{
 		p.admin,
-		newUser("operator", "operator.kubeconfig"), // has the rights that RBAC gives it and no others
+		newUser("operator", "operator.kubeconfig"), // has only the rights that RBAC grants it
 		newUser("system:control-plane", "components.kubeconfig", "system:masters"),
 	}
 	for _, flag := range options.users {
@@ -54,7 +54,7 @@ func (p *plane) writeFiles(options upOptions) error {
 		return err
 	}
 	if options.auditLog != "" {
-		// The API server runs in another directory than the caller.
+		// The API server runs in a different directory from the caller.
 		abs, err := filepath.Abs(options.auditLog)
 		if err != nil {
 			return err
@@ -68,7 +68,7 @@ func newUser(name, file string, groups ...string) user {
 	return user{name: name, token: randomHex(16), file: file, groups: groups}
 }
 
-// userName keeps the user's file inside the directory and the token file well-formed.
+// userName allows only names that are safe in a file name and in the token file.
 var userName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // parseUser reads NAME[:GROUP,...]; groups may contain colons.
@@ -76,7 +76,7 @@ func parseUser(flag string) (user, error) {
 	name, list, _ := strings.Cut(flag, ":")
 	taken := slices.Contains([]string{"admin", "operator", "components"}, name)
 	if taken || !userName.MatchString(name) || strings.ContainsAny(list, "\"\n") {
-		return user{}, fmt.Errorf("--user %q: want NAME[:GROUP,...]; NAME is of a-z, 0-9 and -, and not admin, operator or components", flag)
+		return user{}, fmt.Errorf("--user %q: want NAME[:GROUP,...]; NAME consists of a-z, 0-9 and - and is not admin, operator or components", flag)
 	}
 	var groups []string
 	if list != "" {

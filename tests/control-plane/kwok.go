@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/kwok/pkg/utils/signals"
 )
 
-// stages says what kwok does with the node and its Pods; without it kwok does nothing.
+// stages tells kwok what to do with the node and its Pods; without it kwok does nothing.
 //
 //go:embed stages.yaml
 var stages string
 
-// runKwok is kwok's own main, in a process that Kubernetes' flags share.
+// runKwok is kwok's own main function. The process also holds Kubernetes' global flags.
 func runKwok() int {
-	// Kubernetes registers a global "version" flag, which kwok's command would define again.
+	// Kubernetes registers a global "version" flag, which kwok's command would define a second time.
 	pflag.CommandLine = pflag.NewFlagSet("kwok", pflag.ExitOnError)
 
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)

@@ -1,6 +1,6 @@
 // Command control-plane is a whole Kubernetes control plane in one binary, for tests: etcd,
-// kube-apiserver, kube-controller-manager, kube-scheduler and kwok, which plays the nodes.
-// `control-plane up --dir DIR` starts all five and ends them with itself. See README.md.
+// kube-apiserver, kube-controller-manager, kube-scheduler and kwok, which simulates the node.
+// `control-plane up --dir DIR` starts all five and stops them when it exits. See README.md.
 package main
 
 import (
@@ -27,7 +27,7 @@ ready. It ends them when its standard input closes, or on SIGINT or SIGTERM. The
 are the upstream programs with their own flags.
 `
 
-// program runs what os.Args says and returns the exit code.
+// program runs a program with os.Args and returns the exit code.
 type program func() int
 
 func main() {
@@ -40,7 +40,7 @@ func main() {
 		"kube-scheduler":          func() int { return cli.Run(scheduler.NewSchedulerCommand()) },
 		"kwok":                    runKwok,
 	}
-	// Called under a program's own name (a link), that program runs.
+	// When called through a link with the name of a program, run that program.
 	if run, ok := programs[filepath.Base(os.Args[0])]; ok {
 		os.Exit(run())
 	}

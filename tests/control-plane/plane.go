@@ -20,7 +20,7 @@ const (
 	logTail    = 20 // lines of a dead program's log that are shown
 )
 
-// plane is the five children and what connects them.
+// plane holds the five child processes and what connects them.
 type plane struct {
 	dir, binary, name    string
 	server, port         string
@@ -28,8 +28,9 @@ type plane struct {
 	auditLog             string
 	admin                user
 	authority            *x509.CertPool
-	// The children read `ours`; only this process holds `held`, so they see its end, however it comes.
-	ours, held *os.File
+	// The children inherit `childEnd`; only this process holds `parentEnd`, so they notice when it
+	// exits, for any reason.
+	childEnd, parentEnd *os.File
 	died       chan error
 	mu         sync.Mutex
 	stopping   bool
@@ -61,7 +62,7 @@ func newPlane(dir string, options upOptions) (*plane, error) {
 		etcdPeerURL: "http://127.0.0.1:" + ports[2],
 		died:        make(chan error, 5),
 	}
-	if p.ours, p.held, err = os.Pipe(); err != nil {
+	if p.childEnd, p.parentEnd, err = os.Pipe(); err != nil {
 		return nil, err
 	}
 	if err := os.RemoveAll(p.path("etcd")); err != nil {
@@ -70,8 +71,8 @@ func newPlane(dir string, options upOptions) (*plane, error) {
 	return p, p.writeFiles(options)
 }
 
-// freePorts asks for n different ports. They are free when this returns; a program that finds one
-// taken ends, and says so in its log.
+// freePorts asks the kernel for n different free ports. A program that finds its port taken in the
+// meantime exits and logs the reason.
 func freePorts(n int) ([]string, error) {
 	ports := make([]string, 0, n)
 	for range n {
@@ -100,8 +101,8 @@ func (p *plane) spawn(name string, args ...string) error {
 	cmd.Dir = p.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", parentPipe, pipeFd))
-	cmd.ExtraFiles = []*os.File{p.ours}
-	// A group of its own: ctrl-c at a terminal is for `up`, which then ends the others.
+	cmd.ExtraFiles = []*os.File{p.childEnd}
+	// A process group of its own: ctrl-c at a terminal signals only `up`, which then stops the others.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("cannot start %s: %w", name, err)
@@ -122,7 +123,7 @@ func (p *plane) spawn(name string, args ...string) error {
 	return nil
 }
 
-// programs tells the process ids by name.
+// programs returns the process ids by program name.
 func (p *plane) programs() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,14 +134,14 @@ func (p *plane) programs() map[string]int {
 	return ids
 }
 
-// exitWithParent ends a child as soon as the `up` that started it is gone.
+// exitWithParent makes a child exit as soon as the `up` process that started it is gone.
 func exitWithParent() {
 	if os.Getenv(parentPipe) == "" {
 		return
 	}
 	os.Unsetenv(parentPipe)
 	go func() {
-		// Nothing is ever written: Read returns when the last holder of the other end is gone.
+		// Nothing is ever written: Read returns when the last process that holds the other end is gone.
 		_, _ = os.NewFile(pipeFd, "parent").Read(make([]byte, 1))
 		os.Exit(1)
 	}()
@@ -187,8 +188,8 @@ func (p *plane) stop() {
 	for _, c := range children {
 		<-c.done
 	}
-	_ = p.held.Close()
-	_ = p.ours.Close()
+	_ = p.parentEnd.Close()
+	_ = p.childEnd.Close()
 	_ = os.RemoveAll(p.path("etcd")) // 64 MB and more; logs and kubeconfigs stay
 }
 

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	readyLimit = 90 * time.Second // slow machines are slow, a healthy start takes seconds
-	attempts   = 5                // of finding ports that nobody else takes meanwhile
+	readyLimit = 90 * time.Second // generous for slow machines; a healthy start takes seconds
+	attempts   = 5                // to find ports that no other process takes in the meantime
 )
 
 type upOptions struct {
@@ -27,17 +27,17 @@ type upOptions struct {
 	users    []string
 }
 
-// readyLine is what `up` prints when everything runs.
+// readyLine is what `up` prints when everything is running.
 type readyLine struct {
 	Kubeconfig         string `json:"kubeconfig"`
 	OperatorKubeconfig string `json:"operatorKubeconfig"`
 	Server             string `json:"server"`
 	Pid                int    `json:"pid"`
-	// Programs are the process ids of the five, by name.
+	// Programs maps the names of the five programs to their process ids.
 	Programs map[string]int `json:"programs"`
 }
 
-// runUp reads the flags of `up` and supervises until told to end.
+// runUp parses the flags of `up` and supervises the programs until it is told to stop.
 func runUp() int {
 	options := upOptions{}
 	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
@@ -62,12 +62,12 @@ func runUp() int {
 	return 0
 }
 
-// up starts the five programs, waits until they work together, and ends them with itself.
+// up starts the five programs, waits until they are ready, and stops them when it returns.
 func up(options upOptions) error {
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer cancel()
 	go func() {
-		// The caller holds the other end; when it dies, the pipe closes.
+		// The caller holds the other end; the pipe closes when the caller dies.
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
@@ -78,7 +78,7 @@ func up(options upOptions) error {
 	plane, err := startOnFreePorts(ctx, dir, options)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
-			return nil // told to end while starting
+			return nil // told to stop while starting
 		}
 		return err
 	}
@@ -102,7 +102,7 @@ func up(options upOptions) error {
 	}
 }
 
-// openDir makes the directory and takes it for this process; what an earlier run left is removed,
+// openDir creates the directory, locks it for this process, and removes what an earlier run left,
 // because every run is a new cluster.
 func openDir(name string) (string, error) {
 	dir, err := filepath.Abs(name)
@@ -123,7 +123,7 @@ func openDir(name string) (string, error) {
 	return dir, nil
 }
 
-// startOnFreePorts starts the programs, again with other ports if somebody took one meanwhile.
+// startOnFreePorts starts the programs, and tries other ports if another process took one.
 func startOnFreePorts(ctx context.Context, dir string, options upOptions) (*plane, error) {
 	var err error
 	for range attempts {
@@ -143,8 +143,8 @@ func startOnFreePorts(ctx context.Context, dir string, options upOptions) (*plan
 	return nil, err
 }
 
-// start runs the programs in the order in which they need each other. No program waits for
-// another by retrying: their own pauses between tries are longer than these waits.
+// start runs the programs in dependency order. No program has to retry until another one is up:
+// their own retry intervals are longer than these waits.
 func (p *plane) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -158,7 +158,7 @@ func (p *plane) start(ctx context.Context) error {
 		return err
 	}
 	api := newClient(p.server, p.admin.token, p.authority)
-	// It serves a second before it calls itself ready; who does not mind uses that second.
+	// The API server serves requests about a second before it reports ready; use that second.
 	if err := p.until(ctx, "kube-apiserver (serving)", func() error {
 		return api.get(ctx, "/api/v1/namespaces/default")
 	}); err != nil {
@@ -201,7 +201,7 @@ func (p *plane) etcdFlags() []string {
 func (p *plane) apiserverFlags() []string {
 	flags := []string{
 		"--etcd-servers=" + p.etcdURL,
-		// Whatever etcd is met at that port, nobody else's objects are.
+		// Keeps this cluster apart even if etcd at that port belongs to somebody else.
 		"--etcd-prefix=/" + p.name,
 		"--tls-cert-file=" + p.path("server.crt"), "--tls-private-key-file=" + p.path("server.key"),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + p.port,
@@ -231,8 +231,8 @@ func (p *plane) controllerFlags() []string {
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10",
 		"--kube-api-qps=500", "--kube-api-burst=500",
 		"--horizontal-pod-autoscaler-sync-period=2s",
-		// Nobody sends this node's heartbeats: without them it would count as unreachable after
-		// 50 s, time and again, and every Pod on it as not ready for good.
+		// Nothing sends heartbeats for this node. Without them it would be marked unreachable after 50 s,
+		// again and again, and its Pods would stay not ready.
 		"--node-monitor-grace-period=24h", "--node-startup-grace-period=24h",
 	}
 }

@@ -1,4 +1,4 @@
-//! Releases that others made: of a person's helm, and of a Go operator.
+//! Adoption of releases made by Helm's command line and by Go operators.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ spec:
     spec: {containers: [{name: main, image: image}]}
 ";
 
-/// Installs the project's chart with Helm's own command.
+/// Installs the project's chart with the helm command.
 pub(crate) fn install(world: &World, project: &Project, program: &Path, flags: &[&str]) {
     let output = Command::new(program)
         .args(["install", "one"])
@@ -35,24 +35,24 @@ pub(crate) fn install(world: &World, project: &Project, program: &Path, flags: &
     assert!(output.status.success(), "{complaint}");
 }
 
-/// The Deployment's uid and generation: what changes when it is touched.
+/// Returns the Deployment's uid and generation, which show whether it was changed.
 async fn web(world: &World) -> (Option<String>, Option<i64>) {
     let web = world.api("Deployment").get("one-web").await.unwrap();
     (web.uid(), web.metadata.generation)
 }
 
 #[tokio::test]
-async fn a_release_of_helm_4_is_taken_over_on_request_without_touching_its_pods() {
-    a_release_of_helm_is_taken_over("--server-side=true").await;
+async fn helm_4_release_is_adopted_on_request_without_touching_its_pods() {
+    check_adoption_of_helm_release("--server-side=true").await;
 }
 
-/// Helm 3 wrote its objects as Helm 4 does without server-side apply.
+/// Helm 3 writes its objects as Helm 4 does without server-side apply.
 #[tokio::test]
-async fn a_release_of_helm_3_is_taken_over_on_request_without_touching_its_pods() {
-    a_release_of_helm_is_taken_over("--server-side=false").await;
+async fn helm_3_release_is_adopted_on_request_without_touching_its_pods() {
+    check_adoption_of_helm_release("--server-side=false").await;
 }
 
-async fn a_release_of_helm_is_taken_over(how: &str) {
+async fn check_adoption_of_helm_release(how: &str) {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("adopt").await else {
@@ -87,7 +87,7 @@ async fn a_release_of_helm_is_taken_over(how: &str) {
             .labels()
             .contains_key("helm.sdk.operatorframework.io/cr")
     );
-    // From now on it is one of ours: what the chart no longer has goes.
+    // After the adoption, objects that the chart no longer has are pruned.
     let spec = json!({"replicas": 3, "notes": {"new": "y"}});
     world.widget("one", spec).await;
     world
@@ -101,7 +101,7 @@ async fn a_release_of_helm_is_taken_over(how: &str) {
 }
 
 #[tokio::test]
-async fn a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
+async fn go_operator_release_is_adopted_by_its_owner_reference() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("legacy").await else {
@@ -109,7 +109,7 @@ async fn a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
     };
     install(&world, &project, &program, &["--set", "replicas=1"]);
     let before = web(&world).await;
-    // As the Go operators have it: paused while it is set up here.
+    // Go operators leave it in this state; paused while it is set up here.
     let paused = json!({"metadata": {
         "annotations": {"helm.sdk.operatorframework.io/paused": "true"},
         "finalizers": ["uninstall-helm-release"]}, "spec": {"replicas": 1}});
@@ -137,11 +137,11 @@ async fn a_release_of_a_go_operator_is_ours_by_its_owner_reference() {
     world.gone("Deployment", "one-web").await;
 }
 
-/// Stores a record of Helm as helm-operator-plugins does: an index and chunks.
+/// Stores a Helm record as helm-operator-plugins does: an index and chunks.
 async fn chunk(world: &World, secret: &str) {
     let secrets = world.api("Secret");
     let record = secrets.get(secret).await.unwrap();
-    // Helm's payload is base64 within the base64 of Secrets; the chunks are without it.
+    // Secret data base64-encodes Helm's payload, which is base64 itself; chunks hold it decoded.
     let decode = |text: &str| data_encoding::BASE64.decode(text.as_bytes()).unwrap();
     let payload = decode(record.data["data"]["release"].as_str().unwrap());
     let packed = decode(std::str::from_utf8(&payload).unwrap());
@@ -165,7 +165,7 @@ async fn chunk(world: &World, secret: &str) {
 }
 
 #[tokio::test]
-async fn a_release_in_chunks_of_a_go_operator_is_taken_over() {
+async fn chunked_go_operator_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("web.yaml", WEB)]);
     let Some(world) = project.start("chunks").await else {

@@ -1,4 +1,4 @@
-//! What is wrong is named, and the rest goes on.
+//! Invalid input is reported, and everything else continues.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, apply, condition, program};
 
 #[test]
-fn every_mistake_in_a_watches_file_is_told_at_once_and_nothing_is_contacted() {
+fn watches_file_errors_are_reported_together_without_contacting_the_cluster() {
     let dir = tempfile::tempdir().unwrap();
     let chart = dir.path().join("broken");
     std::fs::create_dir_all(chart.join("templates")).unwrap();
@@ -33,12 +33,12 @@ fn every_mistake_in_a_watches_file_is_told_at_once_and_nothing_is_contacted() {
     let output = Command::new(program())
         .args(["run", "--watches-file"])
         .arg(&file)
-        // Nobody listens there.
+        // Nothing listens there.
         .env("KUBECONFIG", dir.path().join("no-kubeconfig"))
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output_text = String::from_utf8(output.stderr).unwrap();
     for part in [
         "watches.yaml:4:10: [0].chart: cannot parse the templates",
         "x.yaml:1",
@@ -46,12 +46,15 @@ fn every_mistake_in_a_watches_file_is_told_at_once_and_nothing_is_contacted() {
         "does not exist; relative paths are resolved against the folder of the watches file",
         "watches.yaml:9:3: [1].overideValues: unknown field; did you mean `overrideValues`?",
     ] {
-        assert!(said.contains(part), "{part:?} is not in\n{said}");
+        assert!(
+            output_text.contains(part),
+            "{part:?} is not in\n{output_text}"
+        );
     }
 }
 
 #[tokio::test]
-async fn values_that_the_chart_refuses_are_named_and_others_go_on() {
+async fn rejected_values_are_reported_and_do_not_block_other_resources() {
     let Some(world) = World::start("values").await else {
         return;
     };
@@ -72,7 +75,7 @@ async fn values_that_the_chart_refuses_are_named_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn an_object_that_the_api_server_rejects_is_told_and_mended_by_the_next_good_spec() {
+async fn rejected_object_is_reported_and_fixed_by_the_next_valid_spec() {
     let Some(world) = World::start("reject").await else {
         return;
     };

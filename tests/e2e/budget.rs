@@ -1,4 +1,4 @@
-//! How many requests each step of a release's life takes.
+//! Counts the requests of each step of a release.
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
@@ -6,9 +6,11 @@ use hybrid_operator_test::request::Recorded;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+};
 
-/// Objects of the chart: R of the budgets.
+/// Number of objects of the chart: R in the budgets.
 const OBJECTS: usize = 4;
 
 const CHART: &str = "\
@@ -24,7 +26,7 @@ kind: ServiceAccount
 metadata: {name: {{ .Release.Name }}}
 ";
 
-/// A hook that is no Job: done as soon as it is there.
+/// A hook that is not a Job: it is complete as soon as it exists.
 const HOOK: &str = "\
 {{- if .Values.hook }}
 apiVersion: v1
@@ -35,7 +37,7 @@ metadata:
 {{- end }}
 ";
 
-/// What was sent, but for the opening of watches.
+/// Returns all requests but the opening of watches.
 fn sent(faults: &Faults) -> Vec<String> {
     let all = faults.requests();
     let counted = all.iter().filter(|r| r.verb != "watch" && r.verb != "list");
@@ -43,7 +45,7 @@ fn sent(faults: &Faults) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_step_keeps_its_budget() {
+async fn each_step_stays_within_its_request_budget() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -54,7 +56,7 @@ async fn each_step_keeps_its_budget() {
     let namespace = TestNamespace::create(plane, "budget").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     let settled = async |name: &str, revision: u32| {
         let ready = |cr: &Value| {
@@ -63,22 +65,22 @@ async fn each_step_keeps_its_budget() {
                 && cr["status"]["observedGeneration"] == cr["metadata"]["generation"]
         };
         drop(until(&widgets, name, "Ready", ready).await.unwrap());
-        // What is sent after the status is on its way by then.
+        // Events may be sent after the status.
         let events = api(&namespace, "Event");
-        let told = async || {
+        let reported = async || {
             let list = events.list(&kube::api::ListParams::default()).await;
             let items = list.unwrap().items;
             let about = |e: &&kube::api::DynamicObject| e.data["regarding"]["name"] == name;
             let count = items.iter().filter(about).count();
-            // The events API has `involvedObject` in core/v1.
+            // events.k8s.io has `regarding` instead of core/v1's `involvedObject`.
             let core = |e: &&kube::api::DynamicObject| e.data["involvedObject"]["name"] == name;
             count + items.iter().filter(core).count() >= revision as usize
         };
-        hybrid_operator_test::wait::until(LIMIT, "events", told)
+        hybrid_operator_test::wait::until(LIMIT, "events", reported)
             .await
             .unwrap();
     };
-    // The first one opens the watches and asks what kinds there are.
+    // The first release opens the watches and discovers the kinds.
     apply(&widgets, "warm", &json!({"spec": {"value": "0"}})).await;
     settled("warm", 1).await;
 
@@ -88,7 +90,7 @@ async fn each_step_keeps_its_budget() {
     let install = sent(&faults);
     assert!(install.len() <= OBJECTS + 6, "{install:#?}");
 
-    // The record says that the hook begins and that it has ended.
+    // The record is written when the hook begins and when it has ended.
     faults.forget();
     let hooked = json!({"spec": {"value": "1", "hook": true}});
     apply(&widgets, "hooked", &hooked).await;
@@ -102,7 +104,7 @@ async fn each_step_keeps_its_budget() {
     let upgrade = sent(&faults);
     assert!(upgrade.len() <= 1 + 6, "{upgrade:#?}");
 
-    // Both releases are looked at five times a second, and others change.
+    // Both releases are reconciled five times a second, and others change.
     faults.forget();
     apply(&widgets, "two", &json!({"spec": {"value": "1"}})).await;
     settled("two", 1).await;
@@ -121,6 +123,6 @@ async fn each_step_keeps_its_budget() {
         .await
         .unwrap();
     let delete = sent(&faults);
-    // Two records: the older ones go by one request, the newest by another.
+    // Two records: the older ones are deleted with one request, the newest with another.
     assert!(delete.len() <= OBJECTS + 6, "{delete:#?}");
 }

@@ -1,4 +1,4 @@
-//! A custom resource, its chart, and the release between them: every step of `make demo`.
+//! Custom resources, their chart and their releases: every step of `make demo`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{Project, World, condition, merge};
 
 #[tokio::test]
-async fn a_custom_resource_becomes_a_release_with_its_values() {
+async fn custom_resource_becomes_a_release_with_its_values() {
     let Some(world) = World::start("install").await else {
         return;
     };
@@ -53,7 +53,7 @@ async fn a_custom_resource_becomes_a_release_with_its_values() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_spec_upgrades_the_release() {
+async fn spec_change_upgrades_the_release() {
     let Some(world) = World::start("upgrade").await else {
         return;
     };
@@ -75,7 +75,7 @@ async fn a_change_of_the_spec_upgrades_the_release() {
 }
 
 #[tokio::test]
-async fn an_object_that_the_chart_no_longer_has_is_pruned() {
+async fn object_removed_from_the_chart_is_pruned() {
     let Some(world) = World::start("prune").await else {
         return;
     };
@@ -93,7 +93,7 @@ async fn an_object_that_the_chart_no_longer_has_is_pruned() {
 }
 
 #[tokio::test]
-async fn what_somebody_changes_or_deletes_is_repaired() {
+async fn changed_and_deleted_objects_are_repaired() {
     let Some(world) = World::start("drift").await else {
         return;
     };
@@ -168,7 +168,7 @@ async fn deletion_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_paused_resource_is_left_alone_and_can_be_deleted() {
+async fn paused_resource_is_left_alone_and_can_be_deleted() {
     let Some(world) = World::start("pause").await else {
         return;
     };
@@ -202,7 +202,7 @@ async fn a_paused_resource_is_left_alone_and_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn a_release_at_rest_sends_no_request_but_watches() {
+async fn idle_release_sends_only_watch_requests() {
     let Some(world) = World::start("quiet").await else {
         return;
     };
@@ -218,17 +218,17 @@ async fn a_release_at_rest_sends_no_request_but_watches() {
         lines.sort_unstable();
         lines
     };
-    // The last words about the install come after the status that says it is ready.
-    let told = async || {
+    // The last events of the install are sent after the status that says it is ready.
+    let reported = async || {
         let events = world.api("Event").list(&ListParams::default()).await;
         let mut events = events.unwrap().items.into_iter();
         events.any(|event| event.data["reason"] == "InstallSuccessful")
     };
-    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", told)
+    hybrid_operator_test::wait::until(Duration::from_secs(20), "an event", reported)
         .await
         .unwrap();
     let before = writes().await;
-    // Two more reconciles of the same state: an annotation that means nothing is an event.
+    // Trigger two more reconciles of the same state with an annotation that has no meaning.
     for round in ["1", "2"] {
         let reconciled = reconciles(&world).await;
         merge(
@@ -277,7 +277,7 @@ stringData: {token: {{ .Values.token }}}
 ";
 
 #[tokio::test]
-async fn the_content_of_secrets_appears_in_no_status_event_or_log() {
+async fn secret_content_does_not_appear_in_status_events_or_logs() {
     let project = Project::new("", &[("secret.yaml", SECRET)]);
     let Some(world) = project.start("secret").await else {
         return;

@@ -1,5 +1,5 @@
-//! The operator dies before and after every single write of an install, an upgrade, a
-//! rollback and an uninstall, and its successor brings about what would have been without that.
+//! The operator crashes before and after every single write of an install, an upgrade, a rollback
+//! and an uninstall; its successor must reach the same state as without a crash.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,14 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+};
 
-/// How many runs go on side by side.
+/// Number of runs in parallel.
 const SIDE_BY_SIDE: usize = 6;
 
-/// A password that is made once, a value, and an object that the API server refuses on request.
+/// A random password, a value, and an object that the API server rejects on request.
 const OBJECTS: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -43,7 +45,7 @@ metadata:
   {{- end }}
 ";
 
-/// A hook that counts its runs by its name.
+/// A hook whose objects are named after the revision, so that its runs can be counted.
 const HOOK: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -54,7 +56,7 @@ metadata:
 data: {run: {{ randAlphaNum 8 }}}
 ";
 
-/// A hook that is awaited, and would be gone as soon as it has ended.
+/// A hook that is awaited and that its TTL would delete as soon as it has ended.
 const JOB: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -66,21 +68,21 @@ spec:
   template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}
 ";
 
-/// What is changed while the operator dies.
+/// The action during which the operator crashes.
 #[derive(Debug, Clone, Copy)]
 enum Scenario {
     Install,
     Upgrade,
     /// An install with a hook that is a Job.
     Hooked,
-    /// An upgrade with the objects of before, of which one changes.
+    /// An upgrade that changes one of the existing objects.
     Edit,
     Rollback,
     Uninstall,
 }
 
 impl Scenario {
-    /// The statuses of the records at the end, oldest first.
+    /// Returns the statuses of the records at the end, oldest first.
     fn history(self) -> &'static [&'static str] {
         match self {
             Self::Install | Self::Hooked => &["deployed"],
@@ -97,7 +99,7 @@ struct Run<'p> {
     scenario: Scenario,
 }
 
-/// What is left when all is done.
+/// The records and objects at the end.
 #[derive(Debug, PartialEq)]
 struct End {
     history: Vec<String>,
@@ -105,13 +107,13 @@ struct End {
 }
 
 impl Run<'_> {
-    /// Lets the operator die at write `k`; `None` when there are not that many.
-    async fn die_at(&self, k: usize, fault: Fault) -> Option<()> {
+    /// Crashes the operator at write `k`. Returns `None` if there are fewer writes.
+    async fn crash_at(&self, k: usize, fault: Fault) -> Option<()> {
         let namespace = TestNamespace::create(self.plane, "crash").await.unwrap();
         let widgets = api(&namespace, "Widget");
         let clean = || async { self.plane.client().await.unwrap() };
         if !matches!(self.scenario, Scenario::Install | Scenario::Hooked) {
-            let operator = Mortal::start(self.project, clean().await, namespace.name());
+            let operator = InProcessOperator::start(self.project, clean().await, namespace.name());
             self.spec(&widgets, json!({"value": "1"})).await;
             self.settled(&widgets, "deployed", 1).await;
             drop(operator);
@@ -121,9 +123,9 @@ impl Run<'_> {
         let faults = Faults::new();
         let client = self.plane.client_with(&faults).await.unwrap();
         faults.stop_at(k, fault, Recorded::is_write);
-        let operator = Mortal::start(self.project, client, namespace.name());
+        let operator = InProcessOperator::start(self.project, client, namespace.name());
         self.change(&widgets).await;
-        // Either it dies, or it gets to the end before: then there is no such write.
+        // If the scenario completes without a crash, there is no write `k`.
         tokio::select! {
             () = wait_for_injection(&faults) => {}
             () = self.done(&widgets) => {}
@@ -134,7 +136,7 @@ impl Run<'_> {
             return None;
         }
 
-        let operator = Mortal::start(self.project, clean().await, namespace.name());
+        let operator = InProcessOperator::start(self.project, clean().await, namespace.name());
         self.done(&widgets).await;
         let context = format!("{:?}, {fault:?} at write {k}", self.scenario);
         let end = self.end(&namespace, &operator).await;
@@ -171,7 +173,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits for the end of the scenario.
+    /// Waits until the scenario is complete.
     async fn done(&self, widgets: &Api<DynamicObject>) {
         match self.scenario {
             Scenario::Install | Scenario::Hooked => self.settled(widgets, "deployed", 1).await,
@@ -197,7 +199,7 @@ impl Run<'_> {
         drop(settled.await.unwrap());
     }
 
-    /// How often the hook's Job was run: the Job controller tells of every Pod that it makes.
+    /// Returns how often the hook's Job ran: the Job controller creates an event for every Pod.
     async fn runs(&self, namespace: &TestNamespace) -> usize {
         let events = api(namespace, "Event").list(&ListParams::default()).await;
         let made = |event: &&DynamicObject| {
@@ -213,8 +215,8 @@ impl Run<'_> {
         Some(map.data["data"]["password"].clone())
     }
 
-    /// Looks at what is left, once records and objects are what they will be.
-    async fn end(&self, namespace: &TestNamespace, _operator: &Mortal) -> End {
+    /// Returns the final state once records and objects no longer change.
+    async fn end(&self, namespace: &TestNamespace, _operator: &InProcessOperator) -> End {
         let secrets = api(namespace, "Secret");
         let history = async || {
             let list = ListParams::default().labels("owner=helm");
@@ -278,7 +280,7 @@ impl Run<'_> {
                 expected.extend(["ConfigMap one-password", "ConfigMap one-value"]);
                 expected.push("ServiceAccount one");
             }
-            // What the failed revision made is gone.
+            // Objects that the failed revision created are gone.
             Scenario::Edit | Scenario::Rollback => {
                 expected.push("ConfigMap one-hook-2");
                 expected.extend(["ConfigMap one-password", "ConfigMap one-value"]);
@@ -304,15 +306,15 @@ impl Run<'_> {
     }
 }
 
-/// Waits until the planned fault has come to pass.
+/// Waits until the planned fault has occurred.
 async fn wait_for_injection(faults: &Faults) {
     let injected = async || faults.was_injected();
     let waited = wait::until(LIMIT, "the fault", injected).await;
     drop(waited);
 }
 
-/// Every write of a scenario, and both ways to die at it.
-async fn dies_everywhere(scenario: Scenario, at_least: usize) {
+/// Crashes the operator before and after every write of a scenario.
+async fn check_crash_at_every_write(scenario: Scenario, at_least: usize) {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -329,7 +331,7 @@ async fn dies_everywhere(scenario: Scenario, at_least: usize) {
     };
     for fault in [Fault::Unreachable, Fault::AnswerLost] {
         let deaths = futures::stream::iter(1..40)
-            .map(|k| run.die_at(k, fault))
+            .map(|k| run.crash_at(k, fault))
             .buffered(SIDE_BY_SIDE)
             .take_while(|died| std::future::ready(died.is_some()));
         let count = deaths.count().await;
@@ -338,31 +340,31 @@ async fn dies_everywhere(scenario: Scenario, at_least: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_install_survives_death_at_every_write() {
-    dies_everywhere(Scenario::Install, 9).await;
+async fn install_survives_a_crash_at_every_write() {
+    check_crash_at_every_write(Scenario::Install, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_runs_once_whenever_the_operator_dies() {
-    dies_everywhere(Scenario::Hooked, 9).await;
+async fn hook_runs_once_wherever_the_operator_crashes() {
+    check_crash_at_every_write(Scenario::Hooked, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_survives_death_at_every_write() {
-    dies_everywhere(Scenario::Upgrade, 9).await;
+async fn upgrade_survives_a_crash_at_every_write() {
+    check_crash_at_every_write(Scenario::Upgrade, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_value_survives_death_at_every_write() {
-    dies_everywhere(Scenario::Edit, 8).await;
+async fn changed_value_survives_a_crash_at_every_write() {
+    check_crash_at_every_write(Scenario::Edit, 8).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_survives_death_at_every_write() {
-    dies_everywhere(Scenario::Rollback, 9).await;
+async fn rollback_survives_a_crash_at_every_write() {
+    check_crash_at_every_write(Scenario::Rollback, 9).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_uninstall_survives_death_at_every_write() {
-    dies_everywhere(Scenario::Uninstall, 6).await;
+async fn uninstall_survives_a_crash_at_every_write() {
+    check_crash_at_every_write(Scenario::Uninstall, 6).await;
 }

@@ -1,11 +1,11 @@
-//! Objects of a release that somebody changes or deletes, with nothing but watches to tell of it.
+//! Drift that only watches can report, because nothing is resynced.
 
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::world::{Project, World, merge};
 
-/// A `ConfigMap` whose value is that of the custom resource, or `one`.
+/// A `ConfigMap` whose value comes from the custom resource and defaults to `one`.
 const MAP: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -20,12 +20,12 @@ metadata: {name: service}
 spec: {selector: {app: x}, ports: [{port: 80}]}
 ";
 
-/// A project that never looks again by itself.
+/// Returns a project without periodic resyncs.
 fn project(templates: &[(&str, &str)]) -> Project {
     Project::new("reconcilePeriod: 0s", templates)
 }
 
-/// Changes a key of a `ConfigMap` and waits until it is as it was.
+/// Changes a key of a `ConfigMap` and waits until it is restored.
 async fn change(world: &World, map: &str, key: &str, was: &str) {
     merge(
         &world.api("ConfigMap"),
@@ -38,7 +38,7 @@ async fn change(world: &World, map: &str, key: &str, was: &str) {
 }
 
 #[tokio::test]
-async fn objects_that_are_changed_and_deleted_at_once_all_come_back() {
+async fn objects_changed_and_deleted_together_are_all_repaired() {
     let project = project(&[("map.yaml", MAP), ("service.yaml", SERVICE)]);
     let Some(world) = project.start("at-once").await else {
         return;
@@ -62,14 +62,16 @@ async fn objects_that_are_changed_and_deleted_at_once_all_come_back() {
             let uid = &service["metadata"]["uid"];
             uid.is_string() && *uid != json!(before)
         };
-        world.until("Service", "service", "a new one", anew).await;
+        world
+            .until("Service", "service", "a new Service", anew)
+            .await;
     }
     world.ready("Widget", "one").await;
     assert_eq!(world.history("one").await, ["deployed"]);
 }
 
 #[tokio::test]
-async fn a_fight_over_one_field_keeps_no_other_field_from_being_repaired() {
+async fn conflict_over_one_field_does_not_stop_repair_of_other_fields() {
     const KEYS: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -96,14 +98,14 @@ data: { {{- range $n := until 12 }}k{{ $n }}: one, {{ end -}} }
         message.contains("an-editor keeps changing") && message.contains("/map"),
         "{message}"
     );
-    // The same for one field does not mean the same for another.
+    // A conflict over one field does not affect repairs of another.
     change(&world, "keys", "k3", "one").await;
     world.is("one", "Drifted").await;
     world.data("map", json!({"value": "theirs"})).await;
 }
 
 #[tokio::test]
-async fn drift_is_repaired_after_an_upgrade_by_force() {
+async fn drift_is_repaired_after_a_forced_upgrade() {
     let project = project(&[("map.yaml", MAP)]);
     let Some(world) = project.start("forced").await else {
         return;
@@ -115,7 +117,7 @@ async fn drift_is_repaired_after_an_upgrade_by_force() {
     world.data("map", json!({"value": "two"})).await;
     world.ready("Widget", "one").await;
     change(&world, "map", "value", "two").await;
-    // An upgrade without force removes what the forced one has written.
+    // An upgrade without force removes what the forced one wrote.
     world.annotate("one", "upgrade-force", Value::Null).await;
     world.widget("one", json!({"value": "three"})).await;
     world.data("map", json!({"value": "three"})).await;
@@ -123,7 +125,7 @@ async fn drift_is_repaired_after_an_upgrade_by_force() {
 }
 
 #[tokio::test]
-async fn a_job_that_its_time_to_live_has_removed_is_not_run_again() {
+async fn job_removed_by_its_ttl_is_not_run_again() {
     const JOB: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -141,12 +143,12 @@ spec:
     };
     world.widget("one", json!({})).await;
     world.data("map", json!({"value": "one"})).await;
-    // The controller that removes it does not run here.
+    // The TTL controller does not run here, so the test deletes the Job.
     world.until("Job", "job", "to be there", |_| true).await;
     let now = DeleteParams::background();
     drop(world.api("Job").delete("job", &now).await.unwrap());
     world.gone("Job", "job").await;
-    // The release is ready without it, and drift of others is repaired.
+    // The release is ready without it, and drift of other objects is repaired.
     world.ready("Widget", "one").await;
     change(&world, "map", "value", "one").await;
     world.ready("Widget", "one").await;

@@ -1,4 +1,4 @@
-//! What a project adds in code: values, and hooks before and after, whose errors count.
+//! Extensions in code: value translators, and pre and post hooks, whose errors count.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use hybrid_operator_test::TestNamespace;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use crate::world::{Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{InProcessOperator, Project, api, apply, condition, control_plane, until};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -19,26 +19,26 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | quote }}, owner: {{ .Values.owner | quote }}}
 ";
 
-/// A hook that fails as long as it is told to, and notes what it sees.
+/// A hook that fails while it is told to and records what it receives.
 #[derive(Clone, Default)]
-struct Gate {
-    closed: Arc<AtomicBool>,
-    refused: Arc<AtomicUsize>,
+struct FailingHook {
+    fails: Arc<AtomicBool>,
+    failures: Arc<AtomicUsize>,
     seen: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Gate {
-    fn closed() -> Self {
-        let gate = Self::default();
-        gate.closed.store(true, Ordering::SeqCst);
-        gate
+impl FailingHook {
+    fn failing() -> Self {
+        let hook = Self::default();
+        hook.fails.store(true, Ordering::SeqCst);
+        hook
     }
 
-    fn pass(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
-        let closed = self.closed.load(Ordering::SeqCst);
-        let answer = if closed {
-            self.refused.fetch_add(1, Ordering::SeqCst);
-            Err("the gate is closed".into())
+    fn record(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
+        let fails = self.fails.load(Ordering::SeqCst);
+        let answer = if fails {
+            self.failures.fetch_add(1, Ordering::SeqCst);
+            Err("rejected by the test".into())
         } else {
             self.seen.lock().unwrap().push(what);
             Ok(())
@@ -47,23 +47,23 @@ impl Gate {
     }
 }
 
-impl PreHook for Gate {
+impl PreHook for FailingHook {
     fn run<'a>(
         &'a self,
         _: &'a DynamicObject,
         values: &'a Values,
     ) -> BoxFuture<'a, Result<(), ExtensionError>> {
-        self.pass(json!(values))
+        self.record(json!(values))
     }
 }
 
-impl PostHook for Gate {
+impl PostHook for FailingHook {
     fn run<'a>(
         &'a self,
         _: &'a DynamicObject,
         release: &'a ReleaseRef,
     ) -> BoxFuture<'a, Result<(), ExtensionError>> {
-        self.pass(json!([release.name.as_str(), release.revision.0]))
+        self.record(json!([release.name.as_str(), release.revision.0]))
     }
 }
 
@@ -74,15 +74,15 @@ fn owned(resource: &DynamicObject, mut values: Values) -> Result<Values, Extensi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
+async fn extension_hook_error_is_reported_and_retried() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "extended").await.unwrap();
-    let (before, after) = (Gate::closed(), Gate::closed());
+    let (before, after) = (FailingHook::failing(), FailingHook::failing());
     let client = plane.client().await.unwrap();
-    let _operator = Mortal::extended(&project, client, namespace.name(), |chart| {
+    let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
         chart
             .value_translator(owned)
             .pre_hook(before.clone())
@@ -94,7 +94,9 @@ async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
         move |cr: &Value| {
             condition(cr, "Irreconcilable").is_some_and(|c| {
                 let message = c["message"].as_str().unwrap_or_default();
-                c["status"] == "True" && message.contains(which) && message.contains("closed")
+                c["status"] == "True"
+                    && message.contains(which)
+                    && message.contains("rejected by the test")
             })
         }
     };
@@ -114,7 +116,7 @@ async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
         "nothing was installed"
     );
 
-    before.closed.store(false, Ordering::SeqCst);
+    before.fails.store(false, Ordering::SeqCst);
     drop(
         until(
             &widgets,
@@ -132,7 +134,7 @@ async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
         json!({"value": "v", "owner": "one"})
     );
 
-    after.closed.store(false, Ordering::SeqCst);
+    after.fails.store(false, Ordering::SeqCst);
     let ready = |cr: &Value| {
         condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "False")
             && condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
@@ -140,5 +142,7 @@ async fn an_error_of_a_hook_in_code_is_told_and_tried_again() {
     };
     drop(until(&widgets, "one", "Ready", ready).await.unwrap());
     assert_eq!(after.seen.lock().unwrap()[0], json!(["one", 1]));
-    assert!(before.refused.load(Ordering::SeqCst) > 0 && after.refused.load(Ordering::SeqCst) > 0);
+    assert!(
+        before.failures.load(Ordering::SeqCst) > 0 && after.failures.load(Ordering::SeqCst) > 0
+    );
 }

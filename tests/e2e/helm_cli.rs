@@ -1,4 +1,4 @@
-//! The real helm reads our releases.
+//! The helm command reads releases of the operator.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-/// Helm's command; `None`, with a line that says so, where it cannot be built.
+/// Returns the path of helm, or `None` after printing a line if it cannot be built.
 pub(crate) fn helm() -> Option<PathBuf> {
     hybrid_operator_test::helm::ensure_or_skip().unwrap()
 }
 
 #[tokio::test]
-async fn helm_lists_shows_and_prints_our_releases() {
+async fn helm_lists_and_shows_releases_of_the_operator() {
     let Some(program) = helm() else { return };
     let Some(world) = World::start("cli").await else {
         return;

@@ -1,4 +1,5 @@
-//! Hooks on a real API server: Jobs that vanish, hooks of several events, and what they leave.
+//! Hooks on a real API server: Jobs that vanish, hooks for several events, and what they leave
+//! behind.
 
 use std::process::Command;
 
@@ -8,12 +9,13 @@ use serde_json::{Value, json};
 
 use crate::helm_cli::helm;
 use crate::world::{
-    LIMIT, Mortal, Project, World, api, apply, cluster_api, condition, control_plane, merge, until,
+    InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition, control_plane,
+    merge, until,
 };
 
-/// What the public charts with an admission webhook have: a Job that makes its certificate before
-/// everything else, one that enters it into the webhook afterwards, and the permissions of both as
-/// hooks at all these events.
+/// The hooks of public charts with an admission webhook: a Job that creates its certificate first,
+/// one that patches the webhook with it afterwards, and the RBAC objects of both as hooks for all
+/// these events.
 const ADMISSION: &str = "\
 {{- define \"meta\" }}
   annotations:
@@ -91,7 +93,8 @@ metadata: {name: {{ .Release.Name }}}
 data: {value: {{ .Values.value | quote }}}
 ";
 
-/// A Job that is a hook; `pod` is what becomes of its Pod: `running` runs until it is told to end.
+/// Returns a Job that is a hook; `pod` is the outcome of its Pod, where `running` runs until it is
+/// ended.
 fn job(name: &str, events: &str, policies: &str, spec: &str, pod: &str) -> String {
     format!(
         "apiVersion: batch/v1
@@ -112,7 +115,7 @@ spec:
 const ONCE: &str = "before-hook-creation";
 const AT_ONCE: &str = "ttlSecondsAfterFinished: 0";
 
-/// How often a Job was run: the Job controller tells of every Pod that it makes.
+/// Returns how often a Job ran: the Job controller creates an event for every Pod.
 async fn runs(namespace: &TestNamespace, job: &str) -> usize {
     let events = api(namespace, "Event").list(&ListParams::default()).await;
     let made = |event: &&DynamicObject| {
@@ -121,7 +124,7 @@ async fn runs(namespace: &TestNamespace, job: &str) -> usize {
     events.unwrap().items.iter().filter(made).count()
 }
 
-/// Waits until a Job was run so often; it is never run more often before that.
+/// Waits until a Job ran `times` times, and fails if it ran more often.
 async fn has_run(namespace: &TestNamespace, job: &str, times: usize) {
     let enough = async || {
         let found = runs(namespace, job).await;
@@ -135,7 +138,7 @@ async fn has_run(namespace: &TestNamespace, job: &str, times: usize) {
     wait::until(LIMIT, &what, enough).await.unwrap();
 }
 
-/// Waits until the Pod of a Job is there and its phase is so; answers its name.
+/// Waits until the Pod of a Job is in this phase and returns its name.
 async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
     let list = ListParams::default().labels(&format!("job-name={job}"));
     let found = async || {
@@ -148,7 +151,7 @@ async fn pod_of(pods: &Api<DynamicObject>, job: &str, phase: &str) -> String {
     wait::until(LIMIT, &what, found).await.unwrap()
 }
 
-/// Lets a Pod that runs end: as `failed`, or well.
+/// Ends a running Pod with the given outcome.
 async fn end(pods: &Api<DynamicObject>, name: &str, how: Value) {
     let annotations = json!({"test.hybrid-operator/pod": how});
     merge(
@@ -181,7 +184,7 @@ async fn absent(world: &World, kind: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn the_hooks_of_an_admission_webhook_run_once_for_each_revision_and_leave_nothing() {
+async fn admission_webhook_hooks_run_once_per_revision_and_leave_nothing_behind() {
     let project = Project::new("", &[("admission.yaml", ADMISSION)]);
     let Some(world) = project.start("admission").await else {
         return;
@@ -215,7 +218,7 @@ async fn the_hooks_of_an_admission_webhook_run_once_for_each_revision_and_leave_
 }
 
 #[tokio::test]
-async fn a_job_that_its_ttl_removes_at_once_runs_once() {
+async fn hook_job_with_zero_ttl_runs_once() {
     let hook = job("migrate", "pre-install", ONCE, AT_ONCE, "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let Some(world) = project.start("ttl").await else {
@@ -223,14 +226,14 @@ async fn a_job_that_its_ttl_removes_at_once_runs_once() {
     };
     world.widget("one", json!({})).await;
     deployed(&world.api("Widget"), "one", 1).await;
-    // The chart has no delete policy that removes it: that is done by its TTL.
+    // The chart has no delete policy that removes it; its TTL does.
     world.gone("Job", "one-migrate").await;
     assert_eq!(runs(&world.namespace, "one-migrate").await, 1);
     assert_eq!(world.history("one").await, ["deployed"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_ends_while_no_operator_runs_is_not_run_again() {
+async fn hook_job_that_ends_while_no_operator_runs_is_not_run_again() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -238,7 +241,7 @@ async fn a_job_that_ends_while_no_operator_runs_is_not_run_again() {
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let namespace = TestNamespace::create(plane, "unattended").await.unwrap();
     let client = async || plane.client().await.unwrap();
-    let operator = Mortal::start(&project, client().await, namespace.name());
+    let operator = InProcessOperator::start(&project, client().await, namespace.name());
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     let pods = api(&namespace, "Pod");
@@ -253,14 +256,14 @@ async fn a_job_that_ends_while_no_operator_runs_is_not_run_again() {
             .unwrap(),
     );
 
-    let _operator = Mortal::start(&project, client().await, namespace.name());
+    let _operator = InProcessOperator::start(&project, client().await, namespace.name());
     deployed(&widgets, "one", 1).await;
     wait::gone(&jobs, "one-migrate", LIMIT).await.unwrap();
     assert_eq!(runs(&namespace, "one-migrate").await, 1);
 }
 
 #[tokio::test]
-async fn a_job_that_somebody_deletes_before_its_end_fails_the_install_and_says_so() {
+async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     let hook = job("migrate", "pre-install", ONCE, "", "running");
     let options = "install: {remediation: {retries: 0}}";
     let project = Project::new(options, &[("hook.yaml", &hook)]);
@@ -279,7 +282,7 @@ async fn a_job_that_somebody_deletes_before_its_end_fails_the_install_and_says_s
 }
 
 #[tokio::test]
-async fn a_hook_of_two_events_of_an_install_runs_twice() {
+async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let Some(world) = project.start("twice").await else {
@@ -291,7 +294,7 @@ async fn a_hook_of_two_events_of_an_install_runs_twice() {
 }
 
 #[tokio::test]
-async fn a_hook_that_cleans_up_before_the_deletion_runs_though_it_ran_after_the_install() {
+async fn hook_for_post_install_and_pre_delete_runs_at_both_events() {
     let hook = job("register", "post-install,pre-delete", ONCE, "", "");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let Some(world) = project.start("cleanup").await else {
@@ -306,7 +309,7 @@ async fn a_hook_that_cleans_up_before_the_deletion_runs_though_it_ran_after_the_
 }
 
 #[tokio::test]
-async fn a_deletion_hook_that_failed_runs_again_until_it_succeeds() {
+async fn failed_deletion_hook_is_retried_until_it_succeeds() {
     let hook = job("backup", "pre-delete", ONCE, "", "running");
     let project = Project::new("", &[("hook.yaml", &hook)]);
     let Some(world) = project.start("again").await else {
@@ -340,7 +343,7 @@ async fn a_deletion_hook_that_failed_runs_again_until_it_succeeds() {
 }
 
 #[tokio::test]
-async fn hooks_without_a_namespace_are_deleted_by_their_policy_and_with_the_release() {
+async fn cluster_scoped_hooks_are_deleted_by_their_policy_and_with_the_release() {
     let role = |name: &str, policy: &str| {
         format!(
             "apiVersion: rbac.authorization.k8s.io/v1
@@ -368,7 +371,7 @@ rules: []
 }
 
 #[tokio::test]
-async fn helm_reads_and_rewrites_a_record_and_hooks_still_run_when_they_should() {
+async fn hooks_run_correctly_after_helm_rewrites_a_record() {
     let Some(program) = helm() else { return };
     let templates = [
         (
@@ -397,7 +400,7 @@ async fn helm_reads_and_rewrites_a_record_and_hooks_still_run_when_they_should()
     };
     let hooks = helm(&["get", "hooks", "one"]);
     assert!(hooks.contains("name: one-register"), "{hooks}");
-    // It writes the record anew, without the fields that it does not know.
+    // Helm rewrites the record without the fields it does not know.
     let tested = helm(&["test", "one"]);
     assert!(tested.contains("one-check"), "{tested}");
     assert_eq!(runs(&world.namespace, "one-register").await, 1);

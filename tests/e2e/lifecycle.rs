@@ -1,11 +1,12 @@
-//! The life of a release: hooks, failures and what follows them, random values, tests, recreation.
+//! The life of a release: hooks, failures and remediation, random values, tests, recreation of
+//! objects.
 
 use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{LIMIT, Project, apply, condition};
 
-/// A `ConfigMap` that the API server refuses when `bad` is set.
+/// A `ConfigMap` that the API server rejects if `bad` is set.
 const MAP: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -17,7 +18,7 @@ metadata:
 data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
 
-/// A Job that is a hook.
+/// Returns a Job that is a hook.
 fn hook(name: &str, event: &str, weight: i32, more: &str, annotations: &str) -> String {
     format!(
         "apiVersion: batch/v1
@@ -35,7 +36,7 @@ spec:
 }
 
 #[tokio::test]
-async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
+async fn hooks_run_in_weight_order_are_awaited_and_run_once() {
     let templates = [
         ("second.yaml", hook("second", "pre-install", 5, "", "")),
         ("first.yaml", hook("first", "pre-install", -5, "", "")),
@@ -80,7 +81,7 @@ async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
                 .to_string()
     );
     world.gone("Job", "one-after").await;
-    // A change of the spec runs only what belongs to an upgrade.
+    // A spec change runs only the upgrade hooks.
     world.widget("one", json!({"value": "new"})).await;
     world.data("one-map", json!({"value": "new"})).await;
     world.ready("Widget", "one").await;
@@ -92,7 +93,7 @@ async fn hooks_run_by_weight_are_awaited_and_do_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
+async fn hanging_hook_blocks_no_other_release_and_fails_at_its_timeout() {
     let stuck = hook(
         "check",
         "pre-install",
@@ -128,7 +129,7 @@ async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
         message.contains("pre-install hook fails-check"),
         "{message}"
     );
-    // Nothing of the chart itself is there.
+    // No object of the chart exists.
     assert!(
         world
             .api("ConfigMap")
@@ -140,7 +141,7 @@ async fn a_hook_that_hangs_blocks_nobody_else_and_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_bad_upgrade_is_rolled_back_once_and_then_left() {
+async fn failed_upgrade_is_rolled_back_once_and_not_retried() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("bad").await else {
         return;
@@ -178,18 +179,18 @@ async fn a_bad_upgrade_is_rolled_back_once_and_then_left() {
 }
 
 #[tokio::test]
-async fn a_failed_install_is_tried_again_in_place_and_heals_when_its_obstacle_goes() {
+async fn failed_install_is_retried_in_place_and_recovers_when_the_obstacle_is_removed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("never").await else {
         return;
     };
     world.widget("one", json!({"bad": true})).await;
     let next = |cr: &Value| {
-        let told = condition(cr, "Irreconcilable");
-        told.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
+        let reported = condition(cr, "Irreconcilable");
+        reported.is_some_and(|c| c["message"].to_string().contains("the next attempt is at"))
     };
     let several = |cr: &Value| {
-        // The attempts are counted on the record.
+        // The attempts are counted in the record.
         next(cr) && condition(cr, "Stalled").is_none()
     };
     world
@@ -209,7 +210,7 @@ async fn a_failed_install_is_tried_again_in_place_and_heals_when_its_obstacle_go
     assert_eq!(world.history("one").await, ["failed"]);
     world.remove("Widget", "one").await;
 
-    // Somebody else's object has the name, and goes.
+    // A foreign object has the name and is then deleted.
     let maps = world.api("ConfigMap");
     apply(&maps, "two-map", &json!({"data": {"mine": "yes"}})).await;
     world.widget("two", json!({"value": "v"})).await;
@@ -224,7 +225,7 @@ async fn a_failed_install_is_tried_again_in_place_and_heals_when_its_obstacle_go
 }
 
 #[tokio::test]
-async fn a_template_that_fails_is_named_with_its_line() {
+async fn failing_template_is_reported_with_its_line() {
     let project = Project::new(
         "",
         &[(
@@ -243,12 +244,12 @@ async fn a_template_that_fails_is_named_with_its_line() {
         text.contains("chart/templates/map.yaml:2") && text.contains("give .Values.b"),
         "{text}"
     );
-    let told = world.is("one", "Irreconcilable").await;
-    assert_eq!(told["reason"], "ReconcileError");
+    let reported = world.is("one", "Irreconcilable").await;
+    assert_eq!(reported["reason"], "ReconcileError");
 }
 
 #[tokio::test]
-async fn random_values_are_made_once() {
+async fn random_values_are_generated_once() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {password: {{ randAlphaNum 20 }}}\n";
     let project = Project::new("reconcilePeriod: 200ms", &[("map.yaml", template)]);
     let Some(mut world) = project.start("random").await else {
@@ -273,7 +274,7 @@ async fn random_values_are_made_once() {
 }
 
 #[tokio::test]
-async fn tests_of_the_chart_run_and_their_outcome_is_a_condition() {
+async fn chart_tests_run_and_set_a_condition() {
     let test = hook("check", "test", 0, "", "");
     let project = Project::new(
         "test: {}",
@@ -290,7 +291,7 @@ async fn tests_of_the_chart_run_and_their_outcome_is_a_condition() {
 }
 
 #[tokio::test]
-async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
+async fn changed_job_is_recreated_and_changed_selector_is_reported() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";
     let project = Project::new("", &[("job.yaml", job), ("web.yaml", service)]);
@@ -322,7 +323,7 @@ async fn a_changed_job_is_made_anew_and_a_changed_selector_is_told() {
 }
 
 #[tokio::test]
-async fn objects_that_the_server_names_are_made_once_a_revision() {
+async fn objects_with_generate_name_are_created_once_per_revision() {
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: {{ .Release.Name }}-run-, labels: {run: {{ .Release.Name }}}}\ndata: {value: {{ .Values.value | quote }}}\n";
     let project = Project::new("", &[("map.yaml", template), ("twin.yaml", template)]);
     let Some(world) = project.start("generate").await else {

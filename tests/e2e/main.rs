@@ -1,25 +1,27 @@
-//! The operator's own program on a real API server. One control plane serves all tests; each has a
-//! namespace and an operator process of its own.
+//! Runs the operator's own program on a real API server. All tests share one control plane; each
+//! has its own namespace and operator process.
 //!
-//! Without Go (or a control plane that is built already) the tests are skipped, each with a line
-//! that says so.
+//! Without Go (or an already built control plane) the tests are skipped, each with a line that says
+//! so.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test stops at the first surprise"
+    reason = "a test fails by panicking"
 )]
 #![allow(
     clippy::indexing_slicing,
-    reason = "JSON is indexed with null for what is absent"
+    reason = "indexing JSON returns null for missing keys"
 )]
 
 mod adoption;
-mod away;
+mod api_faults;
+mod api_outage;
 mod bad_input;
 mod budget;
 mod capabilities;
 mod charts;
 mod crash;
+mod deletion;
 mod drift;
 mod expensive;
 mod extensions;
@@ -31,13 +33,11 @@ mod options;
 mod process;
 mod rbac;
 mod records;
+mod reporting;
 mod restarts;
 mod retries;
 mod safety;
 mod same_inputs;
 mod scope;
 mod symptoms;
-mod told;
-mod trouble;
-mod vanishing;
 mod world;

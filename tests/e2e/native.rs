@@ -1,4 +1,4 @@
-//! The native controller beside the chart.
+//! The native controller next to the chart.
 
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::world::{World, apply};
 
 #[tokio::test]
-async fn a_backup_runs_as_many_pods_as_it_says_and_names_them() {
+async fn backup_runs_the_requested_number_of_pods_and_lists_them() {
     let Some(world) = World::start("backup").await else {
         return;
     };
@@ -43,7 +43,7 @@ async fn a_backup_runs_as_many_pods_as_it_says_and_names_them() {
 }
 
 #[tokio::test]
-async fn a_negative_size_is_refused_by_the_definition() {
+async fn negative_size_is_rejected_by_the_crd() {
     let Some(world) = World::start("negative").await else {
         return;
     };

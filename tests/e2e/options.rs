@@ -1,4 +1,4 @@
-//! The options of `watches.yaml`, each seen from outside.
+//! Observable effects of the options of `watches.yaml`.
 
 use kube::api::DeleteParams;
 use serde_json::json;
@@ -16,7 +16,7 @@ data: {value: {{ .Values.value | default \"none\" | quote }}}
 ";
 
 #[tokio::test]
-async fn values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
+async fn values_follow_a_secret_and_its_deletion_changes_nothing() {
     let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}-values', key: value, targetPath: value}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("from").await else {
@@ -47,7 +47,7 @@ async fn values_from_a_secret_are_followed_and_a_lost_one_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_last_value_of_an_optional_reference_holds_when_it_is_gone() {
+async fn deleted_optional_reference_keeps_its_last_value() {
     let options =
         "valuesFrom: [{kind: Secret, name: source, key: value, targetPath: value, optional: true}]";
     let map = "\
@@ -72,7 +72,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
     drop(gone.unwrap());
     world.widget("one", json!({"other": "b"})).await;
     world.data("one-map", expect("first", "b")).await;
-    // Only the release's record knows it now.
+    // After the restart only the release's record holds it.
     world.operator.restart().await.unwrap();
     world.widget("one", json!({"other": "c"})).await;
     world.data("one-map", expect("first", "c")).await;
@@ -84,7 +84,7 @@ data: {value: {{ .Values.value | default \"none\" }}, other: {{ .Values.other }}
 }
 
 #[tokio::test]
-async fn patches_change_rendered_objects_and_the_record_has_them() {
+async fn patches_change_rendered_objects_and_are_recorded() {
     let options = "patches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"add\", \"path\": \"/data/more\", \"value\": \"x\"}]'}, {target: {kind: ConfigMap}, patch: '{\"metadata\": {\"labels\": {\"team\": \"a\"}}}'}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("patch").await else {
@@ -101,7 +101,7 @@ async fn patches_change_rendered_objects_and_the_record_has_them() {
 }
 
 #[tokio::test]
-async fn a_custom_resource_waits_for_those_that_it_depends_on() {
+async fn custom_resource_waits_for_its_dependencies() {
     let options = "dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: base}]";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("depends").await else {
@@ -126,13 +126,13 @@ async fn a_custom_resource_waits_for_those_that_it_depends_on() {
         .await
         .unwrap();
     world.data("one-map", json!({"value": "none"})).await;
-    // It is ready already.
+    // The dependency is ready already.
     world.widget("two", json!({})).await;
     world.ready("Widget", "two").await;
 }
 
 #[tokio::test]
-async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
+async fn release_name_comes_from_its_template_and_does_not_change() {
     let options = "releaseName: 'app-{{ .Spec.suffix }}'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("name").await else {
@@ -153,7 +153,7 @@ async fn the_release_has_the_name_that_the_template_gives_and_keeps_it() {
 }
 
 #[tokio::test]
-async fn two_kinds_of_one_name_have_two_releases() {
+async fn custom_resources_of_two_kinds_with_one_name_have_separate_releases() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let entry = |kind: &str| {
         format!("- {{group: test.example.com, version: v1, kind: {kind}, chart: chart}}\n")
@@ -185,7 +185,7 @@ async fn two_kinds_of_one_name_have_two_releases() {
 }
 
 #[tokio::test]
-async fn definitions_come_before_their_objects_and_are_upgraded() {
+async fn crds_are_applied_before_their_objects_and_upgraded() {
     let object = "apiVersion: {{ .Release.Namespace }}.example.com/v1\nkind: Thing\nmetadata: {name: {{ .Release.Name }}}\n";
     let project = Project::new("crds: createReplace", &[("thing.yaml", object)]);
     let Some(plane) = crate::world::control_plane().await else {
@@ -239,10 +239,10 @@ async fn definitions_come_before_their_objects_and_are_upgraded() {
         .unwrap();
 }
 
-/// A definition that is there, and a second one of the same kind in the chart, which the API server
-/// does not serve while the first one is there.
+/// Two definitions of one kind: one exists, and the chart has another one with the same names,
+/// which the API server does not serve while the first one exists.
 #[tokio::test]
-async fn a_definition_that_is_not_served_is_named_and_followed() {
+async fn unserved_crd_is_reported_and_watched() {
     let Some(plane) = crate::world::control_plane().await else {
         return;
     };
@@ -254,7 +254,7 @@ async fn a_definition_that_is_not_served_is_named_and_followed() {
     let first = definition.replace("things", "otherthings");
     assert_ne!(first, definition);
     crate::world::define(plane, &first).await;
-    // One worker, which one custom resource that waits must not keep from another.
+    // With one worker, a waiting custom resource must not block another one.
     let project = Project::new(
         "crds: create, maxConcurrentReconciles: 1, install: {timeout: 2s}",
         &[("map.yaml", MAP)],
@@ -271,7 +271,7 @@ async fn a_definition_that_is_not_served_is_named_and_followed() {
         operator,
     };
     world.widget("one", json!({"value": "v"})).await;
-    let says = |reason: &'static str| {
+    let reports_crd_in_use = |reason: &'static str| {
         let name = format!("things.{group}");
         move |cr: &serde_json::Value| {
             condition(cr, "Ready").is_some_and(|c| {
@@ -281,16 +281,31 @@ async fn a_definition_that_is_not_served_is_named_and_followed() {
         }
     };
     world
-        .until("Widget", "one", "waiting", says("Progressing"))
+        .until(
+            "Widget",
+            "one",
+            "waiting",
+            reports_crd_in_use("Progressing"),
+        )
         .await;
     world
-        .until("Widget", "one", "given up", says("ReconcileError"))
+        .until(
+            "Widget",
+            "one",
+            "given up",
+            reports_crd_in_use("ReconcileError"),
+        )
         .await;
     world.widget("two", json!({"value": "v"})).await;
     world
-        .until("Widget", "two", "waiting", says("Progressing"))
+        .until(
+            "Widget",
+            "two",
+            "waiting",
+            reports_crd_in_use("Progressing"),
+        )
         .await;
-    // Nothing is recorded before it is served, and a death in between changes nothing.
+    // No record is written before the kind is served, and a crash in between changes nothing.
     assert!(world.history("one").await.is_empty());
     world.operator.restart().await.unwrap();
     let definitions = cluster_api(&world.namespace, "CustomResourceDefinition");
@@ -308,7 +323,7 @@ async fn a_definition_that_is_not_served_is_named_and_followed() {
 }
 
 #[tokio::test]
-async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
+async fn drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired() {
     let options = "driftDetection: {mode: repair, ignore: [{target: {kind: ConfigMap}, paths: [/data/value]}]}";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("ignore").await else {
@@ -318,7 +333,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
     world.ready("Widget", "one").await;
     let maps = world.api("ConfigMap");
     merge(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
-    // An upgrade that has other news leaves it, too.
+    // An upgrade with other changes leaves it alone as well.
     world.annotate("one", "force-at", json!("now")).await;
     world
         .until("Widget", "one", "revision 2", |cr| {
@@ -342,7 +357,7 @@ async fn drift_of_ignored_fields_is_left_and_can_be_told_instead_of_repaired() {
 }
 
 #[tokio::test]
-async fn an_empty_render_removes_nothing_unless_allowed() {
+async fn empty_render_removes_nothing_unless_allowed() {
     let template = format!("{{{{ if .Values.on }}}}\n{MAP}{{{{ end }}}}\n");
     let project = Project::new("", &[("map.yaml", template.as_str())]);
     let Some(world) = project.start("empty").await else {
@@ -362,7 +377,7 @@ async fn an_empty_render_removes_nothing_unless_allowed() {
 }
 
 #[tokio::test]
-async fn a_service_account_bounds_what_a_release_may_do() {
+async fn service_account_limits_what_a_release_may_do() {
     let options = "serviceAccountName: 'deployer'";
     let project = Project::new(options, &[("map.yaml", MAP)]);
     let Some(world) = project.start("account").await else {

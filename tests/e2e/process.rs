@@ -1,4 +1,4 @@
-//! Processes that come and go: hand-over of leadership, a kill in the middle of an install.
+//! Operator processes that start and stop: hand-over of leadership, a kill during an install.
 
 use hybrid_operator_test::TestNamespace;
 use kube::api::ListParams;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, operator, until};
 
 #[tokio::test]
-async fn a_second_replica_takes_over_when_the_first_ends() {
+async fn second_replica_takes_over_when_the_leader_exits() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -40,8 +40,8 @@ async fn a_second_replica_takes_over_when_the_first_ends() {
     until(&memcacheds, "two", "Ready", ready)
         .await
         .unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
-    // The other release is as the first replica left it. Whether its Pods stay ready is the simulated
-    // node's affair.
+    // The release stays as the first replica left it. Whether its Pods stay ready is up to the
+    // simulated node.
     let one = memcacheds.get("one").await.unwrap();
     assert_eq!(one.data["status"]["release"]["revision"], 1);
     let web = api(&namespace, "Deployment").get("one-memcached").await;
@@ -49,7 +49,7 @@ async fn a_second_replica_takes_over_when_the_first_ends() {
     assert!(!second.log().contains("\"Upgrade\""), "{}", second.log());
 }
 
-/// A hook that takes its time, so that an upgrade can be caught in the middle.
+/// A slow hook, so that an upgrade can be interrupted.
 const CHART: &str = "\
 apiVersion: batch/v1
 kind: Job
@@ -66,7 +66,7 @@ data: {value: {{ .Values.value | quote }}}
 ";
 
 #[tokio::test]
-async fn a_leader_that_was_frozen_in_the_middle_writes_no_more() {
+async fn frozen_leader_does_not_write_after_losing_its_lease() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -136,7 +136,7 @@ async fn a_leader_that_was_frozen_in_the_middle_writes_no_more() {
 }
 
 #[tokio::test]
-async fn an_install_that_was_killed_is_finished_after_the_restart() {
+async fn killed_install_is_finished_after_a_restart() {
     let Some(mut world) = World::start("kill").await else {
         return;
     };
@@ -147,7 +147,7 @@ async fn an_install_that_was_killed_is_finished_after_the_restart() {
     )
     .await;
     let record = "sh.helm.release.v1.cache.v1";
-    // As soon as the record is there the install is under way, and there is nothing else yet.
+    // Once the record exists, the install is in progress and has created nothing else yet.
     world
         .until("Secret", record, "a record", |secret| !secret.is_null())
         .await;
@@ -172,7 +172,7 @@ async fn an_install_that_was_killed_is_finished_after_the_restart() {
 }
 
 #[tokio::test]
-async fn a_restart_neither_writes_nor_upgrades() {
+async fn restart_neither_writes_nor_upgrades() {
     let Some(mut world) = World::start("restart").await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! The operator runs with what `config/rbac` grants, and names what it lacks.
+//! The operator runs with the permissions in `config/rbac` and reports those that it lacks.
 
 use hybrid_operator_test::TestNamespace;
 use kube::Api;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::world::{Project, World, api, apply, condition, control_plane, operator, root, until};
 
-/// The rules of a file of `config/rbac`.
+/// Returns the rules of a file in `config/rbac`.
 fn rules(file: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(root().join("config/rbac").join(file)).unwrap();
     let role: Value = go_yaml::from_str(&text).unwrap();
@@ -25,7 +25,7 @@ async fn grant(namespace: &TestNamespace, name: &str, rules: &[Value]) {
 }
 
 #[tokio::test]
-async fn the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_lacks() {
+async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -68,14 +68,14 @@ async fn the_operator_works_with_the_roles_of_its_manifests_and_names_what_it_la
     hybrid_operator_test::wait::gone(&memcacheds, "cache", crate::world::LIMIT)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
-    // Nothing was refused but what was taken away above.
+    // Only the permissions removed above were denied.
     let refused: Vec<String> = running
         .log()
         .lines()
         .filter(|line| line.contains("forbidden") || line.contains("no permission"))
         .filter(|line| !line.contains("deployments") && !line.contains("memcachedbackups"))
         .filter(|line| !line.contains("pods"))
-        // What is not in a namespace cannot be granted by the roles of one.
+        // A namespace's roles cannot grant access to cluster-scoped resources.
         .filter(|line| !line.contains("customresourcedefinitions"))
         .map(ToOwned::to_owned)
         .collect();

@@ -1,5 +1,5 @@
-//! Release records: large ones that are stored in parts, wherever the operator dies, and records
-//! that somebody changes by hand.
+//! Release records: large ones that are stored in parts, with crashes at every write, and manual
+//! changes.
 
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
@@ -7,7 +7,9 @@ use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, merge, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -16,7 +18,7 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | quote }}, password: {{ randAlphaNum 20 }}}
 ";
 
-/// Config maps that are large together, so that the manifest alone exceeds a Secret.
+/// `ConfigMap`s that together are too large for a Secret, even without the chart.
 const LARGE: &str = "\
 {{- range $i := until 4 }}
 ---
@@ -27,8 +29,8 @@ data: {text: {{ $.Files.Get \"large.txt\" | quote }}, value: {{ $.Values.value |
 {{- end }}
 ";
 
-/// A chart whose releases are stored in parts: because of a file that no template reads, or
-/// because of their manifests.
+/// Returns a project whose releases are stored in parts, because of a file that no template reads
+/// or because of their manifests.
 fn large_chart(manifest: bool) -> Project {
     let mut templates = vec![("map.yaml", MAP)];
     if manifest {
@@ -66,9 +68,9 @@ impl<'p> Run<'p> {
         api(&self.namespace, "Widget")
     }
 
-    async fn operator(&self) -> Mortal {
+    async fn operator(&self) -> InProcessOperator {
         let client = self.plane.client().await.unwrap();
-        Mortal::start(self.project, client, self.namespace.name())
+        InProcessOperator::start(self.project, client, self.namespace.name())
     }
 
     async fn spec(&self, value: &str) {
@@ -90,9 +92,9 @@ impl<'p> Run<'p> {
         wait::gone(&self.widgets(), "one", LIMIT).await.unwrap();
     }
 
-    /// Starts an operator that dies at write `k` of what follows; `None` when it gets to the end
+    /// Starts an operator that crashes at write `k` from now on. Returns `None` if it finishes
     /// before.
-    async fn die_at(
+    async fn crash_at(
         &self,
         k: usize,
         fault: Fault,
@@ -102,7 +104,7 @@ impl<'p> Run<'p> {
         let faults = Faults::new();
         let client = self.plane.client_with(&faults).await.unwrap();
         faults.stop_at(k, fault, Recorded::is_write);
-        let operator = Mortal::start(self.project, client, self.namespace.name());
+        let operator = InProcessOperator::start(self.project, client, self.namespace.name());
         change.await;
         let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
         tokio::select! {
@@ -113,7 +115,7 @@ impl<'p> Run<'p> {
         faults.was_injected().then_some(())
     }
 
-    /// The parts and the records that are left.
+    /// Returns the remaining parts and records.
     async fn left(&self) -> (Vec<DynamicObject>, Vec<DynamicObject>) {
         let secrets = api(&self.namespace, "Secret");
         let list = secrets.list(&ListParams::default()).await.unwrap();
@@ -134,7 +136,7 @@ impl<'p> Run<'p> {
         assert_eq!(maps.iter().filter(ours).count(), 0, "{context}");
     }
 
-    /// Fails unless there are exactly the parts to which records refer.
+    /// Fails unless the existing parts are exactly those that records refer to.
     async fn has_only_parts_in_use(&self, context: &str) {
         let (parts, records) = self.left().await;
         assert!(!parts.is_empty(), "{context}");
@@ -154,7 +156,7 @@ impl<'p> Run<'p> {
     }
 }
 
-/// The set of parts that a part belongs to, or that a record refers to.
+/// Returns the set of parts that a part belongs to or that a record refers to.
 fn set_of(secret: &DynamicObject) -> String {
     let labels = secret.metadata.labels.as_ref().unwrap();
     labels["helm.sdk.operatorframework.io/parts"].clone()
@@ -168,17 +170,17 @@ fn is_deployed(cr: &Value, revision: u32) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_in_parts_is_uninstalled_wherever_the_operator_dies() {
+async fn release_in_parts_is_uninstalled_wherever_the_operator_crashes() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    // A manifest in parts takes long to render: one death in the middle of its end is enough.
+    // A manifest in parts is slow to render, so one crash in the middle is enough.
     for (manifest, fault, writes, least) in [
         (false, Fault::Unreachable, 1..30, 5),
         (true, Fault::AnswerLost, 4..5, 1),
     ] {
         let project = large_chart(manifest);
-        let mut deaths = 0;
+        let mut crashes = 0;
         for k in writes {
             let run = Run::begin(plane, &project).await;
             let context = format!("{fault:?} at write {k}, manifest in parts: {manifest}");
@@ -188,51 +190,51 @@ async fn a_release_in_parts_is_uninstalled_wherever_the_operator_dies() {
             drop(operator);
             run.has_only_parts_in_use(&context).await;
 
-            let died = Box::pin(run.die_at(k, fault, run.delete(), run.gone())).await;
+            let outcome = Box::pin(run.crash_at(k, fault, run.delete(), run.gone())).await;
             let _successor = run.operator().await;
             run.gone().await;
             run.is_empty(&context).await;
-            if died.is_none() {
+            if outcome.is_none() {
                 break;
             }
-            deaths += 1;
+            crashes += 1;
         }
-        // The record twice, its parts, an object at least, and the finalizer.
-        assert!(deaths >= least, "only {deaths} writes");
+        // Two writes of the record, its parts, at least one object, and the finalizer.
+        assert!(crashes >= least, "only {crashes} writes");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_in_parts_that_is_cut_off_leaves_no_parts_that_no_record_needs() {
+async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let project = large_chart(false);
-    let mut deaths = 0;
+    let mut crashes = 0;
     for k in 1..30 {
         let run = Run::begin(plane, &project).await;
-        let context = format!("died at write {k}");
+        let context = format!("crashed at write {k}");
         let operator = run.operator().await;
         run.spec("1").await;
         run.deployed(1).await;
         drop(operator);
         let change = run.spec("2");
         let end = async { drop(run.deployed(2).await) };
-        let died = Box::pin(run.die_at(k, Fault::AnswerLost, change, end)).await;
+        let outcome = Box::pin(run.crash_at(k, Fault::AnswerLost, change, end)).await;
         let operator = run.operator().await;
         run.deployed(2).await;
         drop(operator);
         run.has_only_parts_in_use(&context).await;
-        if died.is_none() {
+        if outcome.is_none() {
             break;
         }
-        deaths += 1;
+        crashes += 1;
     }
-    assert!(deaths >= 7, "only {deaths} writes");
+    assert!(crashes >= 7, "only {crashes} writes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_that_goes_before_its_first_record_leaves_no_parts() {
+async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -240,14 +242,14 @@ async fn a_custom_resource_that_goes_before_its_first_record_leaves_no_parts() {
     let run = Run::begin(plane, &project).await;
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    // The parts are written, and the process dies before the record is.
+    // The process crashes after writing the parts and before writing the record.
     let is_record = |request: &Recorded| {
         let body = request.body.as_ref();
         request.kind() == "create secrets"
             && body.is_some_and(|body| body["type"] == "helm.sh/release.v1")
     };
     faults.stop_at(1, Fault::Unreachable, is_record);
-    let operator = Mortal::start(&project, client, run.namespace.name());
+    let operator = InProcessOperator::start(&project, client, run.namespace.name());
     run.spec("1").await;
     let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
     injected.await.unwrap();
@@ -261,7 +263,7 @@ async fn a_custom_resource_that_goes_before_its_first_record_leaves_no_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_changed_by_hand_wakes_its_custom_resource() {
+async fn manual_record_change_triggers_a_reconcile() {
     let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
     let Some(world) = project.start("by-hand").await else {
         return;
@@ -271,7 +273,7 @@ async fn a_record_that_is_changed_by_hand_wakes_its_custom_resource() {
     let deployed = |cr: &Value| is_deployed(cr, 1);
     world.until("Widget", "one", "deployed", deployed).await;
 
-    // `helm uninstall --keep-history`, as far as the record shows it.
+    // What `helm uninstall --keep-history` writes to the record's labels.
     let patch = json!({"metadata": {"labels": {"status": "uninstalled"}}});
     merge(&secrets, "sh.helm.release.v1.one.v1", &patch).await;
     let deployed = |cr: &Value| is_deployed(cr, 2);

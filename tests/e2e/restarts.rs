@@ -1,6 +1,6 @@
-//! An operator that starts comes to rest, whatever state it finds a release in: nothing is written
-//! and nothing is read for a release whose state does not change, and no reconcile asks for itself
-//! at once. Drift that is only to be reported is not repaired by a restart.
+//! A restarted operator settles in whatever state it finds a release: it sends no requests for a
+//! release whose state does not change, and no reconcile requeues itself immediately. A restart
+//! does not repair drift that is only reported.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,11 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, merge, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
+};
 
-/// A value, a second object, and one that the API server refuses on request.
+/// A value, a second object, and one that the API server rejects on request.
 const OBJECTS: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -33,23 +35,23 @@ metadata:
   {{- end }}
 ";
 
-/// A release `one` whose operator is restarted.
-struct Place {
+/// A namespace and a project whose operator is restarted; the release is `one`.
+struct Fixture {
     plane: &'static ControlPlane,
     namespace: TestNamespace,
     project: Project,
 }
 
-/// An operator with what it sends and how often it looks.
+/// A running operator, its requests and its reconcile count.
 struct Running {
     faults: Faults,
     metrics: String,
-    _operator: Mortal,
+    _operator: InProcessOperator,
 }
 
 impl Running {
-    /// How many reconciles of the kind have ended.
-    async fn looks(&self) -> u64 {
+    /// Returns how many reconciles have completed.
+    async fn reconciles(&self) -> u64 {
         let mut connection = tokio::net::TcpStream::connect(&self.metrics).await.unwrap();
         let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         connection.write_all(request).await.unwrap();
@@ -62,14 +64,16 @@ impl Running {
     }
 
     /// Waits for this many more reconciles.
-    async fn more_looks(&self, count: u64) {
-        let end = self.looks().await + count;
-        let enough = async || self.looks().await >= end;
-        wait::until(LIMIT, "further looks", enough).await.unwrap();
+    async fn more_reconciles(&self, count: u64) {
+        let end = self.reconciles().await + count;
+        let enough = async || self.reconciles().await >= end;
+        wait::until(LIMIT, "further reconciles", enough)
+            .await
+            .unwrap();
     }
 }
 
-impl Place {
+impl Fixture {
     async fn new(options: &str) -> Option<Self> {
         Self::with_templates(options, &[("objects.yaml", OBJECTS)]).await
     }
@@ -91,13 +95,13 @@ impl Place {
         self.start_as(self.namespace.name(), faults).await
     }
 
-    /// Starts an operator of this name.
+    /// Starts an operator with this name.
     async fn start_as(&self, name: &str, faults: Faults) -> Running {
         let client = self.plane.client_with(&faults).await.unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics = free.local_addr().unwrap().to_string();
         drop(free);
-        let operator = Mortal::with(
+        let operator = InProcessOperator::with(
             &self.project,
             client,
             self.namespace.name(),
@@ -128,14 +132,14 @@ impl Place {
         merge(&self.api("Widget"), "one", &patch).await;
     }
 
-    /// Waits until something is true of the custom resource.
+    /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         until(&self.api("Widget"), "one", what, holds)
             .await
             .unwrap()
     }
 
-    /// Installs the release with an operator that dies then.
+    /// Installs the release with an operator that is then stopped.
     async fn installed(&self, spec: Value) {
         let operator = self.start(Faults::new()).await;
         self.spec("one", spec).await;
@@ -158,30 +162,29 @@ impl Place {
         self.api("Secret").list(&list).await.unwrap().items
     }
 
-    /// Starts the operator anew, waits until the custom resource is as it should be, and counts the
-    /// requests while it and another one are looked at several times: `allowed` for each attempt
-    /// that there is time for.
-    async fn rests(&self, settled: impl Fn(&Value) -> bool) -> Running {
+    /// Restarts the operator, waits until the custom resource is settled, and counts the requests
+    /// while it and another one are reconciled several times.
+    async fn settles(&self, settled: impl Fn(&Value) -> bool) -> Running {
         let operator = self.start(Faults::new()).await;
-        self.comes_to_rest(&operator, settled, 0).await;
+        self.settles_within(&operator, settled, 0).await;
         operator
     }
 
-    async fn comes_to_rest(
+    async fn settles_within(
         &self,
         operator: &Running,
         settled: impl Fn(&Value) -> bool,
         allowed: usize,
     ) {
         drop(self.is("settled", settled).await);
-        // The other one shows that time goes on where the first one is not looked at at all.
+        // The other resource shows that time passes even if the first one is not reconciled at all.
         self.spec("two", json!({})).await;
         let widgets = self.api("Widget");
         drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
-        operator.more_looks(4).await;
+        operator.more_reconciles(4).await;
         operator.faults.forget();
         let began = Instant::now();
-        operator.more_looks(8).await;
+        operator.more_reconciles(8).await;
         let requests = operator.faults.requests();
         let took = began.elapsed();
         let sent: Vec<String> = requests
@@ -193,7 +196,7 @@ impl Place {
         assert!(sent.len() <= allowed * attempts, "{took:?}: {sent:#?}");
         assert!(
             took > Duration::from_millis(500),
-            "eight looks of two custom resources in {took:?}, with a period of 300 ms"
+            "eight reconciles of two custom resources in {took:?}, with a period of 300 ms"
         );
     }
 }
@@ -212,7 +215,7 @@ fn is(type_: &'static str) -> impl Fn(&Value) -> bool {
     }
 }
 
-/// Whether a request changes the first object of the release.
+/// Returns whether a request writes to the first object of the release.
 fn is_map(request: &Recorded) -> bool {
     let named = request.name.as_deref() == Some("one-map");
     let body = request.body.as_ref();
@@ -225,63 +228,64 @@ fn refuse_map(faults: &Faults) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_without_a_record_is_installed_and_rests() {
-    let Some(place) = Place::new("").await else {
+async fn custom_resource_without_a_record_is_installed_and_settles() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.spec("one", json!({"value": "1"})).await;
-    place.rests(is_ready).await;
-    assert_eq!(place.records().await.len(), 1);
+    fixture.spec("one", json!({"value": "1"})).await;
+    fixture.settles(is_ready).await;
+    assert_eq!(fixture.records().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployed_release_rests_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn deployed_release_settles_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    place.rests(is_ready).await;
-    assert_eq!(place.records().await.len(), 1);
+    fixture.installed(json!({"value": "1"})).await;
+    fixture.settles(is_ready).await;
+    assert_eq!(fixture.records().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_of_the_time_without_an_operator_is_repaired_and_the_release_rests() {
-    let Some(place) = Place::new("").await else {
+async fn drift_while_no_operator_ran_is_repaired_and_the_release_settles() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    place.edit("theirs").await;
-    let operator = place.start(Faults::new()).await;
-    let maps = place.api("ConfigMap");
+    fixture.installed(json!({"value": "1"})).await;
+    fixture.edit("theirs").await;
+    let operator = fixture.start(Faults::new()).await;
+    let maps = fixture.api("ConfigMap");
     let repaired = |map: &Value| map["data"]["value"] == "1";
     drop(until(&maps, "one-map", "repaired", repaired).await.unwrap());
-    place.comes_to_rest(&operator, is_ready, 0).await;
+    fixture.settles_within(&operator, is_ready, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_install_that_was_cut_off_is_finished_and_rests() {
-    let Some(place) = Place::new("").await else {
+async fn interrupted_install_is_finished_and_settles() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
     let faults = Faults::new();
     faults.stop_at(1, Fault::Unreachable, is_map);
-    let operator = place.start(faults).await;
-    place.spec("one", json!({"value": "1"})).await;
+    let operator = fixture.start(faults).await;
+    fixture.spec("one", json!({"value": "1"})).await;
     let injected = async || operator.faults.was_injected();
     wait::until(LIMIT, "the fault", injected).await.unwrap();
     drop(operator);
-    place.rests(is_ready).await;
-    assert_eq!(place.records().await.len(), 1);
+    fixture.settles(is_ready).await;
+    assert_eq!(fixture.records().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn somebody_elses_running_upgrade_is_left_alone_and_the_operator_rests() {
-    let Some(place) = Place::new("").await else {
+async fn running_helm_upgrade_is_left_alone_and_the_operator_settles() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    // As Helm begins a revision: with our labels of the one before.
-    let mut record = place.records().await.remove(0);
+    fixture.installed(json!({"value": "1"})).await;
+    // The record looks as Helm begins a revision: with the labels of the operator's previous
+    // revision.
+    let mut record = fixture.records().await.remove(0);
     let name = "sh.helm.release.v1.one.v2";
     let mut labels = record.metadata.labels.take().unwrap();
     labels.insert("version".to_owned(), "2".to_owned());
@@ -289,55 +293,57 @@ async fn somebody_elses_running_upgrade_is_left_alone_and_the_operator_rests() {
     let content = json!({
         "type": record.data["type"], "data": record.data["data"], "metadata": {"labels": labels},
     });
-    apply(&place.api("Secret"), name, &content).await;
-    place
-        .rests(|cr| {
+    apply(&fixture.api("Secret"), name, &content).await;
+    fixture
+        .settles(|cr| {
             condition(cr, "Ready").is_some_and(|c| {
                 let message = c["message"].as_str().unwrap_or_default();
                 c["status"] == "False" && message.contains("another Helm operation")
             })
         })
         .await;
-    let after = place.api("Secret").get(name).await.unwrap();
+    let after = fixture.api("Secret").get(name).await.unwrap();
     assert_eq!(after.metadata.labels.unwrap()["status"], "pending-upgrade");
-    assert_eq!(place.records().await.len(), 2);
+    assert_eq!(fixture.records().await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_install_is_tried_again_at_its_own_pace_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn failed_install_keeps_its_backoff_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
     let faults = Faults::new();
     refuse_map(&faults);
-    let operator = place.start(faults.clone()).await;
-    place.spec("one", json!({"value": "1"})).await;
-    drop(place.is("the next attempt", announces_attempt).await);
+    let operator = fixture.start(faults.clone()).await;
+    fixture.spec("one", json!({"value": "1"})).await;
+    drop(fixture.is("the next attempt", announces_attempt).await);
     drop(operator);
-    let operator = place.start(faults).await;
-    // One attempt may fall into the time: its pending record, its objects, its failed record, the
-    // status before and after, the look for a quota, and an event for each word.
-    place.comes_to_rest(&operator, announces_attempt, 14).await;
-    assert_eq!(place.records().await.len(), 1);
+    let operator = fixture.start(faults).await;
+    // One attempt may fall into this time: pending record, objects, failed record, status before
+    // and after, a quota lookup, and one event per message.
+    fixture
+        .settles_within(&operator, announces_attempt, 14)
+        .await;
+    assert_eq!(fixture.records().await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_rollback_is_tried_again_at_its_own_pace_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn failed_rollback_keeps_its_backoff_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
+    fixture.installed(json!({"value": "1"})).await;
     let faults = Faults::new();
     refuse_map(&faults);
-    let operator = place.start(faults.clone()).await;
-    place.spec("one", json!({"value": "2"})).await;
+    let operator = fixture.start(faults.clone()).await;
+    fixture.spec("one", json!({"value": "2"})).await;
     let rolls_back = |cr: &Value| announces_attempt(cr) && cr["status"]["release"]["revision"] == 3;
-    drop(place.is("a failed rollback", rolls_back).await);
+    drop(fixture.is("a failed rollback", rolls_back).await);
     drop(operator);
-    let operator = place.start(faults).await;
+    let operator = fixture.start(faults).await;
     // As above; the first attempt after a start also reads two records and three objects.
-    place.comes_to_rest(&operator, rolls_back, 14 + 5).await;
-    assert_eq!(place.records().await.len(), 3);
+    fixture.settles_within(&operator, rolls_back, 14 + 5).await;
+    assert_eq!(fixture.records().await.len(), 3);
 }
 
 fn announces_attempt(cr: &Value) -> bool {
@@ -348,57 +354,57 @@ fn announces_attempt(cr: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_uninstall_that_waits_for_an_object_looks_rarely_after_a_restart() {
-    let Some(place) = Place::new("uninstall: {wait: true}").await else {
+async fn waiting_uninstall_polls_rarely_after_a_restart() {
+    let Some(fixture) = Fixture::new("uninstall: {wait: true}").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    let maps = place.api("ConfigMap");
+    fixture.installed(json!({"value": "1"})).await;
+    let maps = fixture.api("ConfigMap");
     let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
     merge(&maps, "one-map", &hold).await;
-    let widgets = place.api("Widget");
+    let widgets = fixture.api("Widget");
     let waits = |cr: &Value| cr["status"]["release"]["status"] == "uninstalling";
-    let operator = place.start(Faults::new()).await;
+    let operator = fixture.start(Faults::new()).await;
     drop(widgets.delete("one", &DeleteParams::default()).await);
-    drop(place.is("uninstalling", waits).await);
+    drop(fixture.is("uninstalling", waits).await);
     drop(operator);
-    let operator = place.start(Faults::new()).await;
-    // Every two seconds it looks at what is left.
-    place.comes_to_rest(&operator, waits, 12).await;
+    let operator = fixture.start(Faults::new()).await;
+    // It checks every two seconds for what is left.
+    fixture.settles_within(&operator, waits, 12).await;
     merge(&maps, "one-map", &json!({"metadata": {"finalizers": null}})).await;
     wait::gone(&widgets, "one", LIMIT).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_release_with_an_edited_object_rests_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn paused_release_with_an_edited_object_settles_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    place.annotate("paused", json!("true")).await;
-    place.edit("theirs").await;
-    place.rests(is("Paused")).await;
-    assert_eq!(place.value().await, "theirs");
+    fixture.installed(json!({"value": "1"})).await;
+    fixture.annotate("paused", json!("true")).await;
+    fixture.edit("theirs").await;
+    fixture.settles(is("Paused")).await;
+    assert_eq!(fixture.value().await, "theirs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_another_operator_costs_nothing_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn release_of_another_operator_costs_no_requests_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    let name = format!("{}-second", place.namespace.name());
-    let operator = place.start_as(&name, Faults::new()).await;
-    place.comes_to_rest(&operator, is("Contested"), 0).await;
+    fixture.installed(json!({"value": "1"})).await;
+    let name = format!("{}-second", fixture.namespace.name());
+    let operator = fixture.start_as(&name, Faults::new()).await;
+    fixture.settles_within(&operator, is("Contested"), 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_somebody_else_costs_nothing_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn release_made_by_helm_costs_no_requests_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    let record = place.records().await.remove(0).metadata;
+    fixture.installed(json!({"value": "1"})).await;
+    let record = fixture.records().await.remove(0).metadata;
     let labels: serde_json::Map<String, Value> = record
         .labels
         .unwrap()
@@ -407,79 +413,81 @@ async fn a_release_of_somebody_else_costs_nothing_after_a_restart() {
         .map(|label| (label, Value::Null))
         .collect();
     let patch = json!({"metadata": {"labels": labels, "annotations": null}});
-    merge(&place.api("Secret"), &record.name.unwrap(), &patch).await;
-    place.rests(is("Irreconcilable")).await;
+    merge(&fixture.api("Secret"), &record.name.unwrap(), &patch).await;
+    fixture.settles(is("Irreconcilable")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spec_that_goes_back_while_a_revision_is_pending_comes_to_rest() {
+async fn spec_reverted_during_a_pending_revision_settles() {
     for options in ["dryRunOption: server", ""] {
-        let Some(place) = Place::new(options).await else {
+        let Some(fixture) = Fixture::new(options).await else {
             return;
         };
-        place.installed(json!({"value": "1"})).await;
+        fixture.installed(json!({"value": "1"})).await;
         let faults = Faults::new();
         faults.stop_at(1, Fault::Unreachable, is_map);
-        let operator = place.start(faults).await;
-        place.spec("one", json!({"value": "2"})).await;
+        let operator = fixture.start(faults).await;
+        fixture.spec("one", json!({"value": "2"})).await;
         let injected = async || operator.faults.was_injected();
         wait::until(LIMIT, "the fault", injected).await.unwrap();
         drop(operator);
-        place.spec("one", json!({"value": "1"})).await;
-        place
-            .rests(|cr| is_ready(cr) && cr["status"]["release"]["status"] == "deployed")
+        fixture.spec("one", json!({"value": "1"})).await;
+        fixture
+            .settles(|cr| is_ready(cr) && cr["status"]["release"]["status"] == "deployed")
             .await;
-        assert_eq!(place.value().await, "1");
-        assert!(place.records().await.len() <= 3);
+        assert_eq!(fixture.value().await, "1");
+        assert!(fixture.records().await.len() <= 3);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stalled_release_rests_after_a_restart() {
-    let Some(place) = Place::new("").await else {
+async fn stalled_release_settles_after_a_restart() {
+    let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    let operator = place.start(Faults::new()).await;
-    place.spec("one", json!({"value": "2", "bad": true})).await;
-    drop(place.is("Stalled", is("Stalled")).await);
+    fixture.installed(json!({"value": "1"})).await;
+    let operator = fixture.start(Faults::new()).await;
+    fixture
+        .spec("one", json!({"value": "2", "bad": true}))
+        .await;
+    drop(fixture.is("Stalled", is("Stalled")).await);
     drop(operator);
-    place.rests(is("Stalled")).await;
-    assert_eq!(place.records().await.len(), 3);
-    assert_eq!(place.value().await, "1");
+    fixture.settles(is("Stalled")).await;
+    assert_eq!(fixture.records().await.len(), 3);
+    assert_eq!(fixture.value().await, "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_that_is_only_reported_is_not_repaired_by_a_restart() {
-    let Some(place) = Place::new("driftDetection: {mode: warn}").await else {
+async fn reported_drift_is_not_repaired_by_a_restart() {
+    let Some(fixture) = Fixture::new("driftDetection: {mode: warn}").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    place.edit("theirs").await;
-    let operator = place.start(Faults::new()).await;
+    fixture.installed(json!({"value": "1"})).await;
+    fixture.edit("theirs").await;
+    let operator = fixture.start(Faults::new()).await;
     let drifted = |cr: &Value| {
         condition(cr, "Drifted").is_some_and(|c| {
             let message = c["message"].as_str().unwrap_or_default();
             c["status"] == "True" && message.contains("one-map") && !message.contains("one-other")
         })
     };
-    place
-        .comes_to_rest(&operator, |cr| drifted(cr) && is_ready(cr), 0)
+    fixture
+        .settles_within(&operator, |cr| drifted(cr) && is_ready(cr), 0)
         .await;
-    assert_eq!(place.value().await, "theirs");
-    let cr = place.is("Drifted", drifted).await;
+    assert_eq!(fixture.value().await, "theirs");
+    let cr = fixture.is("Drifted", drifted).await;
     assert!(is_ready(&cr), "{cr:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_that_does_not_matter_is_neither_repaired_nor_reported_after_a_restart() {
-    let Some(place) = Place::new("driftDetection: {mode: \"off\"}").await else {
+async fn drift_is_neither_repaired_nor_reported_after_a_restart_when_detection_is_off() {
+    let Some(fixture) = Fixture::new("driftDetection: {mode: \"off\"}").await else {
         return;
     };
-    place.installed(json!({"value": "1"})).await;
-    place.edit("theirs").await;
-    place.rests(is_ready).await;
-    assert_eq!(place.value().await, "theirs");
-    let cr = place.is("Ready", is_ready).await;
+    fixture.installed(json!({"value": "1"})).await;
+    fixture.edit("theirs").await;
+    fixture.settles(is_ready).await;
+    assert_eq!(fixture.value().await, "theirs");
+    let cr = fixture.is("Ready", is_ready).await;
     assert!(condition(&cr, "Drifted").is_none(), "{cr:#}");
 }

@@ -1,6 +1,6 @@
-//! What follows a failure: attempts are spread over time, in place, and end only where another one
-//! would do harm. Records and objects of failed revisions are bounded, and a release heals by
-//! itself when what stood in its way is gone.
+//! Remediation: failed attempts are retried in place with a backoff and stop only where another one
+//! would do harm. Records and objects of failed revisions are bounded, and a release recovers by
+//! itself when the obstacle is gone.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    ANYTHING, LIMIT, Mortal, Project, World, api, apply, cluster_api, condition, control_plane,
-    define, definition_of, until,
+    ANYTHING, InProcessOperator, LIMIT, Project, World, api, apply, cluster_api, condition,
+    control_plane, define, definition_of, until,
 };
 
-/// An object of its own for each number, a value, and an object that the API server refuses on
+/// A separate object for each number, a value, and an object that the API server rejects on
 /// request.
 const OBJECTS: &str = "\
 {{- if .Values.number }}
@@ -38,13 +38,12 @@ metadata:
   {{- end }}
 ";
 
-/// A release `one` of an operator whose requests can be refused. Nothing is looked at again because
-/// of the time.
+/// A release `one` of an operator whose requests can be rejected. There are no periodic resyncs.
 struct Release {
     namespace: TestNamespace,
     project: Project,
     faults: Faults,
-    operator: Option<Mortal>,
+    operator: Option<InProcessOperator>,
 }
 
 impl Release {
@@ -56,7 +55,7 @@ impl Release {
         let project = Project::new(&options, templates);
         let faults = Faults::new();
         let client = plane.client_with(&faults).await.unwrap();
-        let operator = Mortal::start(&project, client, namespace.name());
+        let operator = InProcessOperator::start(&project, client, namespace.name());
         Some(Self {
             namespace,
             project,
@@ -69,7 +68,7 @@ impl Release {
         let plane = control_plane().await.unwrap();
         drop(self.operator.take());
         let client = plane.client_with(&self.faults).await.unwrap();
-        let operator = Mortal::start(&self.project, client, self.namespace.name());
+        let operator = InProcessOperator::start(&self.project, client, self.namespace.name());
         self.operator = Some(operator);
     }
 
@@ -81,13 +80,13 @@ impl Release {
         apply(&self.api("Widget"), "one", &json!({"spec": spec})).await;
     }
 
-    /// Waits until the custom resource is as it should be.
+    /// Waits until a condition holds for the custom resource.
     async fn is(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let found = until(&self.api("Widget"), "one", what, holds).await;
         found.unwrap_or_else(|error| panic!("{error}\n{:#?}", self.faults.counts()))
     }
 
-    /// Refuses all changes of the object with the value.
+    /// Rejects all writes to the object that holds the value.
     fn refuse(&self) {
         let is_map = |request: &Recorded| {
             let body = request.body.as_ref();
@@ -100,7 +99,7 @@ impl Release {
             .inject_with(move |request| is_map(request).then_some(Fault::Status(403)));
     }
 
-    /// Revision, status and number of failures of each record, oldest first.
+    /// Returns revision, status and failure count of each record, oldest first.
     async fn history(&self) -> Vec<(u32, String, u32)> {
         let list = ListParams::default().labels("owner=helm,name=one");
         let secrets = self.api("Secret").list(&list).await.unwrap().items;
@@ -123,7 +122,7 @@ impl Release {
         history.map(|(_, status, _)| status).collect()
     }
 
-    /// Waits until the newest record failed this often.
+    /// Waits until the newest record has this failure count.
     async fn failed(&self, times: u32) {
         let often = async || {
             let history = self.history().await;
@@ -140,15 +139,16 @@ impl Release {
         map.data["data"]["value"].clone()
     }
 
-    /// Another release comes and is ready: what was due for the first one has been done.
-    async fn time_goes_on(&self, name: &str) {
+    /// Installs another release and waits until it is ready; by then, work due for the first one is
+    /// done.
+    async fn another_release_is_handled(&self, name: &str) {
         let widgets = self.api("Widget");
         apply(&widgets, name, &json!({"spec": {}})).await;
         drop(until(&widgets, name, "Ready", is_ready).await.unwrap());
     }
 
-    /// Another release fails: what was due for the first one has been done.
-    async fn time_goes_on_in_vain(&self) {
+    /// Lets another release fail; by then, work due for the first one is done.
+    async fn another_release_fails(&self) {
         let widgets = self.api("Widget");
         apply(&widgets, "two", &json!({"spec": {}})).await;
         let failed = until(&widgets, "two", "failed", announces_attempt).await;
@@ -171,7 +171,7 @@ fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
     move |cr| is_true(cr, "Stalled").is_some_and(|message| message.contains(because))
 }
 
-/// Whether the failure is told with the time of the next attempt.
+/// Returns whether the failure is reported with the time of the next attempt.
 fn announces_attempt(cr: &Value) -> bool {
     is_true(cr, "Irreconcilable")
         .is_some_and(|message| message.contains("the next attempt is at 2"))
@@ -180,7 +180,7 @@ fn announces_attempt(cr: &Value) -> bool {
 const ROLLED_BACK: &str = "another attempt would replace the running revision with the failed one";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_rollback_is_tried_in_place_until_it_completes_and_no_upgrade_follows() {
+async fn rejected_rollback_is_retried_in_place_and_not_followed_by_an_upgrade() {
     let Some(mut release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
         return;
     };
@@ -201,15 +201,15 @@ async fn a_refused_rollback_is_tried_in_place_until_it_completes_and_no_upgrade_
     let after = ["superseded", "failed", "deployed"];
     assert_eq!(release.statuses().await, after);
     assert_eq!(release.value().await, "1");
-    // Neither time nor a restart brings the upgrade back.
+    // Neither waiting nor a restart starts the upgrade again.
     release.restart().await;
-    release.time_goes_on("two").await;
+    release.another_release_is_handled("two").await;
     assert_eq!(release.statuses().await, after);
     assert_eq!(release.value().await, "1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spec_that_goes_back_while_its_rollback_is_refused_makes_no_row_of_rollbacks() {
+async fn reverting_the_spec_during_a_rejected_rollback_starts_no_further_rollback() {
     let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
         return;
     };
@@ -231,7 +231,7 @@ async fn a_spec_that_goes_back_while_its_rollback_is_refused_makes_no_row_of_rol
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_are_not_forgotten_when_the_history_is_short() {
+async fn failures_are_remembered_when_the_history_is_short() {
     let options = "maxHistory: 1, upgrade: {remediation: {retries: 1}}";
     let Some(mut release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
         return;
@@ -247,15 +247,15 @@ async fn failures_are_not_forgotten_when_the_history_is_short() {
     let failed: Vec<_> = history.iter().filter(|(_, s, _)| s == "failed").collect();
     assert!(matches!(failed[..], [(_, _, 2)]), "{history:?}");
     release.restart().await;
-    release.time_goes_on("two").await;
+    release.another_release_is_handled("two").await;
     assert_eq!(release.history().await, history);
     assert_eq!(release.value().await, "1");
 }
 
-/// How many specs fail, one after the other.
+/// Number of consecutive specs that fail.
 const BAD: u32 = 10;
 
-/// Ten specs that cannot be, each after the one before has failed; then one that can.
+/// Applies ten invalid specs, each after the previous one failed, and then a valid one.
 async fn many_bad_specs(options: &str, good_first: bool) {
     let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
         return;
@@ -291,22 +291,22 @@ async fn many_bad_specs(options: &str, good_first: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_bad_installs_leave_few_records_and_no_object_behind() {
+async fn many_failed_installs_leave_few_records_and_no_objects() {
     many_bad_specs("", false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_bad_upgrades_that_are_rolled_back_leave_few_records_and_no_object_behind() {
+async fn many_rolled_back_upgrades_leave_few_records_and_no_objects() {
     many_bad_specs("", true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_bad_upgrades_that_are_not_rolled_back_leave_few_records_and_no_object_behind() {
+async fn many_failed_upgrades_without_rollback_leave_few_records_and_no_objects() {
     many_bad_specs("upgrade: {remediation: {strategy: none}}", true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_that_is_defined_later_is_waited_for_without_a_change_of_the_custom_resource() {
+async fn install_waits_for_a_kind_that_is_defined_later() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -321,7 +321,7 @@ async fn a_kind_that_is_defined_later_is_waited_for_without_a_change_of_the_cust
     release.spec(json!({"value": "1"})).await;
     let failed = release.is("the next attempt", announces_attempt).await;
     assert!(condition(&failed, "Stalled").is_none(), "{failed:#}");
-    // It goes on beyond the number of attempts that used to be all.
+    // The number of retries is not limited.
     release.failed(3).await;
     define(
         plane,
@@ -338,21 +338,21 @@ async fn a_kind_that_is_defined_later_is_waited_for_without_a_change_of_the_cust
     drop(definitions.delete(&name, &DeleteParams::default()).await);
 }
 
-/// An operator whose releases are not looked at again because of the time.
-async fn lasting(prefix: &str) -> Option<World> {
+/// Starts an operator without periodic resyncs.
+async fn without_resyncs(prefix: &str) -> Option<World> {
     let project = Project::new("reconcilePeriod: 1h", &[("objects.yaml", OBJECTS)]);
     project.start(prefix).await
 }
 
 #[tokio::test]
-async fn a_name_that_becomes_free_is_taken_at_once() {
-    let Some(world) = lasting("clash").await else {
+async fn freed_object_name_triggers_an_immediate_retry() {
+    let Some(world) = without_resyncs("clash").await else {
         return;
     };
     let maps = world.api("ConfigMap");
     apply(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     world.widget("one", json!({"value": "1"})).await;
-    // The fourth attempt is eight seconds after the third.
+    // The fourth attempt starts eight seconds after the third.
     let failed_thrice = |record: &Value| {
         record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
     };
@@ -372,8 +372,8 @@ async fn a_name_that_becomes_free_is_taken_at_once() {
 }
 
 #[tokio::test]
-async fn a_quota_that_is_raised_is_noticed_at_once() {
-    let Some(world) = lasting("quota").await else {
+async fn raised_quota_triggers_an_immediate_retry() {
+    let Some(world) = without_resyncs("quota").await else {
         return;
     };
     let quotas = world.api("ResourceQuota");
@@ -416,7 +416,7 @@ spec:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hook_that_fails_three_times_stalls_the_release_and_a_reset_runs_it_again() {
+async fn hook_failing_three_times_stalls_the_release_until_a_reset() {
     let templates = [("objects.yaml", OBJECTS), ("hook.yaml", BAD_HOOK)];
     let Some(release) = Release::start("", &templates).await else {
         return;
@@ -434,7 +434,7 @@ async fn a_hook_that_fails_three_times_stalls_the_release_and_a_reset_runs_it_ag
     );
     let history = release.history().await;
     assert_eq!(history, [(1, "failed".to_owned(), 3)]);
-    release.time_goes_on_in_vain().await;
+    release.another_release_fails().await;
     assert_eq!(release.history().await, history);
 
     let annotation = "helm.sdk.operatorframework.io/reset-at";
@@ -449,7 +449,7 @@ async fn a_hook_that_fails_three_times_stalls_the_release_and_a_reset_runs_it_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn retries_that_are_limited_end_and_say_so() {
+async fn exhausted_retries_stall_the_release_and_are_reported() {
     let options = "install: {remediation: {retries: 1}}";
     let Some(release) = Release::start(options, &[("objects.yaml", OBJECTS)]).await else {
         return;
@@ -467,7 +467,7 @@ async fn retries_that_are_limited_end_and_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_install_that_fails_for_another_reason_never_stalls() {
+async fn install_without_failing_hooks_never_stalls() {
     let Some(release) = Release::start("", &[("objects.yaml", OBJECTS)]).await else {
         return;
     };
@@ -478,7 +478,7 @@ async fn an_install_that_fails_for_another_reason_never_stalls() {
     assert_eq!(release.statuses().await, ["failed"]);
 }
 
-/// A value, and an object after it that the API server refuses on request.
+/// A value, and after it an object that the API server rejects on request.
 const REFUSED_LATE: &str = "\
 apiVersion: v1
 kind: ConfigMap
@@ -496,7 +496,7 @@ rules: []
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rollback_replaces_objects_unless_the_annotation_says_otherwise() {
+async fn rollback_replaces_objects_unless_the_annotation_disables_it() {
     for (force, verb) in [(None, "update"), (Some("false"), "apply")] {
         let Some(release) = Release::start("", &[("objects.yaml", REFUSED_LATE)]).await else {
             return;
@@ -521,7 +521,7 @@ async fn a_rollback_replaces_objects_unless_the_annotation_says_otherwise() {
             .filter(|r| r.is_write())
             .map(|r| r.verb.as_str())
             .collect();
-        // The upgrade applies; whatever follows is the rollback.
+        // The upgrade uses apply; all later writes belong to the rollback.
         assert_eq!(verbs.first(), Some(&"apply"), "{verbs:?}");
         let rollback = verbs.get(1..).unwrap_or_default();
         assert!(rollback.contains(&verb), "{verbs:?}");

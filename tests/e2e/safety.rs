@@ -1,4 +1,4 @@
-//! Attacks on the safety of data: nothing of others is taken or deleted, and nothing that holds data.
+//! Data safety: foreign objects are never taken over or deleted, nor are objects that hold data.
 
 use hybrid_operator::options::Options;
 use kube::api::{DeleteParams, ListParams, PostParams, ResourceExt};
@@ -9,8 +9,8 @@ use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace};
 
 use crate::world::{
-    ANYTHING, LIMIT, Mortal, Project, api, api_of, apply, condition, control_plane, create, define,
-    definition_of, merge, until,
+    ANYTHING, InProcessOperator, LIMIT, Project, api, api_of, apply, condition, control_plane,
+    create, define, definition_of, merge, until,
 };
 
 const MAP: &str = "\
@@ -34,7 +34,7 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 ";
 
 #[tokio::test]
-async fn a_foreign_object_of_the_same_name_stays_as_it_is() {
+async fn foreign_object_with_the_same_name_is_not_changed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("foreign").await else {
         return;
@@ -51,7 +51,7 @@ async fn a_foreign_object_of_the_same_name_stays_as_it_is() {
     world
         .data("map", json!({"value": "theirs", "more": "x"}))
         .await;
-    // Nor does it go with the custom resource.
+    // It is not deleted with the custom resource either.
     world.remove("Widget", "one").await;
     world
         .data("map", json!({"value": "theirs", "more": "x"}))
@@ -59,7 +59,7 @@ async fn a_foreign_object_of_the_same_name_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn two_custom_resources_that_want_one_object_do_not_fight() {
+async fn custom_resources_do_not_take_an_object_from_each_other() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("race").await else {
         return;
@@ -74,7 +74,7 @@ async fn two_custom_resources_that_want_one_object_do_not_fight() {
 }
 
 #[tokio::test]
-async fn what_is_no_longer_watched_is_not_deleted() {
+async fn custom_resource_that_is_no_longer_watched_is_not_uninstalled() {
     let project = Project::new("selector: {matchLabels: {team: a}}", &[("map.yaml", MAP)]);
     let Some(mut world) = project.start("shrink").await else {
         return;
@@ -82,7 +82,7 @@ async fn what_is_no_longer_watched_is_not_deleted() {
     let cr = json!({"metadata": {"labels": {"team": "a"}}, "spec": {}});
     apply(&world.api("Widget"), "one", &cr).await;
     let before = world.ready("Widget", "one").await;
-    // The label goes, the operator restarts, and another one shows that it works.
+    // The label is removed, the operator restarts, and another custom resource shows that it works.
     let label = json!({"metadata": {"labels": {"team": null}}});
     merge(&world.api("Widget"), "one", &label).await;
     world.operator.stop(LIMIT).await.unwrap();
@@ -97,7 +97,7 @@ async fn what_is_no_longer_watched_is_not_deleted() {
 }
 
 #[tokio::test]
-async fn a_claim_that_somebody_has_asked_to_keep_survives_the_release() {
+async fn claim_annotated_with_keep_survives_the_release() {
     let project = Project::new("", &[("claim.yaml", CLAIM)]);
     let Some(world) = project.start("keep").await else {
         return;
@@ -123,7 +123,7 @@ async fn a_claim_that_somebody_has_asked_to_keep_survives_the_release() {
 }
 
 #[tokio::test]
-async fn stripped_labels_come_back_and_lose_nothing() {
+async fn removed_labels_are_restored_without_losing_objects() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("strip").await else {
         return;
@@ -143,7 +143,7 @@ async fn stripped_labels_come_back_and_lose_nothing() {
 }
 
 #[tokio::test]
-async fn a_corrupt_record_is_told_and_its_release_is_still_uninstalled_from_an_earlier_one() {
+async fn corrupt_record_is_reported_and_uninstall_uses_an_earlier_one() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("corrupt").await else {
         return;
@@ -164,7 +164,7 @@ async fn a_corrupt_record_is_told_and_its_release_is_still_uninstalled_from_an_e
 }
 
 #[tokio::test]
-async fn a_custom_resource_made_anew_gets_a_release_of_its_own() {
+async fn recreated_custom_resource_gets_a_new_release() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("anew").await else {
         return;
@@ -176,7 +176,7 @@ async fn a_custom_resource_made_anew_gets_a_release_of_its_own() {
         .delete("one", &DeleteParams::default())
         .await
         .unwrap();
-    // As soon as the name is free it is taken again.
+    // The name is reused as soon as it is free.
     world.gone("Widget", "one").await;
     let body = json!({"apiVersion": "test.example.com/v1", "kind": "Widget",
         "metadata": {"name": "one"}, "spec": {}});
@@ -190,7 +190,7 @@ async fn a_custom_resource_made_anew_gets_a_release_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_others_use_outlives_its_release() {
+async fn namespace_in_use_by_others_outlives_its_release() {
     let project = Project::new("", &[("namespace.yaml", NAMESPACE)]);
     let Some(world) = project.start("inner").await else {
         return;
@@ -215,7 +215,7 @@ async fn a_namespace_that_others_use_outlives_its_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lookup_that_is_refused_shrinks_nothing() {
+async fn denied_lookup_does_not_prune_objects() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -226,7 +226,7 @@ async fn a_lookup_that_is_refused_shrinks_nothing() {
     let namespace = TestNamespace::create(plane, "lookup").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     apply(&api(&namespace, "Secret"), "switch", &json!({"data": {}})).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"n": 1}})).await;
@@ -257,7 +257,7 @@ async fn a_lookup_that_is_refused_shrinks_nothing() {
 }
 
 #[tokio::test]
-async fn a_stateful_set_that_cannot_change_is_left_even_by_force() {
+async fn immutable_stateful_set_is_not_recreated_even_by_force() {
     let set = "apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: {{ .Release.Name }}-db}
@@ -282,7 +282,7 @@ spec:
     let deployed = |cr: &Value| cr["status"]["release"]["status"] == "deployed";
     world.until("Widget", "one", "deployed", deployed).await;
     apply(&world.api("Widget"), "one", &custom("2Gi")).await;
-    // An attempt that its controller got in the way of comes again.
+    // A conflict with the StatefulSet controller's writes leads to a retry.
     let refused = |cr: &Value| {
         condition(cr, "ReleaseFailed").is_some_and(|c| {
             let message = c["message"].as_str().unwrap_or_default();
@@ -295,7 +295,7 @@ spec:
 }
 
 #[tokio::test]
-async fn a_person_and_the_operator_who_race_for_a_name_do_not_share_it() {
+async fn helm_and_operator_racing_for_a_release_name_do_not_share_it() {
     let Some(program) = crate::helm_cli::helm() else {
         return;
     };
@@ -336,7 +336,7 @@ async fn a_person_and_the_operator_who_race_for_a_name_do_not_share_it() {
 }
 
 #[tokio::test]
-async fn a_definition_that_goes_and_comes_back_is_followed() {
+async fn recreated_crd_is_watched_again() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -346,7 +346,7 @@ async fn a_definition_that_goes_and_comes_back_is_followed() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let watches = format!("- {{group: {group}, version: v1, kind: Brittle, chart: chart}}\n");
     project.write("watches.yaml", &watches);
-    // The operator is there first, and waits for the kind.
+    // The operator starts first and waits for the kind.
     let operator = project
         .operator(plane, namespace.name())
         .start()
@@ -367,7 +367,7 @@ async fn a_definition_that_goes_and_comes_back_is_followed() {
             .delete(&name, &DeleteParams::default())
             .await
             .unwrap();
-        // Its custom resources are deleted with it, and their releases with them.
+        // Deleting it deletes its custom resources and their releases.
         let gone = hybrid_operator_test::wait::gone(&definitions, &name, LIMIT).await;
         gone.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
         assert!(maps.get_opt("map").await.unwrap().is_none());
@@ -375,7 +375,7 @@ async fn a_definition_that_goes_and_comes_back_is_followed() {
 }
 
 #[tokio::test]
-async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
+async fn denial_by_an_admission_policy_is_reported_and_ends_with_the_policy() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("denied").await else {
         return;
@@ -389,15 +389,15 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace.name()}},
             "resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
                 "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]},
-        "validations": [{"expression": "false", "message": "maps are out of fashion"}],
+        "validations": [{"expression": "false", "message": "maps are not allowed"}],
     }});
     apply(&policies, &name, &policy).await;
     let binding = json!({"spec": {"policyName": name, "validationActions": ["Deny"]}});
     apply(&bindings, &name, &binding).await;
-    // It takes the API server a moment to heed it.
+    // The API server needs a moment to enforce the policy.
     let probe = json!({"data": {}});
     let maps = world.api("ConfigMap");
-    let heeded = async || {
+    let enforced = async || {
         let map = serde_json::from_value(json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}, "data": probe["data"],
         }));
@@ -407,13 +407,13 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
         };
         maps.create(&dry, &map.unwrap()).await.is_err()
     };
-    hybrid_operator_test::wait::until(LIMIT, "the policy", heeded)
+    hybrid_operator_test::wait::until(LIMIT, "the policy to be enforced", enforced)
         .await
         .unwrap();
     world.widget("one", json!({})).await;
     let failed = world.is("one", "ReleaseFailed").await;
     let message = failed["message"].as_str().unwrap();
-    assert!(message.contains("maps are out of fashion"), "{message}");
+    assert!(message.contains("maps are not allowed"), "{message}");
     bindings
         .delete(&name, &DeleteParams::default())
         .await
@@ -422,8 +422,8 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
         .delete(&name, &DeleteParams::default())
         .await
         .unwrap();
-    let forgotten = async || !heeded().await;
-    hybrid_operator_test::wait::until(LIMIT, "no policy", forgotten)
+    let removed = async || !enforced().await;
+    hybrid_operator_test::wait::until(LIMIT, "the policy to be gone", removed)
         .await
         .unwrap();
     world.annotate("one", "reset-at", json!("now")).await;
@@ -431,7 +431,7 @@ async fn a_policy_that_denies_an_object_is_told_and_followed_when_it_goes() {
 }
 
 #[tokio::test]
-async fn a_fight_over_a_field_ends_and_names_the_other() {
+async fn repeated_conflict_over_a_field_ends_and_names_the_other_manager() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("fight").await else {
         return;
@@ -453,11 +453,11 @@ async fn a_fight_over_a_field_ends_and_names_the_other() {
     world.data("map", json!({"value": "theirs"})).await;
 }
 
-/// An operator of its own name, whose objects say it; and what it has sent.
+/// An operator with a name, whose objects carry that name, and the requests it sent.
 struct Named {
     id: String,
     faults: Faults,
-    _operator: Mortal,
+    _operator: InProcessOperator,
     _project: Project,
 }
 
@@ -471,7 +471,7 @@ impl Named {
         Self::with_chart_of(plane, namespace, kind, name, name).await
     }
 
-    /// The same with the chart that an operator of another name has.
+    /// Starts an operator with the chart of the operator with another name.
     async fn with_chart_of(
         plane: &ControlPlane,
         namespace: &TestNamespace,
@@ -500,7 +500,8 @@ data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
             options.operator_name.clone_from(&id);
             options.instance.clone_from(&id);
         };
-        let operator = Mortal::with(&project, client, namespace.name(), |chart| chart, change);
+        let operator =
+            InProcessOperator::with(&project, client, namespace.name(), |chart| chart, change);
         Self {
             id,
             faults,
@@ -509,7 +510,7 @@ data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
         }
     }
 
-    /// What it has written of the objects of this name, and to the records of such a release.
+    /// Returns its writes to objects of this name and to the records of a release of this name.
     fn writes(&self, name: &str) -> Vec<String> {
         let requests = self.faults.requests();
         let about = |r: &&Recorded| r.name.as_deref().is_some_and(|n| n.contains(name));
@@ -518,13 +519,13 @@ data: {{by: {maker}, count: {{{{ .Values.count | default 1 | quote }}}}}}
     }
 }
 
-/// Whether a write does not go beyond words.
-fn is_said(kind: &String) -> bool {
+/// Returns whether a write is only a status or an event.
+fn is_status_or_event(kind: &String) -> bool {
     kind == "patch widgets/status" || kind.ends_with(" events")
 }
 
-/// Whether a custom resource is ready, and says that this operator looks after it and another one
-/// would, too.
+/// Returns whether a custom resource is ready and reports that this operator manages it and that
+/// another one tries to.
 fn is_contested(cr: &Value, owner: &str) -> bool {
     let is = |type_, holds: fn(&str, &str) -> bool| {
         condition(cr, type_).is_some_and(|c| {
@@ -540,7 +541,7 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_operators_of_one_custom_resource_do_not_fight() {
+async fn two_operators_do_not_overwrite_each_others_changes() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -573,17 +574,18 @@ async fn two_operators_of_one_custom_resource_do_not_fight() {
             .await
             .unwrap(),
     );
-    // It has said so of each generation, and tried again where the first one spoke meanwhile.
+    // It reported this once per generation, and retried after status conflicts with the first
+    // operator.
     let writes = second.writes("one");
     assert!(
-        writes.iter().all(is_said) && writes.len() <= 4 * 5,
+        writes.iter().all(is_status_or_event) && writes.len() <= 4 * 5,
         "{writes:#?}"
     );
     let labels = ListParams::default().labels("owner=helm,name=one");
     let records = api(&namespace, "Secret").list(&labels).await.unwrap();
     assert_eq!(records.items.len(), 4, "one for each generation");
 
-    // Both look ten times a second, and meet on others that neither has had before.
+    // Both reconcile ten times a second, and both see new custom resources.
     first.faults.forget();
     second.faults.forget();
     for name in ["new1", "new2", "new3"] {
@@ -606,15 +608,15 @@ async fn two_operators_of_one_custom_resource_do_not_fight() {
     gone.await.unwrap();
     assert!(maps.get_opt("one").await.unwrap().is_none());
     let writes = second.writes("one");
-    assert!(writes.iter().all(is_said), "{writes:#?}");
+    assert!(writes.iter().all(is_status_or_event), "{writes:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_takes_over_from_another_one_when_it_is_named() {
+async fn operator_named_in_adopt_release_takes_over() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    // Beside the other one with another chart, and in its place: as an operator that was renamed.
+    // Both operators run with different charts, and a renamed operator replaces the old one.
     for (renamed, maker) in [(false, "second"), (true, "first")] {
         let namespace = TestNamespace::create(plane, "renamed").await.unwrap();
         let widgets = api(&namespace, "Widget");
@@ -635,7 +637,7 @@ async fn an_operator_takes_over_from_another_one_when_it_is_named() {
                 .unwrap(),
         );
 
-        // That somebody may take it over is not enough to take it from an operator.
+        // Permission to adopt in general is not enough to take a release from an operator.
         let annotate = async |value: &str| {
             let annotation = "helm.sdk.operatorframework.io/adopt-release";
             let patch = json!({"metadata": {"annotations": {annotation: value}}});
@@ -644,7 +646,7 @@ async fn an_operator_takes_over_from_another_one_when_it_is_named() {
         annotate("true").await;
         apply(&widgets, "probe", &json!({"spec": {"map": "probe"}})).await;
         drop(until(&widgets, "probe", "Ready", ready).await.unwrap());
-        assert!(second.writes("one").iter().all(is_said));
+        assert!(second.writes("one").iter().all(is_status_or_event));
         annotate(&second.id).await;
         let by_maker = by(maker);
         let operator = "helm.sdk.operatorframework.io/operator";
@@ -663,7 +665,7 @@ async fn an_operator_takes_over_from_another_one_when_it_is_named() {
         drop(until(&widgets, "one", "settled", settled).await.unwrap());
         let labels = ListParams::default().labels("owner=helm,name=one");
         let records = api(&namespace, "Secret").list(&labels).await.unwrap();
-        // The same chart and values are no new revision.
+        // The same chart and values make no new revision.
         assert_eq!(records.items.len(), if renamed { 1 } else { 2 });
         drop(remaining);
         widgets
@@ -677,7 +679,7 @@ async fn an_operator_takes_over_from_another_one_when_it_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_of_two_operators_that_have_one_name_are_kept_apart() {
+async fn same_named_releases_of_two_operators_are_kept_apart() {
     let Some(plane) = control_plane().await else {
         return;
     };

@@ -1,5 +1,5 @@
-//! The same inputs have the same content: random values are made once, whatever process tries again
-//! or takes over. And a record that Helm writes at this moment is not taken for one of ours.
+//! The same inputs give the same content: random values are generated once, whichever process
+//! retries or takes over. A record that Helm is writing is not mistaken for the operator's own.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    LIMIT, Mortal, Project, World, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, merge, until,
 };
 
-/// A password, a value, and an object that only some values have.
+/// A password, a value, and an object that only some values enable.
 const OBJECTS: &str = "\
 apiVersion: v1
 kind: Secret
@@ -43,14 +43,14 @@ metadata:
   annotations: {helm.sh/hook: post-install}
 ";
 
-/// The password that is in the cluster.
+/// Returns the password in the cluster.
 async fn password(namespace: &TestNamespace) -> String {
     let there = |secret: &Value| secret["data"]["password"].is_string();
     let secret = until(&api(namespace, "Secret"), "one-password", "there", there).await;
     secret.unwrap()["data"]["password"].to_string()
 }
 
-/// Refuses all changes of the `ConfigMap` of this name.
+/// Rejects all writes to the `ConfigMap` of this name.
 fn refuse(faults: &Faults, name: &'static str) {
     faults.inject_with(move |request| is_write_to(request, name).then_some(Fault::Status(403)));
 }
@@ -74,7 +74,7 @@ async fn is_deployed(widgets: &Api<DynamicObject>, revision: u32) {
     drop(until(widgets, "one", "Ready", deployed).await.unwrap());
 }
 
-/// Waits until a record failed this often.
+/// Waits until a record has this failure count.
 async fn failed(namespace: &TestNamespace, revision: u32, label: &str) {
     let often = |record: &Value| {
         record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == label
@@ -93,13 +93,13 @@ async fn start(
     project: &Project,
     faults: &Faults,
     change: impl FnOnce(&mut Options),
-) -> Mortal {
+) -> InProcessOperator {
     let client = plane.client_with(faults).await.unwrap();
-    Mortal::with(project, client, namespace.name(), |chart| chart, change)
+    InProcessOperator::with(project, client, namespace.name(), |chart| chart, change)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_while_a_post_install_hook_fails() {
+async fn random_password_is_kept_while_a_post_install_hook_fails() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -121,7 +121,7 @@ async fn a_password_stays_while_a_post_install_hook_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
+async fn random_password_is_kept_when_the_pending_record_of_another_process_expires() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -147,7 +147,7 @@ async fn a_password_stays_when_the_pending_record_of_another_process_expires() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_stays_when_a_stalled_upgrade_is_tried_again_on_request() {
+async fn random_password_is_kept_when_a_stalled_upgrade_is_retried_on_request() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -173,7 +173,7 @@ async fn a_password_stays_when_a_stalled_upgrade_is_tried_again_on_request() {
     assert_eq!(password(&namespace).await, second);
 }
 
-/// Changes what the record of the first revision holds.
+/// Changes the content of the first revision's record.
 async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::release::Release)) {
     let name = "sh.helm.release.v1.one.v1";
     let secrets = world.api("Secret");
@@ -189,7 +189,7 @@ async fn change_record(world: &World, change: impl FnOnce(&mut helm_core::releas
 }
 
 #[tokio::test]
-async fn a_password_stays_when_a_release_of_helm_is_adopted() {
+async fn random_password_is_kept_when_a_helm_release_is_adopted() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
     let Some(world) = project.start("adopted").await else {
@@ -205,7 +205,7 @@ async fn a_password_stays_when_a_release_of_helm_is_adopted() {
 }
 
 #[tokio::test]
-async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revision() {
+async fn namespaces_written_by_a_go_operator_make_no_new_revision() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("objects.yaml", OBJECTS)]);
     let Some(world) = project.start("namespaced").await else {
@@ -221,7 +221,7 @@ async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revisi
     })
     .await;
     let map = world.api("ConfigMap").get("one-map").await.unwrap();
-    // As the Go operators have it: paused while it is set up here.
+    // Go operators leave it in this state; paused while it is set up here.
     let annotation = "helm.sdk.operatorframework.io/paused";
     let paused = json!({"metadata": {"annotations": {annotation: "true"}}, "spec": {"value": "1"}});
     apply(&world.api("Widget"), "one", &paused).await;
@@ -239,7 +239,7 @@ async fn namespaces_that_a_go_operator_writes_into_a_manifest_make_no_new_revisi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() {
+async fn running_helm_upgrade_is_left_alone_regardless_of_clocks() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -257,7 +257,7 @@ async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() 
         let widgets = api(&namespace, "Widget");
         apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
         is_deployed(&widgets, 1).await;
-        // Helm copies the labels of the revision before, ours too.
+        // Helm copies the labels of the previous revision, including the operator's.
         let secrets = api(&namespace, "Secret");
         let before = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
         let mut labels = json!(before.labels());
@@ -279,7 +279,7 @@ async fn an_upgrade_of_helm_is_left_alone_by_a_leader_whatever_the_clocks_say() 
         drop(until(&widgets, "one", "waiting", waits).await.unwrap());
         let theirs = secrets.get(name).await.unwrap();
         faults.forget();
-        // Another one shows that time goes on.
+        // Another release shows that time passes.
         apply(&widgets, "two", &json!({"spec": {}})).await;
         drop(until(&widgets, "two", "Ready", is_ready).await.unwrap());
         let about = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("one"));

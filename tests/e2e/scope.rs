@@ -1,4 +1,4 @@
-//! Which custom resources an operator looks after: namespaces, and kinds without one.
+//! The scope of an operator: namespaces, and cluster-scoped kinds.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
     }
     let watched = format!("{},{}", namespaces[0].name(), namespaces[1].name());
     let running = operator(plane, &watched, &[]).start().await.unwrap();
-    // The one that is not watched comes first, so that it had the most time.
+    // The unwatched namespace comes first, so that it has the most time.
     for namespace in namespaces.iter().rev() {
         apply(
             &api(namespace, "Memcached"),
@@ -42,7 +42,7 @@ async fn two_namespaces_are_watched_and_a_third_is_not() {
 }
 
 #[tokio::test]
-async fn a_cluster_scoped_resource_has_its_release_in_the_named_namespace() {
+async fn cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
     let Some(plane) = control_plane().await else {
         return;
     };

@@ -1,5 +1,5 @@
-//! What users of the Go operators report, gone here. Others of these symptoms have their tests where
-//! their subject is; all are named `symptom_N`.
+//! Problems that users report of the Go operators and that this one must not have. Tests of further
+//! such problems are in the modules of their subjects.
 
 use hybrid_operator_test::TestNamespace;
 use hybrid_operator_test::fault::Faults;
@@ -8,8 +8,8 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    LIMIT, Mortal, Project, api, api_of, apply, cluster_api, condition, control_plane, create,
-    define, definition_of, merge, until,
+    InProcessOperator, LIMIT, Project, api, api_of, apply, cluster_api, condition, control_plane,
+    create, define, definition_of, merge, until,
 };
 
 const MAP: &str = "\
@@ -25,7 +25,7 @@ fn is_ready(cr: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn templates_see_what_they_look_up_and_follow_it_where_asked() {
+async fn templates_see_looked_up_objects_and_follow_them_on_request() {
     let copy = "{{- $source := lookup \"v1\" \"ConfigMap\" .Release.Namespace \"source\" }}
 apiVersion: v1
 kind: ConfigMap
@@ -43,7 +43,8 @@ data: {value: {{ $source.data.key }}}
         world.data("one-map", json!({"value": "first"})).await;
         world.ready("Widget", "one").await;
         apply(&maps, "source", &json!({"data": {"key": "second"}})).await;
-        // Whatever the change of the source brings about is there before another release is.
+        // By the time another release is ready, all effects of the change to the source are
+        // visible.
         if later == "first" {
             world.widget("two", json!({})).await;
             world.data("two-map", json!({"value": "second"})).await;
@@ -53,7 +54,7 @@ data: {value: {{ $source.data.key }}}
 }
 
 #[tokio::test]
-async fn a_list_that_templates_look_up_is_followed_and_only_a_new_manifest_is_a_revision() {
+async fn looked_up_list_is_followed_and_only_a_changed_manifest_makes_a_revision() {
     let names = "{{- $names := list }}
 {{- range (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"\").items }}
 {{- if hasPrefix \"source\" .metadata.name }}{{ $names = append $names .metadata.name }}{{ end }}
@@ -85,7 +86,7 @@ data: {names: {{ join \" \" $names | quote }}}
     for map in ["one-map", "two-map"] {
         world.data(map, json!({"names": "source-b"})).await;
     }
-    // Of what changes nothing, nothing is written, now or after a restart.
+    // A change without effect on the manifest causes no write, now or after a restart.
     apply(&maps, "other", &source).await;
     world.operator.restart().await.unwrap();
     apply(&maps, "source-c", &source).await;
@@ -111,7 +112,7 @@ async fn only_objects_of_releases_are_listed_and_watched() {
     let namespace = TestNamespace::create(plane, "foreign").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
@@ -142,7 +143,7 @@ async fn only_objects_of_releases_are_listed_and_watched() {
 }
 
 #[tokio::test]
-async fn deployed_is_not_ready() {
+async fn deployed_does_not_mean_ready() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {nodeSelector: {{ .Values.node | toJson }}, containers: [{name: main, image: i}]}}}\n";
     let project = Project::new("", &[("web.yaml", web)]);
     let Some(world) = project.start("unready").await else {
@@ -170,7 +171,7 @@ async fn deployed_is_not_ready() {
     world.ready("Widget", "one").await;
 }
 
-/// A schema whose status has room for conditions alone.
+/// A schema whose status has conditions only.
 const SLIM: &str = "{type: object, properties: {
   spec: {type: object, x-kubernetes-preserve-unknown-fields: true},
   status: {type: object, properties: {
@@ -178,12 +179,12 @@ const SLIM: &str = "{type: object, properties: {
     observedGeneration: {type: integer}}}}}";
 
 #[tokio::test]
-async fn a_status_that_the_schema_drops_is_told_once_and_written_no_more() {
+async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let namespace = TestNamespace::create(plane, "pruned").await.unwrap();
-    // A kind of its own, so that no other test meets it.
+    // A separate kind, so that other tests are not affected.
     let group = format!("{}.example.com", namespace.name());
     define(plane, &definition_of(&group, "Slim", "Namespaced", SLIM)).await;
     let project = Project::new("", &[("map.yaml", MAP)]);
@@ -195,25 +196,25 @@ async fn a_status_that_the_schema_drops_is_told_once_and_written_no_more() {
     );
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let slims = api_of(&namespace, &group, "Slim");
     create(&slims, &group, "Slim", "one").await;
     drop(until(&slims, "one", "Ready", is_ready).await.unwrap());
     let events = api(&namespace, "Event");
-    let told = async || {
+    let reported = async || {
         let list = events.list(&ListParams::default()).await.unwrap();
         let about = |e: &&kube::api::DynamicObject| e.data["reason"] == "StatusPruned";
         list.items.iter().filter(about).count()
     };
-    let one_told = async || told().await > 0;
-    hybrid_operator_test::wait::until(LIMIT, "an event", one_told)
+    let one_reported = async || reported().await > 0;
+    hybrid_operator_test::wait::until(LIMIT, "an event", one_reported)
         .await
         .unwrap();
-    let before = told().await;
+    let before = reported().await;
     let about_one =
         |r: &&Recorded| r.resource == "slims/status" && r.name.as_deref() == Some("one");
     let written = faults.requests().iter().filter(about_one).count();
-    // Two more of the kind have come and gone through many periods of the first one meanwhile.
+    // Meanwhile two more custom resources come and go, over many periods of the first one.
     for name in ["two", "three"] {
         create(&slims, &group, "Slim", name).await;
         drop(until(&slims, name, "Ready", is_ready).await.unwrap());
@@ -243,7 +244,7 @@ async fn a_status_that_the_schema_drops_is_told_once_and_written_no_more() {
 }
 
 #[tokio::test]
-async fn objects_without_a_namespace_are_looked_after_and_removed() {
+async fn cluster_scoped_objects_are_repaired_and_removed() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("role.yaml", role)]);
     let Some(world) = project.start("clusterwide").await else {
@@ -266,7 +267,7 @@ async fn objects_without_a_namespace_are_looked_after_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_asked_of_what_is_gone_and_kinds_are_discovered_once() {
+async fn deleted_resources_cause_no_requests_and_kinds_are_discovered_once() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -274,7 +275,7 @@ async fn nothing_is_asked_of_what_is_gone_and_kinds_are_discovered_once() {
     let namespace = TestNamespace::create(plane, "after").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     let install = async |name: &str| {
         apply(&widgets, name, &json!({"spec": {}})).await;
@@ -301,7 +302,7 @@ async fn nothing_is_asked_of_what_is_gone_and_kinds_are_discovered_once() {
     }
     let requests = faults.requests();
     let about_first = |r: &&Recorded| r.name.as_deref().is_some_and(|name| name.contains("first"));
-    // The last words, an event, may come after the custom resource has gone.
+    // The last event may be sent after the custom resource is gone.
     let asked: Vec<_> = requests.iter().filter(about_first).collect();
     assert!(asked.is_empty(), "{asked:#?}");
     assert!(discovered > 0);
@@ -313,7 +314,7 @@ async fn nothing_is_asked_of_what_is_gone_and_kinds_are_discovered_once() {
 }
 
 #[tokio::test]
-async fn what_does_not_render_begins_nothing_and_is_still_removed() {
+async fn render_failure_starts_no_revision_and_does_not_block_uninstall() {
     let strict = "{{- if .Values.broken }}{{ fail \"no\" }}{{ end }}\n".to_owned() + MAP;
     let project = Project::new("", &[("map.yaml", strict.as_str())]);
     let Some(world) = project.start("broken").await else {
@@ -323,7 +324,7 @@ async fn what_does_not_render_begins_nothing_and_is_still_removed() {
     world.ready("Widget", "one").await;
     world.widget("one", json!({"broken": true})).await;
     world.is("one", "ReleaseFailed").await;
-    // What does not render begins nothing: no revision, no rollback.
+    // A render failure begins no revision and no rollback.
     assert_eq!(world.history("one").await, ["deployed"]);
     world.data("one-map", json!({"value": "v"})).await;
     world.remove("Widget", "one").await;
@@ -332,13 +333,13 @@ async fn what_does_not_render_begins_nothing_and_is_still_removed() {
 }
 
 #[tokio::test]
-async fn a_quota_is_named_and_the_release_goes_on_when_it_is_raised() {
+async fn exceeded_quota_is_reported_and_release_continues_once_raised() {
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("quota").await else {
         return;
     };
     let quotas = world.api("ResourceQuota");
-    // Whether the ConfigMap of every namespace's certificates is counted yet is not known.
+    // Whether the `ConfigMap` with the cluster's certificates is counted yet is unknown.
     let hard = |maps: u32| json!({"spec": {"hard": {"configmaps": maps.to_string()}}});
     apply(&quotas, "few", &hard(0)).await;
     let in_force = |quota: &Value| quota["status"]["hard"]["configmaps"] == "0";
@@ -353,14 +354,14 @@ async fn a_quota_is_named_and_the_release_goes_on_when_it_is_raised() {
         "{message}"
     );
     apply(&quotas, "few", &hard(5)).await;
-    // Nobody has to ask for another attempt.
+    // The retry needs no user action.
     world.ready("Widget", "one").await;
     world.data("one-map", json!({"value": "v"})).await;
     assert_eq!(world.history("one").await, ["deployed"]);
 }
 
 #[tokio::test]
-async fn a_namespace_that_ends_takes_its_releases_with_it() {
+async fn terminating_namespace_removes_its_releases() {
     let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: {{ .Release.Namespace }}-{{ .Release.Name }}}\nrules: []\n";
     let project = Project::new("", &[("map.yaml", MAP), ("role.yaml", role)]);
     let Some(world) = project.start("ending").await else {

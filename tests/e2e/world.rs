@@ -1,4 +1,4 @@
-//! What every test begins with: definitions, a namespace, an operator.
+//! Setup shared by the tests: CRDs, a namespace, an operator.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-/// How long anything may take.
+/// Time limit of every wait.
 pub(crate) const LIMIT: Duration = Duration::from_mins(1);
 
-/// The repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A namespace with an operator that watches it alone.
+/// A namespace with an operator that watches only it.
 pub(crate) struct World {
     pub(crate) plane: &'static ControlPlane,
     pub(crate) namespace: TestNamespace,
@@ -32,7 +32,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts it; `None` when there can be no control plane.
+    /// Starts the operator. Returns `None` if no control plane is available.
     pub(crate) async fn start(prefix: &str) -> Option<Self> {
         let plane = control_plane().await?;
         let namespace = TestNamespace::create(plane, prefix).await.unwrap();
@@ -47,24 +47,24 @@ impl World {
         })
     }
 
-    /// The API of a kind in this namespace.
+    /// Returns the API of a kind in this namespace.
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         api(&self.namespace, kind)
     }
 
-    /// Applies a Memcached and waits until it is ready at its present generation.
+    /// Applies a Memcached and waits until it is ready at its current generation.
     pub(crate) async fn memcached(&self, name: &str, spec: Value) -> DynamicObject {
         apply(&self.api("Memcached"), name, &json!({"spec": spec})).await;
         self.ready("Memcached", name).await
     }
 
-    /// Waits until a custom resource is ready at its present generation.
+    /// Waits until a custom resource is ready at its current generation.
     pub(crate) async fn ready(&self, kind: &str, name: &str) -> DynamicObject {
         let found = wait::object(&self.api(kind), name, "Ready", LIMIT, is_ready).await;
         found.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
     }
 
-    /// Applies a Widget, which stands for the chart of a [`Project`].
+    /// Applies a Widget, the custom resource of a [`Project`]'s chart.
     pub(crate) async fn widget(&self, name: &str, spec: Value) {
         apply(&self.api("Widget"), name, &json!({"spec": spec})).await;
     }
@@ -76,20 +76,20 @@ impl World {
         merge(&self.api("Widget"), name, &patch).await;
     }
 
-    /// Waits until a condition of a Widget is true, and answers it.
+    /// Waits until a condition of a Widget is true and returns it.
     pub(crate) async fn is(&self, name: &str, type_: &str) -> Value {
         let holds = |cr: &Value| condition(cr, type_).is_some_and(|c| c["status"] == "True");
         let cr = self.until("Widget", name, type_, holds).await;
         condition(&cr, type_).unwrap().clone()
     }
 
-    /// Waits until the data of a `ConfigMap` are so.
+    /// Waits until the data of a `ConfigMap` equal `data`.
     pub(crate) async fn data(&self, name: &str, data: Value) -> Value {
         self.until("ConfigMap", name, "its data", |map| map["data"] == data)
             .await
     }
 
-    /// The statuses of the records of a release, oldest first.
+    /// Returns the statuses of a release's records, oldest first.
     pub(crate) async fn history(&self, release: &str) -> Vec<String> {
         let labels = format!("owner=helm,name={release}");
         let list = ListParams::default().labels(&labels);
@@ -109,7 +109,7 @@ impl World {
         records.into_iter().map(|(_, status)| status).collect()
     }
 
-    /// Waits until something is true of an object.
+    /// Waits until a condition holds for an object.
     pub(crate) async fn until(
         &self,
         kind: &str,
@@ -136,14 +136,14 @@ impl World {
     }
 }
 
-/// A project of its own: charts and a watches file, all in one folder.
+/// A temporary project: charts and a watches file in one folder.
 pub(crate) struct Project {
     dir: tempfile::TempDir,
 }
 
 impl Project {
-    /// A project with one chart that is called `chart`, bound to the kind `Widget` with the
-    /// further `options` of its entry (YAML).
+    /// Creates a project with a chart named `chart`, bound to the kind `Widget` with further
+    /// `options` of its entry (YAML).
     pub(crate) fn new(options: &str, templates: &[(&str, &str)]) -> Self {
         let project = Self {
             dir: tempfile::tempdir().unwrap(),
@@ -167,8 +167,8 @@ impl Project {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Runs an operator of this project in a namespace of its own; `None` when there can be no
-    /// control plane.
+    /// Runs an operator of this project in a new namespace. Returns `None` if no control plane is
+    /// available.
     pub(crate) async fn start(&self, prefix: &str) -> Option<World> {
         let plane = control_plane().await?;
         let namespace = TestNamespace::create(plane, prefix).await.unwrap();
@@ -184,27 +184,27 @@ impl Project {
         })
     }
 
-    /// The watches file.
+    /// Returns the path of the watches file.
     pub(crate) fn watches_file(&self) -> PathBuf {
         self.dir.path().join("watches.yaml")
     }
 
-    /// The operator of this project.
+    /// Returns an operator of this project.
     pub(crate) fn operator(&self, plane: &ControlPlane, namespaces: &str) -> Operator {
         let file = self.dir.path().join("watches.yaml").display().to_string();
         operator(plane, namespaces, &["--watches-file", &file])
     }
 }
 
-/// An operator of a project in this process, which dies when it is dropped: nothing is finished.
-pub(crate) struct Mortal(Option<tokio::runtime::Runtime>);
+/// An operator of a project in this process. Dropping it stops it without any cleanup.
+pub(crate) struct InProcessOperator(Option<tokio::runtime::Runtime>);
 
-impl Mortal {
+impl InProcessOperator {
     pub(crate) fn start(project: &Project, client: Client, namespace: &str) -> Self {
         Self::extended(project, client, namespace, |chart| chart)
     }
 
-    /// The same with what `extend` adds to the controllers of the charts.
+    /// Starts it with `extend` applied to the controllers of the charts.
     pub(crate) fn extended(
         project: &Project,
         client: Client,
@@ -214,7 +214,7 @@ impl Mortal {
         Self::with(project, client, namespace, extend, |_| {})
     }
 
-    /// The same with other options.
+    /// Starts it with changed options.
     pub(crate) fn with(
         project: &Project,
         client: Client,
@@ -249,7 +249,7 @@ impl Mortal {
     }
 }
 
-impl Drop for Mortal {
+impl Drop for InProcessOperator {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -259,10 +259,10 @@ impl Drop for Mortal {
 
 const CHART: &str = "apiVersion: v2\nname: chart\nversion: 0.1.0\n";
 
-/// The schema of a kind that takes everything.
+/// A schema that accepts everything.
 pub(crate) const ANYTHING: &str = "{type: object, x-kubernetes-preserve-unknown-fields: true}";
 
-/// A definition of a kind.
+/// Returns the CRD of a kind.
 pub(crate) fn definition_of(group: &str, kind: &str, scope: &str, schema: &str) -> String {
     let one = kind.to_lowercase();
     format!(
@@ -283,7 +283,7 @@ spec:
     )
 }
 
-/// The shared control plane with our definitions installed.
+/// Returns the shared control plane with the CRDs of the tests installed.
 pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     static DEFINED: OnceCell<()> = OnceCell::const_new();
     let plane = shared_or_skip().await.unwrap()?;
@@ -308,7 +308,7 @@ pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     Some(plane)
 }
 
-/// Installs a definition and waits until it is served.
+/// Installs a CRD and waits until it is served.
 pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     let object: DynamicObject = go_yaml::from_str(definition).unwrap();
     let name = object.metadata.name.clone().unwrap();
@@ -326,7 +326,8 @@ pub(crate) async fn define(plane: &ControlPlane, definition: &str) {
     .unwrap();
 }
 
-/// The operator's program, watching one namespace (or a comma list) under its own identity.
+/// Returns an operator process that watches a comma-separated list of namespaces under its own
+/// identity.
 pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) -> Operator {
     let name: String = namespaces
         .chars()
@@ -344,17 +345,17 @@ pub(crate) fn operator(plane: &ControlPlane, namespaces: &str, args: &[&str]) ->
         .dir(root())
 }
 
-/// The operator's program.
+/// Returns the path of the operator's program.
 pub(crate) fn program() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_memcached-operator"))
 }
 
-/// The API of a kind in a namespace.
+/// Returns the API of a kind in a namespace.
 pub(crate) fn api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::namespaced_with(namespace.client(), namespace.name(), &resource(kind))
 }
 
-/// The API of a kind of a group that is not among those of [`KINDS`].
+/// Returns the API of a kind whose group is not in [`KINDS`].
 pub(crate) fn api_of(namespace: &TestNamespace, group: &str, kind: &str) -> Api<DynamicObject> {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
     Api::namespaced_with(namespace.client(), namespace.name(), &resource)
@@ -370,7 +371,7 @@ pub(crate) async fn create(api: &Api<DynamicObject>, group: &str, kind: &str, na
     drop(created.unwrap());
 }
 
-/// The API of a kind that has no namespaces.
+/// Returns the API of a cluster-scoped kind.
 pub(crate) fn cluster_api(namespace: &TestNamespace, kind: &str) -> Api<DynamicObject> {
     Api::all_with(namespace.client(), &resource(kind))
 }
@@ -394,7 +395,7 @@ const KINDS: &[&str] = &[
     "ValidatingAdmissionPolicyBinding",
 ];
 
-/// How a kind that the tests know is served.
+/// Returns the API resource of a kind in [`KINDS`].
 pub(crate) fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "Memcached" | "MemcachedBackup" => ("cache.example.com", "v1alpha1"),
@@ -414,7 +415,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
-/// Applies an object by what it has beside its name.
+/// Applies an object, given its content without the name.
 pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value) {
     let url = api.resource_url();
     let plural = url.rsplit('/').next().unwrap_or_default();
@@ -433,7 +434,7 @@ pub(crate) async fn apply(api: &Api<DynamicObject>, name: &str, content: &Value)
         .unwrap();
 }
 
-/// A merge patch by somebody else.
+/// Applies a merge patch under another field manager.
 pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
     let params = PatchParams {
         field_manager: Some("an-editor".to_owned()),
@@ -444,7 +445,7 @@ pub(crate) async fn merge(api: &Api<DynamicObject>, name: &str, patch: &Value) {
         .unwrap();
 }
 
-/// Waits until something is true of an object, and answers it.
+/// Waits until a condition holds for an object and returns it.
 pub(crate) async fn until(
     api: &Api<DynamicObject>,
     name: &str,
@@ -462,7 +463,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// A condition of an object.
+/// Returns a condition of an object.
 pub(crate) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v Value> {
     object["status"]["conditions"]
         .as_array()?

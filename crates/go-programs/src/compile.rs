@@ -1,4 +1,4 @@
-//! Runs `go build` in the cache directory and moves the result into place in one step.
+//! Runs `go build` in the cache directory and renames the result into place.
 
 use std::collections::VecDeque;
 use std::env;
@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use crate::progress::Progress;
 use crate::{BuildError, Program};
 
-/// Lines of Go's output that an error shows.
+/// Number of lines of Go's output in an error.
 const TAIL: usize = 20;
 
-/// How far the heap of Go's compiler grows between two garbage collections, in percent. With Go's
-/// own setting of 100 the build takes a quarter more CPU time; with this one it needs 1 GB at most.
+/// `GOGC` of the build: heap growth between garbage collections, in percent. Go's default of 100
+/// takes 25% more CPU time; this value needs at most 1 GB of memory.
 const GOGC: &str = "400";
 
 /// Builds `binary` in `dir`; the caller holds the lock of `dir`.
@@ -34,7 +34,7 @@ pub(crate) fn compile(program: &Program, dir: &Path, binary: &Path) -> Result<()
         .arg(program.package)
         .current_dir(&source)
         .env("CGO_ENABLED", "0")
-        // The caller's settings for a module of his own are not for this one.
+        // Ignore the caller's workspace, which is for other modules.
         .env("GOWORK", "off")
         .env("GOFLAGS", "")
         .env("GO111MODULE", "on")

@@ -1,24 +1,24 @@
-//! Why a program is not there.
+//! Errors of building the programs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::GO_NEEDED;
 
-/// Why a program is not there.
+/// An error while finding or building a program.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// The environment variable names something that is not a file.
     #[error("no such file: {} (from the environment variable {variable})", path.display())]
-    NotThere {
+    NotFound {
         /// The variable.
         variable: &'static str,
         /// Its value.
         path: PathBuf,
     },
-    /// There is no Go to build the program.
+    /// Go is not installed.
     #[error(
-        "cannot build {program}: there is no `go` command. Install Go {}.{} or newer (https://go.dev/dl/), \
+        "cannot build {program}: `go` not found. Install Go {}.{} or newer (https://go.dev/dl/), \
          or set {variable} to a ready binary", GO_NEEDED.0, GO_NEEDED.1
     )]
     GoMissing {
@@ -26,7 +26,7 @@ pub enum BuildError {
         program: &'static str,
         /// The variable that would name a ready binary.
         variable: &'static str,
-        /// What starting `go` gave.
+        /// The error from starting `go`.
         #[source]
         source: io::Error,
     },
@@ -40,10 +40,10 @@ pub enum BuildError {
         program: &'static str,
         /// The variable that would name a ready binary.
         variable: &'static str,
-        /// What `go env GOVERSION` answers.
+        /// The output of `go env GOVERSION`.
         found: String,
     },
-    /// The build would fill the disk.
+    /// There is not enough disk space.
     #[error(
         "cannot build {program}: {} has {free_mib} MiB free, and the build needs {needed_mib} MiB. Free some space, \
          or point CONTROL_PLANE_DIR, GOCACHE and GOMODCACHE to another disk", dir.display()
@@ -63,28 +63,29 @@ pub enum BuildError {
     Compile {
         /// The program.
         program: &'static str,
-        /// How `go build` ended.
+        /// The exit status of `go build`.
         status: String,
         /// The file with its output.
         log: PathBuf,
-        /// The last lines of it.
+        /// Its last lines.
         tail: String,
     },
     /// A file or directory of the cache cannot be used.
     #[error("cannot {action} {}", path.display())]
     Cache {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
 }
 
 impl BuildError {
-    /// Whether the machine lacks something, so that tests may be skipped; all else is a defect.
+    /// Returns whether the machine lacks a prerequisite, so that tests may be skipped; all other
+    /// errors are defects.
     pub fn is_missing_prerequisite(&self) -> bool {
         matches!(
             self,
@@ -109,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_the_program_the_cause_and_what_to_do() {
+    fn messages_name_the_program_the_cause_and_the_remedy() {
         let text = BuildError::GoTooOld {
             program: "helm",
             variable: "HELM",

@@ -7,8 +7,9 @@
 //! 2. `<cache>/<hash of the sources>/<file>`, where `<cache>` is the environment variable
 //!    `CONTROL_PLANE_DIR`, else `control-plane` in Cargo's target directory.
 //!
-//! The sources are embedded, so that the crate also works outside of this workspace. Their hash
-//! names the directory: a change of the sources is built anew, and an older checkout still finds
+//! The sources are embedded, so that the crate also works outside of this workspace. The directory
+//! is named by their hash: changed sources are built into a new directory, and an older checkout
+//! still finds its binary.
 //! the binary that it built.
 
 mod compile;
@@ -24,13 +25,13 @@ use std::path::{Path, PathBuf};
 pub use error::BuildError;
 pub use sources::{CONTROL_PLANE, HELM};
 
-/// The Go release that the sources need, as (major, minor).
+/// The minimum Go release that the sources need, as (major, minor).
 pub const GO_NEEDED: (u32, u32) = (1, 26);
 
 /// A program that is built from embedded Go sources.
 #[derive(Debug)]
 pub struct Program {
-    /// What messages call it.
+    /// The name in messages.
     pub name: &'static str,
     /// The environment variable that names a ready binary.
     pub variable: &'static str,
@@ -38,29 +39,29 @@ pub struct Program {
     file: &'static str,
     /// Names and contents of the files of its Go module.
     sources: &'static [(&'static str, &'static str)],
-    /// The package to build, seen from that module.
+    /// The package to build, relative to that module.
     package: &'static str,
     /// Flags of `go build`.
     flags: &'static [&'static str],
-    /// Its largest dependency as a directory of Go's module cache: whether that is there tells
-    /// whether this build needs much disk space.
+    /// Directory of its largest dependency in Go's module cache. If it is missing, the build needs
+    /// much disk space.
     largest_module: &'static str,
     /// What is built and how long it takes, for the first line of progress.
     build: &'static str,
 }
 
 impl Program {
-    /// Returns the binary if it is there, and builds nothing.
+    /// Returns the binary if it exists, without building it.
     ///
     /// # Errors
     ///
-    /// [`BuildError::NotThere`] when the environment variable is set and names no file.
+    /// [`BuildError::NotFound`] if the environment variable is set but does not name a file.
     pub fn find(&self) -> Result<Option<PathBuf>, BuildError> {
         if let Some(named) = set_variable(self.variable) {
             return if named.is_file() {
                 Ok(Some(named))
             } else {
-                Err(BuildError::NotThere {
+                Err(BuildError::NotFound {
                     variable: self.variable,
                     path: named,
                 })
@@ -70,15 +71,15 @@ impl Program {
         Ok(path.is_file().then_some(path))
     }
 
-    /// Returns the binary, and builds it first when needed.
+    /// Returns the binary, building it if necessary.
     ///
-    /// Building blocks for minutes when Go has nothing cached, and shows its progress on standard
-    /// error. Of several processes one builds, and the others wait for it.
+    /// Building blocks for minutes if Go has nothing cached, and reports progress on standard
+    /// error. Only one of several processes builds; the others wait for it.
     ///
     /// # Errors
     ///
-    /// Any [`BuildError`]; [`BuildError::is_missing_prerequisite`] tells what the machine lacks
-    /// from what is broken.
+    /// Any [`BuildError`]; [`BuildError::is_missing_prerequisite`] distinguishes missing
+    /// prerequisites from defects.
     pub fn ensure(&self) -> Result<PathBuf, BuildError> {
         if let Some(path) = self.find()? {
             return Ok(path);
@@ -92,7 +93,7 @@ impl Program {
         let lock = File::create(&lock_path).map_err(BuildError::cache("create", &lock_path))?;
         if lock.try_lock().is_err() {
             progress::write_line(&format!(
-                "{}: waiting for another process that builds it",
+                "{}: waiting for another process that is building it",
                 self.name
             ));
             lock.lock().map_err(BuildError::cache("lock", &lock_path))?;
@@ -104,13 +105,14 @@ impl Program {
         Ok(path)
     }
 
-    /// Returns where the binary is, or would be, when no environment variable names one.
+    /// Returns the path of the built binary, whether it exists or not, if no environment variable
+    /// names one.
     pub fn built_path(&self) -> PathBuf {
         cache_dir().join(self.hash()).join(self.file)
     }
 }
 
-/// Returns the directory of everything that is kept between test runs.
+/// Returns the directory that is kept between test runs.
 pub fn cache_dir() -> PathBuf {
     if let Some(dir) = set_variable("CONTROL_PLANE_DIR") {
         return dir;
@@ -134,19 +136,19 @@ fn set_variable(name: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The file in which Cargo keeps, in each target directory, what it asked the compiler. (It also
-/// marks the directory for backup programs, but only one that it made itself.)
-const MARK: &str = ".rustc_info.json";
+/// File in which Cargo caches compiler information in each target directory. (Cargo's CACHEDIR.TAG
+/// is only written into directories that Cargo created itself.)
+const RUSTC_CACHE_FILE: &str = ".rustc_info.json";
 
-/// Returns the target directory above an executable.
+/// Returns the target directory that contains an executable.
 fn target_of(exe: &Path) -> Option<PathBuf> {
     exe.ancestors()
         .skip(1)
-        .find(|dir| dir.join(MARK).is_file())
+        .find(|dir| dir.join(RUSTC_CACHE_FILE).is_file())
         .map(Path::to_owned)
 }
 
-/// Returns the outermost directory with a lock file, which is the workspace's.
+/// Returns the outermost directory with a lock file, which is the workspace.
 fn workspace_of(package: &Path) -> Option<PathBuf> {
     package
         .ancestors()
@@ -160,24 +162,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cache_of_a_test_is_in_cargos_target_directory() {
+    fn cache_of_a_test_is_in_the_target_directory() {
         let exe = env::current_exe().unwrap();
         let target = target_of(&exe).unwrap();
         assert!(exe.starts_with(&target) && target.join("debug").is_dir());
     }
 
     #[test]
-    fn a_marked_directory_above_the_executable_is_the_target_directory() {
+    fn marked_directory_above_the_executable_is_the_target_directory() {
         let dir = tempfile::tempdir().unwrap();
         let deps = dir.path().join("debug/deps");
         std::fs::create_dir_all(&deps).unwrap();
         assert_eq!(target_of(&deps.join("test-1")), None);
-        std::fs::write(dir.path().join(MARK), "").unwrap();
+        std::fs::write(dir.path().join(RUSTC_CACHE_FILE), "").unwrap();
         assert_eq!(target_of(&deps.join("test-1")).as_deref(), Some(dir.path()));
     }
 
     #[test]
-    fn the_workspace_is_the_outermost_directory_with_a_lock_file() {
+    fn workspace_is_the_outermost_directory_with_a_lock_file() {
         let dir = tempfile::tempdir().unwrap();
         let member = dir.path().join("crates/one");
         std::fs::create_dir_all(&member).unwrap();
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_built_into_directories_of_their_own() {
+    fn programs_are_built_into_separate_directories() {
         let (plane, helm) = (CONTROL_PLANE.built_path(), HELM.built_path());
         assert!(plane.ends_with("controlplane") && helm.ends_with("helm"));
         assert_ne!(plane.parent(), helm.parent());

@@ -1,5 +1,5 @@
-//! `go-programs NAME...`: builds the named programs one after another, unless they are built
-//! already. The Makefile's scripts run it beside `cargo build`.
+//! `go-programs NAME...`: builds the named programs one after another, unless they are already
+//! built. The scripts run it in parallel with `cargo build`.
 
 use std::error::Error;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Writes a line to standard error now and then, so that a build of minutes is seen to go on.
+//! Reports progress of a build on standard error at intervals.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 
 use crate::Program;
 
-/// How often a line is written for somebody who watches.
+/// Interval of progress lines at a terminal.
 const EVERY_AT_A_TERMINAL: Duration = Duration::from_secs(10);
 
-/// How often a line is written into a log.
+/// Interval of progress lines in a log.
 const EVERY_IN_A_LOG: Duration = Duration::from_secs(30);
 
-/// One build's progress.
+/// Progress of one build.
 pub(crate) struct Progress {
     program: &'static str,
     started: Instant,
     packages: u64,
-    /// Tells the thread that writes the lines what the build is at.
+    /// Sends the current step to the thread that writes the lines.
     steps: mpsc::Sender<String>,
 }
 
 impl Progress {
-    /// Says what begins and how long it usually takes.
+    /// Reports the start of the build and how long it usually takes.
     pub(crate) fn start(program: &Program) -> Self {
         write_line(&format!(
             "{}: building from source, once: {}, seconds when Go has most of it cached",
@@ -42,7 +42,7 @@ impl Progress {
         }
     }
 
-    /// Takes one line of `go build -v`: a module that is fetched or a package that is compiled.
+    /// Handles one line of `go build -v`: a downloaded module or a compiled package.
     pub(crate) fn step(&mut self, line: &str) {
         let what = if let Some(module) = line.strip_prefix("go: downloading ") {
             format!("downloading {module}")
@@ -50,11 +50,11 @@ impl Progress {
             self.packages += 1;
             format!("{} packages compiled, now {line}", self.packages)
         };
-        // The thread that receives lives as long as this sender.
+        // The receiving thread lives as long as this sender.
         drop(self.steps.send(what));
     }
 
-    /// Says that the binary is there.
+    /// Reports that the binary is built.
     pub(crate) fn done(self, binary: &Path) {
         write_line(&format!(
             "{}: built in {}: {}",
@@ -65,12 +65,12 @@ impl Progress {
     }
 }
 
-/// Writes one line to standard error; when that is closed, nobody can be told.
+/// Writes one line to standard error, ignoring errors.
 pub(crate) fn write_line(text: &str) {
     drop(writeln!(io::stderr(), "{text}"));
 }
 
-/// Writes a line now and then until the build has ended.
+/// Writes a line at intervals until the build has ended.
 fn write_lines(program: &str, steps: &mpsc::Receiver<String>, started: Instant) {
     let every = if io::stderr().is_terminal() {
         EVERY_AT_A_TERMINAL

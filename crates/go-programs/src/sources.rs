@@ -13,7 +13,7 @@ macro_rules! embedded {
     };
 }
 
-/// Nobody debugs these programs, and the compiler takes a tenth less time without the information.
+/// These programs are not debugged, and building without debug information takes 10% less time.
 const NO_DEBUG_INFO: &str = "-gcflags=all=-dwarf=false";
 
 /// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok in one binary.
@@ -34,7 +34,7 @@ pub static CONTROL_PLANE: Program = Program {
         "stages.yaml",
     ],
     package: ".",
-    // Without the version the API server reports v0.0.0, and charts with a `kubeVersion` refuse it.
+    // Without the version the API server reports v0.0.0, and charts with a `kubeVersion` reject it.
     flags: &[
         "-trimpath",
         NO_DEBUG_INFO,
@@ -46,7 +46,7 @@ pub static CONTROL_PLANE: Program = Program {
             usually 5 to 8 minutes on two cores",
 };
 
-/// Helm's command, of the version that the chart engine follows.
+/// Helm's command, in the version that the chart engine reproduces.
 pub static HELM: Program = Program {
     name: "helm",
     variable: "HELM",
@@ -64,7 +64,7 @@ pub static HELM: Program = Program {
 };
 
 impl Program {
-    /// Returns a name for exactly these sources, built exactly so.
+    /// Returns a name that identifies these sources and build flags.
     pub(crate) fn hash(&self) -> String {
         let mut hasher = Sha256::new();
         for part in self
@@ -82,7 +82,7 @@ impl Program {
         format!("{start:016x}")
     }
 
-    /// Writes the sources into a directory, which is created.
+    /// Writes the sources into a new directory.
     pub(crate) fn unpack(&self, dir: &Path) -> Result<(), BuildError> {
         fs::create_dir_all(dir).map_err(BuildError::cache("create", dir))?;
         for (name, text) in self.sources {
@@ -100,7 +100,7 @@ mod tests {
     static PROGRAMS: [(&Program, &str); 2] = [(&CONTROL_PLANE, "control-plane"), (&HELM, "helm")];
 
     #[test]
-    fn every_file_of_the_folders_is_embedded() {
+    fn all_source_files_are_embedded() {
         for (program, folder) in PROGRAMS {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("../../tests")
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_module_is_a_requirement() {
+    fn largest_module_is_a_requirement_in_go_mod() {
         for (program, _) in PROGRAMS {
             let (module, version) = program.largest_module.split_once('@').unwrap();
             assert_eq!(required(program.sources[0].1, module), version);
         }
     }
 
-    /// The version of a module in a `go.mod`.
+    /// Returns the version of a module in a `go.mod`.
     fn required<'a>(go_mod: &'a str, module: &str) -> &'a str {
         go_mod
             .lines()
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_benchmark_measures_the_same_helm() {
+    fn benchmark_uses_the_same_helm_version() {
         let module = "helm.sh/helm/v4";
         let benchmark = include_str!("../../../benches/go/go.mod");
         assert_eq!(
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacking_writes_what_is_embedded() {
+    fn unpack_writes_the_embedded_files() {
         let dir = tempfile::tempdir().unwrap();
         HELM.unpack(&dir.path().join("src")).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Says before the build what the machine lacks: Go, a Go that is new enough, disk space.
+//! Checks the prerequisites of a build: Go, its version, disk space.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::process::Command;
 
 use crate::{BuildError, GO_NEEDED, Program};
 
-/// MiB that a build from empty caches writes: modules, compiled packages, the binary.
+/// MiB written by a build with empty caches: modules, compiled packages, the binary.
 const NEEDED_MIB: u64 = 4096;
-/// MiB that a build writes when Go's caches have the modules and most packages.
+/// MiB written by a build if Go's caches contain the modules and most packages.
 const NEEDED_WARM_MIB: u64 = 512;
 
-/// Checks what the build needs; `cache` is where the binary will be.
+/// Checks the prerequisites; `cache` is the directory of the binary.
 pub(crate) fn check(program: &Program, cache: &Path) -> Result<(), BuildError> {
-    // In a directory without go.mod: within a module Go may fetch another toolchain to answer.
+    // Run in a directory without go.mod, because inside a module Go may download another toolchain.
     let answer = Command::new("go")
         .args(["env", "GOVERSION", "GOMODCACHE", "GOCACHE"])
         .current_dir(env::temp_dir())
@@ -45,7 +45,7 @@ pub(crate) fn check(program: &Program, cache: &Path) -> Result<(), BuildError> {
     Ok(())
 }
 
-/// Reads `go1.26.8`, `go1.27rc1`, `go1.26` and `devel go1.28-…`.
+/// Parses `go1.26.8`, `go1.27rc1`, `go1.26` and `devel go1.28-…`.
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let numbers = text
         .split_whitespace()
@@ -55,8 +55,8 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Refuses when the file system of `dir` has less than `needed_mib` left; a directory that does
-/// not exist yet is judged by the one above it, and what cannot be asked is not refused.
+/// Fails if the file system of `dir` has less than `needed_mib` left. For a directory that does not
+/// exist, its nearest existing parent is checked; if the free space is unknown, the check passes.
 fn check_space(program: &Program, dir: &Path, needed_mib: u64) -> Result<(), BuildError> {
     let Some(existing) = dir.ancestors().find(|dir| dir.is_dir()) else {
         return Ok(());
@@ -82,7 +82,7 @@ mod tests {
     use crate::HELM;
 
     #[test]
-    fn versions_are_read_as_go_writes_them() {
+    fn go_versions_are_parsed() {
         for (text, version) in [
             ("go1.26.8", Some((1, 26))),
             ("go1.27rc1", Some((1, 27))),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_reported_with_its_directory() {
+    fn full_disk_is_reported_with_its_directory() {
         let dir = tempfile::tempdir().unwrap();
         check_space(&HELM, &dir.path().join("not/there/yet"), 0).unwrap();
         let error = check_space(&HELM, dir.path(), u64::MAX).unwrap_err();

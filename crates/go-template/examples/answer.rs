@@ -1,7 +1,8 @@
-//! Answers template questions, one JSON object per line: `{"template": …, "values": …}` in,
-//! `{"output": …}`, `{"outputBase64": …}` or `{"error": …}` out. It has Go's own functions and Sprig's, not Helm's.
+//! Executes templates, one JSON object per line: `{"template": …, "values": …}` in, `{"output":
+//! …}`, `{"outputBase64": …}` or `{"error": …}` out. Go's own functions and Sprig's are available,
+//! Helm's are not.
 //!
-//! Useful to try a template, and to compare with a program that answers by Go.
+//! Useful to try a template, and to compare with a program that uses Go.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use go_template::{Funcs, Limits, Session, TemplateSet, Value, sprig};
 
-/// What a template renders to, or Go's message.
+/// Renders a template, or returns Go's error message.
 fn answer(
     template: &str,
     values: &serde_json::Value,

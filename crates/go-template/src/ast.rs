@@ -1,5 +1,5 @@
-//! The syntax tree, and how Go writes its nodes in error messages. It is made for these alone,
-//! and so has no texts.
+//! The syntax tree, and Go's formatting of its nodes. It is only built for error messages, and so
+//! has no text nodes.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::value::Str;
 /// A byte offset in the text.
 pub(crate) type Pos = u32;
 
-/// The node that is being executed: its kind and position, which together are unique.
+/// The node being executed, identified by its kind and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) pos: Pos,
@@ -35,11 +35,11 @@ pub(crate) enum NodeKind {
 
 /// A sequence of nodes.
 #[derive(Debug, Default)]
-pub(crate) struct List {
+pub(crate) struct NodeList {
     pub(crate) nodes: Vec<Node>,
 }
 
-/// What stands in a template.
+/// A node of a template.
 #[derive(Debug)]
 pub(crate) enum Node {
     Action {
@@ -58,16 +58,16 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) pipe: Pipe,
-    pub(crate) list: List,
-    pub(crate) otherwise: Option<List>,
+    pub(crate) list: NodeList,
+    pub(crate) otherwise: Option<NodeList>,
 }
 
-/// Commands of which each gives its result to the next.
+/// A pipeline: commands that each pass their result to the next.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     pub(crate) pos: Pos,
     pub(crate) is_assign: bool,
-    /// The variables that are declared or assigned, with their positions.
+    /// The declared or assigned variables, with their positions.
     pub(crate) variables: Vec<Str>,
     pub(crate) commands: Vec<Command>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Command {
     pub(crate) args: Vec<Operand>,
 }
 
-/// A term of a command.
+/// An operand of a command.
 #[derive(Debug)]
 pub(crate) struct Operand {
     pub(crate) pos: Pos,
@@ -99,7 +99,7 @@ pub(crate) enum Term {
     Nil,
     Number(Str),
     Pipe(Box<Pipe>),
-    /// With its quotes.
+    /// With quotes.
     String(Range<Pos>),
     Variable {
         name: Str,
@@ -107,7 +107,7 @@ pub(crate) enum Term {
     },
 }
 
-/// A numeric constant under every type that can hold it.
+/// A numeric constant, in every type that can represent it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Number {
     pub(crate) int: Option<i64>,
@@ -117,7 +117,7 @@ pub(crate) struct Number {
     pub(crate) text: Str,
 }
 
-/// The bytes of a range of the text.
+/// Returns the bytes of a range of the text.
 pub(crate) fn part<'t>(text: &'t [u8], range: &Range<Pos>) -> &'t [u8] {
     let range = range.start as usize..range.end as usize;
     text.get(range).unwrap_or_default()
@@ -143,7 +143,7 @@ impl Operand {
         }
     }
 
-    /// Writes the operand as Go does.
+    /// Writes the operand as Go prints it.
     pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
         let mut dotted = |fields: &[Str]| {
             for field in fields {
@@ -187,7 +187,7 @@ impl Operand {
 }
 
 impl Command {
-    /// Writes the command as Go does.
+    /// Writes the command as Go prints it.
     pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
         for (index, arg) in self.args.iter().enumerate() {
             if index > 0 {
@@ -206,7 +206,7 @@ impl Command {
 }
 
 impl Pipe {
-    /// Writes the pipeline as Go does.
+    /// Writes the pipeline as Go prints it.
     pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
         for (index, variable) in self.variables.iter().enumerate() {
             if index > 0 {
@@ -226,8 +226,8 @@ impl Pipe {
     }
 }
 
-/// How Go writes the node `at` of a tree.
-pub(crate) fn describe(list: &List, text: &[u8], at: At) -> Option<Vec<u8>> {
+/// Returns the node `at` of a tree as Go prints it.
+pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Vec<u8>> {
     list.nodes.iter().find_map(|node| match node {
         Node::Action { pos, pipe } => {
             if at

@@ -1,9 +1,8 @@
-//! The compiled form of a template: `Send + Sync`, with nothing left to look up by name but
-//! fields, methods and other templates.
+//! The compiled form of a template: `Send + Sync`, with only fields, methods and other templates
+//! left to look up by name.
 //!
-//! What belongs to one thing lies side by side in one of a few lists, and the thing has the span.
-//! So the templates of a text take a handful of allocations, and are read mostly from front to
-//! back.
+//! Parts of one kind are stored in one list, and their owner has the span of its own. The templates
+//! of a text therefore take few allocations and are read mostly sequentially.
 
 use crate::ast::{At, Number};
 use crate::func::FuncId;
@@ -19,17 +18,17 @@ pub(crate) struct Code {
     pub(crate) slots: Vec<u32>,
 }
 
-/// One of the templates.
+/// A template.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Body {
     pub(crate) ops: Span,
-    /// How many variables it needs room for, with `$` as the first.
+    /// The number of variable slots it needs, `$` being the first.
     pub(crate) slots: usize,
-    /// Whether it nests so deep that the stack must grow.
+    /// Whether it nests so deeply that the stack must grow.
     pub(crate) is_deep: bool,
 }
 
-/// Where things of one kind lie side by side.
+/// A range of consecutive parts of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Span {
     start: u32,
@@ -41,7 +40,7 @@ impl Span {
         self.start == self.end
     }
 
-    /// How many things there are.
+    /// Returns the number of parts.
     pub(crate) fn len(self) -> usize {
         (self.end - self.start) as usize
     }
@@ -52,8 +51,8 @@ impl Span {
             .unwrap_or_default()
     }
 
-    /// Moves what is on a stack from `start` on to the end of a list. A text is no longer than
-    /// 4 GiB, and so are the lists.
+    /// Moves the end of a stack, from `start` on, to the end of a list. Neither texts nor the lists
+    /// exceed 4 GiB.
     pub(crate) fn take<T>(stack: &mut Vec<T>, start: usize, list: &mut Vec<T>) -> Self {
         let position = |list: &Vec<T>| u32::try_from(list.len()).unwrap_or(u32::MAX);
         let from = position(list);
@@ -112,7 +111,7 @@ pub(crate) enum Op {
     Run(PipeCode),
     If(Branch),
     With(Branch),
-    /// Its pipe sets the key and the item, or the item alone, anew for each.
+    /// The pipe sets the key and the item, or only the item, in each iteration.
     Range(Branch),
     Template(Box<Invoke>),
     Break,
@@ -133,7 +132,7 @@ pub(crate) struct Invoke {
     pub(crate) data: Option<PipeCode>,
 }
 
-/// Commands of which each gets the result of the one before, and the slots that get the last.
+/// Commands that each receive the previous result, and the slots for the last result.
 #[derive(Debug)]
 pub(crate) struct PipeCode {
     pub(crate) at: At,
@@ -158,23 +157,23 @@ pub(crate) enum Expr {
     Call(CallCode),
     Logic(Logic),
     Pipe(PipeCode),
-    /// An operand with arguments that is no function.
+    /// An operand with arguments that is not a function.
     NotCallable {
         operand: At,
     },
-    /// What is known to fail when it is reached; without a node, at the last one before it.
+    /// Fails when it is executed; without a node, at the previously executed one.
     Fail {
         at: Option<At>,
         message: Box<str>,
     },
 }
 
-/// Where a chain of fields begins.
+/// The start of a chain of fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Base {
     Dot,
     Slot(u32),
-    /// The one expression there.
+    /// The only expression in the span.
     Expr(Span),
 }
 
@@ -185,7 +184,7 @@ pub(crate) struct Fields {
     pub(crate) base: Base,
     pub(crate) names: Span,
     pub(crate) args: Span,
-    /// Whether the base is an element of what a range goes over, which Go's messages take for an
+    /// Whether the base is an element of a ranged-over value, which Go's messages treat as an
     /// interface.
     pub(crate) is_element: bool,
 }
@@ -193,7 +192,7 @@ pub(crate) struct Fields {
 #[derive(Debug)]
 pub(crate) struct CallCode {
     pub(crate) ident: At,
-    /// The node that an error of the function is reported at.
+    /// The node at which errors of the function are reported.
     pub(crate) node: At,
     pub(crate) func: FuncId,
     pub(crate) args: Span,
@@ -214,12 +213,12 @@ pub(crate) enum Arg {
         at: At,
         value: Const,
     },
-    /// A literal for a parameter that is not known yet.
+    /// A literal for a parameter whose type is unknown until execution.
     Literal {
         at: At,
         literal: Box<Literal>,
     },
-    /// Anything else, with the type of its parameter as far as that is known.
+    /// Any other argument, with the type of its parameter if known.
     Expr {
         at: At,
         expr: Expr,
@@ -290,7 +289,7 @@ impl Const {
     }
 }
 
-/// A literal as it was written.
+/// A literal in its source form.
 #[derive(Clone, Debug)]
 pub(crate) enum Literal {
     Nil,
@@ -300,7 +299,7 @@ pub(crate) enum Literal {
 }
 
 impl Literal {
-    /// The value for a parameter of type `ty`, or Go's complaint.
+    /// Returns the value for a parameter of type `ty`, or Go's error.
     pub(crate) fn typed(&self, ty: Type) -> Result<Const, String> {
         let kind = ty.kind();
         if let Self::Nil = self {
@@ -336,7 +335,7 @@ impl Literal {
         })
     }
 
-    /// The value where nothing says the type: the form of a number decides.
+    /// Returns the value if no type is given: the form of a number decides.
     fn ideal(&self) -> Result<Const, String> {
         let number = match self {
             Self::Number(number) => number,

@@ -1,5 +1,5 @@
-//! Makes what the evaluator runs, as the parser reads: variables become slots, field names are
-//! hashed, functions are looked up, literals get the types of the parameters they are for.
+//! Builds the code for the evaluator while parsing: variables become slots, field names are hashed,
+//! functions are looked up, and literals get the types of their parameters.
 
 use std::ops::Range;
 
@@ -10,51 +10,50 @@ use crate::func::{Func, FuncId, Run};
 use crate::parse::{Build, Control, Part, Word};
 use crate::value::{Name, Str, Type};
 
-/// Up to this nesting a template needs no growing stack.
-const SHALLOW: usize = 24;
+/// Nesting up to which a template needs no growing stack.
+const SHALLOW_NESTING: usize = 24;
 
-/// Makes the code of the templates of a text.
+/// Builds the code of the templates of a text.
 ///
-/// What belongs to something that is not complete yet waits on a stack, above what belongs to the
-/// things around it.
+/// Parts of incomplete constructs are kept on a stack, above those of the enclosing constructs.
 pub(crate) struct Compiler<'t> {
     text: &'t [u8],
-    /// The variables in scope. The position of each, counted from the first of its template, is
-    /// its slot.
+    /// The variables in scope. The slot of a variable is its position, counted from the first one
+    /// of its template.
     variables: Vec<Variable<'t>>,
-    /// The first variable of the template.
+    /// Index of the template's first variable.
     first: usize,
-    /// How many slots the template needs.
+    /// Number of slots that the template needs.
     slots: usize,
-    /// Whether dot is an element of what a range goes over.
+    /// Whether dot is an element of a ranged-over value.
     dot_is_element: bool,
-    controls: Vec<Scope>,
-    /// The operand in hand.
+    controls: Vec<ControlScope>,
+    /// The current operand.
     operand: Operand<'t>,
     ops: Vec<Op>,
     commands: Vec<Expr>,
     args: Vec<Arg>,
     names: Vec<Name>,
     sets: Vec<u32>,
-    /// What is complete.
+    /// The complete parts.
     done: Code,
 }
 
 struct Variable<'t> {
     name: &'t [u8],
-    /// Whether a range sets it to its elements.
+    /// Whether a range assigns its elements to it.
     is_element: bool,
 }
 
-/// What a control structure restores.
-struct Scope {
-    /// How many variables there were before its pipe, and after it.
+/// State that is restored at the end of a control structure.
+struct ControlScope {
+    /// Number of variables before and after its pipe.
     outer: usize,
     inner: usize,
     dot_is_element: bool,
 }
 
-/// The template around another.
+/// Saved state of the enclosing template.
 pub(crate) struct Outer {
     first: usize,
     slots: usize,
@@ -64,7 +63,7 @@ pub(crate) struct Outer {
 pub(crate) struct Operand<'t> {
     pos: Pos,
     term: Term<'t>,
-    /// Where the names of its fields begin on the stack.
+    /// Start of its field names on the stack.
     names: usize,
 }
 
@@ -84,15 +83,15 @@ enum Term<'t> {
         text: Str,
     },
     Pipe(PipeCode),
-    /// Fields of something else.
+    /// Fields of any other expression.
     Chain(Expr),
 }
 
 pub(crate) struct Command<'t> {
     pos: Pos,
-    /// What is called, if it can be.
+    /// What is called, if anything.
     first: Option<Operand<'t>>,
-    /// Where its arguments begin on the stack.
+    /// Start of its arguments on the stack.
     args: usize,
 }
 
@@ -100,7 +99,7 @@ pub(crate) struct Pipe<'t> {
     pos: Pos,
     is_assign: bool,
     variables: Vec<&'t [u8]>,
-    /// Where its commands begin on the stack.
+    /// Start of its commands on the stack.
     commands: usize,
 }
 
@@ -127,7 +126,7 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// The parts of all templates.
+    /// Returns the parts of all templates.
     pub(crate) fn finish(self) -> Code {
         self.done
     }
@@ -148,7 +147,7 @@ impl<'t> Compiler<'t> {
         u32::try_from(slot).ok()
     }
 
-    /// A command; `piped` is whether it gets the result of another.
+    /// Compiles a command; `piped` means that it receives another result.
     fn call(&mut self, command: Command<'t>, piped: bool) -> Expr {
         let Some(first) = command.first else {
             let kind = NodeKind::Command;
@@ -170,13 +169,13 @@ impl<'t> Compiler<'t> {
                 let pos = command.pos;
                 function(id, func, (at, At { pos, kind }), args, piped)
             }
-            // A value of any type may be printed, but nil is none.
+            // Any value may be printed, but a bare nil is an error.
             Term::Nil => fail(at, "nil is not a command"),
             _ => self.value(first, args),
         }
     }
 
-    /// What an operand gives, which is a method or no function.
+    /// Compiles an operand that is a method or not a function.
     fn value(&mut self, operand: Operand<'t>, args: Span) -> Expr {
         let at = operand.at();
         let base = match operand.term {
@@ -226,7 +225,7 @@ impl<'t> Compiler<'t> {
         })
     }
 
-    /// An argument for a parameter of type `ty`, if that is known already.
+    /// Compiles an argument for a parameter of type `ty`, if known.
     fn arg(&mut self, operand: Operand<'t>, ty: Option<Type>) -> Arg {
         let at = operand.at();
         match operand.term {
@@ -243,7 +242,7 @@ impl<'t> Compiler<'t> {
                     },
                 }
             }
-            // The receiver's type is not known, so neither are those of the parameters.
+            // The receiver's type is unknown, and so are those of the parameters.
             _ => Arg::Expr {
                 at,
                 expr: self.value(operand, Span::default()),
@@ -252,7 +251,7 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// A literal as a parameter of type `ty` takes it, or Go's complaint.
+    /// Converts a literal to the type `ty` of a parameter, or returns Go's error.
     fn constant(&self, literal: Term<'t>, ty: Type) -> Result<Const, String> {
         match literal {
             Term::Text { text, .. }
@@ -276,8 +275,8 @@ impl<'t> Compiler<'t> {
         }
     }
 
-    /// Takes the operand in hand.
-    fn in_hand(&mut self) -> Operand<'t> {
+    /// Takes the current operand.
+    fn take_operand(&mut self) -> Operand<'t> {
         Operand {
             pos: self.operand.pos,
             term: std::mem::replace(&mut self.operand.term, Term::Nil),
@@ -310,7 +309,7 @@ impl Operand<'_> {
         At { pos, kind }
     }
 
-    /// Whether it may have arguments, while so many names are on the stack.
+    /// Returns whether the operand may have arguments, given the number of names on the stack.
     fn takes_args(&self, names: usize) -> bool {
         match self.term {
             Term::Function(..) | Term::Field | Term::Chain(_) => true,
@@ -324,7 +323,7 @@ impl<'t> Build<'t> for Compiler<'t> {
     type Command = Command<'t>;
     type OpenPipe = Pipe<'t>;
     type Pipe = PipeCode;
-    /// Where its nodes begin on the stack.
+    /// Start of its nodes on the stack.
     type OpenList = usize;
     type List = Span;
     type Outer = Outer;
@@ -347,7 +346,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         let body = Body {
             ops,
             slots: self.slots,
-            is_deep: depth > SHALLOW,
+            is_deep: depth > SHALLOW_NESTING,
         };
         self.leave(self.first, outer.dot_is_element);
         self.first = outer.first;
@@ -381,7 +380,7 @@ impl<'t> Build<'t> for Compiler<'t> {
         if let Term::Field | Term::Variable { .. } | Term::Chain(_) = self.operand.term {
             self.operand.pos = pos;
         } else {
-            let inner = self.in_hand();
+            let inner = self.take_operand();
             let base = self.value(inner, Span::default());
             self.operand = Operand {
                 pos,
@@ -401,7 +400,7 @@ impl<'t> Build<'t> for Compiler<'t> {
     }
 
     fn argument(&mut self, command: &mut Command<'t>) {
-        let operand = self.in_hand();
+        let operand = self.take_operand();
         let Some(first) = &command.first else {
             command.first = Some(operand);
             return;
@@ -513,7 +512,7 @@ impl<'t> Build<'t> for Compiler<'t> {
     }
 
     fn enter(&mut self) {
-        self.controls.push(Scope {
+        self.controls.push(ControlScope {
             outer: self.variables.len(),
             inner: 0,
             dot_is_element: self.dot_is_element,
@@ -546,7 +545,7 @@ impl<'t> Build<'t> for Compiler<'t> {
     }
 }
 
-/// A call of a function, which stands at the first of the nodes and fails at the second.
+/// Compiles a function call; `nodes` are the position of the call and that of its errors.
 fn function(id: FuncId, func: &Func, nodes: (At, At), args: Span, piped: bool) -> Expr {
     let (ident, node) = nodes;
     if let Some(message) = arity_error(func, args.len(), piped) {
@@ -566,7 +565,7 @@ fn function(id: FuncId, func: &Func, nodes: (At, At), args: Span, piped: bool) -
     }
 }
 
-/// What fails with `message` when it is reached.
+/// Compiles to a failure with `message` at execution.
 fn fail(at: impl Into<Option<At>>, message: impl Into<Box<str>>) -> Expr {
     Expr::Fail {
         at: at.into(),
@@ -574,7 +573,7 @@ fn fail(at: impl Into<Option<At>>, message: impl Into<Box<str>>) -> Expr {
     }
 }
 
-/// Go's complaint about the number of arguments.
+/// Returns Go's error about the number of arguments.
 pub(crate) fn arity_error(func: &Func, args: usize, piped: bool) -> Option<String> {
     let given = args + usize::from(piped);
     let (name, wanted) = (func.name, func.params.len());

@@ -1,11 +1,11 @@
-//! What can go wrong: parsing, executing, and in functions; with Go's text and structured places.
+//! Errors of parsing, execution and functions, with Go's text and structured locations.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::budget::BudgetError;
 
-/// A place in the text of a template.
+/// A location in the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The name that the text was parsed under, usually its path.
@@ -19,7 +19,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// The place of byte `offset` in `text`, which was parsed under the name `file`.
+    /// Returns the location of byte `offset` in `text`, which was parsed under the name `file`.
     pub(crate) fn new(file: &str, text: &[u8], offset: usize) -> Self {
         let offset = offset.min(text.len());
         let (before, after) = text.split_at(offset);
@@ -42,7 +42,7 @@ impl Location {
         }
     }
 
-    /// The line with a caret under the column, for people.
+    /// Writes the line with a caret under the column.
     fn excerpt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.line.to_string();
         let shown: String = self.source_line.chars().take(200).collect();
@@ -52,7 +52,7 @@ impl Location {
             .as_bytes()
             .get(..self.column)
             .unwrap_or_default();
-        // Tabs stay tabs, so that the caret stands under what it means.
+        // Keep tabs, so that the caret is aligned.
         let indent: String = String::from_utf8_lossy(before)
             .chars()
             .map(|c| if c == '\t' { '\t' } else { ' ' })
@@ -67,14 +67,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// A text that is no template. Its `Display` is what Go prints. It is one word, so that what the
-/// parser answers stays small.
+/// An error in the text of a template. Its `Display` is what Go prints. It is boxed to keep the
+/// results of the parser small.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("template: {}:{}: {}", .0.location.file, .0.location.line, .0.message)]
-pub struct ParseError(Box<Mistake>);
+pub struct ParseError(Box<ParseErrorInner>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mistake {
+struct ParseErrorInner {
     location: Location,
     message: String,
 }
@@ -82,20 +82,20 @@ struct Mistake {
 impl ParseError {
     pub(crate) fn new(location: Location, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self(Box::new(Mistake { location, message }))
+        Self(Box::new(ParseErrorInner { location, message }))
     }
 
-    /// Where the parser stood. The line is Go's; Go has no column.
+    /// Returns the location of the error. The line is Go's; Go reports no column.
     pub fn location(&self) -> &Location {
         &self.0.location
     }
 
-    /// What is wrong, without the place.
+    /// Returns the error without its location.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Message, place, and the line with a caret.
+    /// Formats the error with its location and the line with a caret.
     pub fn report(&self) -> impl fmt::Display + '_ {
         Report(move |f| {
             writeln!(f, "{}\n  at {}", self.message(), self.location())?;
@@ -104,14 +104,14 @@ impl ParseError {
     }
 }
 
-/// Why a function failed. Functions of the host return these too; it is one word, so that the
-/// results of functions stay small.
+/// An error of a function, including functions of the host. It is boxed to keep the results of
+/// functions small.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct FuncError(Box<Problem>);
+pub struct FuncError(Box<FuncErrorInner>);
 
 #[derive(Debug, thiserror::Error)]
-enum Problem {
+enum FuncErrorInner {
     #[error("{0}")]
     Message(String),
     #[error(transparent)]
@@ -127,76 +127,76 @@ enum Problem {
 }
 
 impl FuncError {
-    /// A message, as Go's `errors.New`.
+    /// Creates an error from a message, like Go's `errors.New`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(Box::new(Problem::Message(message.into())))
+        Self(Box::new(FuncErrorInner::Message(message.into())))
     }
 
-    /// An error of the host's own type, which it finds again with [`RenderError::host`].
+    /// Wraps an error of the host's own type, which [`RenderError::host`] returns.
     pub fn host(error: impl Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(Problem::Host(Box::new(error))))
+        Self(Box::new(FuncErrorInner::Host(Box::new(error))))
     }
 
-    /// The same failure, with what was being done before its text: Go's `fmt.Errorf("…: %w")`.
+    /// Prefixes the error with a description of the failed action, like Go's `fmt.Errorf("…: %w")`.
     #[must_use]
     pub fn context(self, context: impl Into<String>) -> Self {
-        Self(Box::new(Problem::Context {
+        Self(Box::new(FuncErrorInner::Context {
             context: context.into(),
             error: self,
         }))
     }
 
-    /// The failed execution of a template, without what was said about it, or the error itself.
+    /// Returns the failed execution of a template without added context, or the error itself.
     pub(crate) fn into_render(self) -> Result<RenderError, Self> {
         match *self.0 {
-            Problem::Render(error) => Ok(error),
-            Problem::Context { error, .. } => error.into_render(),
+            FuncErrorInner::Render(error) => Ok(error),
+            FuncErrorInner::Context { error, .. } => error.into_render(),
             problem => Err(Self(Box::new(problem))),
         }
     }
 
-    /// The failed execution of a template, if the function executed one.
+    /// Returns the failed execution of a template, if the function executed one.
     pub fn render(&self) -> Option<&RenderError> {
         match &*self.0 {
-            Problem::Render(error) => Some(error),
-            Problem::Context { error, .. } => error.render(),
+            FuncErrorInner::Render(error) => Some(error),
+            FuncErrorInner::Context { error, .. } => error.render(),
             _ => None,
         }
     }
 
-    /// The next failure that this one wraps.
+    /// Returns the wrapped error.
     fn inner(&self) -> Option<&Self> {
         match &*self.0 {
-            Problem::Context { error, .. } => Some(error),
-            Problem::Render(error) => error.0.inner(),
+            FuncErrorInner::Context { error, .. } => Some(error),
+            FuncErrorInner::Render(error) => error.0.inner(),
             _ => None,
         }
     }
 }
 
-/// A limit of the render was reached.
+/// A limit of the render was exceeded.
 impl From<BudgetError> for FuncError {
     fn from(error: BudgetError) -> Self {
-        Self(Box::new(Problem::Budget(error)))
+        Self(Box::new(FuncErrorInner::Budget(error)))
     }
 }
 
-/// A text that the function was to execute is no template.
+/// A text that the function tried to execute does not parse.
 impl From<ParseError> for FuncError {
     fn from(error: ParseError) -> Self {
-        Self(Box::new(Problem::Parse(error)))
+        Self(Box::new(FuncErrorInner::Parse(error)))
     }
 }
 
 /// A template that the function executed failed.
 impl From<RenderError> for FuncError {
     fn from(error: RenderError) -> Self {
-        Self(Box::new(Problem::Render(error)))
+        Self(Box::new(FuncErrorInner::Render(error)))
     }
 }
 
-/// A template that failed while it was executed. Its `Display` is what Go prints, with every
-/// template between the outermost and the failure.
+/// An error during the execution of a template. Its `Display` is what Go prints, with every
+/// template between the outermost and the failing one.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RenderError(pub(crate) Box<Failure>);
@@ -204,14 +204,14 @@ pub struct RenderError(pub(crate) Box<Failure>);
 /// One level of a failed execution.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The template that was executing.
+    /// The template being executed.
     pub(crate) template: String,
-    /// The node that failed and where it stands; none when the template could not begin.
+    /// The failing node and its location; `None` if the template could not start.
     pub(crate) at: Option<(Location, String)>,
     pub(crate) cause: Cause,
-    /// How many failures there are from here to the innermost.
+    /// Number of failures from here to the innermost.
     pub(crate) levels: usize,
-    /// How many callers of this one are not kept, since a recursion has so many of them.
+    /// Number of callers that were omitted, because a recursion has too many.
     pub(crate) left_out: usize,
 }
 
@@ -223,14 +223,14 @@ pub(crate) enum Cause {
         error: FuncError,
     },
     Budget(BudgetError),
-    /// `ExecuteTemplate` of a name that the set does not have.
+    /// `ExecuteTemplate` with a name that is not in the set.
     NotAssociated {
         set: String,
     },
 }
 
 impl Cause {
-    /// The text without the place.
+    /// Returns the text without the location.
     fn message(&self, template: &str) -> String {
         match self {
             Self::Message(message) => message.clone(),
@@ -287,20 +287,20 @@ impl fmt::Display for Failure {
     }
 }
 
-/// One level of a failed render, outermost first in [`RenderError::frames`].
+/// One level of a failed render; [`RenderError::frames`] lists the outermost first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The template that was executing: a file, or the name of a definition in it.
+    /// The template being executed: a file, or the name of a definition in it.
     pub template: String,
-    /// Where it was.
+    /// The location in it.
     pub location: Option<Location>,
     /// The part of the action that was being evaluated, as Go prints it.
     pub node: String,
 }
 
 impl RenderError {
-    /// The templates that were executing, outermost first. Of a deep recursion only the ends are
-    /// kept.
+    /// Returns the templates being executed, outermost first. Only both ends of a deep recursion
+    /// are kept.
     pub fn frames(&self) -> Vec<Frame> {
         self.failures()
             .map(|failure| Frame {
@@ -315,21 +315,21 @@ impl RenderError {
             .collect()
     }
 
-    /// What went wrong at the innermost place, without the places.
+    /// Returns the innermost error without locations.
     pub fn message(&self) -> String {
         let innermost = self.failures().last().unwrap_or(&self.0);
         innermost.cause.message(&innermost.template)
     }
 
-    /// The error of the host's own type `E`, wherever in the chain it is.
+    /// Returns the error of the host's own type `E` from anywhere in the chain.
     pub fn host<E: Error + 'static>(&self) -> Option<&E> {
         self.causes().find_map(|error| match &*error.0 {
-            Problem::Host(error) => error.downcast_ref(),
+            FuncErrorInner::Host(error) => error.downcast_ref(),
             _ => None,
         })
     }
 
-    /// The limit that was reached, if that was the cause.
+    /// Returns the exceeded limit, if that was the cause.
     pub fn budget(&self) -> Option<&BudgetError> {
         let direct = self.failures().find_map(|failure| match &failure.cause {
             Cause::Budget(error) => Some(error),
@@ -337,13 +337,14 @@ impl RenderError {
         });
         direct.or_else(|| {
             self.causes().find_map(|error| match &*error.0 {
-                Problem::Budget(error) => Some(error),
+                FuncErrorInner::Budget(error) => Some(error),
                 _ => None,
             })
         })
     }
 
-    /// Message, innermost place, its line with a caret, and the chain of callers, for people.
+    /// Formats the error with the innermost location, its line with a caret, and the chain of
+    /// callers.
     pub fn report(&self) -> impl fmt::Display + '_ {
         Report(move |f| {
             writeln!(f, "{}", self.message())?;
@@ -382,7 +383,7 @@ impl RenderError {
     }
 }
 
-/// `Display` by a closure.
+/// Implements `Display` by a closure.
 struct Report<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result>(F);
 
 impl<F: Fn(&mut fmt::Formatter<'_>) -> fmt::Result> fmt::Display for Report<F> {

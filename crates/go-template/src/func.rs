@@ -1,10 +1,10 @@
-//! Functions that templates call: how they are declared, what they receive, what they may do.
+//! Functions that templates call: their declaration, arguments and context.
 //!
-//! A function declares the Go types of its parameters; counts and types of arguments are checked
-//! before it runs, with Go's messages, so that its code only reads them through [`Args`]. Two
-//! shapes exist: a [`ValueFn`] answers a [`Value`], a [`TextFn`] appends a string to a buffer.
-//! Prefer the latter wherever Go's function returns a string: where a call ends an action the
-//! buffer is the output itself, and nothing is copied.
+//! A function declares the Go types of its parameters. Number and types of arguments are checked
+//! before it runs, with Go's messages, so that its code only reads them through [`Args`]. There are
+//! two kinds: a [`ValueFn`] returns a [`Value`], a [`TextFn`] appends a string to a buffer. Prefer
+//! the latter wherever Go's function returns a string: if the call ends an action, the buffer is
+//! the output itself and nothing is copied.
 //!
 //! ```
 //! use go_template::{Args, Call, Func, FuncError, Funcs, Type, Value};
@@ -35,14 +35,13 @@ use crate::set::{Template, TemplateSet};
 use crate::value::table::Table;
 use crate::value::{Map, Str, Type, Value};
 
-/// A function that answers a value.
+/// A function that returns a value.
 pub type ValueFn = fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError>;
 
-/// A function that answers a string by appending it to the buffer. When it fails, what it has
-/// appended is of no account.
+/// A function that appends a string to the buffer. After an error the appended text is ignored.
 pub type TextFn = fn(&mut Call<'_>, &mut Args<'_>, &mut Vec<u8>) -> Result<(), FuncError>;
 
-/// A function that answers a value and holds data of its own.
+/// A function that returns a value and captures data.
 pub type Closure = dyn Fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError> + Send + Sync;
 
 #[derive(Clone)]
@@ -50,7 +49,7 @@ pub(crate) enum Run {
     Value(ValueFn),
     Text(TextFn),
     Closure(Arc<Closure>),
-    /// Builtins that the evaluator treats itself.
+    /// Builtins that the evaluator handles itself.
     And,
     Or,
     Call,
@@ -66,7 +65,7 @@ pub struct Func {
 }
 
 impl Func {
-    /// A function with fixed parameters that answers a value.
+    /// Creates a function with fixed parameters that returns a value.
     pub const fn value(name: &'static str, params: &'static [Type], run: ValueFn) -> Self {
         Self {
             name,
@@ -76,7 +75,7 @@ impl Func {
         }
     }
 
-    /// A function with fixed parameters that answers a string.
+    /// Creates a function with fixed parameters that returns a string.
     pub const fn text(name: &'static str, params: &'static [Type], run: TextFn) -> Self {
         Self {
             name,
@@ -86,7 +85,7 @@ impl Func {
         }
     }
 
-    /// A function with fixed parameters that holds data.
+    /// Creates a function with fixed parameters that captures data.
     pub fn closure(name: &'static str, params: &'static [Type], run: Arc<Closure>) -> Self {
         Self {
             name,
@@ -105,19 +104,19 @@ impl Func {
         }
     }
 
-    /// The same function with any number of further arguments of type `elem` (`...elem`).
+    /// Adds a variadic parameter of type `elem` (`...elem`).
     #[must_use]
     pub const fn variadic(mut self, elem: Type) -> Self {
         self.variadic = Some(elem);
         self
     }
 
-    /// The name that templates call it by.
+    /// Returns the name that templates call it by.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The type of parameter `index`, counting on into the variadic ones.
+    /// Returns the type of parameter `index`, including variadic ones.
     pub(crate) fn param(&self, index: usize) -> Type {
         let fixed = self.params.get(index).copied();
         fixed.or(self.variadic).unwrap_or(Type::ANY)
@@ -134,7 +133,7 @@ impl fmt::Debug for Func {
     }
 }
 
-/// Where a function is among those that a template was compiled for.
+/// Index of a function among those that a template was compiled with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FuncId(u32);
 
@@ -145,7 +144,7 @@ pub struct Funcs {
 }
 
 impl Funcs {
-    /// Go's own functions: `and`, `printf`, `index` and the others of text/template.
+    /// Creates the set of Go's predefined functions: `and`, `printf`, `index` and so on.
     pub fn new() -> Self {
         let mut funcs = Self {
             table: Table::default(),
@@ -154,53 +153,53 @@ impl Funcs {
         funcs
     }
 
-    /// The same with `more`; a function replaces an earlier one of its name.
+    /// Adds `more` functions; a function replaces an earlier one of the same name.
     #[must_use]
     pub fn with(mut self, more: &[Func]) -> Self {
         self.extend(more);
         self
     }
 
-    /// Adds `more`; a function replaces an earlier one of its name.
+    /// Adds `more` functions; a function replaces an earlier one of the same name.
     pub fn extend(&mut self, more: &[Func]) {
         for func in more {
             self.insert(func.clone());
         }
     }
 
-    /// Adds a function, which replaces an earlier one of its name.
+    /// Adds a function, replacing an earlier one of the same name.
     pub fn insert(&mut self, func: Func) {
         self.table.insert(Str::from_static(func.name), func);
     }
 
-    /// Takes a function away.
+    /// Removes a function.
     pub fn remove(&mut self, name: &str) {
         self.table.remove(name.as_bytes());
     }
 
-    /// The function `name`.
+    /// Returns the function `name`.
     pub fn get(&self, name: &str) -> Option<&Func> {
         self.find(name.as_bytes()).map(|(_, func)| func)
     }
 
-    /// The function `name`, and where it is.
+    /// Returns the function `name` and its index.
     pub(crate) fn find(&self, name: &[u8]) -> Option<(FuncId, &Func)> {
         let position = self.table.find(crate::value::table::hash(name), name)?;
         let id = FuncId(u32::try_from(position).ok()?);
         Some((id, &self.table.entry(position)?.value))
     }
 
-    /// The function that was found there.
+    /// Returns the function with that index.
     #[inline]
     #[allow(
         clippy::indexing_slicing,
-        reason = "a template shares the functions that it was compiled for, and shared ones do not change"
+        reason = "a template shares the functions that it was compiled with, which do not change"
     )]
     pub(crate) fn at(&self, id: FuncId) -> &Func {
         &self.table.entries()[id.0 as usize].value
     }
 
-    /// All names, in no particular order.
+    /// Returns all names in unspecified order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.table.entries().iter().map(|entry| entry.value.name)
     }
@@ -212,40 +211,40 @@ impl Default for Funcs {
     }
 }
 
-/// The arguments of a call. Their count and types were checked against the declared parameters,
-/// so reading one as what it was declared always succeeds; reading it as anything else, or one
-/// that is not there, gives the zero value.
+/// The arguments of a call. Their number and types were checked against the declared parameters, so
+/// reading an argument as its declared type always succeeds; reading it as another type, or reading
+/// a missing one, returns the zero value.
 ///
 /// A nil for an `interface {}` parameter is [`Value::Nil`]; for a map, slice or pointer parameter
-/// it is [`Value::NilOf`] that type; for any other parameter the call has failed already.
+/// it is [`Value::NilOf`] that type; for any other parameter the call has failed before.
 #[derive(Debug)]
 pub struct Args<'a> {
     values: &'a mut [Value],
 }
 
 impl<'a> Args<'a> {
-    /// Arguments that were checked, or need not be.
+    /// Wraps arguments that are already checked or need no check.
     pub fn new(values: &'a mut [Value]) -> Self {
         Self { values }
     }
 
-    /// How many there are.
+    /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no arguments.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// Argument `index`; nil when there is none.
+    /// Returns argument `index`, or nil if it is missing.
     #[inline]
     pub fn get(&self, index: usize) -> &Value {
         self.values.get(index).unwrap_or(Value::NIL)
     }
 
-    /// Argument `index`, taken out without a copy.
+    /// Takes argument `index` without copying it.
     pub fn take(&mut self, index: usize) -> Value {
         self.values
             .get_mut(index)
@@ -253,14 +252,14 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
-    /// Argument `index`, declared as a string.
+    /// Returns argument `index`, declared as a string.
     #[inline]
     pub fn str(&self, index: usize) -> &Str {
         const EMPTY: &Str = &Str::EMPTY;
         self.get(index).as_str().unwrap_or(EMPTY)
     }
 
-    /// Argument `index`, declared as an integer.
+    /// Returns argument `index`, declared as an integer.
     pub fn int(&self, index: usize) -> i64 {
         self.get(index)
             .number()
@@ -268,34 +267,34 @@ impl<'a> Args<'a> {
             .unwrap_or(0)
     }
 
-    /// Argument `index`, declared as a bool.
+    /// Returns argument `index`, declared as a bool.
     pub fn bool(&self, index: usize) -> bool {
         matches!(self.get(index), Value::Bool(true))
     }
 
-    /// Argument `index`, declared as a map; none for a nil map.
+    /// Returns argument `index`, declared as a map, or `None` for a nil map.
     pub fn map(&self, index: usize) -> Option<&Map> {
         self.get(index).as_map()
     }
 
-    /// The arguments from `index` on, such as the variadic ones.
+    /// Returns the arguments from `index` on, such as the variadic ones.
     pub fn rest(&self, index: usize) -> &[Value] {
         self.values.get(index..).unwrap_or_default()
     }
 
-    /// All of them.
+    /// Returns all arguments.
     pub fn all(&self) -> &[Value] {
         self.values
     }
 
-    /// The arguments from `index` on, taken out.
+    /// Takes the arguments from `index` on.
     pub fn take_rest(&mut self, index: usize) -> Vec<Value> {
         let rest = self.values.get_mut(index..).unwrap_or_default();
         rest.iter_mut().map(std::mem::take).collect()
     }
 }
 
-/// What a running function can reach: the host's data, the templates, the budget.
+/// The context of a running function: the host's data, the templates, the budget.
 pub struct Call<'a> {
     pub(crate) session: &'a mut Session,
     pub(crate) set: &'a TemplateSet,
@@ -303,32 +302,32 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// The templates that the running template sees: inside a nested set, that one.
+    /// Returns the templates visible to the running template; in a nested set, that set.
     pub fn templates(&self) -> &'a TemplateSet {
         self.set
     }
 
-    /// The template that makes the call.
+    /// Returns the calling template.
     pub fn template(&self) -> &'a Template {
         self.template
     }
 
-    /// The host's data, if it is a `T`.
+    /// Returns the host's data, if it is a `T`.
     pub fn host<T: 'static>(&self) -> Option<&T> {
         self.session.host()
     }
 
-    /// The host's data to change, if it is a `T`.
+    /// Returns the host's data mutably, if it is a `T`.
     pub fn host_mut<T: 'static>(&mut self) -> Option<&mut T> {
         self.session.host_mut()
     }
 
-    /// The budget of the render.
+    /// Returns the budget of the render.
     pub fn budget(&mut self) -> &mut Budget {
         self.session.budget()
     }
 
-    /// The session, for functions that execute templates of other sets.
+    /// Returns the session, for functions that execute templates of other sets.
     pub fn session(&mut self) -> &mut Session {
         self.session
     }
@@ -354,8 +353,8 @@ impl<'a> Call<'a> {
         Ok(self.session.execute_template(set, template, data, out)?)
     }
 
-    /// Parses `text` as a template `name` on top of the current set, for
-    /// [`Call::execute_in`]: what Helm's `tpl` does. The same text is parsed once in a session.
+    /// Parses `text` as a template `name` on top of the current set, for [`Call::execute_in`], as
+    /// Helm's `tpl` does. A session parses each text only once.
     pub fn parse(
         &mut self,
         name: &Str,
@@ -364,7 +363,7 @@ impl<'a> Call<'a> {
         self.session.parse(self.set, name, text)
     }
 
-    /// Calls a function with arguments that are checked against its parameters.
+    /// Calls a function after checking arguments against its parameters.
     pub fn invoke(&mut self, func: &Func, args: &mut [Value]) -> Result<Value, FuncError> {
         eval::invoke(self, func, args)
     }

@@ -1,7 +1,7 @@
 //! Splits a template into tokens by Go's rules.
 #![allow(
     clippy::indexing_slicing,
-    reason = "positions are ends of tokens, so they never pass the end of the text"
+    reason = "positions are ends of tokens, so they never exceed the text"
 )]
 
 use crate::ast::Pos;
@@ -9,13 +9,13 @@ use crate::go::strconv;
 use crate::go::unicode::{is_digit, is_letter, is_print};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The lexer gave up; [`Lexer::error`] says why.
+pub(crate) enum TokenKind {
+    /// The lexer failed; [`Lexer::error`] has the message.
     Error,
     Bool,
-    /// A printable ASCII character with no other meaning, such as a comma.
+    /// A printable ASCII character without another meaning, such as a comma.
     Char,
     CharConstant,
     Complex,
@@ -49,32 +49,32 @@ pub(crate) enum Kind {
     With,
 }
 
-impl Kind {
+impl TokenKind {
     pub(crate) fn is_keyword(self) -> bool {
         self as u8 >= Self::Block as u8
     }
 }
 
-/// A token: a part of the text.
+/// A token: a range of the text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     pub(crate) start: Pos,
     pub(crate) end: Pos,
 }
 
 impl Token {
-    /// Its bytes in `text`.
+    /// Returns its bytes in `text`.
     #[inline]
     pub(crate) fn of(self, text: &[u8]) -> &[u8] {
         &text[self.start as usize..self.end as usize]
     }
 }
 
-/// The longest text that offsets can point into.
-pub(crate) const LONGEST: usize = Pos::MAX as usize;
+/// The longest text that offsets can address.
+pub(crate) const MAX_TEXT_LENGTH: usize = Pos::MAX as usize;
 
-/// Hands out tokens one by one.
+/// Returns tokens one by one.
 pub(crate) struct Lexer<'t> {
     text: &'t [u8],
     start: usize,
@@ -82,7 +82,7 @@ pub(crate) struct Lexer<'t> {
     paren_depth: usize,
     inside_action: bool,
     error: Option<String>,
-    /// Whether `break` and `continue` are keywords: they are when no function is named so.
+    /// Whether `break` and `continue` are keywords: they are unless functions have these names.
     pub(crate) break_is_keyword: bool,
     pub(crate) continue_is_keyword: bool,
 }
@@ -91,14 +91,14 @@ const LEFT: &[u8; 2] = b"{{";
 const RIGHT: &[u8] = b"}}";
 const LEFT_COMMENT: &[u8] = b"/*";
 const RIGHT_COMMENT: &[u8; 2] = b"*/";
-/// A trim marker with the space that sets it off.
+/// A trim marker and the space that separates it.
 const TRIM: usize = 2;
 
 impl<'t> Lexer<'t> {
-    /// A lexer of `text`, of which no more than [`LONGEST`] bytes are read, that begins outside of
-    /// actions.
+    /// Creates a lexer that starts outside of actions and reads at most [`MAX_TEXT_LENGTH`] bytes of
+    /// `text`.
     pub(crate) fn new(text: &'t [u8]) -> Self {
-        let text = text.get(..LONGEST).unwrap_or(text);
+        let text = text.get(..MAX_TEXT_LENGTH).unwrap_or(text);
         Self {
             text,
             start: 0,
@@ -115,17 +115,17 @@ impl<'t> Lexer<'t> {
         self.text
     }
 
-    /// Why the last token was an error.
+    /// Returns the message of the last error token.
     pub(crate) fn error(&self) -> &str {
         self.error.as_deref().unwrap_or_default()
     }
 
-    /// Where the next token begins, at the latest.
+    /// Returns an upper bound for the start of the next token.
     pub(crate) fn position(&self) -> Pos {
         narrow(self.pos)
     }
 
-    /// Skips white space inside an action, if that is the next token.
+    /// Skips white space inside an action, if it comes next.
     #[inline]
     pub(crate) fn skip_space(&mut self) -> bool {
         if !self.inside_action || self.error.is_some() {
@@ -136,7 +136,7 @@ impl<'t> Lexer<'t> {
         if end == self.pos {
             return false;
         }
-        // The last one may belong to a right delimiter.
+        // The last space may belong to a right delimiter.
         if self.text.get(end) == Some(&b'-') {
             return false;
         }
@@ -145,16 +145,16 @@ impl<'t> Lexer<'t> {
         true
     }
 
-    /// Whether a field can be the next token inside an action.
+    /// Returns whether a field may come next inside an action.
     #[inline]
     pub(crate) fn at_field(&self) -> bool {
         self.text.get(self.pos) == Some(&b'.')
     }
 
-    /// The next token. After an error there are only errors.
+    /// Returns the next token. After an error, all tokens are errors.
     pub(crate) fn next_token(&mut self) -> Token {
         if self.error.is_some() {
-            return self.token(Kind::Error);
+            return self.token(TokenKind::Error);
         }
         if self.inside_action {
             self.action()
@@ -163,9 +163,9 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The token from `start` to here.
+    /// Returns the token from `start` to the current position.
     #[inline]
-    fn token(&mut self, kind: Kind) -> Token {
+    fn token(&mut self, kind: TokenKind) -> Token {
         let token = Token {
             kind,
             start: narrow(self.start),
@@ -175,14 +175,14 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    /// Drops what lies between `start` and here.
+    /// Drops the text from `start` to the current position.
     fn ignore(&mut self) {
         self.start = self.pos;
     }
 
     fn fail(&mut self, message: impl Into<String>) -> Token {
         self.error = Some(message.into());
-        self.token(Kind::Error)
+        self.token(TokenKind::Error)
     }
 
     fn rest(&self) -> &'t [u8] {
@@ -202,15 +202,15 @@ impl<'t> Lexer<'t> {
         (size > 0).then_some(rune)
     }
 
-    /// Text up to the next action, or the action's left delimiter.
+    /// Scans text up to the next action, or the action's left delimiter.
     fn content(&mut self) -> Token {
         loop {
             let Some(found) = find_pair(self.rest(), *LEFT) else {
                 self.pos = self.text.len();
                 let kind = if self.pos > self.start {
-                    Kind::Text
+                    TokenKind::Text
                 } else {
-                    Kind::Eof
+                    TokenKind::Eof
                 };
                 return self.token(kind);
             };
@@ -220,7 +220,7 @@ impl<'t> Lexer<'t> {
                 if has_left_trim(&self.text[delimiter + LEFT.len()..]) {
                     self.pos = self.start + trim_end(&self.text[self.start..delimiter]);
                 }
-                let text = self.token(Kind::Text);
+                let text = self.token(TokenKind::Text);
                 self.pos = delimiter;
                 self.ignore();
                 if text.end > text.start {
@@ -234,7 +234,7 @@ impl<'t> Lexer<'t> {
             };
             self.pos = delimiter + LEFT.len();
             if !self.text[self.pos + marker..].starts_with(LEFT_COMMENT) {
-                let token = self.token(Kind::LeftDelim);
+                let token = self.token(TokenKind::LeftDelim);
                 self.pos += marker;
                 self.ignore();
                 self.inside_action = true;
@@ -249,7 +249,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Skips a comment, and the white space that it trims.
+    /// Skips a comment and the white space that it trims.
     fn comment(&mut self) -> Option<Token> {
         self.pos += LEFT_COMMENT.len();
         let Some(end) = find_pair(self.rest(), *RIGHT_COMMENT) else {
@@ -264,7 +264,7 @@ impl<'t> Lexer<'t> {
         None
     }
 
-    /// Whether a right delimiter follows, and then whether it trims.
+    /// Returns whether a right delimiter follows and, if so, whether it trims.
     fn at_right_delim(&self) -> Option<bool> {
         let rest = self.rest();
         if has_right_trim(rest) && rest[TRIM..].starts_with(RIGHT) {
@@ -291,7 +291,7 @@ impl<'t> Lexer<'t> {
             self.ignore();
         }
         self.pos += RIGHT.len();
-        let token = self.token(Kind::RightDelim);
+        let token = self.token(TokenKind::RightDelim);
         if trims {
             self.pos += self
                 .rest()
@@ -304,7 +304,7 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    /// A token inside an action.
+    /// Scans a token inside an action.
     fn action(&mut self) -> Token {
         let Some(&byte) = self.text.get(self.pos) else {
             return self.fail("unclosed action");
@@ -326,33 +326,37 @@ impl<'t> Lexer<'t> {
         self.pos += 1;
         match byte {
             b' ' | b'\t' | b'\r' | b'\n' => self.space(),
-            b'$' => self.field_or_variable(Kind::Variable),
+            b'$' => self.field_or_variable(TokenKind::Variable),
             b'.' if !self.rest().first().is_some_and(u8::is_ascii_digit)
                 && self.pos < self.text.len() =>
             {
-                self.field_or_variable(Kind::Field)
+                self.field_or_variable(TokenKind::Field)
             }
-            b'"' => self.quoted(b'"', Kind::String, "unterminated quoted string"),
-            b'|' => self.token(Kind::Pipe),
+            b'"' => self.quoted(b'"', TokenKind::String, "unterminated quoted string"),
+            b'|' => self.token(TokenKind::Pipe),
             b'(' => {
                 self.paren_depth += 1;
-                self.token(Kind::LeftParen)
+                self.token(TokenKind::LeftParen)
             }
             b')' if self.paren_depth == 0 => self.fail("unexpected right paren"),
             b')' => {
                 self.paren_depth -= 1;
-                self.token(Kind::RightParen)
+                self.token(TokenKind::RightParen)
             }
-            b'=' => self.token(Kind::Assign),
+            b'=' => self.token(TokenKind::Assign),
             b':' => match self.bump() {
-                Some('=') => self.token(Kind::Declare),
+                Some('=') => self.token(TokenKind::Declare),
                 _ => self.fail("expected :="),
             },
-            b'\'' => self.quoted(b'\'', Kind::CharConstant, "unterminated character constant"),
+            b'\'' => self.quoted(
+                b'\'',
+                TokenKind::CharConstant,
+                "unterminated character constant",
+            ),
             b'`' => match memchr::memchr(b'`', self.rest()) {
                 Some(length) => {
                     self.pos += length + 1;
-                    self.token(Kind::RawString)
+                    self.token(TokenKind::RawString)
                 }
                 None => self.fail("unterminated raw quoted string"),
             },
@@ -360,12 +364,12 @@ impl<'t> Lexer<'t> {
                 self.pos = self.start;
                 self.number()
             }
-            b' '..=b'~' => self.token(Kind::Char),
+            b' '..=b'~' => self.token(TokenKind::Char),
             _ => self.unrecognized(char::from(byte)),
         }
     }
 
-    /// An identifier that begins beyond ASCII.
+    /// Scans an identifier that begins with a non-ASCII character.
     fn letter(&mut self) -> Token {
         match self.bump() {
             Some(rune) if is_alphanumeric(rune) => self.identifier(),
@@ -378,7 +382,7 @@ impl<'t> Lexer<'t> {
         self.fail(format!("unrecognized character in action: {rune}"))
     }
 
-    /// White space, of which the first character was read; it may belong to a right delimiter.
+    /// Scans white space after its first character; the last may belong to a right delimiter.
     fn space(&mut self) -> Token {
         self.pos = self.start;
         let spaces = self
@@ -394,11 +398,11 @@ impl<'t> Lexer<'t> {
                 return self.right_delim(true);
             }
         }
-        self.token(Kind::Space)
+        self.token(TokenKind::Space)
     }
 
-    /// A string or character constant up to its closing quote, on one line.
-    fn quoted(&mut self, quote: u8, kind: Kind, unterminated: &str) -> Token {
+    /// Scans a string or character constant up to its closing quote, on one line.
+    fn quoted(&mut self, quote: u8, kind: TokenKind, unterminated: &str) -> Token {
         loop {
             let Some(&byte) = self.rest().first() else {
                 return self.fail(unterminated);
@@ -422,30 +426,30 @@ impl<'t> Lexer<'t> {
             return self.bad_character();
         }
         let kind = match &self.text[self.start..self.pos] {
-            b"block" => Kind::Block,
-            b"break" if self.break_is_keyword => Kind::Break,
-            b"continue" if self.continue_is_keyword => Kind::Continue,
-            b"define" => Kind::Define,
-            b"else" => Kind::Else,
-            b"end" => Kind::End,
-            b"if" => Kind::If,
-            b"nil" => Kind::Nil,
-            b"range" => Kind::Range,
-            b"template" => Kind::Template,
-            b"with" => Kind::With,
-            b"true" | b"false" => Kind::Bool,
-            _ => Kind::Identifier,
+            b"block" => TokenKind::Block,
+            b"break" if self.break_is_keyword => TokenKind::Break,
+            b"continue" if self.continue_is_keyword => TokenKind::Continue,
+            b"define" => TokenKind::Define,
+            b"else" => TokenKind::Else,
+            b"end" => TokenKind::End,
+            b"if" => TokenKind::If,
+            b"nil" => TokenKind::Nil,
+            b"range" => TokenKind::Range,
+            b"template" => TokenKind::Template,
+            b"with" => TokenKind::With,
+            b"true" | b"false" => TokenKind::Bool,
+            _ => TokenKind::Identifier,
         };
         self.token(kind)
     }
 
-    /// A field or variable, whose first character was read.
-    fn field_or_variable(&mut self, kind: Kind) -> Token {
+    /// Scans a field or variable after its first character.
+    fn field_or_variable(&mut self, kind: TokenKind) -> Token {
         if self.at_terminator() {
-            return self.token(if kind == Kind::Variable {
+            return self.token(if kind == TokenKind::Variable {
                 kind
             } else {
-                Kind::Dot
+                TokenKind::Dot
             });
         }
         self.skip_alphanumeric();
@@ -474,7 +478,7 @@ impl<'t> Lexer<'t> {
         self.fail(format!("bad character {}", unicode(rune)))
     }
 
-    /// Whether an identifier may end here.
+    /// Returns whether an identifier may end here.
     #[inline]
     fn at_terminator(&self) -> bool {
         match self.rest().first() {
@@ -490,13 +494,13 @@ impl<'t> Lexer<'t> {
             return self.bad_number();
         }
         if matches!(self.peek(), Some('+' | '-')) {
-            // A complex constant, such as 1+2i: no spaces, and the i must be there.
+            // A complex constant, such as 1+2i, has no spaces and must end with i.
             if !self.scan_number() || self.text[self.pos - 1] != b'i' {
                 return self.bad_number();
             }
-            return self.token(Kind::Complex);
+            return self.token(TokenKind::Complex);
         }
-        self.token(Kind::Number)
+        self.token(TokenKind::Number)
     }
 
     fn bad_number(&mut self) -> Token {
@@ -507,7 +511,7 @@ impl<'t> Lexer<'t> {
         ))
     }
 
-    /// Accepts everything that could be a number; the parser refuses what is none.
+    /// Accepts everything that could be a number; the parser rejects invalid ones.
     fn scan_number(&mut self) -> bool {
         self.accept(b"+-");
         let mut digits: &[u8] = b"0123456789_";
@@ -552,17 +556,17 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// An offset as tokens hold it; no text is so long that it does not fit.
+/// Converts an offset for a token; texts are short enough for it to fit.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "a lexer reads no more than can be counted"
+    reason = "a lexer reads at most MAX_TEXT_LENGTH bytes"
 )]
 fn narrow(offset: usize) -> Pos {
     offset as Pos
 }
 
-/// Where two bytes stand one after the other. The first is rare enough for a search of its own.
+/// Finds two adjacent bytes. The first one is rare enough to search for it alone.
 fn find_pair(text: &[u8], pair: [u8; 2]) -> Option<usize> {
     memchr::memchr_iter(pair[0], text).find(|at| text.get(at + 1) == Some(&pair[1]))
 }
@@ -595,14 +599,14 @@ fn has_right_trim(text: &[u8]) -> bool {
     matches!(text, [space, b'-', ..] if is_space(*space))
 }
 
-/// The length without white space at the end.
+/// Returns the length without trailing white space.
 fn trim_end(text: &[u8]) -> usize {
     text.iter()
         .rposition(|byte| !is_space(*byte))
         .map_or(0, |last| last + 1)
 }
 
-/// `%#U`: the code point, and the rune itself when it can be printed.
+/// Formats like `%#U`: the code point, and the rune itself if it is printable.
 fn unicode(rune: char) -> String {
     let code = u32::from(rune);
     if is_print(rune) {
@@ -616,14 +620,14 @@ fn unicode(rune: char) -> String {
 mod tests {
     use super::*;
 
-    fn kinds(text: &str) -> Vec<(Kind, String)> {
+    fn kinds(text: &str) -> Vec<(TokenKind, String)> {
         let mut lexer = Lexer::new(text.as_bytes());
         let mut tokens = Vec::new();
         loop {
             let token = lexer.next_token();
             match token.kind {
-                Kind::Eof => return tokens,
-                Kind::Error => {
+                TokenKind::Eof => return tokens,
+                TokenKind::Error => {
                     tokens.push((token.kind, lexer.error().to_owned()));
                     return tokens;
                 }
@@ -636,20 +640,20 @@ mod tests {
     }
 
     #[test]
-    fn trim_markers_take_white_space_on_their_side() {
+    fn trim_markers_remove_white_space_on_their_side() {
         let tokens = kinds("a \n{{- 1 -}}\n b {{/* c */ -}} d");
         let texts: Vec<_> = tokens
             .iter()
-            .filter(|(kind, _)| *kind == Kind::Text)
+            .filter(|(kind, _)| *kind == TokenKind::Text)
             .collect();
         let texts: Vec<_> = texts.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["a", "b ", "d"]);
-        // A minus that belongs to a number trims nothing.
-        assert_eq!(kinds("{{-3}}")[1], (Kind::Number, "-3".to_owned()));
+        // A minus that belongs to a number does not trim.
+        assert_eq!(kinds("{{-3}}")[1], (TokenKind::Number, "-3".to_owned()));
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         for (text, message) in [
             ("{{", "unclosed action"),
             ("{{/*", "unclosed comment"),
@@ -666,7 +670,7 @@ mod tests {
         ] {
             assert_eq!(
                 kinds(text).pop(),
-                Some((Kind::Error, message.to_owned())),
+                Some((TokenKind::Error, message.to_owned())),
                 "{text}"
             );
         }

@@ -1,15 +1,16 @@
-//! Go's text/template with fmt and Sprig, byte for byte.
+//! Go's text/template with fmt and Sprig, with byte-for-byte identical output.
 //!
-//! The language as Go has it, knowing neither Helm nor Kubernetes, doing no I/O. The parts, from
-//! the outside in:
+//! The template language only: no knowledge of Helm or Kubernetes, no I/O. The main types, from the
+//! outside in:
 //!
-//! * [`Funcs`]: the functions that templates may call, built once. Go's own are in
-//!   [`Funcs::new`], Sprig's in [`sprig`], the host adds more as [`Func`]s.
-//! * [`TemplateSet`]: templates parsed and compiled once, shared by threads without locks.
+//! * [`Funcs`]: the functions that templates may call, built once. Go's own are in [`Funcs::new`],
+//!   Sprig's in [`sprig`], and hosts add their own as [`Func`]s.
+//! * [`TemplateSet`]: templates that are parsed and compiled once, and shared by threads without
+//!   locks.
 //! * [`Session`]: one render with its [`Limits`] and the host's data; it executes templates of a
-//!   set over a [`Value`] and appends to a `Vec<u8>`.
-//! * [`Value`]: Go's values. A [`Tree`] is their immutable, thread-safe form, which a render reads
-//!   in place.
+//!   set with a [`Value`] and appends to a `Vec<u8>`.
+//! * [`Value`]: Go's values. A [`Tree`] is their immutable, thread-safe form, which renders read in
+//!   place.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,7 +48,7 @@ pub use budget::{Budget, BudgetError, Cancel, Limits, Stop};
 pub use error::{Frame, FuncError, Location, ParseError, RenderError};
 pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
 pub use session::Session;
-pub use set::{MissingKey, Parsed, Template, TemplateSet};
+pub use set::{MissingKey, ParsedTemplates, Template, TemplateSet};
 pub use value::{
     Field, Kind, List, Map, Method, MethodFn, Name, Number, Object, Seen, SmallInt, Str, Tree,
     TreeList, TreeMap, Type, TypeInfo, Unsigned, Value, iter,

@@ -15,15 +15,15 @@ thread_local! {
     static SESSIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Bounds on the texts that a session keeps compiled.
-const LONGEST_KEPT: usize = 64 << 10;
-const MOST_KEPT: usize = 1_024;
+/// Limits for the texts whose compiled form a session caches.
+const MAX_CACHED_LENGTH: usize = 64 << 10;
+const MAX_CACHED_TEXTS: usize = 1_024;
 
-/// Executes templates. One session renders all files of a chart: its limits hold for all of them
+/// Executes templates. One session renders all files of a chart: its limits apply to all of them
 /// together, and functions share the host's data.
 ///
-/// When the last session of a thread ends, the maps that were written to while it lasted are
-/// emptied, so that maps that hold themselves are freed; keep nothing of them beyond the session.
+/// When the last session of a thread ends, maps that were written to during its lifetime are
+/// emptied, to free maps that contain themselves; do not use them after the session.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,13 +42,13 @@ pub struct Session {
     host: Option<Box<dyn Any>>,
     buffers: Vec<Vec<u8>>,
     arguments: Vec<Vec<Value>>,
-    /// Templates that were parsed while rendering, by name and text.
+    /// Templates parsed during the render, by name and text.
     texts: HashMap<(Str, Str), Arc<Template>>,
     pub(crate) slots: Vec<Value>,
 }
 
 impl Session {
-    /// Starts a render; its clock runs from here.
+    /// Starts a render and its clock.
     pub fn new(limits: Limits) -> Self {
         SESSIONS.with(|sessions| sessions.set(sessions.get() + 1));
         Self {
@@ -61,38 +61,38 @@ impl Session {
         }
     }
 
-    /// The same, which ends when `stop` says so instead of after [`Limits::time`]: for a render that
-    /// is only a part of what has to end by then.
+    /// Makes `stop` end the render, in place of [`Limits::time`], for renders that are part of a
+    /// larger task with a deadline.
     #[must_use]
     pub fn with_stop(mut self, stop: Stop) -> Self {
         self.budget.set_stop(stop);
         self
     }
 
-    /// The same with data that functions reach through [`crate::Call::host`].
+    /// Adds data that functions access through [`crate::Call::host`].
     #[must_use]
     pub fn with_host<T: 'static>(mut self, host: T) -> Self {
         self.host = Some(Box::new(host));
         self
     }
 
-    /// The host's data, if it is a `T`.
+    /// Returns the host's data, if it is a `T`.
     pub fn host<T: 'static>(&self) -> Option<&T> {
         self.host.as_ref()?.downcast_ref()
     }
 
-    /// The host's data to change, if it is a `T`.
+    /// Returns the host's data mutably, if it is a `T`.
     pub fn host_mut<T: 'static>(&mut self) -> Option<&mut T> {
         self.host.as_mut()?.downcast_mut()
     }
 
-    /// What is left to use.
+    /// Returns the budget of the render.
     pub fn budget(&mut self) -> &mut Budget {
         &mut self.budget
     }
 
-    /// Executes the template `name` with `data` as dot, appending to `out`. What was appended
-    /// before an error stays.
+    /// Executes the template `name` with `data` as dot, appending to `out`. Output before an error
+    /// remains.
     pub fn execute(
         &mut self,
         set: &TemplateSet,
@@ -114,7 +114,8 @@ impl Session {
         ))))
     }
 
-    /// Executes a template with `data` as dot, appending to `out`. Names in it are those of `set`.
+    /// Executes a template with `data` as dot, appending to `out`. Template names are looked up in
+    /// `set`.
     pub fn execute_template(
         &mut self,
         set: &TemplateSet,
@@ -138,14 +139,14 @@ impl Session {
         {
             return Ok((set.clone(), Arc::clone(template)));
         }
-        // Parsing 16 bytes takes about as long as a step.
+        // Parsing 16 bytes takes about as long as one step.
         self.budget.step(text.len() as u64 / 16)?;
         let mut layer = set.layer();
         let template = layer.parse(name.clone(), text.clone())?;
-        // A text that defines nothing, and does not name itself, needs no layer of its own.
+        // A text that defines nothing and does not name itself needs no separate layer.
         let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
-        if layer.len() == 1 && !names_itself && text.len() <= LONGEST_KEPT {
-            if self.texts.len() >= MOST_KEPT {
+        if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {
+            if self.texts.len() >= MAX_CACHED_TEXTS {
                 self.texts.clear();
             }
             self.texts.insert(key, Arc::clone(&template));
@@ -153,22 +154,22 @@ impl Session {
         Ok((layer, template))
     }
 
-    /// An empty buffer, which [`Session::give_back`] lets others use again.
+    /// Returns an empty buffer; [`Session::recycle`] makes it available again.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
         self.buffers.pop().unwrap_or_default()
     }
 
-    /// An empty list for arguments, which [`Session::give_back_arguments`] lets others use again.
+    /// Returns an empty argument list; [`Session::recycle_arguments`] makes it available again.
     pub(crate) fn arguments(&mut self) -> Vec<Value> {
         self.arguments.pop().unwrap_or_default()
     }
 
-    pub(crate) fn give_back_arguments(&mut self, mut arguments: Vec<Value>) {
+    pub(crate) fn recycle_arguments(&mut self, mut arguments: Vec<Value>) {
         arguments.clear();
         self.arguments.push(arguments);
     }
 
-    pub(crate) fn give_back(&mut self, mut buffer: Vec<u8>) {
+    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
         self.buffers.push(buffer);
     }

@@ -1,4 +1,4 @@
-//! `TemplateSet`: templates by name with their functions, as Go's associated templates.
+//! `TemplateSet`: templates by name with their functions, like Go's associated templates.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::parse;
 use crate::value::table::{Table, hash};
 use crate::value::{Name, Str};
 
-/// What a field that a map does not have gives (`Option("missingkey=…")`).
+/// The result of a missing map key (`Option("missingkey=…")`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
-    /// Nothing: `<no value>`.
+    /// No value: `<no value>`.
     Invalid,
-    /// The zero value of the map's element type, which for `interface {}` is nil. Helm's choice.
+    /// The zero value of the map's element type, which for `interface {}` is nil. Used by Helm.
     #[default]
     Zero,
     /// An error.
@@ -38,22 +38,22 @@ pub struct Template {
     pub(crate) source: Arc<Source>,
     pub(crate) body: Body,
     pub(crate) funcs: Arc<Funcs>,
-    /// Where it begins in the text.
+    /// Its start in the text.
     start: Pos,
 }
 
 impl Template {
-    /// Its name: that of the file, or of the definition.
+    /// Returns its name: that of the file or of the definition.
     pub fn name(&self) -> &Str {
         &self.name
     }
 
-    /// Whether it was compiled for these functions.
+    /// Returns whether it was compiled with these functions.
     pub(crate) fn has_funcs(&self, funcs: &Arc<Funcs>) -> bool {
         Arc::ptr_eq(&self.funcs, funcs)
     }
 
-    /// The node `at` as Go writes it. No tree was kept, but the text gives it again.
+    /// Returns the node `at` as Go prints it. The tree is rebuilt from the text.
     #[cold]
     pub(crate) fn describe(&self, at: At) -> String {
         let text = self.source.text.as_bytes();
@@ -62,46 +62,45 @@ impl Template {
         String::from_utf8_lossy(&node).into_owned()
     }
 
-    /// The text that it was parsed from, with whatever else stands there.
+    /// Returns the whole text that it was parsed from.
     pub fn text(&self) -> &Str {
         &self.source.text
     }
 
-    /// The name of the text that it was parsed from, usually a file's path.
+    /// Returns the name of the text that it was parsed from, usually a file's path.
     pub fn file(&self) -> &Str {
         &self.source.name
     }
 }
 
-/// The templates of one text, parsed once and added to as many sets as needed. Cheap to clone.
+/// The templates of one text, parsed once and added to any number of sets. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use go_template::{Funcs, TemplateSet};
 /// let funcs = Arc::new(Funcs::new());
-/// let parsed = TemplateSet::new("a", Arc::clone(&funcs)).parse_apart("x.txt", "text")?;
+/// let parsed = TemplateSet::new("a", Arc::clone(&funcs)).parse_detached("x.txt", "text")?;
 /// let mut set = TemplateSet::new("b", funcs);
 /// set.add(&parsed);
 /// assert!(set.contains("x.txt"));
 /// # Ok::<(), go_template::ParseError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Parsed {
+pub struct ParsedTemplates {
     main: Arc<Template>,
-    /// Each with whether it has no content.
+    /// Templates, each with whether it is empty.
     templates: Arc<[(Arc<Template>, bool)]>,
 }
 
-impl Parsed {
-    /// The template of the whole text.
+impl ParsedTemplates {
+    /// Returns the template of the whole text.
     pub fn main(&self) -> &Arc<Template> {
         &self.main
     }
 }
 
-/// Templates that can call each other by name, with the functions that they use. A set is
-/// immutable once it is shared: a clone is cheap, and parsing into a clone leaves the original
-/// as it is.
+/// Templates that can call each other by name, with the functions that they use. A set is immutable
+/// once shared: clones are cheap, and parsing into a clone does not affect the original.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -126,8 +125,8 @@ struct Layer {
 }
 
 impl TemplateSet {
-    /// An empty set whose templates may call `funcs`. Its name appears only in the error for a
-    /// template that it does not have.
+    /// Creates an empty set whose templates may call `funcs`. Its name appears only in the error
+    /// for a missing template.
     pub fn new(name: impl Into<Str>, funcs: Arc<Funcs>) -> Self {
         let missing_key = MissingKey::default();
         let name = name.into();
@@ -140,12 +139,12 @@ impl TemplateSet {
         }))
     }
 
-    /// The name that the set was made with.
+    /// Returns the name of the set.
     pub fn name(&self) -> &Str {
         &self.0.name
     }
 
-    /// The same templates, with the given rule for fields that a map does not have.
+    /// Returns the same templates with the given rule for missing map keys.
     #[must_use]
     pub fn missing_key(&self, missing_key: MissingKey) -> Self {
         let mut layer = self.new_layer();
@@ -153,8 +152,8 @@ impl TemplateSet {
         Self(Arc::new(layer))
     }
 
-    /// A set on top of this one: it has the same templates, and what is parsed into it is not
-    /// seen here (Go's `Clone`).
+    /// Returns a set on top of this one: it has the same templates, and templates parsed into it do
+    /// not affect this set (Go's `Clone`).
     #[must_use]
     pub fn layer(&self) -> Self {
         Self(Arc::new(self.new_layer()))
@@ -170,25 +169,25 @@ impl TemplateSet {
         }
     }
 
-    /// Parses `text` as the template `name`, together with the templates that it defines, and
-    /// adds them (Go's `New(name).Parse(text)`). A template without content does not replace an
-    /// earlier one of its name, but is answered all the same.
+    /// Parses `text` as the template `name`, together with the templates that it defines, and adds
+    /// them (Go's `New(name).Parse(text)`). An empty template does not replace an earlier one of
+    /// the same name, but is still returned.
     pub fn parse(
         &mut self,
         name: impl Into<Str>,
         text: impl Into<Str>,
     ) -> Result<Arc<Template>, ParseError> {
-        let parsed = self.parse_apart(name, text)?;
+        let parsed = self.parse_detached(name, text)?;
         Ok(self.add(&parsed))
     }
 
-    /// Parses `text` as [`TemplateSet::parse`] does, without adding it. What it gives can be added
-    /// to any set that has the same functions.
-    pub fn parse_apart(
+    /// Parses `text` like [`TemplateSet::parse`] without adding it. The result can be added to any
+    /// set with the same functions.
+    pub fn parse_detached(
         &self,
         name: impl Into<Str>,
         text: impl Into<Str>,
-    ) -> Result<Parsed, ParseError> {
+    ) -> Result<ParsedTemplates, ParseError> {
         let (name, text) = (name.into(), text.into());
         let funcs = &self.0.funcs;
         let compiler = Compiler::new(text.as_bytes());
@@ -215,17 +214,17 @@ impl TemplateSet {
                 source.text.as_bytes(),
                 source.text.len(),
             );
-            return Err(ParseError::new(location, "the text gives no template"));
+            return Err(ParseError::new(location, "the text defines no template"));
         };
-        Ok(Parsed {
+        Ok(ParsedTemplates {
             main: Arc::clone(main),
             templates,
         })
     }
 
-    /// Adds templates that were parsed before; answers the one of the whole text. A template
-    /// without content does not replace an earlier one of its name.
-    pub fn add(&mut self, parsed: &Parsed) -> Arc<Template> {
+    /// Adds parsed templates and returns the one of the whole text. An empty template does not
+    /// replace an earlier one of the same name.
+    pub fn add(&mut self, parsed: &ParsedTemplates) -> Arc<Template> {
         for (template, is_empty) in &*parsed.templates {
             self.insert(template, *is_empty);
         }
@@ -247,18 +246,18 @@ impl TemplateSet {
         }
     }
 
-    /// How many templates were added to this layer.
+    /// Returns the number of templates added to this layer.
     pub(crate) fn len(&self) -> usize {
         self.0.own.len()
     }
 
-    /// The template `name`.
+    /// Returns the template `name`.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Arc<Template>> {
         let name = name.as_ref();
         self.find_hashed(hash(name), name)
     }
 
-    /// Whether there is a template `name`.
+    /// Returns whether there is a template `name`.
     pub fn contains(&self, name: impl AsRef<[u8]>) -> bool {
         self.get(name).is_some()
     }
@@ -268,7 +267,7 @@ impl TemplateSet {
         self.find_hashed(name.hash(), name.key().as_bytes())
     }
 
-    /// The template `name`, whose hash the caller has.
+    /// Returns the template `name`, given its hash.
     #[inline]
     fn find_hashed(&self, hash: u32, name: &[u8]) -> Option<&Arc<Template>> {
         let mut set = self;
@@ -281,7 +280,7 @@ impl TemplateSet {
         }
     }
 
-    /// The functions.
+    /// Returns the functions.
     pub fn funcs(&self) -> &Arc<Funcs> {
         &self.0.funcs
     }

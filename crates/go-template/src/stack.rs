@@ -1,6 +1,6 @@
 //! Grows the stack before recursion that follows the shape of its input.
 
-/// Room that one level of recursion never exceeds.
+/// Upper bound for the stack use of one level of recursion.
 const RED_ZONE: usize = 128 << 10;
 const SEGMENT: usize = 2 << 20;
 

@@ -1,10 +1,10 @@
-//! Templates that execute templates: functions of a host, nested sets, errors, budgets, threads.
+//! Templates that execute templates: host functions, nested sets, errors, budgets, threads.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
     clippy::unnecessary_wraps,
     clippy::unwrap_used,
-    reason = "a test may stop at the first surprise, and functions have one signature"
+    reason = "a test fails by panicking, and functions have one signature"
 )]
 
 use std::sync::Arc;
@@ -106,7 +106,7 @@ fn sets_and_compiled_templates_are_shared_by_threads() {
 }
 
 #[test]
-fn include_and_tpl_see_the_templates_of_their_set() {
+fn include_and_tpl_use_the_templates_of_their_set() {
     let text = r#"{{ define "t" }}<{{ .s }}>{{ end -}}
 {{ include "t" . }}{{ include "t" . | print "x" }}
 {{- tpl "{{ define `u` }}[{{ . }}]{{ end }}{{ include `u` .s }}{{ include `t` . }}" . }}
@@ -116,14 +116,14 @@ fn include_and_tpl_see_the_templates_of_their_set() {
 }
 
 #[test]
-fn dot_and_variables_end_at_a_template() {
+fn called_template_does_not_see_variables_of_the_caller() {
     let text = r#"{{ define "t" }}{{ $x := 2 }}{{ $ }}{{ . }}{{ end }}{{ $x := 1 -}}
 {{ include "t" 5 }}{{ $x }}{{ include "t" nil }}"#;
     assert_eq!(render(text).unwrap(), "551<no value><no value>");
 }
 
 #[test]
-fn an_error_names_every_template_between_the_file_and_the_failure() {
+fn error_names_every_template_between_the_file_and_the_failure() {
     let set = set_of(&[
         ("helpers", "\n{{ define \"t\" }}\n\t{{ .s.nope }}{{ end }}"),
         ("main", "first\n  {{ tpl \"{{ include `t` . }}\" . }}"),
@@ -162,7 +162,7 @@ fn an_error_names_every_template_between_the_file_and_the_failure() {
 }
 
 #[test]
-fn a_text_that_is_no_template_is_an_error_with_its_line() {
+fn parse_error_has_a_line() {
     let mut set = set_of(&[]);
     let error = set.parse("main", "a\n{{ if .x }}\n{{ nope }}").unwrap_err();
     insta::assert_snapshot!(error.report(), @r#"
@@ -176,7 +176,7 @@ fn a_text_that_is_no_template_is_an_error_with_its_line() {
 }
 
 #[test]
-fn a_template_that_is_not_there_is_named() {
+fn missing_template_is_named() {
     let error = render("{{ include `nope` . }}").unwrap_err();
     let wanted = "no template \"nope\" associated with template \"gotpl\"";
     assert!(
@@ -187,21 +187,21 @@ fn a_template_that_is_not_there_is_named() {
 }
 
 #[test]
-fn the_host_gets_its_own_error_back() {
+fn host_error_is_returned_unchanged() {
     let error = render("{{ tpl `{{ lookup \"secret\" }}` . }}").unwrap_err();
     assert_eq!(error.host::<Needed>(), Some(&Needed("secret".to_owned())));
     assert!(error.host::<std::io::Error>().is_none());
 }
 
 #[test]
-fn strict_sets_refuse_missing_keys() {
+fn strict_sets_reject_missing_keys() {
     let strict = set_of(&[("main", "{{ .nope }}")]).missing_key(MissingKey::Error);
     let error = render_with(&strict, Limits::default()).unwrap_err();
     assert_eq!(error.message(), "map has no entry for key \"nope\"");
 }
 
 #[test]
-fn functions_see_go_types_of_their_arguments() {
+fn arguments_are_checked_against_go_types() {
     for (text, message) in [
         ("{{ include 1 . }}", "expected string; found 1"),
         (
@@ -263,7 +263,7 @@ fn endless_recursion_is_stopped() {
 }
 
 #[test]
-fn an_error_deep_in_a_recursion_names_both_ends() {
+fn error_in_a_deep_recursion_names_both_ends() {
     let text = "{{ define `t` }}{{ include `t` . }}{{ end }}{{ include `t` . }}";
     let error = render(text).unwrap_err();
     assert_eq!(error.frames().len(), 32);
@@ -275,7 +275,7 @@ fn an_error_deep_in_a_recursion_names_both_ends() {
 }
 
 #[test]
-fn a_thousand_includes_deep_is_fine() {
+fn thousand_nested_includes_are_allowed() {
     let text = "{{ define `t` }}{{ if .l }}{{ with .l }}{{ end }}{{ end }}{{ if lt (len .n) 1000 }}\
                 {{ include `t` (dict `l` .l `n` (print .n `x`)) }}{{ else }}end{{ end }}{{ end }}\
                 {{ include `t` (dict `l` .l `n` ``) }}";
@@ -316,7 +316,7 @@ fn work_output_and_sizes_are_limited() {
 }
 
 #[test]
-fn values_that_hold_themselves_or_nest_too_deep_are_errors_to_print() {
+fn printing_cyclic_or_deeply_nested_values_is_an_error() {
     let nesting = BudgetError::Nesting {
         limit: Limits::default().nesting,
     };
@@ -328,13 +328,13 @@ fn values_that_hold_themselves_or_nest_too_deep_are_errors_to_print() {
     ] {
         assert_eq!(over(text, Limits::default()), nesting, "{text}");
     }
-    // What is shared, but never printed, costs nothing.
+    // Shared values that are never printed cost nothing.
     let text = "{{ $l := 1 }}{{ range 200 }}{{ $l = double $l }}{{ end }}{{ len $l }}";
     assert_eq!(render(text).unwrap(), "2");
 }
 
 #[test]
-fn maps_are_shared_and_a_tree_is_not_changed() {
+fn maps_are_shared_and_trees_are_not_changed() {
     let text = "{{ $a := dict `x` 1 }}{{ $b := $a }}{{ $_ := set $b `x` 2 }}{{ $a.x }}\
                 {{ range $k, $v := $a }}{{ $_ := set $a `y` 3 }}{{ $k }}{{ end }}{{ $a.y }}";
     assert_eq!(render(text).unwrap(), "2x3");
@@ -369,7 +369,7 @@ fn function_values_can_be_called() {
 }
 
 #[test]
-fn closures_of_the_host_hold_data() {
+fn host_closures_can_capture_data() {
     let answer = Arc::new(42);
     let closure = Func::closure("answer", &[], Arc::new(move |_, _| Ok(Value::Int(*answer))));
     let mut funcs = Funcs::new();

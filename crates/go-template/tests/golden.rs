@@ -1,9 +1,8 @@
-//! Compares with answers of Helm that are kept beside this file: outputs byte for byte, and
-//! errors word for word.
+//! Compares with recorded output of Helm: outputs byte for byte, errors word for word.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    reason = "a test may stop at the first surprise"
+    reason = "a test fails by panicking"
 )]
 
 mod support;
@@ -13,7 +12,7 @@ use std::path::Path;
 use go_template::{Funcs, Limits, Session, TemplateSet, Value};
 use support::{json_to_tree, parse_error, reformat, root};
 
-/// What we answer.
+/// Returns the output of this crate.
 fn answer(template: &str, values: &serde_json::Value) -> Result<Vec<u8>, String> {
     let mut set = TemplateSet::new("gotpl", Funcs::new().into());
     let name = "chart/templates/main.yaml";
@@ -63,21 +62,21 @@ fn check(file: &str) {
 }
 
 #[test]
-fn actions_do_what_they_do_in_go() {
+fn actions_match_go() {
     check("actions.jsonl");
 }
 
 #[test]
-fn comparisons_answer_as_in_go() {
+fn comparisons_match_go() {
     check("compare.jsonl");
 }
 
 #[test]
-fn printf_prints_what_it_prints_in_go() {
+fn printf_matches_go() {
     check("printf.jsonl");
 }
 
 #[test]
-fn syntax_is_read_and_refused_as_in_go() {
+fn syntax_is_accepted_and_rejected_as_in_go() {
     check("syntax.jsonl");
 }

@@ -1,6 +1,6 @@
-//! Hostile templates end with an error that says which limit they went over, and none of them
-//! overflows the stack.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+//! Hostile templates fail with an error that names the exceeded limit, and none overflows the
+//! stack.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn over(text: &str, limits: Limits) -> BudgetError {
 }
 
 #[test]
-fn the_memory_of_a_regular_expression_is_limited() {
+fn memory_of_a_regular_expression_is_limited() {
     let limits = Limits {
         regex: 20_000,
         ..Limits::default()
@@ -44,13 +44,13 @@ fn the_memory_of_a_regular_expression_is_limited() {
 }
 
 #[test]
-fn an_expression_that_no_memory_suffices_for_is_no_pattern() {
+fn oversized_regular_expression_is_an_invalid_pattern() {
     let text = "{{ mustRegexFind `((\\pL{1,1000}){1,1}\\pL{1000}){1}` `x` }}";
     assert_eq!(render(text, Limits::default()), Err(None));
 }
 
 #[test]
-fn private_keys_are_counted_and_the_clock_is_looked_at_before_each() {
+fn private_keys_are_counted_and_the_clock_is_checked_before_each() {
     let limits = Limits {
         keys: 2,
         ..Limits::default()
@@ -80,7 +80,7 @@ fn private_keys_are_counted_and_the_clock_is_looked_at_before_each() {
 }
 
 #[test]
-fn texts_that_nest_without_end_do_not_overflow_the_stack() {
+fn deeply_nested_texts_do_not_overflow_the_stack() {
     let many = 200_000;
     for (open, close) in [
         ("{{ (", ""),

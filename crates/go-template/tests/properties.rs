@@ -1,6 +1,6 @@
-//! What holds for every input: nothing panics, nothing runs without end, and values behave alike
-//! however they were made.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+//! Properties that hold for every input: no panic, no endless run, and values behave alike however
+//! they were created.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn run(text: &[u8], data: &Value) {
     let mut out = Vec::new();
     let result = Session::new(limits()).execute_template(&set, &template, data, &mut out);
     if let Err(error) = result {
-        // Making the texts must not fail either.
+        // Formatting the errors must not fail either.
         let _ = (
             error.to_string(),
             error.report().to_string(),
@@ -44,7 +44,7 @@ fn run(text: &[u8], data: &Value) {
     }
 }
 
-/// Pieces that templates are made of, so that most of what is put together parses.
+/// Fragments of templates, so that most combinations parse.
 const PIECES: &[&str] = &[
     "{{",
     "}}",
@@ -138,7 +138,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// The same value built with maps and lists of its own.
+/// Returns the same value with its own maps and lists instead of a tree.
 fn rebuild(tree: &Tree) -> Value {
     match tree {
         Tree::List(list) => {
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_over_a_tree_prints_like_one_of_its_own(tree in tree()) {
+    fn value_over_a_tree_prints_like_an_owned_value(tree in tree()) {
         let (over, own) = (Value::from(&tree), rebuild(&tree));
         for format in ["%v", "%#v", "%+v", "%q", "%x", "%T"] {
             prop_assert_eq!(printed(format, &over), printed(format, &own));
@@ -191,7 +191,7 @@ proptest! {
     }
 
     #[test]
-    fn writing_to_a_value_leaves_its_tree_alone(tree in tree(), key in "[a-d]{1,2}") {
+    fn writing_to_a_value_does_not_change_its_tree(tree in tree(), key in "[a-d]{1,2}") {
         let before = printed("%#v", &Value::from(&tree));
         if let Value::Map(map) = Value::from(&tree) {
             for (_, value) in map.entries() {
@@ -224,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn maps_hold_what_was_put_into_them(
+    fn maps_contain_the_inserted_entries(
         entries in prop::collection::btree_map("[a-z]{1,3}", any::<i64>(), 0..60),
         gone in prop::collection::vec("[a-z]{1,3}", 0..20),
     ) {

@@ -1,11 +1,8 @@
-//! Runs the vectors of the conformance folder that need no functions of Helm's own.
+//! Runs the vectors of the conformance folder that use no functions of Helm itself.
 //!
-//! The folder is `../shared/conformance` beside the workspace, or what `CONFORMANCE` names;
-//! without it the test says so and passes.
-#![allow(
-    clippy::print_stdout,
-    reason = "the tally is for people who run the test"
-)]
+//! The folder is `../shared/conformance` beside the workspace, or `$CONFORMANCE`; without it the
+//! test is skipped with a message.
+#![allow(clippy::print_stdout, reason = "the tally is printed for the reader")]
 
 mod support;
 
@@ -30,7 +27,7 @@ fn folder() -> Option<PathBuf> {
     folder.join("functions").is_dir().then_some(folder)
 }
 
-/// What only a chart has, and the function that Helm replaces by one that means something else.
+/// Functions that only charts have, and one that Helm redefines.
 const HELM_ONLY: [&str; 6] = [
     ".Files",
     ".Capabilities",
@@ -107,9 +104,9 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
 }
 
 #[test]
-fn vectors_answer_as_helm_does() {
+fn vectors_render_as_in_helm() {
     let Some(folder) = folder() else {
-        // Past libtest, which hides what a passing test prints.
+        // Written past libtest, which hides the output of passing tests.
         let reason = "SKIPPED (1): go-template's comparison with Helm: no conformance folder";
         let _ = writeln!(std::io::stderr(), "{reason}");
         return;
@@ -130,7 +127,7 @@ fn vectors_answer_as_helm_does() {
             run(&serde_json::from_str(line).unwrap(), &mut tally);
         }
         println!(
-            "{:20} {:5} passed {:4} failed {:5} skipped {:4} with other words",
+            "{:20} {:5} passed {:4} failed {:5} skipped {:4} with different wording",
             file.file_stem().unwrap_or_default().to_string_lossy(),
             tally.passed,
             tally.failed.len(),

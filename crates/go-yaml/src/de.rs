@@ -1,5 +1,4 @@
-//! Nodes as serde data, through the eyes of `sigs.k8s.io/yaml`: a YAML text means the JSON that
-//! it converts to.
+//! Deserializes nodes like `sigs.k8s.io/yaml`: a YAML text means the JSON that it converts to.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -13,21 +12,21 @@ use serde::de::{
 use crate::mark::Error;
 use crate::resolve::Scalar;
 use crate::scanner::ScalarStyle;
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeKind};
 
-/// How often nodes were read, and how often through an alias: go-yaml's guard against documents
-/// that unfold without end.
+/// Counts decoded nodes, and those decoded through aliases: go-yaml's protection against documents
+/// that expand excessively.
 #[derive(Default)]
-pub(crate) struct Budget {
+pub(crate) struct AliasBudget {
     decoded: Cell<u64>,
     aliased: Cell<u64>,
     alias_depth: Cell<u32>,
-    /// Whether a key that stands twice is an error.
+    /// Whether a duplicate key is an error.
     strict: bool,
 }
 
-impl Budget {
-    /// A budget of a reader to whom a key that stands twice is an error.
+impl AliasBudget {
+    /// Creates the budget of a reader that rejects duplicate keys.
     pub(crate) fn strict() -> Self {
         Self {
             strict: true,
@@ -54,14 +53,14 @@ impl Budget {
     }
 }
 
-/// A node that serde reads.
+/// Deserializer of a node.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'n> {
+pub(crate) struct NodeReader<'n> {
     pub(crate) node: &'n Node,
-    pub(crate) budget: &'n Budget,
+    pub(crate) budget: &'n AliasBudget,
 }
 
-impl<'n> Reader<'n> {
+impl<'n> NodeReader<'n> {
     fn child(self, node: &'n Node) -> Self {
         Self {
             node,
@@ -69,7 +68,7 @@ impl<'n> Reader<'n> {
         }
     }
 
-    /// The map's entries with merges applied, keys as text, the last of equal keys.
+    /// Returns the map's entries with merges applied, keys as text, and the last of equal keys.
     fn entries(self, entries: &'n [(Node, Node)]) -> Result<Vec<(Cow<'n, str>, &'n Node)>, Error> {
         let mut found = Entries::default();
         self.collect(entries, &mut found, self.budget.strict)?;
@@ -101,24 +100,24 @@ impl<'n> Reader<'n> {
         if value.as_map().is_some() {
             return self.merge_map(value, into);
         }
-        let Kind::List(sources) = &value.kind else {
+        let NodeKind::List(sources) = &value.kind else {
             self.budget.spend(value)?;
             return Err(no_merge(value));
         };
-        // Earlier sources win.
+        // Earlier sources take precedence.
         for source in sources.iter().rev() {
             self.merge_map(source, into)?;
         }
         Ok(())
     }
 
-    /// Merges one map, which counts as read with all that is in it: maps that merge each other
-    /// unfold as aliases do.
+    /// Merges one map and counts all of its content as decoded, because maps that merge each other
+    /// expand like aliases.
     fn merge_map(self, source: &'n Node, into: &mut Entries<'n>) -> Result<(), Error> {
         self.budget.spend(source)?;
         let entries = source.as_map().ok_or_else(|| no_merge(source))?;
         let depth = self.budget.alias_depth.get();
-        if let Kind::Alias(target) = &source.kind {
+        if let NodeKind::Alias(target) = &source.kind {
             self.budget.alias_depth.set(depth + 1);
             self.budget.spend(target)?;
         }
@@ -144,7 +143,7 @@ struct Entries<'n> {
 }
 
 impl<'n> Entries<'n> {
-    /// Sets a key; whether it is new.
+    /// Sets a key and returns whether it is new.
     fn set(&mut self, key: Cow<'n, str>, value: &'n Node) -> bool {
         if let Some(entry) = self.index.get(&key).and_then(|at| self.list.get_mut(*at)) {
             entry.1 = value;
@@ -158,7 +157,7 @@ impl<'n> Entries<'n> {
 
 fn is_merge(key: &Node) -> bool {
     match &key.kind {
-        Kind::Scalar { text, style } => {
+        NodeKind::Scalar { text, style } => {
             text == "<<"
                 && (key.tag.as_deref() == Some("tag:yaml.org,2002:merge")
                     || (key.tag.is_none() && *style == ScalarStyle::Plain))
@@ -167,7 +166,7 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// A key as JSON has it: text.
+/// Returns a key as in JSON: as text.
 fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
     let Some(scalar) = key.scalar() else {
         let message = format!("invalid map key: {}", go_syntax(key, 0));
@@ -182,7 +181,7 @@ fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
                 "unsupported map key of type: uint64, key: {number:#x}, value: {}",
                 go_value(value)
             );
-            return Err(Error::beyond(message, key.mark));
+            return Err(Error::conversion(message, key.mark));
         }
         Scalar::Float(value) => crate::float::key(value).into(),
         Scalar::Null => {
@@ -190,12 +189,12 @@ fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
                 "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
                 go_value(value)
             );
-            return Err(Error::beyond(message, key.mark));
+            return Err(Error::conversion(message, key.mark));
         }
     })
 }
 
-/// A value as Go's `%#v` prints it by itself.
+/// Formats a top-level value like Go's `%#v`.
 fn go_value(node: &Node) -> String {
     if node.is_null() {
         return "<nil>".to_owned();
@@ -203,37 +202,37 @@ fn go_value(node: &Node) -> String {
     go_syntax(node, 0)
 }
 
-/// A node as Go's `%#v` prints it within another; only messages have it.
+/// Formats a nested node like Go's `%#v`, for messages.
 fn go_syntax(node: &Node, depth: usize) -> String {
     let mut text = String::new();
     push_go_syntax(node, depth, &mut text);
     text
 }
 
-/// Writes at most some more than `LONGEST` bytes: aliases may unfold without end.
+/// Appends not much more than `MAX_LENGTH` bytes, because aliases may expand excessively.
 fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
-    const DEEPEST: usize = 20;
-    const LONGEST: usize = 4_096;
-    if depth > DEEPEST || out.len() > LONGEST {
+    const MAX_DEPTH: usize = 20;
+    const MAX_LENGTH: usize = 4_096;
+    if depth > MAX_DEPTH || out.len() > MAX_LENGTH {
         out.push_str("...");
         return;
     }
     match &node.kind {
-        Kind::Alias(target) => push_go_syntax(target, depth + 1, out),
-        Kind::List(items) => {
+        NodeKind::Alias(target) => push_go_syntax(target, depth + 1, out),
+        NodeKind::List(items) => {
             out.push_str("[]interface {}{");
             for (index, item) in items.iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");
                 }
                 push_go_syntax(item, depth + 1, out);
-                if out.len() > LONGEST {
+                if out.len() > MAX_LENGTH {
                     break;
                 }
             }
             out.push('}');
         }
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             out.push_str("map[interface {}]interface {}{");
             for (index, (key, value)) in entries.iter().enumerate() {
                 if index > 0 {
@@ -242,13 +241,13 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
                 push_go_syntax(key, depth + 1, out);
                 out.push(':');
                 push_go_syntax(value, depth + 1, out);
-                if out.len() > LONGEST {
+                if out.len() > MAX_LENGTH {
                     break;
                 }
             }
             out.push('}');
         }
-        Kind::Scalar { text, .. } => {
+        NodeKind::Scalar { text, .. } => {
             let shown = match node.scalar() {
                 Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
                 Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
@@ -263,12 +262,12 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
+impl<'de> Deserializer<'de> for NodeReader<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         self.budget.spend(self.node)?;
-        if let Kind::Alias(target) = &self.node.kind {
+        if let NodeKind::Alias(target) = &self.node.kind {
             let depth = self.budget.alias_depth.get();
             self.budget.alias_depth.set(depth + 1);
             let value = crate::stack::grow(|| self.child(target).deserialize_any(visitor));
@@ -276,13 +275,13 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             return value;
         }
         match &self.node.kind {
-            Kind::List(items) => crate::stack::grow(|| {
+            NodeKind::List(items) => crate::stack::grow(|| {
                 visitor.visit_seq(Items {
                     reader: self,
                     items: items.iter(),
                 })
             }),
-            Kind::Map(entries) => {
+            NodeKind::Map(entries) => {
                 let entries = self.entries(entries)?.into_iter();
                 crate::stack::grow(|| {
                     visitor.visit_map(Fields {
@@ -306,7 +305,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     } else {
                         "-Inf"
                     };
-                    Err(Error::beyond(
+                    Err(Error::conversion(
                         format!("json: unsupported value: {shown}"),
                         self.node.mark,
                     ))
@@ -365,7 +364,7 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 }
 
 struct Items<'n> {
-    reader: Reader<'n>,
+    reader: NodeReader<'n>,
     items: std::slice::Iter<'n, Node>,
 }
 
@@ -384,7 +383,7 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 }
 
 struct Fields<'n> {
-    reader: Reader<'n>,
+    reader: NodeReader<'n>,
     entries: std::vec::IntoIter<(Cow<'n, str>, &'n Node)>,
     value: Option<&'n Node>,
 }
@@ -413,23 +412,23 @@ impl<'de> MapAccess<'de> for Fields<'de> {
 
 struct Variant<'n> {
     name: Cow<'n, str>,
-    value: Reader<'n>,
+    value: NodeReader<'n>,
 }
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = Error;
-    type Variant = Reader<'de>;
+    type Variant = NodeReader<'de>;
 
     fn variant_seed<V: DeserializeSeed<'de>>(
         self,
         seed: V,
-    ) -> Result<(V::Value, Reader<'de>), Error> {
+    ) -> Result<(V::Value, NodeReader<'de>), Error> {
         let name: serde::de::value::CowStrDeserializer<'_, Error> = self.name.into_deserializer();
         Ok((seed.deserialize(name)?, self.value))
     }
 }
 
-impl<'de> VariantAccess<'de> for Reader<'de> {
+impl<'de> VariantAccess<'de> for NodeReader<'de> {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {

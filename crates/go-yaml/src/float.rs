@@ -1,8 +1,8 @@
-//! Floats as Go's `strconv.FormatFloat(f, 'g', -1, …)` prints them.
+//! Floats formatted like Go's `strconv.FormatFloat(f, 'g', -1, …)`.
 
 use std::fmt::Write;
 
-/// A float as Go's packages write it.
+/// Formats a float like Go's packages.
 pub(crate) fn shortest(value: f64) -> String {
     if value.is_nan() {
         return ".nan".to_owned();
@@ -13,11 +13,12 @@ pub(crate) fn shortest(value: f64) -> String {
     format_g(&format!("{value:e}"))
 }
 
-/// A float that went through Go's JSON, where whole numbers below 1e21 become integers.
+/// Formats a float that passed through Go's JSON, where whole numbers below 1e21 become integers.
 pub(crate) fn through_json(value: f64) -> String {
     // JSON integers are read back as int64 or uint64, larger ones as floats again.
     if value.fract() == 0.0 && value.abs() < 1e21 {
-        // Display has the shortest digits that tell the float, filled up with zeros, as JSON has.
+        // Display prints the shortest digits that identify the float, padded with zeros, as in
+        // JSON.
         let text = value.to_string();
         let text = if value == 0.0 { "0" } else { &text };
         if text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
@@ -27,7 +28,7 @@ pub(crate) fn through_json(value: f64) -> String {
     shortest(value)
 }
 
-/// A float as a map key: at 32 bits, as `sigs.k8s.io/yaml` formats it.
+/// Formats a float as a map key: with 32 bits, like `sigs.k8s.io/yaml`.
 pub(crate) fn key(value: f64) -> String {
     if !value.is_finite() {
         return shortest(value);
@@ -44,7 +45,7 @@ pub(crate) fn key(value: f64) -> String {
     }
 }
 
-/// Lays the digits of `1.2345e6` out as `%g` does.
+/// Formats the digits of `1.2345e6` like `%g`.
 fn format_g(scientific: &str) -> String {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -54,7 +55,7 @@ fn format_g(scientific: &str) -> String {
     };
     let digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
     let mut out = String::from(sign);
-    // Go takes a precision of 6 for this decision when the digits are the shortest.
+    // Go assumes a precision of 6 for this decision if the digits are the shortest.
     if !(-4..6).contains(&exponent) {
         out.push_str(digits.get(..1).unwrap_or("0"));
         if digits.len() > 1 {
@@ -91,7 +92,7 @@ mod tests {
     use super::shortest;
 
     #[test]
-    fn floats_print_as_go_prints_them() {
+    fn floats_are_formatted_as_in_go() {
         for (value, expected) in [
             (1_234_567.5, "1.2345675e+06"),
             (1e6, "1e+06"),

@@ -1,8 +1,8 @@
-//! YAML as Go's libraries read and write it.
+//! YAML as read and written by Go's libraries.
 //!
-//! Helm, kubectl and everything else around Kubernetes read and write YAML through Go's
-//! `sigs.k8s.io/yaml`, which follows YAML 1.1 (`yes` is a boolean, `010` is eight) and has a layout
-//! of its own. This crate gives the same answers: the values it reads, the bytes it writes.
+//! Helm, kubectl and most Kubernetes tools read and write YAML through Go's `sigs.k8s.io/yaml`,
+//! which follows YAML 1.1 (`yes` is a boolean, `010` is eight) and has its own layout. This crate
+//! reads the same values and writes the same bytes.
 //!
 //! ```
 //! let values: serde_json::Value = go_yaml::from_str("on: yes\nmode: 010\n")?;
@@ -14,7 +14,7 @@
 //! * [`from_slice`] and [`from_str`] are `yaml.Unmarshal`, [`from_slice_strict`] its strict form.
 //! * [`to_vec`] and [`to_string`] are `yaml.Marshal`; [`emit::Emitter`] writes without serde, and
 //!   in the form of yaml.v3.
-//! * [`tree`] keeps the place of every node, for files whose mistakes are reported all at once.
+//! * [`tree`] keeps the position of every node, for files whose errors are reported together.
 //! * [`documents`] reads a stream of several documents.
 
 mod de;
@@ -38,64 +38,64 @@ pub use mark::{Error, Mark};
 pub use scanner::ScalarStyle;
 pub use ser::text_through_json;
 
-/// Reads the first document of a text. Of keys that stand twice the last counts.
+/// Reads the first document of a text. The last of duplicate keys wins.
 ///
 /// # Errors
-/// When the text is not YAML, or not what `T` needs.
+/// If the text is not YAML, or does not match `T`.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     from_slice_seed(text, PhantomData)
 }
 
-/// Reads the first document of a text into what the seed makes; the seed may be used twice.
+/// Reads the first document of a text with a seed, which may be used twice.
 ///
 /// # Errors
-/// As [`from_slice`].
+/// Like [`from_slice`].
 pub fn from_slice_seed<T, S>(text: &[u8], seed: S) -> Result<T, Error>
 where
     S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
 {
-    if let Some(text) = direct::plain_kind(text)
+    if let Some(text) = direct::simple_text(text)
         && let Some(tape) = direct::read(&text)
         && let Ok(value) = seed.deserialize(tape.root())
     {
         return Ok(value);
     }
     let node = tree::parse(text)?;
-    let budget = de::Budget::default();
-    seed.deserialize(de::Reader {
+    let budget = de::AliasBudget::default();
+    seed.deserialize(de::NodeReader {
         node: &node,
         budget: &budget,
     })
 }
 
-/// Reads the first document of a text, as [`from_slice`].
+/// Reads the first document of a text, like [`from_slice`].
 ///
 /// # Errors
-/// As [`from_slice`].
+/// Like [`from_slice`].
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     from_slice(text.as_bytes())
 }
 
-/// Reads the first document of a text; a key that stands twice in a map is an error.
+/// Reads the first document of a text; duplicate keys in a map are errors.
 ///
 /// # Errors
-/// As [`from_slice`], and for duplicate keys.
+/// Like [`from_slice`], and for duplicate keys.
 pub fn from_slice_strict<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     let node = tree::parse(text)?;
-    let budget = de::Budget::strict();
-    T::deserialize(de::Reader {
+    let budget = de::AliasBudget::strict();
+    T::deserialize(de::NodeReader {
         node: &node,
         budget: &budget,
     })
 }
 
-/// Reads a node of a tree.
+/// Deserializes a node of a tree.
 ///
 /// # Errors
-/// When the node is not what `T` needs.
+/// If the node does not match `T`.
 pub fn from_node<T: DeserializeOwned>(node: &tree::Node) -> Result<T, Error> {
-    let budget = de::Budget::default();
-    T::deserialize(de::Reader {
+    let budget = de::AliasBudget::default();
+    T::deserialize(de::NodeReader {
         node,
         budget: &budget,
     })
@@ -104,7 +104,7 @@ pub fn from_node<T: DeserializeOwned>(node: &tree::Node) -> Result<T, Error> {
 /// Reads every document of a text.
 ///
 /// # Errors
-/// When the text is not YAML, or a document is not what `T` needs.
+/// If the text is not YAML, or a document does not match `T`.
 pub fn documents<T: DeserializeOwned>(text: &[u8]) -> Result<Vec<T>, Error> {
     let text = tree::utf8(text)?;
     let mut parser = parser::Parser::new(&text);
@@ -118,17 +118,17 @@ pub fn documents<T: DeserializeOwned>(text: &[u8]) -> Result<Vec<T>, Error> {
 /// Writes a value as YAML, ending with a line break.
 ///
 /// # Errors
-/// When a map has keys that are no scalars, or a number is not finite.
+/// If a map has keys that are not scalars, or a number is not finite.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     ser::write(value, &mut out)?;
     Ok(out)
 }
 
-/// Writes a value as YAML, as [`to_vec`].
+/// Writes a value as YAML, like [`to_vec`].
 ///
 /// # Errors
-/// As [`to_vec`].
+/// Like [`to_vec`].
 pub fn to_string<T: Serialize + ?Sized>(value: &T) -> Result<String, Error> {
     to_vec(value).map(|bytes| {
         String::from_utf8(bytes)

@@ -1,52 +1,52 @@
-//! Positions in a text, and the errors that name them.
+//! Positions in a text, and errors with positions.
 
 use std::fmt;
 
 /// A position in a YAML text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
-    /// Bytes from the start.
+    /// Offset in bytes.
     pub offset: usize,
-    /// Line, counted from 0.
+    /// Line, from 0.
     pub line: usize,
-    /// Column in characters, counted from 0.
+    /// Column in characters, from 0.
     pub column: usize,
 }
 
-/// Why a text is not YAML, or not what was asked for.
+/// An error in a YAML text, or a mismatch with the requested type.
 ///
-/// [`Display`](fmt::Display) words it as Go's `yaml` package does (`yaml: line 3: …`), since
-/// Helm's users know these messages.
+/// [`Display`](fmt::Display) has the wording of Go's `yaml` package (`yaml: line 3: …`), which
+/// Helm's users know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     message: String,
     mark: Mark,
     go_line: usize,
-    /// Whether it comes from what Go does with YAML, and so has no `yaml:` in front.
-    beyond: bool,
+    /// Whether it is a conversion error, which Go prints without the `yaml:` prefix.
+    is_conversion: bool,
 }
 
 impl Error {
-    /// An error of what is made of the YAML: its JSON.
-    pub(crate) fn beyond(message: impl Into<String>, mark: Mark) -> Self {
+    /// Creates an error of converting YAML to JSON.
+    pub(crate) fn conversion(message: impl Into<String>, mark: Mark) -> Self {
         Self {
-            beyond: true,
+            is_conversion: true,
             ..Self::at(message, mark)
         }
     }
 
-    /// An error of the scanner, which reports lines counted from 1.
+    /// Creates an error of the scanner, which counts lines from 1.
     pub(crate) fn scanner(message: impl Into<String>, mark: Mark) -> Self {
         let go_line = if mark.line == 0 { 0 } else { mark.line + 1 };
         Self {
             message: message.into(),
             mark,
             go_line,
-            beyond: false,
+            is_conversion: false,
         }
     }
 
-    /// An error of the parser; Go reports its lines counted from 0.
+    /// Creates an error of the parser, for which Go counts lines from 0.
     pub(crate) fn parser(message: impl Into<String>, mark: Mark, context: Mark) -> Self {
         let go_line = if mark.line == 0 {
             context.line
@@ -57,31 +57,31 @@ impl Error {
             message: message.into(),
             mark,
             go_line,
-            beyond: false,
+            is_conversion: false,
         }
     }
 
-    /// An error without a line in Go's wording.
+    /// Creates an error that Go prints without a line.
     pub(crate) fn at(message: impl Into<String>, mark: Mark) -> Self {
         Self {
             message: message.into(),
             mark,
             go_line: 0,
-            beyond: false,
+            is_conversion: false,
         }
     }
 
-    /// What is wrong, without the place.
+    /// Returns the error without its position.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The line, counted from 1.
+    /// Returns the line, from 1.
     pub fn line(&self) -> usize {
         self.mark.line + 1
     }
 
-    /// The column in characters, counted from 1.
+    /// Returns the column in characters, from 1.
     pub fn column(&self) -> usize {
         self.mark.column + 1
     }
@@ -89,7 +89,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.beyond {
+        if !self.is_conversion {
             f.write_str("yaml: ")?;
         }
         if self.go_line > 0 {

@@ -1,11 +1,11 @@
-//! Turns tokens into documents: the grammar of YAML 1.1, anchors and tags.
+//! Parses tokens into documents: the grammar of YAML 1.1, anchors and tags.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::mark::{Error, Mark};
 use crate::scanner::{ScalarStyle, Scanner, Token, TokenKind};
-use crate::tree::{Kind, Node};
+use crate::tree::{Node, NodeKind};
 
 /// The prefix of YAML's own tags, written `!!`.
 const YAML_PREFIX: &str = "tag:yaml.org,2002:";
@@ -19,7 +19,7 @@ pub(crate) struct Parser<'a> {
     first: bool,
 }
 
-/// What stands before a node's content.
+/// The properties before a node's content.
 #[derive(Default)]
 struct Properties {
     anchor: Option<String>,
@@ -51,9 +51,9 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    /// The next document, `None` at the end of the text.
+    /// Returns the next document, or `None` at the end of the text.
     pub(crate) fn next_document(&mut self) -> Result<Option<Node>, Error> {
-        // An end marker before the first document is no document.
+        // An end marker before the first document is ignored.
         while !self.first && self.skip_if(&TokenKind::DocumentEnd)? {}
         self.first = false;
         if self.next_is(&TokenKind::StreamEnd)? {
@@ -97,7 +97,7 @@ impl<'a> Parser<'a> {
         Ok(Some(root))
     }
 
-    /// Reads directives; whether the document must begin with `---`.
+    /// Reads directives. Returns whether the document must begin with `---`.
     fn directives(&mut self) -> Result<bool, Error> {
         self.handles = vec![
             ("!".to_owned(), "!".to_owned()),
@@ -150,7 +150,7 @@ impl<'a> Parser<'a> {
                 Some(Some(node)) => Ok(Node {
                     mark,
                     tag: None,
-                    kind: Kind::Alias(Arc::clone(node)),
+                    kind: NodeKind::Alias(Arc::clone(node)),
                 }),
                 Some(None) => Err(Error::at(
                     format!("anchor '{name}' value contains itself"),
@@ -172,13 +172,13 @@ impl<'a> Parser<'a> {
             TokenKind::BlockEntry if indentless => self.indentless_sequence()?,
             TokenKind::Scalar { text, style } => {
                 self.scanner.take()?;
-                Kind::Scalar { text, style }
+                NodeKind::Scalar { text, style }
             }
             TokenKind::FlowSequenceStart => self.flow_sequence()?,
             TokenKind::FlowMappingStart => self.flow_mapping()?,
             TokenKind::BlockSequenceStart if block => self.block_sequence()?,
             TokenKind::BlockMappingStart if block => self.block_mapping()?,
-            _ if properties.anchor.is_some() || properties.tag.is_some() => Kind::Scalar {
+            _ if properties.anchor.is_some() || properties.tag.is_some() => NodeKind::Scalar {
                 text: String::new(),
                 style: ScalarStyle::Plain,
             },
@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| Error::parser("found undefined tag handle", mark, mark))
     }
 
-    fn block_sequence(&mut self) -> Result<Kind, Error> {
+    fn block_sequence(&mut self) -> Result<NodeKind, Error> {
         let context = self.scanner.take()?.start;
         let mut items = Vec::new();
         loop {
@@ -245,7 +245,7 @@ impl<'a> Parser<'a> {
                     self.node(true, false)?
                 });
             } else if self.skip_if(&TokenKind::BlockEnd)? {
-                return Ok(Kind::List(items));
+                return Ok(NodeKind::List(items));
             } else {
                 let mark = self.scanner.peek()?.start;
                 return Err(Error::parser(
@@ -257,7 +257,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn indentless_sequence(&mut self) -> Result<Kind, Error> {
+    fn indentless_sequence(&mut self) -> Result<NodeKind, Error> {
         let mut items = Vec::new();
         while self.skip_if(&TokenKind::BlockEntry)? {
             let token = self.scanner.peek()?;
@@ -272,10 +272,10 @@ impl<'a> Parser<'a> {
                 self.node(true, false)?
             });
         }
-        Ok(Kind::List(items))
+        Ok(NodeKind::List(items))
     }
 
-    fn block_mapping(&mut self) -> Result<Kind, Error> {
+    fn block_mapping(&mut self) -> Result<NodeKind, Error> {
         let context = self.scanner.take()?.start;
         let mut entries = Vec::new();
         loop {
@@ -295,7 +295,7 @@ impl<'a> Parser<'a> {
                     self.node(true, true)?
                 }
             } else if self.skip_if(&TokenKind::BlockEnd)? {
-                return Ok(Kind::Map(entries));
+                return Ok(NodeKind::Map(entries));
             } else {
                 return Err(Error::parser("did not find expected key", mark, context));
             };
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn flow_sequence(&mut self) -> Result<Kind, Error> {
+    fn flow_sequence(&mut self) -> Result<NodeKind, Error> {
         let context = self.scanner.take()?.start;
         let mut items = Vec::new();
         while !self.skip_if(&TokenKind::FlowSequenceEnd)? {
@@ -338,16 +338,16 @@ impl<'a> Parser<'a> {
                 items.push(Node {
                     mark,
                     tag: None,
-                    kind: Kind::Map(vec![entry]),
+                    kind: NodeKind::Map(vec![entry]),
                 });
             } else {
                 items.push(self.node(false, false)?);
             }
         }
-        Ok(Kind::List(items))
+        Ok(NodeKind::List(items))
     }
 
-    fn flow_mapping(&mut self) -> Result<Kind, Error> {
+    fn flow_mapping(&mut self) -> Result<NodeKind, Error> {
         let context = self.scanner.take()?.start;
         let mut entries = Vec::new();
         while !self.skip_if(&TokenKind::FlowMappingEnd)? {
@@ -372,10 +372,10 @@ impl<'a> Parser<'a> {
                 entries.push((key, empty_scalar(mark)));
             }
         }
-        Ok(Kind::Map(entries))
+        Ok(NodeKind::Map(entries))
     }
 
-    /// A key and its value after a `Key` token; either may be missing.
+    /// Reads a key and its value after a `Key` token; either may be missing.
     fn flow_entry(&mut self, end: &TokenKind) -> Result<(Node, Node), Error> {
         let token = self.scanner.peek()?;
         let mark = token.start;

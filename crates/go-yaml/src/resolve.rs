@@ -1,4 +1,4 @@
-//! What a scalar means: the rules of YAML 1.1 as Go's yaml.v2 has them.
+//! The types of scalars: the rules of YAML 1.1 as implemented by Go's yaml.v2.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(crate) enum Scalar<'a> {
 
 const TAG: &str = "tag:yaml.org,2002:";
 
-/// Resolves a scalar by its tag, or by its text when it has none and was written plainly.
+/// Resolves a scalar by its tag or, if it is plain and untagged, by its text.
 pub(crate) fn resolve<'a>(
     tag: Option<&str>,
     text: &'a str,
@@ -62,7 +62,7 @@ pub(crate) fn resolve<'a>(
     }
 }
 
-/// What an untagged plain scalar means.
+/// Resolves an untagged plain scalar.
 pub(crate) fn resolve_plain(text: &str) -> Scalar<'_> {
     let string = || Scalar::Str(text.into());
     let Some(first) = text.bytes().next() else {
@@ -93,7 +93,7 @@ pub(crate) fn resolve_plain(text: &str) -> Scalar<'_> {
     }
 }
 
-/// Integers of base 2, 8, 10 and 16 with any underscores, and floats.
+/// Parses integers of base 2, 8, 10 and 16 with any underscores, and floats.
 fn number<'a>(text: &str) -> Option<Scalar<'a>> {
     if let Some(value) = short_decimal(text) {
         return Some(Scalar::Int(value));
@@ -141,7 +141,7 @@ fn number<'a>(text: &str) -> Option<Scalar<'a>> {
     }
 }
 
-/// What most numbers are: a few decimal digits, the first no zero.
+/// Parses the most common numbers: a few decimal digits without a leading zero.
 fn short_decimal(text: &str) -> Option<i64> {
     const DIGITS: usize = 18;
     if text.len() > DIGITS || text.starts_with('0') {
@@ -154,7 +154,7 @@ fn short_decimal(text: &str) -> Option<i64> {
     })
 }
 
-/// Go's `strconv.ParseFloat` for what YAML lets through; out of range is no float.
+/// Go's `strconv.ParseFloat` for YAML floats; returns `None` if out of range.
 fn go_float(text: &str) -> Option<f64> {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     if !is_yaml_float(body) {
@@ -178,7 +178,7 @@ fn is_yaml_float(text: &str) -> bool {
     mantissa_ok && exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
 }
 
-/// Whether Go takes the text for a timestamp, which stays a string.
+/// Returns whether Go resolves the text to a timestamp, which stays a string here.
 pub(crate) fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     let year = bytes.iter().take_while(|c| c.is_ascii_digit()).count();
@@ -255,7 +255,7 @@ fn is_zone(text: &str) -> bool {
         .is_some_and(|(hours, minutes)| digits(hours) && digits(minutes))
 }
 
-/// Standard base64; line breaks count for nothing.
+/// Decodes standard base64, ignoring line breaks.
 fn binary(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut bits = 0_u32;
@@ -289,7 +289,7 @@ fn binary(text: &str) -> Option<Vec<u8>> {
     (total.is_multiple_of(4) && padding <= 2).then_some(out)
 }
 
-/// Whether Go would write the text as a base 60 float, which it quotes for other readers' sake.
+/// Returns whether Go recognizes the text as a base 60 float, which it quotes for other parsers.
 pub(crate) fn is_base60(text: &str) -> bool {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = body.split(':');
@@ -317,7 +317,7 @@ mod tests {
     use super::{Scalar, is_base60, is_timestamp, resolve_plain};
 
     #[test]
-    fn plain_scalars_mean_what_go_says() {
+    fn plain_scalars_are_resolved_as_in_go() {
         for (text, expected) in [
             ("010", Scalar::Int(8)),
             ("0o10", Scalar::Int(8)),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn base_60_floats_and_timestamps_are_told_from_other_text() {
+    fn base_60_floats_and_timestamps_are_recognized() {
         for (text, base60, timestamp) in [
             ("1:30", true, false),
             ("1:60", false, false),

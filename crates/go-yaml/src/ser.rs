@@ -1,4 +1,4 @@
-//! Serde data as YAML, in the form that `sigs.k8s.io/yaml` writes: what its JSON would be.
+//! Serializes data as YAML like `sigs.k8s.io/yaml`: the YAML form of its JSON.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,14 @@ use serde::ser::{
 use crate::emit::{Emitter, Version, key_sort};
 use crate::mark::Error;
 
-/// What a document holds before its keys are sorted.
-enum Plain {
+/// The content of a document before its keys are sorted.
+enum PlainValue {
     Word(String),
     Text(String),
-    /// A text in which a "next line" character was folded; no key can be.
+    /// A text with a folded "next line" character, which is not allowed in keys.
     Folded(String),
-    List(Vec<Plain>),
-    Map(Vec<(String, Plain)>),
+    List(Vec<PlainValue>),
+    Map(Vec<(String, PlainValue)>),
 }
 
 /// Writes a value.
@@ -30,11 +30,11 @@ pub(crate) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-fn emit(value: Plain, emitter: &mut Emitter<'_>) {
+fn emit(value: PlainValue, emitter: &mut Emitter<'_>) {
     match value {
-        Plain::Word(word) => emitter.plain(&word),
-        Plain::Text(text) | Plain::Folded(text) => emitter.string(&text),
-        Plain::List(items) => {
+        PlainValue::Word(word) => emitter.plain(&word),
+        PlainValue::Text(text) | PlainValue::Folded(text) => emitter.string(&text),
+        PlainValue::List(items) => {
             let len = items.len();
             emitter.begin_list(len);
             for item in items {
@@ -43,7 +43,7 @@ fn emit(value: Plain, emitter: &mut Emitter<'_>) {
             }
             emitter.end_list(len);
         }
-        Plain::Map(mut entries) => {
+        PlainValue::Map(mut entries) => {
             let len = entries.len();
             key_sort::sort(&mut entries, |(a, _), (b, _)| {
                 key_sort::less(Version::V2, a, b)
@@ -58,12 +58,12 @@ fn emit(value: Plain, emitter: &mut Emitter<'_>) {
     }
 }
 
-/// A text as it comes back from JSON that is read as YAML: some characters cannot be read, and a
-/// "next line" character is a line break to be folded. What is owned was folded, which no key can
-/// be.
+/// Returns a text as it is after a round trip through JSON read as YAML: some characters are
+/// invalid, and a "next line" character is a line break to fold. An owned result was folded, which
+/// is not allowed in keys.
 ///
 /// # Errors
-/// When the text holds a character that YAML does not allow.
+/// If the text contains a character that YAML does not allow.
 pub fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
     if text
         .bytes()
@@ -71,7 +71,7 @@ pub fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
     {
         return Ok(text.into());
     }
-    // JSON escapes control characters below the space, the reader sees all others.
+    // JSON escapes control characters below the space; the reader sees all others.
     if text.chars().any(|c| c >= ' ' && !crate::tree::allowed(c)) {
         return Err(serde::ser::Error::custom(
             "yaml: control characters are not allowed",
@@ -111,12 +111,12 @@ pub fn text_through_json(text: &str) -> Result<Cow<'_, str>, Error> {
 struct Builder;
 
 struct ListBuilder {
-    items: Vec<Plain>,
+    items: Vec<PlainValue>,
     variant: Option<&'static str>,
 }
 
 struct MapBuilder {
-    entries: Vec<(String, Plain)>,
+    entries: Vec<(String, PlainValue)>,
     key: Option<String>,
     variant: Option<&'static str>,
 }
@@ -124,21 +124,21 @@ struct MapBuilder {
 #[expect(
     clippy::unnecessary_wraps,
     clippy::needless_pass_by_value,
-    reason = "the shape that a serializer's methods return"
+    reason = "serializer methods must return a Result"
 )]
-fn word<T: ToString>(value: T) -> Result<Plain, Error> {
-    Ok(Plain::Word(value.to_string()))
+fn word<T: ToString>(value: T) -> Result<PlainValue, Error> {
+    Ok(PlainValue::Word(value.to_string()))
 }
 
-fn tagged(variant: Option<&'static str>, value: Plain) -> Plain {
+fn tagged(variant: Option<&'static str>, value: PlainValue) -> PlainValue {
     match variant {
-        Some(name) => Plain::Map(vec![(name.to_owned(), value)]),
+        Some(name) => PlainValue::Map(vec![(name.to_owned(), value)]),
         None => value,
     }
 }
 
 impl Serializer for Builder {
-    type Ok = Plain;
+    type Ok = PlainValue;
     type Error = Error;
     type SerializeSeq = ListBuilder;
     type SerializeTuple = ListBuilder;
@@ -148,64 +148,64 @@ impl Serializer for Builder {
     type SerializeStruct = MapBuilder;
     type SerializeStructVariant = MapBuilder;
 
-    fn serialize_bool(self, v: bool) -> Result<Plain, Error> {
+    fn serialize_bool(self, v: bool) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_i8(self, v: i8) -> Result<Plain, Error> {
+    fn serialize_i8(self, v: i8) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_i16(self, v: i16) -> Result<Plain, Error> {
+    fn serialize_i16(self, v: i16) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_i32(self, v: i32) -> Result<Plain, Error> {
+    fn serialize_i32(self, v: i32) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_i64(self, v: i64) -> Result<Plain, Error> {
+    fn serialize_i64(self, v: i64) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_u8(self, v: u8) -> Result<Plain, Error> {
+    fn serialize_u8(self, v: u8) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_u16(self, v: u16) -> Result<Plain, Error> {
+    fn serialize_u16(self, v: u16) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_u32(self, v: u32) -> Result<Plain, Error> {
+    fn serialize_u32(self, v: u32) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_u64(self, v: u64) -> Result<Plain, Error> {
+    fn serialize_u64(self, v: u64) -> Result<PlainValue, Error> {
         word(v)
     }
-    fn serialize_f32(self, v: f32) -> Result<Plain, Error> {
+    fn serialize_f32(self, v: f32) -> Result<PlainValue, Error> {
         self.serialize_f64(f64::from(v))
     }
-    fn serialize_f64(self, v: f64) -> Result<Plain, Error> {
+    fn serialize_f64(self, v: f64) -> Result<PlainValue, Error> {
         if !v.is_finite() {
             return Err(serde::ser::Error::custom("json: unsupported value"));
         }
         word(crate::float::through_json(v))
     }
-    fn serialize_char(self, v: char) -> Result<Plain, Error> {
-        Ok(Plain::Text(v.to_string()))
+    fn serialize_char(self, v: char) -> Result<PlainValue, Error> {
+        Ok(PlainValue::Text(v.to_string()))
     }
-    fn serialize_str(self, v: &str) -> Result<Plain, Error> {
+    fn serialize_str(self, v: &str) -> Result<PlainValue, Error> {
         text_through_json(v).map(|text| match text {
-            Cow::Borrowed(text) => Plain::Text(text.to_owned()),
-            Cow::Owned(text) => Plain::Folded(text),
+            Cow::Borrowed(text) => PlainValue::Text(text.to_owned()),
+            Cow::Owned(text) => PlainValue::Folded(text),
         })
     }
-    fn serialize_bytes(self, v: &[u8]) -> Result<Plain, Error> {
+    fn serialize_bytes(self, v: &[u8]) -> Result<PlainValue, Error> {
         self.serialize_str(&String::from_utf8_lossy(v))
     }
-    fn serialize_none(self) -> Result<Plain, Error> {
+    fn serialize_none(self) -> Result<PlainValue, Error> {
         word("null")
     }
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<Plain, Error> {
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<PlainValue, Error> {
         value.serialize(self)
     }
-    fn serialize_unit(self) -> Result<Plain, Error> {
+    fn serialize_unit(self) -> Result<PlainValue, Error> {
         word("null")
     }
-    fn serialize_unit_struct(self, _name: &'static str) -> Result<Plain, Error> {
+    fn serialize_unit_struct(self, _name: &'static str) -> Result<PlainValue, Error> {
         word("null")
     }
     fn serialize_unit_variant(
@@ -213,14 +213,14 @@ impl Serializer for Builder {
         _name: &'static str,
         _index: u32,
         variant: &'static str,
-    ) -> Result<Plain, Error> {
-        Ok(Plain::Text(variant.to_owned()))
+    ) -> Result<PlainValue, Error> {
+        Ok(PlainValue::Text(variant.to_owned()))
     }
     fn serialize_newtype_struct<T: Serialize + ?Sized>(
         self,
         _name: &'static str,
         value: &T,
-    ) -> Result<Plain, Error> {
+    ) -> Result<PlainValue, Error> {
         value.serialize(self)
     }
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
@@ -229,7 +229,7 @@ impl Serializer for Builder {
         _index: u32,
         variant: &'static str,
         value: &T,
-    ) -> Result<Plain, Error> {
+    ) -> Result<PlainValue, Error> {
         Ok(tagged(Some(variant), value.serialize(self)?))
     }
     fn serialize_seq(self, len: Option<usize>) -> Result<ListBuilder, Error> {
@@ -288,22 +288,22 @@ impl ListBuilder {
         Ok(())
     }
 
-    fn done(self) -> Plain {
-        tagged(self.variant, Plain::List(self.items))
+    fn done(self) -> PlainValue {
+        tagged(self.variant, PlainValue::List(self.items))
     }
 }
 
 macro_rules! list_builder {
     ($($name:ident $method:ident),*) => {$(
         impl $name for ListBuilder {
-            type Ok = Plain;
+            type Ok = PlainValue;
             type Error = Error;
 
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
                 self.push(value)
             }
 
-            fn end(self) -> Result<Plain, Error> {
+            fn end(self) -> Result<PlainValue, Error> {
                 Ok(self.done())
             }
         }
@@ -323,23 +323,23 @@ impl MapBuilder {
         Ok(())
     }
 
-    fn done(self) -> Plain {
-        tagged(self.variant, Plain::Map(self.entries))
+    fn done(self) -> PlainValue {
+        tagged(self.variant, PlainValue::Map(self.entries))
     }
 }
 
 impl SerializeMap for MapBuilder {
-    type Ok = Plain;
+    type Ok = PlainValue;
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
         self.key = Some(match key.serialize(Builder)? {
-            Plain::Word(text) | Plain::Text(text) => text,
-            Plain::Folded(_) => {
+            PlainValue::Word(text) | PlainValue::Text(text) => text,
+            PlainValue::Folded(_) => {
                 let message = "mapping values are not allowed in this context";
                 return Err(serde::ser::Error::custom(message));
             }
-            Plain::List(_) | Plain::Map(_) => {
+            PlainValue::List(_) | PlainValue::Map(_) => {
                 return Err(serde::ser::Error::custom("a map key must be a scalar"));
             }
         });
@@ -351,7 +351,7 @@ impl SerializeMap for MapBuilder {
         self.field(key, value)
     }
 
-    fn end(self) -> Result<Plain, Error> {
+    fn end(self) -> Result<PlainValue, Error> {
         Ok(self.done())
     }
 }
@@ -359,7 +359,7 @@ impl SerializeMap for MapBuilder {
 macro_rules! struct_builder {
     ($($name:ident),*) => {$(
         impl $name for MapBuilder {
-            type Ok = Plain;
+            type Ok = PlainValue;
             type Error = Error;
 
             fn serialize_field<T: Serialize + ?Sized>(
@@ -370,7 +370,7 @@ macro_rules! struct_builder {
                 self.field(key.to_owned(), value)
             }
 
-            fn end(self) -> Result<Plain, Error> {
+            fn end(self) -> Result<PlainValue, Error> {
                 Ok(self.done())
             }
         }

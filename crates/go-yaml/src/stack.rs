@@ -1,7 +1,7 @@
-//! Grows the stack before recursion that follows the shape of its input: threads with the 2 MiB that
-//! are usual have too little for the deepest documents.
+//! Grows the stack before recursion that follows the shape of its input: the usual 2 MiB of a
+//! thread are too little for the deepest documents.
 
-/// Room that one level of recursion never exceeds.
+/// Upper bound for the stack use of one level of recursion.
 const RED_ZONE: usize = 128 << 10;
 const SEGMENT: usize = 2 << 20;
 

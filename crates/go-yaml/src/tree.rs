@@ -1,4 +1,4 @@
-//! Documents as trees of marked nodes, for readers that report where a mistake stands.
+//! Documents as trees of nodes with positions, for readers that report the position of an error.
 //!
 //! ```
 //! let root = go_yaml::tree::parse(b"a: 1\nb: [x]\n")?;
@@ -14,38 +14,38 @@ use crate::parser::Parser;
 use crate::resolve::{Scalar, resolve};
 use crate::scanner::ScalarStyle;
 
-/// A node of a document and where it stands.
+/// A node of a document with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     pub(crate) mark: Mark,
     pub(crate) tag: Option<String>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
 }
 
-/// What a node is.
+/// The content of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Scalar {
         text: String,
         style: ScalarStyle,
     },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
-    /// A repetition of an anchored node.
+    /// An alias of an anchored node.
     Alias(Arc<Node>),
 }
 
-/// Reads the first document of a text. An empty text is null.
+/// Parses the first document of a text. An empty text is null.
 ///
 /// # Errors
-/// When the text is not UTF-8 or not YAML.
+/// If the text is not UTF-8 or not YAML.
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
     let text = utf8(text)?;
     let mut parser = Parser::new(&text);
     Ok(parser.next_document()?.unwrap_or_else(Node::null))
 }
 
-/// The text as UTF-8, from UTF-16 when a byte-order mark says so.
+/// Decodes the text as UTF-8, or as UTF-16 if it has such a byte-order mark.
 pub(crate) fn utf8(text: &[u8]) -> Result<std::borrow::Cow<'_, str>, Error> {
     let wide = |big: bool, bytes: &[u8]| {
         let units = bytes
@@ -76,7 +76,7 @@ pub(crate) fn utf8(text: &[u8]) -> Result<std::borrow::Cow<'_, str>, Error> {
     }
 }
 
-/// The characters that a YAML text may hold.
+/// Returns whether a YAML text may contain the character.
 pub(crate) fn allowed(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}'
         | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
@@ -84,7 +84,7 @@ pub(crate) fn allowed(c: char) -> bool {
 
 impl Node {
     pub(crate) fn null() -> Self {
-        let kind = Kind::Scalar {
+        let kind = NodeKind::Scalar {
             text: String::new(),
             style: ScalarStyle::Plain,
         };
@@ -95,29 +95,29 @@ impl Node {
         }
     }
 
-    /// The line, counted from 1.
+    /// Returns the line, from 1.
     pub fn line(&self) -> usize {
         self.mark.line + 1
     }
 
-    /// The column in characters, counted from 1.
+    /// Returns the column in characters, from 1.
     pub fn column(&self) -> usize {
         self.mark.column + 1
     }
 
-    /// The node that an alias repeats, else the node itself.
+    /// Returns the target of an alias, otherwise the node itself.
     pub(crate) fn target(&self) -> &Self {
         match &self.kind {
-            Kind::Alias(node) => node,
+            NodeKind::Alias(node) => node,
             _ => self,
         }
     }
 
-    /// What a scalar means by YAML 1.1's rules; `None` for lists and maps.
+    /// Resolves a scalar by the rules of YAML 1.1; returns `None` for lists and maps.
     pub(crate) fn scalar(&self) -> Option<Result<Scalar<'_>, Error>> {
         let node = self.target();
         match &node.kind {
-            Kind::Scalar { text, style } => Some(resolve(
+            NodeKind::Scalar { text, style } => Some(resolve(
                 node.tag.as_deref(),
                 text,
                 *style == ScalarStyle::Plain,
@@ -127,34 +127,35 @@ impl Node {
         }
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     pub fn as_list(&self) -> Option<&[Self]> {
         match &self.target().kind {
-            Kind::List(items) => Some(items),
+            NodeKind::List(items) => Some(items),
             _ => None,
         }
     }
 
-    /// The entries of a map in the order of the text; keys may repeat, merges are not applied.
+    /// Returns the entries of a map in the order of the text; keys may repeat, merges are not
+    /// applied.
     pub fn as_map(&self) -> Option<&[(Self, Self)]> {
         match &self.target().kind {
-            Kind::Map(entries) => Some(entries),
+            NodeKind::Map(entries) => Some(entries),
             _ => None,
         }
     }
 
-    /// The text of a scalar that is a string.
+    /// Returns the text of a string scalar.
     pub fn as_str(&self) -> Option<&str> {
         match self.scalar()? {
             Ok(Scalar::Str(_)) => match &self.target().kind {
-                Kind::Scalar { text, .. } => Some(text),
+                NodeKind::Scalar { text, .. } => Some(text),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    /// A boolean.
+    /// Returns a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.scalar()? {
             Ok(Scalar::Bool(value)) => Some(value),
@@ -162,7 +163,7 @@ impl Node {
         }
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     pub fn as_i64(&self) -> Option<i64> {
         match self.scalar()? {
             Ok(Scalar::Int(value)) => Some(value),
@@ -170,12 +171,12 @@ impl Node {
         }
     }
 
-    /// Whether the node is null or empty.
+    /// Returns whether the node is null or empty.
     pub fn is_null(&self) -> bool {
         matches!(self.scalar(), Some(Ok(Scalar::Null)))
     }
 
-    /// The node's type in words, with its article.
+    /// Returns the node's type in words, with an article.
     pub fn type_name(&self) -> &'static str {
         match self.scalar() {
             Some(Ok(Scalar::Null)) => "nothing",

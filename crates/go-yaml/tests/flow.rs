@@ -1,14 +1,14 @@
-//! Flow collections as Go's `sigs.k8s.io/yaml` reads them, which follows yaml.v2: a table of texts
-//! with Go's answers.
+//! Flow collections as read by Go's `sigs.k8s.io/yaml`, which follows yaml.v2: a table of texts
+//! with Go's results.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
 
-/// Texts with the value that Go reads, or `"error": true` where it refuses them.
+/// Texts with the value that Go reads, or `"error": true` if Go rejects them.
 const TABLE: &str = include_str!("flow.jsonl");
 
-/// Numbers as Go's JSON decoder makes them: floats.
+/// Converts numbers to floats, like Go's JSON decoder.
 fn floats(value: Value) -> Value {
     match value {
         Value::Number(n) => n.as_f64().map_or(Value::Null, Value::from),
@@ -19,14 +19,14 @@ fn floats(value: Value) -> Value {
 }
 
 #[test]
-fn flow_collections_are_read_as_go_reads_them() {
+fn flow_collections_are_read_as_in_go() {
     let mut wrong = Vec::new();
     for line in TABLE.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         let text = row["text"].as_str().unwrap();
         let expected = row.get("value").cloned().map(floats);
         assert!(expected.is_some() || row["error"] == true, "{line}");
-        // The direct reader with the other one behind it, and the other one alone.
+        // Through the direct reader with its fallback, and through the tree reader alone.
         let direct = go_yaml::from_str::<Value>(text);
         let tree = go_yaml::tree::parse(text.as_bytes());
         let tree = tree.and_then(|node| go_yaml::from_node::<Value>(&node));
@@ -42,10 +42,10 @@ fn flow_collections_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn the_deepest_documents_fit_into_the_stack_of_a_usual_thread() {
-    const DEEPEST: usize = 511;
-    let flow = "[".repeat(DEEPEST) + &"]".repeat(DEEPEST);
-    let block = "- ".repeat(DEEPEST) + "a";
+fn deepest_documents_fit_into_the_default_thread_stack() {
+    const MAX_DEPTH: usize = 511;
+    let flow = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
+    let block = "- ".repeat(MAX_DEPTH) + "a";
     for text in [flow, block] {
         let thread = std::thread::Builder::new().stack_size(2 << 20);
         let read = thread.spawn(move || go_yaml::from_str::<Value>(&text).is_ok());
@@ -57,7 +57,7 @@ fn the_deepest_documents_fit_into_the_stack_of_a_usual_thread() {
 }
 
 #[test]
-fn maps_that_merge_each_other_do_not_unfold_without_end() {
+fn merged_maps_do_not_expand_excessively() {
     use std::fmt::Write as _;
     let text = |levels: usize, times: usize| {
         let mut text = "a0: &a0 {k: v}\n".to_owned();
@@ -69,7 +69,7 @@ fn maps_that_merge_each_other_do_not_unfold_without_end() {
     };
     let read: Value = go_yaml::from_str(&text(3, 3)).unwrap();
     assert_eq!(read["a2"], serde_json::json!({"k": "v", "k1": 1, "k2": 1}));
-    // As in Go; the last would take years.
+    // As in Go; expanding the last one would take years.
     for levels in [4, 6, 12] {
         let error = go_yaml::from_str::<Value>(&text(levels, 10)).unwrap_err();
         assert!(
@@ -82,7 +82,7 @@ fn maps_that_merge_each_other_do_not_unfold_without_end() {
 }
 
 #[test]
-fn a_key_that_unfolds_without_end_is_not_printed_in_full() {
+fn error_with_an_expanding_key_is_truncated() {
     use std::fmt::Write as _;
     let mut text = "a0: &a0 [x]\n".to_owned();
     for level in 1..18 {

@@ -1,13 +1,13 @@
-//! Go's answers: every vector of Helm that only reads or writes YAML.
+//! Compares with Helm's output: every vector that only reads or writes YAML.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// Where Helm's answers are, if they are there.
+/// Returns the folder with Helm's output, if present.
 fn conformance() -> Option<PathBuf> {
     let folder = std::env::var_os("CONFORMANCE").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"),
@@ -16,10 +16,10 @@ fn conformance() -> Option<PathBuf> {
     if folder.is_dir() {
         return Some(folder);
     }
-    // Past libtest, which hides what a passing test prints.
+    // Written past libtest, which hides the output of passing tests.
     let _ = writeln!(
         std::io::stderr(),
-        "SKIPPED (1): go-yaml's comparison with Helm's answers: no folder {}",
+        "SKIPPED (1): go-yaml's comparison with Helm: no folder {}",
         folder.display()
     );
     None
@@ -35,7 +35,7 @@ fn vectors(family: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Numbers as Go's JSON decoder makes them: floats.
+/// Converts numbers to floats, like Go's JSON decoder.
 fn floats(value: &Value) -> Value {
     match value {
         Value::Number(n) => n.as_f64().map_or_else(|| value.clone(), Value::from),
@@ -48,7 +48,7 @@ fn floats(value: &Value) -> Value {
 }
 
 #[test]
-fn yaml_is_written_as_go_writes_it() {
+fn yaml_is_written_as_in_go() {
     let mut wrong = Vec::new();
     for vector in vectors("yaml_out.jsonl") {
         let template = vector["template"].as_str().unwrap_or_default();
@@ -79,7 +79,7 @@ fn yaml_is_written_as_go_writes_it() {
 }
 
 #[test]
-fn yaml_is_read_as_go_reads_it() {
+fn yaml_is_read_as_in_go() {
     let mut wrong = Vec::new();
     for vector in vectors("yaml_in.jsonl") {
         if vector["template"] != "{{ fromYaml .Values.doc | toJson }}" {

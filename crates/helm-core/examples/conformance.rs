@@ -1,12 +1,12 @@
-//! Compares with what Helm renders: `CASES=DIR` chart cases, `VECTORS=DIR` function vectors (both
-//! of `CONFORMANCE`, or `../shared/conformance`, when neither is given), or `CHARTS=DIR HELM=PATH`
-//! any folder of charts beside a helm binary. `ONLY=TEXT` takes the cases whose name has the text.
-//! Prints a table and the total; the exit code is 1 on any miss.
+//! Compares rendered output with Helm's: `CASES=DIR` selects chart cases, `VECTORS=DIR` function
+//! vectors (both from `CONFORMANCE`, or `../shared/conformance`, if neither is given), and
+//! `CHARTS=DIR HELM=PATH` any folder of charts and a helm binary. `ONLY=TEXT` selects the cases
+//! whose name contains the text. Prints a table and the total; the exit code is 1 on any mismatch.
 
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program for people"
+    reason = "a development tool"
 )]
 
 #[path = "../tests/support/helm.rs"]
@@ -23,15 +23,13 @@ fn main() -> ExitCode {
     let charts = variable("CHARTS");
     if cases.is_none() && vectors.is_none() && charts.is_none() {
         let Some(folder) = support::folder() else {
-            eprintln!(
-                "no answers to compare with: set CASES, VECTORS, CONFORMANCE, or CHARTS and HELM"
-            );
+            eprintln!("no expected output: set CASES, VECTORS, CONFORMANCE, or CHARTS and HELM");
             return ExitCode::FAILURE;
         };
         cases = Some(folder.join("charts"));
         vectors = Some(folder.join("functions"));
     }
-    // What panics is reported with its case.
+    // Panics are reported with their case.
     std::panic::set_hook(Box::new(|_| {}));
     let mut outcomes = Vec::new();
     if let Some(folder) = cases {

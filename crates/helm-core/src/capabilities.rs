@@ -1,4 +1,4 @@
-//! What templates see of the cluster, and the record of what they looked at.
+//! What templates see of the cluster, and a record of what they read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Capabilities {
     pub helm_version: HelmVersion,
 }
 
-/// What Helm assumes when it renders without a cluster.
+/// The capabilities that Helm assumes when it renders without a cluster.
 impl Default for Capabilities {
     fn default() -> Self {
         Self {
@@ -40,10 +40,10 @@ impl Default for Capabilities {
     }
 }
 
-/// A version text that Kubernetes would not accept.
+/// An error in the text of a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// No number at the beginning.
+    /// No number at the start.
     #[error("could not parse {0:?} as version")]
     NoVersion(String),
     /// Fewer than two numbers.
@@ -57,7 +57,7 @@ pub enum VersionError {
         /// The whole text.
         text: String,
     },
-    /// A number that is too large.
+    /// A number that does not fit.
     #[error("illegal non-numeric version component {component:?} in {text:?}")]
     TooLarge {
         /// The number.
@@ -77,8 +77,8 @@ pub struct KubeVersion {
 }
 
 impl KubeVersion {
-    /// Reads a version as `--kube-version` does: at least two numbers, a `v` before and any text
-    /// after them.
+    /// Parses a version as `--kube-version` does: at least two numbers, with an optional leading
+    /// `v` and any text after them.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         let numbers = text.trim_start();
         let numbers = numbers.strip_prefix('v').unwrap_or(numbers);
@@ -119,7 +119,7 @@ impl KubeVersion {
         })
     }
 
-    /// The version that a server reports in `/version`.
+    /// Returns the version that a server reports in `/version`.
     pub fn from_server(
         git_version: impl Into<String>,
         major: impl Into<String>,
@@ -133,28 +133,28 @@ impl KubeVersion {
         }
     }
 
-    /// The whole version, `v1.33.4-gke.1245000`.
+    /// Returns the whole version, such as `v1.33.4-gke.1245000`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The version that is compared with a chart's `kubeVersion`: without suffixes where the
-    /// version was read with [`KubeVersion::parse`], else as the server reports it.
+    /// Returns the version to compare with a chart's `kubeVersion`: without suffixes if it was
+    /// parsed by [`KubeVersion::parse`], otherwise as the server reports it.
     pub fn comparable(&self) -> &str {
         self.normalized.as_deref().unwrap_or(&self.version)
     }
 
-    /// The version without suffixes, where it was read with [`KubeVersion::parse`].
+    /// Returns the version without suffixes if it was parsed by [`KubeVersion::parse`].
     pub(crate) fn normalized(&self) -> Option<&str> {
         self.normalized.as_deref()
     }
 
-    /// The major version.
+    /// Returns the major version.
     pub fn major(&self) -> &str {
         &self.major
     }
 
-    /// The minor version; some servers report `33+`.
+    /// Returns the minor version; some servers report `33+`.
     pub fn minor(&self) -> &str {
         &self.minor
     }
@@ -167,7 +167,7 @@ impl Default for KubeVersion {
     }
 }
 
-/// The dot-separated numbers that `text` begins with.
+/// Returns the dot-separated numbers at the start of `text`.
 fn leading_numbers(text: &str) -> Vec<&str> {
     let mut numbers = Vec::new();
     let mut rest = text;
@@ -184,7 +184,7 @@ fn leading_numbers(text: &str) -> Vec<&str> {
     }
 }
 
-/// A decimal number without leading zeros.
+/// Returns a decimal number without leading zeros.
 fn plain(number: &str) -> String {
     let trimmed = number.trim_start_matches('0');
     if trimmed.is_empty() {
@@ -199,35 +199,35 @@ fn plain(number: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct ApiVersions {
     list: Arc<[String]>,
-    /// The same as templates hold them.
+    /// The same versions as template strings.
     texts: Arc<[Str]>,
     set: Arc<HashSet<String>>,
 }
 
 impl ApiVersions {
-    /// The versions that Helm knows without a cluster.
+    /// Returns the versions that Helm knows without a cluster.
     pub fn known() -> Self {
         KNOWN.iter().map(|version| (*version).to_owned()).collect()
     }
 
-    /// These and more.
+    /// Returns these versions and `more`.
     #[must_use]
     pub fn with<T: Into<String>>(&self, more: impl IntoIterator<Item = T>) -> Self {
         let more = more.into_iter().map(Into::into);
         self.list.iter().cloned().chain(more).collect()
     }
 
-    /// Whether the cluster serves `version`.
+    /// Returns whether the cluster serves `version`.
     pub fn has(&self, version: &str) -> bool {
         self.set.contains(version)
     }
 
-    /// All of them.
+    /// Returns all versions.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
         self.list.iter().map(String::as_str)
     }
 
-    /// All of them as templates hold them.
+    /// Returns all versions as template strings.
     pub(crate) fn texts(&self) -> &[Str] {
         &self.texts
     }
@@ -248,13 +248,13 @@ impl<T: Into<String>> FromIterator<T> for ApiVersions {
 pub struct HelmVersion {
     /// The semantic version.
     pub version: String,
-    /// The commit it was built from.
+    /// The commit that it was built from.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub git_commit: String,
-    /// Whether the tree was clean.
+    /// The state of the Git tree, such as `clean`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub git_tree_state: String,
-    /// The Go release it was built with.
+    /// The Go release that it was built with.
     pub go_version: String,
     /// The Kubernetes version of its client.
     pub kube_client_version: String,
@@ -272,26 +272,26 @@ impl Default for HelmVersion {
     }
 }
 
-/// What the templates of one render read of the capabilities. It belongs to the inputs of a
-/// release: another cluster version changes a release only if its templates looked at it.
+/// The capabilities that the templates of one render read. They are part of the inputs of a
+/// release: another cluster version changes a release only if its templates read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CapabilityReads {
     /// The version, if it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kube_version: Option<String>,
-    /// Each version asked for with `.Capabilities.APIVersions.Has`, and the answer.
+    /// Each version passed to `.Capabilities.APIVersions.Has`, with the result.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub api_versions: BTreeMap<String, bool>,
 }
 
 impl CapabilityReads {
-    /// Whether nothing was read.
+    /// Returns whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.kube_version.is_none() && self.api_versions.is_empty()
     }
 
-    /// The same reads with the answers that `capabilities` gives.
+    /// Returns the same reads with the results that `capabilities` gives.
     #[must_use]
     pub fn again(&self, capabilities: &Capabilities) -> Self {
         Self {
@@ -307,7 +307,7 @@ impl CapabilityReads {
         }
     }
 
-    /// Whether `capabilities` would give the same answers.
+    /// Returns whether `capabilities` would give the same results.
     pub fn hold(&self, capabilities: &Capabilities) -> bool {
         self.kube_version
             .as_deref()
@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_kubernetes_reads_them() {
+    fn versions_are_parsed_as_in_kubernetes() {
         for (text, version, comparable, major, minor) in [
             ("1.30", "v1.30", "v1.30", "1", "30"),
             (
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_hold_while_the_answers_stay_the_same() {
+    fn reads_hold_while_the_results_stay_the_same() {
         let mut capabilities = Capabilities::default();
         let reads = CapabilityReads {
             kube_version: None,

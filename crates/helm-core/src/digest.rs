@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of some bytes.
+    /// Returns the digest of some bytes.
     ///
     /// ```
     /// let digest = helm_core::Digest::of(b"");
@@ -21,14 +21,14 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// The first 16 hexadecimal digits, for labels and messages.
+    /// Returns the first 16 hexadecimal digits, for labels and messages.
     pub fn short(&self) -> String {
         let mut text = self.to_string();
         text.truncate(16);
         text
     }
 
-    /// The digest as bytes.
+    /// Returns the digest as bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -62,8 +62,8 @@ impl FromStr for Digest {
     }
 }
 
-/// Builds a digest of several parts so that no two different lists of parts give the same bytes:
-/// each part is preceded by its length.
+/// Builds a digest of several parts. Each part is preceded by its length, so that different lists
+/// of parts give different digests.
 ///
 /// ```
 /// use helm_core::DigestBuilder;
@@ -75,7 +75,7 @@ impl FromStr for Digest {
 pub struct DigestBuilder(Sha256);
 
 impl DigestBuilder {
-    /// No parts yet.
+    /// Creates a builder without parts.
     pub fn new() -> Self {
         Self::default()
     }
@@ -94,7 +94,7 @@ impl DigestBuilder {
         self.0.update(bytes);
     }
 
-    /// The digest of all parts.
+    /// Returns the digest of all parts.
     pub fn finish(self) -> Digest {
         Digest(self.0.finalize().into())
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_reads_what_it_displays() {
+    fn digest_parses_its_display_form() {
         let digest = Digest::of("text");
         assert_eq!(digest.to_string().parse(), Ok(digest));
         assert_eq!("abc".parse::<Digest>(), Err(ParseDigestError));

@@ -1,11 +1,10 @@
 //! Helm without a cluster: charts, values, rendering, manifests and release records.
 //!
-//! Everything here is synchronous and pure but for reading chart files: no Kubernetes client, no
-//! clock, no environment. What it renders and records is what Helm 4 renders and records, byte
-//! for byte.
+//! Everything here is synchronous and, except for reading chart files, pure: no Kubernetes client,
+//! no clock, no environment. Output and records are byte for byte those of Helm 4.
 //!
 //! * [`chart`]: a [`Chart`] loaded from a directory or archive, immutable and cheap to clone.
-//! * [`values`]: values files, `--set` flags, and how a user's values meet those of a chart.
+//! * [`values`]: values files, `--set` flags, and coalescing of a user's values with a chart's.
 //! * [`engine`]: a [`CompiledChart`], parsed once and rendered often, from any thread.
 //! * [`render`]: what a render gives: the manifest, its objects, hooks and notes.
 //! * [`manifest`]: documents, install order, hooks, object identities, differences by meaning.

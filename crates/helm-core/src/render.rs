@@ -1,4 +1,4 @@
-//! `Rendered`: what a render gives, sorted into manifest, hooks and notes as Helm does
+//! `Rendered`: the output of a render, sorted into manifest, hooks and notes as in Helm
 //! (`release/v1/util/manifest_sorter.go`, `action/action.go`).
 
 use std::borrow::Cow;
@@ -19,11 +19,11 @@ use crate::yaml;
 
 const NOTES: &str = "NOTES.txt";
 
-/// The outcome of a render.
+/// The result of a render.
 #[derive(Clone, Debug)]
 pub struct Rendered {
     manifest: String,
-    documents: Vec<Document>,
+    documents: Vec<ManifestDocument>,
     hooks: Vec<Hook>,
     notes: String,
     crds: Vec<CrdFile>,
@@ -33,32 +33,32 @@ pub struct Rendered {
 
 /// A document of the manifest.
 #[derive(Clone, Debug)]
-struct Document {
+struct ManifestDocument {
     path: Arc<str>,
     text: String,
     kind: String,
-    /// Whether it holds nothing but comments.
+    /// Whether it contains only comments.
     is_blank: bool,
-    /// The object, where it is no longer what the template gave.
+    /// The object, if it was changed after rendering.
     changed: Option<Value>,
 }
 
-impl Document {
+impl ManifestDocument {
     fn object(&self) -> Value {
-        // The head was read, so the rest can be.
+        // The head was parsed, so the rest parses too.
         let read = || yaml::parse(&self.text).unwrap_or_default();
         self.changed.clone().unwrap_or_else(read)
     }
 }
 
 impl Rendered {
-    /// The manifest exactly as Helm stores it: the documents in install order, each after `---`
-    /// and `# Source: PATH`, without hooks.
+    /// Returns the manifest exactly as Helm stores it: the documents in install order, each after
+    /// `---` and `# Source: PATH`, without hooks.
     pub fn manifest(&self) -> &str {
         &self.manifest
     }
 
-    /// The objects of the manifest in install order; lists are flattened.
+    /// Returns the objects of the manifest in install order; lists are flattened.
     pub fn objects(&self) -> Result<Vec<ManifestObject>, ManifestError> {
         let mut objects = Vec::with_capacity(self.documents.len());
         for (index, document) in self.documents.iter().enumerate() {
@@ -72,33 +72,33 @@ impl Rendered {
         Ok(objects)
     }
 
-    /// The hooks in Helm's order.
+    /// Returns the hooks in Helm's order.
     pub fn hooks(&self) -> &[Hook] {
         &self.hooks
     }
 
-    /// The rendered `NOTES.txt`.
+    /// Returns the rendered `NOTES.txt`.
     pub fn notes(&self) -> &str {
         &self.notes
     }
 
-    /// The files of `crds/`, of the chart and of the dependencies that are switched on.
+    /// Returns the files of `crds/` of the chart and its enabled dependencies.
     pub fn crds(&self) -> &[CrdFile] {
         &self.crds
     }
 
-    /// What the templates read of the capabilities.
+    /// Returns the capabilities that the templates read.
     pub fn capability_reads(&self) -> &CapabilityReads {
         &self.capability_reads
     }
 
-    /// What the templates looked up.
+    /// Returns the objects that the templates looked up.
     pub fn lookups(&self) -> &[LookupKey] {
         &self.lookups
     }
 
-    /// Changes objects of the manifest, as a post-renderer does: `change` says whether it has
-    /// changed the object. Documents that are not changed keep their bytes.
+    /// Modifies objects of the manifest like a post-renderer; `change` returns whether it changed
+    /// the object. Unchanged documents keep their bytes.
     pub fn change_objects<E>(
         &mut self,
         mut change: impl FnMut(&mut Value) -> Result<bool, E>,
@@ -119,7 +119,7 @@ impl Rendered {
                 !object.is_null() && change(&mut object)?
             };
             if changed {
-                // What has been read from YAML can be written as YAML.
+                // What was read from YAML can be written as YAML.
                 document.text = go_yaml::to_string(&object).unwrap_or_default();
                 document.is_blank = object.is_null();
                 document.changed = Some(object);
@@ -132,7 +132,7 @@ impl Rendered {
         Ok(())
     }
 
-    /// Whether the manifest holds no object.
+    /// Returns whether the manifest contains no objects.
     pub fn is_empty(&self) -> bool {
         self.documents.iter().all(|document| document.is_blank)
     }
@@ -171,7 +171,7 @@ impl Rendered {
     }
 }
 
-/// YAML has to be UTF-8, so all that goes to the cluster has to be.
+/// Checks that a file is UTF-8, which YAML, and therefore every object, must be.
 fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> {
     match std::str::from_utf8(content) {
         Ok(text) => Ok(Cow::Borrowed(text)),
@@ -182,8 +182,8 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
     }
 }
 
-/// Takes the files that are notes out of the rest; the chart's own are the notes, those of its
-/// dependencies only when asked for.
+/// Removes the notes from the files and returns the chart's own; those of its dependencies are
+/// included on request.
 fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, subcharts: bool) -> String {
     let own = format!("{}/templates/{NOTES}", chart.name());
     let mut notes = String::new();
@@ -202,7 +202,7 @@ fn take_notes(files: &mut BTreeMap<String, Vec<u8>>, chart: &Chart, subcharts: b
     notes
 }
 
-fn joined(documents: &[Document]) -> String {
+fn joined(documents: &[ManifestDocument]) -> String {
     let length = documents
         .iter()
         .map(|document| document.text.len() + document.path.len() + 16);
@@ -224,7 +224,7 @@ fn joined(documents: &[Document]) -> String {
 fn sort_document(
     path: &Arc<str>,
     text: &str,
-    documents: &mut Vec<Document>,
+    documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<(), RenderError> {
     let failed = |message| RenderError::Yaml {
@@ -234,7 +234,7 @@ fn sort_document(
     let head = Head::read(text).map_err(failed)?;
     let annotation = |name| head.annotations.get(name).map(String::as_str);
     let Some(events) = annotation(hook::ANNOTATION) else {
-        documents.push(Document {
+        documents.push(ManifestDocument {
             path: Arc::clone(path),
             text: text.to_owned(),
             kind: head.kind,
@@ -252,7 +252,7 @@ fn sort_document(
         .iter()
         .map(|name| HookEvent::from_annotation(name))
         .collect();
-    // A hook with an event that nobody knows is never run, nor installed.
+    // A hook with an unknown event is neither run nor installed.
     let Some(events) = events else { return Ok(()) };
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
     let policies = |name| annotation(name).map(names).unwrap_or_default();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_are_taken_out_with_their_annotations() {
+    fn hooks_are_extracted_with_their_annotations() {
         let hook = "kind: Job\nmetadata:\n  name: 7\n  annotations:\n    helm.sh/hook: Pre-Install, \
                     test-success\n    helm.sh/hook-weight: -5\n    \
                     helm.sh/hook-delete-policy: hook-succeeded,x\n";

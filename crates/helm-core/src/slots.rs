@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 const SLOTS: usize = 8;
 
-/// The first few values that were made, by key; what comes later is made each time.
+/// Caches the first few values by key; values for further keys are made on every call.
 pub(crate) struct Slots<K, V>([OnceLock<(K, Arc<V>)>; SLOTS]);
 
 impl<K: PartialEq, V> Slots<K, V> {
@@ -12,8 +12,8 @@ impl<K: PartialEq, V> Slots<K, V> {
         Self(std::array::from_fn(|_| OnceLock::new()))
     }
 
-    /// The value of `key`, made when it is not there. Threads that make it at the same time may
-    /// each keep their own.
+    /// Returns the value of `key`, creating it if necessary. Threads that create it concurrently
+    /// may each get their own.
     pub(crate) fn get_or_make<E>(
         &self,
         key: K,

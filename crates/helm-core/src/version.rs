@@ -1,6 +1,6 @@
-//! The versions that this crate stands for.
+//! The versions that this crate reproduces.
 
-/// The Helm release whose behaviour this crate has, and what templates read as
+/// The Helm release whose behaviour this crate reproduces; templates read it as
 /// `.Capabilities.HelmVersion.Version`.
 pub const HELM: &str = "v4.3.1";
 

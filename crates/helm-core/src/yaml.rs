@@ -1,4 +1,4 @@
-//! The one door to YAML: documents in, trees or JSON values out, as sigs.k8s.io/yaml reads them.
+//! Access to YAML: documents in, trees or JSON values out, as sigs.k8s.io/yaml reads them.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use serde::de::{
 };
 use serde_json::{Map, Number, Value};
 
-/// A text that is no YAML, or has more than JSON can say.
+/// An error in a YAML text, including YAML that JSON cannot represent.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct YamlError(#[from] go_yaml::Error);
 
-/// Reads the first document of `text` as Kubernetes does: whole numbers are integers. An empty
+/// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty
 /// document is null.
 pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
     let mut value = go_yaml::from_str(text)?;
@@ -21,37 +21,37 @@ pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
     Ok(value)
 }
 
-/// What is wanted of a value.
+/// The part of a value to read.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(crate) enum Selection {
     /// All of it.
     Whole,
-    /// Of a map the fields of these names, in any case; of a list only that it is one.
-    Fields(&'static [(&'static str, Part)]),
+    /// Fields of a map with these names, case-insensitively; of a list, only that it is one.
+    Fields(&'static [(&'static str, Selection)]),
 }
 
-/// Reads the first document of `text` as [`parse`] does, but gives only a part of it. What is
-/// wrong with the rest is an error all the same.
-pub(crate) fn parse_part(text: &str, part: Part) -> Result<Value, YamlError> {
+/// Parses the first document of `text` as [`parse`] does but returns only a part of it. Errors in
+/// the rest are still reported.
+pub(crate) fn parse_selection(text: &str, part: Selection) -> Result<Value, YamlError> {
     let mut value = go_yaml::from_slice_seed(text.as_bytes(), part)?;
     whole_numbers(&mut value);
     Ok(value)
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for Selection {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self {
             Self::Whole => Value::deserialize(deserializer),
-            Self::Fields(fields) => deserializer.deserialize_any(PartVisitor(fields)),
+            Self::Fields(fields) => deserializer.deserialize_any(SelectionVisitor(fields)),
         }
     }
 }
 
-struct PartVisitor(&'static [(&'static str, Part)]);
+struct SelectionVisitor(&'static [(&'static str, Selection)]);
 
-impl<'de> Visitor<'de> for PartVisitor {
+impl<'de> Visitor<'de> for SelectionVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +89,7 @@ impl<'de> Visitor<'de> for PartVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut found = Map::new();
-        while let Some(wanted) = fields.next_key_seed(Wanted(self.0))? {
+        while let Some(wanted) = fields.next_key_seed(SelectedKey(self.0))? {
             match wanted {
                 Some((key, part)) => {
                     found.insert(key, fields.next_value_seed(part)?);
@@ -101,19 +101,19 @@ impl<'de> Visitor<'de> for PartVisitor {
     }
 }
 
-/// A key, and what is wanted of its value, if anything is.
-struct Wanted(&'static [(&'static str, Part)]);
+/// Reads a key and returns the selection for its value, if any.
+struct SelectedKey(&'static [(&'static str, Selection)]);
 
-impl<'de> DeserializeSeed<'de> for Wanted {
-    type Value = Option<(String, Part)>;
+impl<'de> DeserializeSeed<'de> for SelectedKey {
+    type Value = Option<(String, Selection)>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Wanted {
-    type Value = Option<(String, Part)>;
+impl Visitor<'_> for SelectedKey {
+    type Value = Option<(String, Selection)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -126,7 +126,7 @@ impl Visitor<'_> for Wanted {
     }
 }
 
-/// Floats without a fraction are integers in the JSON that Go writes of them.
+/// Converts floats without a fraction to integers, as in Go's JSON.
 fn whole_numbers(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -144,7 +144,7 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Makes all numbers floats, which is what they are once Go has read them from JSON.
+/// Converts all numbers to floats, as Go does when it reads JSON.
 pub(crate) fn all_floats(value: &mut Value) {
     match value {
         Value::Number(number) => {
@@ -158,15 +158,15 @@ pub(crate) fn all_floats(value: &mut Value) {
     }
 }
 
-/// Reads the first document of `text` as Go does into an `interface {}`: numbers are floats.
+/// Parses the first document of `text` as Go does into an `interface {}`: numbers are floats.
 pub(crate) fn parse_tree(text: &[u8]) -> Result<Tree, YamlError> {
-    Ok(go_yaml::from_slice::<Document>(text)?.0)
+    Ok(go_yaml::from_slice::<TreeDocument>(text)?.0)
 }
 
-/// A tree that serde reads.
-struct Document(Tree);
+/// A tree deserialized by serde.
+struct TreeDocument(Tree);
 
-impl<'de> serde::Deserialize<'de> for Document {
+impl<'de> serde::Deserialize<'de> for TreeDocument {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TreeVisitor).map(Self)
     }

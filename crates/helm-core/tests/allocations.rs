@@ -1,5 +1,5 @@
-//! How often a render asks for memory: the same number on every machine, so it is held.
-#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+//! The number of allocations of a render. It is the same on every machine, so a test limits it.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use helm_core::engine::{ReleaseInfo, RenderInput};
 use helm_core::values::Values;
 use helm_core::{Chart, CompiledChart};
 
-/// What the render of the memcached chart took when it was last counted. Less is welcome: lower
-/// the number. More needs a reason.
+/// Allocations of a render of the memcached chart. If it drops, lower this number; raise it only
+/// for a reason.
 const ALLOCATIONS: u64 = 350;
 
 #[test]
-fn a_render_of_the_memcached_chart_allocates_no_more_than_it_did() {
+fn render_of_the_memcached_chart_stays_within_its_allocation_limit() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../helm-charts/memcached");
     let compiled = CompiledChart::compile(&Chart::load(path).unwrap()).unwrap();
     let render = || {
@@ -20,7 +20,7 @@ fn a_render_of_the_memcached_chart_allocates_no_more_than_it_did() {
         let input = RenderInput::new(ReleaseInfo::new("cache", "prod"), &values);
         compiled.render(&input).unwrap().manifest().len()
     };
-    // The first render fills what is kept for all others.
+    // The first render fills the caches.
     let length = render();
     let counted = allocation_counter::measure(|| assert_eq!(render(), length));
     assert!(
@@ -28,6 +28,6 @@ fn a_render_of_the_memcached_chart_allocates_no_more_than_it_did() {
         "{} allocations, {ALLOCATIONS} before",
         counted.count_total
     );
-    // Nothing of a render stays.
+    // A render retains nothing.
     assert_eq!(counted.count_current, 0);
 }

@@ -1,10 +1,11 @@
-//! Every answer of Helm's engine in `tests/vectors`, and in the conformance folder where there is
-//! one; see `examples/conformance.rs` for other folders and for charts beside a helm binary.
+//! Compares with the recorded output of Helm's engine in `tests/vectors` and, if present, in the
+//! conformance folder. `examples/conformance.rs` compares other folders, and charts with a helm
+//! binary.
 
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a test stops at the first surprise, and its table is for people"
+    reason = "a test fails by panicking and prints a table"
 )]
 
 mod support;
@@ -15,9 +16,9 @@ use std::path::{Path, PathBuf};
 use go_template::sprig;
 
 #[test]
-fn charts_and_functions_answer_as_helm_does() {
+fn charts_and_functions_render_as_in_helm() {
     let Some(folder) = support::folder() else {
-        // Past libtest, which hides what a passing test prints.
+        // Written past libtest, which hides the output of passing tests.
         let reason = "SKIPPED (1): helm-core's comparison with Helm: no conformance folder";
         let _ = writeln!(std::io::stderr(), "{reason}");
         return;
@@ -34,14 +35,14 @@ fn own_folder() -> PathBuf {
 }
 
 #[test]
-fn templates_of_our_own_answer_as_helm_does() {
+fn own_vectors_render_as_in_helm() {
     let outcomes = support::vectors::run(&own_folder());
     let (table, failed) = support::report(&outcomes);
     assert!(failed == 0 && outcomes.len() > 1000, "{table}");
 }
 
 #[test]
-fn every_function_of_sprig_is_in_a_template() {
+fn every_sprig_function_is_covered_by_a_vector() {
     let mut text = String::new();
     for entry in std::fs::read_dir(own_folder()).unwrap() {
         text.push_str(&std::fs::read_to_string(entry.unwrap().path()).unwrap());

@@ -1,7 +1,7 @@
-//! What people get to read when a template fails: Helm's words, then the line with a caret and the
-//! way through the includes.
+//! Error messages of failed templates: Helm's wording, then the line with a caret and the chain of
+//! includes.
 
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use helm_core::chart::{Chart, File};
 use helm_core::engine::{CompiledChart, ReleaseInfo, RenderError, RenderInput};
@@ -31,13 +31,13 @@ fn shown(error: &RenderError) -> String {
 }
 
 #[test]
-fn a_file_that_is_no_template_names_the_line() {
+fn parse_error_names_the_line() {
     let error = failure(&[("templates/a.yaml", "a: 1\nb: {{ if }}\n")]);
     insta::assert_snapshot!(error);
 }
 
 #[test]
-fn a_failure_in_a_helper_shows_the_includes_that_led_to_it() {
+fn failure_in_a_helper_shows_the_chain_of_includes() {
     let error = failure(&[
         (
             "templates/_h.tpl",
@@ -52,7 +52,7 @@ fn a_failure_in_a_helper_shows_the_includes_that_led_to_it() {
 }
 
 #[test]
-fn a_failure_in_tpl_names_both_places() {
+fn failure_in_tpl_names_both_locations() {
     let error = failure(&[
         ("values.yaml", "text: 'x {{ .Values.missing.key }}'\n"),
         ("templates/a.yaml", "name: {{ tpl .Values.text . }}\n"),
@@ -61,7 +61,7 @@ fn a_failure_in_tpl_names_both_places() {
 }
 
 #[test]
-fn what_an_author_requires_is_told_in_his_words() {
+fn required_error_has_the_authors_message() {
     let error = failure(&[(
         "charts/db/templates/a.yaml",
         "name: x\npassword: {{ required \"db.password is needed\" .Values.password }}\n",
@@ -82,7 +82,7 @@ fn wrong_arguments_are_named_with_their_types() {
 }
 
 #[test]
-fn a_document_that_is_no_object_names_its_file() {
+fn document_that_is_not_an_object_names_its_file() {
     let error = failure(&[("templates/a.yaml", "kind: Pod\na: b: c\n")]);
     insta::assert_snapshot!(error);
 }

@@ -1,9 +1,9 @@
-//! What ends a render that would take too long or ask for too much.
+//! Limits on renders that would take too long or use too much memory.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test stops at the first surprise"
+    reason = "a test fails by panicking"
 )]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +34,7 @@ fn info() -> ReleaseInfo {
     ReleaseInfo::new("r", "ns")
 }
 
-/// Answers every lookup, and tells that the template has come to it.
+/// Answers every lookup and signals that the template reached it.
 struct Signal(mpsc::SyncSender<()>);
 
 impl Lookup for Signal {
@@ -44,7 +44,7 @@ impl Lookup for Signal {
     }
 }
 
-/// Loops that take minutes, and do nothing but what is named.
+/// Loops that take minutes.
 const ENDLESS: &[&str] = &[
     "{{ range until 10000000 }}{{ end }}",
     "{{ range until 10000 }}{{ range until 10000 }}{{ $x := . }}{{ end }}{{ end }}",
@@ -59,7 +59,7 @@ const ENDLESS: &[&str] = &[
 ];
 
 #[test]
-fn a_cancelled_render_ends_in_the_middle_of_every_kind_of_loop() {
+fn cancelled_render_stops_inside_every_kind_of_loop() {
     for body in ENDLESS {
         let (compiled, values) = chart(&format!(
             "{{{{ $x := lookup \"v1\" \"Secret\" \"ns\" \"a\" }}}}{body}"
@@ -70,7 +70,7 @@ fn a_cancelled_render_ends_in_the_middle_of_every_kind_of_loop() {
             let mut input = RenderInput::new(info(), &values)
                 .lookup(Signal(sender))
                 .cancel(cancel.clone());
-            // Nothing but the handle ends it.
+            // Only cancellation can end it.
             input.limits.time = None;
             input.limits.steps = u64::MAX;
             let render = scope.spawn(move || compiled.render(&input));
@@ -84,7 +84,7 @@ fn a_cancelled_render_ends_in_the_middle_of_every_kind_of_loop() {
 }
 
 #[test]
-fn a_render_that_is_cancelled_does_not_ask_for_lookups_anymore() {
+fn cancelled_render_requests_no_lookups() {
     let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}");
     let cancel = Cancel::new();
     cancel.cancel();
@@ -95,7 +95,7 @@ fn a_render_that_is_cancelled_does_not_ask_for_lookups_anymore() {
     assert!(matches!(error, RenderError::Cancelled), "{error}");
 }
 
-/// Cancels the render when it is asked, which is the last thing that the templates do.
+/// Cancels the render during the lookup, the last action of the templates.
 struct CancelsLast(Cancel, AtomicBool);
 
 impl Lookup for CancelsLast {
@@ -107,7 +107,7 @@ impl Lookup for CancelsLast {
 }
 
 #[test]
-fn sorting_what_the_templates_wrote_can_be_cancelled_too() {
+fn sorting_rendered_documents_can_be_cancelled() {
     let (compiled, values) =
         chart("kind: A\n---\nkind: B\n# {{ lookup \"v1\" \"A\" \"\" \"\" }}\n");
     let cancel = Cancel::new();
@@ -115,14 +115,14 @@ fn sorting_what_the_templates_wrote_can_be_cancelled_too() {
     let input = RenderInput::new(info(), &values)
         .lookup(lookup)
         .cancel(cancel);
-    // Too short for the templates to look at the handle again.
+    // The templates end before they check the handle again.
     assert!(compiled.render_files(&input).is_ok());
     let error = compiled.render(&input).unwrap_err();
     assert!(matches!(error, RenderError::Cancelled), "{error}");
 }
 
 #[test]
-fn the_limit_on_time_ends_templates_with_their_place() {
+fn time_limit_error_names_the_template() {
     let (compiled, values) = chart(ENDLESS[1]);
     let mut input = RenderInput::new(info(), &values);
     input.limits.time = Some(Duration::from_millis(1));
@@ -138,7 +138,7 @@ fn the_limit_on_time_ends_templates_with_their_place() {
 }
 
 #[test]
-fn lookups_of_one_round_are_bounded() {
+fn lookups_of_one_round_are_limited() {
     let exactly = format!(
         "{{{{ range until {MAX_LOOKUPS} }}}}{{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}\
          {{{{ lookup \"v1\" \"Secret\" \"ns\" (print .) }}}}{{{{ end }}}}"
@@ -153,7 +153,7 @@ fn lookups_of_one_round_are_bounded() {
     let (compiled, values) = chart(&exactly.replace("1000", "1001"));
     for error in [
         compiled.render(&RenderInput::new(info(), &values).lookup(Snapshot::default())),
-        // Without a cluster the keys are remembered too.
+        // Lookups are recorded without a cluster as well.
         compiled.render(&RenderInput::new(info(), &values)),
     ] {
         let error = error.unwrap_err();
@@ -168,7 +168,7 @@ fn lookups_of_one_round_are_bounded() {
 }
 
 #[test]
-fn lookups_of_all_rounds_together_are_bounded() {
+fn lookups_of_all_rounds_together_are_limited() {
     let (compiled, values) = chart(
         "{{ range until 400 }}{{ lookup \"v1\" \"Secret\" \"ns\" (randAlphaNum 20) }}{{ end }}",
     );
@@ -192,7 +192,7 @@ fn lookups_of_all_rounds_together_are_bounded() {
 }
 
 #[test]
-fn keys_of_lookups_are_not_long() {
+fn long_lookup_keys_are_rejected() {
     let (compiled, values) = chart("{{ lookup \"v1\" \"Secret\" \"ns\" (repeat 100000 \"x\") }}");
     let input = RenderInput::new(info(), &values).lookup(Snapshot::default());
     let error = compiled.render(&input).unwrap_err().to_string();
@@ -203,7 +203,7 @@ fn keys_of_lookups_are_not_long() {
 }
 
 #[test]
-fn a_manifest_has_no_more_than_so_many_objects() {
+fn number_of_objects_in_a_manifest_is_limited() {
     let head = "{apiVersion: v1, kind: List, items: [";
     let item = "{apiVersion: v1, kind: Secret, metadata: {name: a}},";
     let list = |count| format!("{head}{}]}}", item.repeat(count));
@@ -234,12 +234,12 @@ fn a_manifest_has_no_more_than_so_many_objects() {
     );
 }
 
-/// Holds for what can be moved to another thread.
+/// Accepts only types that can be moved to another thread.
 fn movable<T: Send + 'static>() {}
 
-/// What a render needs can be shared with a thread, without copying much.
+/// Inputs of a render can be moved to another thread without much copying.
 #[test]
-fn the_parts_of_a_render_can_be_moved_to_another_thread() {
+fn render_inputs_can_be_moved_to_another_thread() {
     fn shared<T: Clone + Send + Sync + 'static>() {}
     shared::<CompiledChart>();
     shared::<Coalesced>();

@@ -1,5 +1,5 @@
-//! The charts in `tests/charts`, beside what Helm printed for them.
-#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+//! Compares the charts in `tests/charts` with the recorded output of Helm.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn folders() -> Vec<PathBuf> {
     charts
 }
 
-/// What `helm template` prints.
+/// Returns what `helm template` prints.
 fn template(folder: &Path, user: Values) -> Result<String, String> {
     let text = |error: &dyn std::error::Error| error.to_string();
     let chart = Chart::load(folder).map_err(|error| text(&error))?;
@@ -34,7 +34,7 @@ fn template(folder: &Path, user: Values) -> Result<String, String> {
 }
 
 #[test]
-fn charts_of_our_own_render_as_helm_renders_them() {
+fn own_charts_render_as_in_helm() {
     let mut cases = 0;
     for folder in folders() {
         for entry in std::fs::read_dir(folder.join("expected")).unwrap() {
@@ -47,7 +47,7 @@ fn charts_of_our_own_render_as_helm_renders_them() {
             let case = format!("{} {id}", folder.display());
             let found = template(&folder, user);
             if path.extension().unwrap() == "error" {
-                assert!(found.is_err(), "{case}: Helm refuses it");
+                assert!(found.is_err(), "{case}: Helm rejects it");
             } else {
                 let expected = std::fs::read_to_string(&path).unwrap();
                 assert_eq!(found.as_deref(), Ok(expected.as_str()), "{case}");

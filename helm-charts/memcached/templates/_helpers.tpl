@@ -1,4 +1,4 @@
-{{/* The chart's name, cut to what a label holds. */}}
+{{/* The chart's name, truncated to the length of a label value. */}}
 {{- define "memcached.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
@@ -17,7 +17,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Chart and version, as the label helm.sh/chart has them. */}}
+{{/* Chart and version for the label helm.sh/chart. */}}
 {{- define "memcached.chart" -}}
 {{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
@@ -32,13 +32,13 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* Labels that select the Pods: they never change during a release's life. */}}
+{{/* Labels that select the Pods; they must not change during the life of a release. */}}
 {{- define "memcached.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "memcached.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* The name of the service account that the Pods use. */}}
+{{/* The name of the Pods' service account. */}}
 {{- define "memcached.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "memcached.fullname" .) .Values.serviceAccount.name }}

@@ -6,26 +6,24 @@ mod status;
 
 use std::sync::Arc;
 
-use hybrid_operator::controller::{Key, Outcome};
-use hybrid_operator::native::status::set_condition;
-use hybrid_operator::native::{self, Context, NativeController};
+use hybrid_operator::native::{self, Action, Context, Key, NativeController};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
 use crate::api::v1alpha1::{MemcachedBackup, MemcachedBackupStatus};
 
-/// Selects the objects of all backups.
+/// Selects the Pods of all backups.
 const SELECTOR: &str = "app.kubernetes.io/name=memcachedbackup";
 /// Label with the name of the backup that a Pod belongs to.
 const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 
-/// Creates the controller.
+/// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<MemcachedBackup> {
     native::controller::<MemcachedBackup>("memcachedbackup")
-        .owns::<Deployment>(SELECTOR)
-        // The owner of a Pod is a ReplicaSet, so a label names the backup.
-        .watches::<Pod>(SELECTOR, |pod| {
+        .owns::<Deployment>()
+        // The controller of a Pod is a ReplicaSet, so a label names the backup.
+        .watches_selected::<Pod, _>(SELECTOR, |pod| {
             let name = pod.labels().get(INSTANCE_LABEL)?;
             Some(Key::new(pod.namespace().as_deref(), name))
         })
@@ -35,25 +33,25 @@ pub fn controller() -> NativeController<MemcachedBackup> {
 async fn reconcile(
     backup: Arc<MemcachedBackup>,
     context: Context<MemcachedBackup>,
-) -> Result<Outcome, native::Error> {
+) -> Result<Action, native::Error> {
     context.apply(&desired::deployment(&backup)).await?;
-    context.patch_status(&observe(&backup, &context)).await?;
-    Ok(Outcome::Done)
+    let pods = context.cached::<Pod>()?.list();
+    context
+        .patch_status(&observe(&backup, &context, &pods))
+        .await?;
+    Ok(Action::done())
 }
 
-fn observe(backup: &MemcachedBackup, context: &Context<MemcachedBackup>) -> MemcachedBackupStatus {
-    let pods = context.cached::<Pod>();
+fn observe(
+    backup: &MemcachedBackup,
+    context: &Context<MemcachedBackup>,
+    pods: &[Arc<Pod>],
+) -> MemcachedBackupStatus {
     let name = backup.name_any();
     let own = pods
         .iter()
         .filter(|pod| pod.labels().get(INSTANCE_LABEL) == Some(&name));
     let (nodes, ready_nodes) = status::nodes(own.map(Arc::as_ref));
-    let generation = backup.metadata.generation;
-    let mut conditions = backup
-        .status
-        .as_ref()
-        .map(|s| s.conditions.clone())
-        .unwrap_or_default();
     let wanted = backup.spec.size;
     let complete = ready_nodes == wanted && nodes.len() == usize::try_from(wanted).unwrap_or(0);
     let (reason, message) = if complete {
@@ -64,18 +62,15 @@ fn observe(backup: &MemcachedBackup, context: &Context<MemcachedBackup>) -> Memc
             format!("{ready_nodes} of {wanted} nodes are ready"),
         )
     };
-    set_condition(
-        &mut conditions,
-        "Ready",
-        complete,
-        reason,
-        &message,
-        generation,
-    );
+    let present = backup.status.as_ref();
+    let conditions = context
+        .conditions(present.map(|status| status.conditions.as_slice()))
+        .set("Ready", complete, reason, message)
+        .into_vec();
     MemcachedBackupStatus {
         nodes,
         ready_nodes,
-        observed_generation: generation,
+        observed_generation: backup.metadata.generation,
         conditions,
     }
 }

@@ -1,4 +1,4 @@
-//! `Stop`: when a render has to end, whatever it has left of its other limits.
+//! `Stop`: the conditions that end a render regardless of its other limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::BudgetError;
 
-/// Ends a render from another thread. Clones are the same handle.
+/// Cancels a render from another thread. Clones are the same handle.
 ///
 /// ```
 /// let cancel = go_template::Cancel::new();
@@ -18,23 +18,23 @@ use super::BudgetError;
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// A handle that nobody has cancelled yet.
+    /// Creates a handle that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks the work that has this handle to end. It cannot be taken back.
+    /// Requests cancellation, which is irrevocable.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the work is to end.
+    /// Returns whether cancellation was requested.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// When a render has to end: at a deadline, or when it is cancelled.
+/// Ends a render at a deadline or on cancellation.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancel: Cancel,
@@ -42,14 +42,14 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Starts the clock: the render may take `time` from now, or for ever without it.
+    /// Starts the clock: the render may take `time` from now, or unlimited time without it.
     pub fn new(cancel: Cancel, time: Option<Duration>) -> Self {
-        // A deadline beyond what the clock can say is none.
+        // A deadline beyond the range of the clock means no deadline.
         let deadline = time.and_then(|time| Some((Instant::now().checked_add(time)?, time)));
         Self { cancel, deadline }
     }
 
-    /// Looks at the handle and at the clock.
+    /// Checks the handle and the clock.
     ///
     /// # Errors
     /// [`BudgetError::Cancelled`] and [`BudgetError::Time`].
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stop_without_time_ends_only_when_it_is_cancelled() {
+    fn stop_without_time_limit_ends_only_when_cancelled() {
         let cancel = Cancel::new();
         for time in [None, Some(Duration::MAX), Some(Duration::from_hours(1))] {
             assert_eq!(Stop::new(cancel.clone(), time).check(), Ok(()));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_over_after_the_deadline() {
+    fn stop_reports_the_time_limit_after_the_deadline() {
         let limit = Duration::ZERO;
         let stop = Stop::new(Cancel::new(), Some(limit));
         let begin = Instant::now();

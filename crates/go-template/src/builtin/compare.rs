@@ -53,7 +53,7 @@ fn less_or_equal(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
     Ok(less(a, b)? || equal(call, a, b)?)
 }
 
-/// A value by the family that Go compares within.
+/// A value in one of the families within which Go compares.
 #[derive(Clone, Copy)]
 enum Basic<'v> {
     Bool(bool),
@@ -94,24 +94,28 @@ fn equal(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
         (Some(Basic::Bool(a)), Some(Basic::Bool(b))) => a == b,
         (Some(Basic::Complex(a, b)), Some(Basic::Complex(c, d))) => a == c && b == d,
         (None, None) => equal_others(call, a, b)?,
-        // Nothing is comparable to everything, and equal to no basic value.
+        // A missing value is comparable to everything and equal to no basic value.
         _ if a.go_type().is_none() || b.go_type().is_none() => false,
         _ => return Err(incompatible(a, b)),
     })
 }
 
-/// Go's `==` on what is no basic type: nil, and what interfaces can compare.
+/// Go's `==` for other values: nil, and what interfaces can compare.
 fn equal_others(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
     let (kind_a, kind_b) = (a.kind(), b.kind());
     if kind_a != kind_b && kind_a != Kind::Invalid && kind_b != Kind::Invalid {
-        // Go prints the values where the types belong, and the other way round.
+        // Go prints the values in place of the types, and vice versa.
         let args = [
             a.clone(),
             a.type_name().into(),
             b.type_name().into(),
             b.clone(),
         ];
-        return Err(complain(call, "non-comparable types %s: %v, %s: %v", &args));
+        return Err(error_with_values(
+            call,
+            "non-comparable types %s: %v, %s: %v",
+            &args,
+        ));
     }
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() && b.is_nil());
@@ -136,13 +140,13 @@ fn equal_others(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
         }
         _ => {
             let args = [b.clone(), b.type_name().into()];
-            Err(complain(call, "non-comparable type %s: %v", &args))
+            Err(error_with_values(call, "non-comparable type %s: %v", &args))
         }
     }
 }
 
-/// An error whose text shows values.
-fn complain(call: &mut Call<'_>, format: &str, args: &[Value]) -> FuncError {
+/// Returns an error whose text contains values.
+fn error_with_values(call: &mut Call<'_>, format: &str, args: &[Value]) -> FuncError {
     let mut text = Vec::new();
     match crate::fmt::sprintf(format.as_bytes(), args, call.budget().limits(), &mut text) {
         Ok(()) => FuncError::new(String::from_utf8_lossy(&text)),

@@ -8,7 +8,7 @@ use crate::go::utf8::runes;
 
 type Result = std::result::Result<(), FuncError>;
 
-/// The text that is to be escaped: the arguments as actions print them.
+/// Returns the text to escape: the arguments as actions print them.
 fn text(call: &mut Call<'_>, args: &Args<'_>) -> std::result::Result<Vec<u8>, FuncError> {
     let mut text = Vec::new();
     fmt::sprint_actions(args.all(), call.budget().limits(), &mut text)?;

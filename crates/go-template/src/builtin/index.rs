@@ -45,7 +45,7 @@ pub(super) fn index(_: &mut Call<'_>, args: &mut Args<'_>) -> Result {
     Ok(item)
 }
 
-/// One step of `index`.
+/// Performs one step of `index`.
 fn element(item: &Value, index: &Value) -> Result {
     match item {
         Value::Map(map) => {
@@ -84,7 +84,7 @@ fn byte(bytes: &[u8], index: &Value, what: &str) -> Result {
     }
 }
 
-/// An index into something of length or capacity `cap`, which itself is still allowed.
+/// Converts an index into something of length or capacity `cap`; `cap` itself is allowed.
 fn position(index: &Value, cap: usize) -> Result<usize> {
     let number = match index.kind() {
         Kind::Invalid => return error("cannot index slice/array with nil"),

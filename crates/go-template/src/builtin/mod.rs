@@ -1,4 +1,4 @@
-//! The functions that text/template itself has.
+//! The predefined functions of text/template.
 
 mod compare;
 mod escape;

@@ -1,4 +1,4 @@
-//! Calls: arguments are evaluated, checked against parameters by Go's rules, and handed over.
+//! Calls: evaluates arguments, checks them against parameters by Go's rules, and passes them on.
 
 use super::{Eval, Result};
 use crate::ast::At;
@@ -35,7 +35,7 @@ impl<'r> Eval<'r> {
         })
     }
 
-    /// Evaluates the arguments of a call and gives them to `run`. A few are kept on the stack.
+    /// Evaluates the arguments of a call and passes them to `run`. A few are kept on the stack.
     #[inline]
     pub(super) fn with_args(
         &mut self,
@@ -69,7 +69,7 @@ impl<'r> Eval<'r> {
                 args.resize(count, Value::Nil);
                 let filled = self.fill(call, func, dot, piped, &mut args);
                 let result = filled.and_then(|()| run(self, func, &mut args));
-                self.session.give_back_arguments(args);
+                self.session.recycle_arguments(args);
                 result
             }
         }
@@ -95,7 +95,8 @@ impl<'r> Eval<'r> {
         Ok(())
     }
 
-    /// The value of an argument for a parameter whose type `ty` knows, if the argument does not.
+    /// Evaluates an argument for a parameter; `ty` returns its type if the argument does not know
+    /// it.
     #[inline]
     pub(super) fn arg(
         &mut self,
@@ -136,7 +137,7 @@ impl<'r> Eval<'r> {
         }
     }
 
-    /// Makes the value what a parameter of type `ty` takes.
+    /// Converts the value to the type `ty` of a parameter.
     #[inline]
     fn check(&mut self, value: &mut Value, ty: Type) -> Result<()> {
         if ty == Type::REFLECT {
@@ -198,7 +199,7 @@ impl<'r> Eval<'r> {
     }
 }
 
-/// `value` as a parameter of type `ty` takes it, or Go's complaint (`validateType`).
+/// Converts `value` for a parameter of type `ty`, or returns Go's error (`validateType`).
 fn assign(value: Value, ty: Type) -> Result<Value, String> {
     match &value {
         Value::Invalid if ty.kind().can_be_nil() => Ok(Value::zero(ty)),
@@ -217,7 +218,7 @@ fn assign(value: Value, ty: Type) -> Result<Value, String> {
     }
 }
 
-/// A value as a parameter holds it: a map of a named type becomes one of the parameter's type.
+/// Converts a map of a named type to the parameter's type.
 fn converted(value: Value, own: Type, ty: Type) -> Value {
     match value {
         Value::Map(map) if own != ty && ty.kind() == Kind::Map => Value::Map(map.as_type(ty)),
@@ -225,7 +226,7 @@ fn converted(value: Value, own: Type, ty: Type) -> Value {
     }
 }
 
-/// Calls a function with arguments that were checked.
+/// Calls a function with checked arguments.
 fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<Value, FuncError> {
     match &func.run {
         Run::Value(run) => run(call, &mut Args::new(args)),
@@ -237,12 +238,12 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
                 call.budget().string(out.len())?;
                 Ok(Value::Str(out.as_slice().into()))
             });
-            call.session.give_back(out);
+            call.session.recycle(out);
             result
         }
         Run::Call => call_value(call, args, || None),
         Run::And | Run::Or => {
-            // Without short circuit all arguments are there.
+            // Without short-circuiting, all arguments are evaluated.
             let is_or = matches!(func.run, Run::Or);
             let decides = args.iter().position(|arg| arg.is_true() == is_or);
             let at = decides.unwrap_or(args.len().saturating_sub(1));
@@ -251,8 +252,7 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
     }
 }
 
-/// The builtin `call`: its first argument is the function, which `written` gives as it stands in
-/// the template.
+/// Calls the builtin `call`: its first argument is the function; `written` returns its source text.
 fn call_value(
     call: &mut Call<'_>,
     args: &mut [Value],
@@ -265,7 +265,7 @@ fn call_value(
         Value::Func(func) => {
             let func = std::rc::Rc::clone(func);
             let ty = Value::Func(std::rc::Rc::clone(&func)).type_name();
-            // What reflect prints of a value that was piped in.
+            // What reflect prints for a piped value.
             let name = || written().unwrap_or_else(|| format!("<{ty} Value>"));
             invoke_as(call, &func, name, args)
         }
@@ -282,7 +282,7 @@ fn call_value(
     }
 }
 
-/// Calls a function with arguments that are checked against its parameters.
+/// Calls a function after checking arguments against its parameters.
 pub(crate) fn invoke(
     call: &mut Call<'_>,
     func: &Func,
@@ -317,7 +317,7 @@ fn invoke_as(
     run_checked(call, func, args)
 }
 
-/// `value` as a parameter of type `ty` takes it, with Go's conversion between integers
+/// Converts `value` for a parameter of type `ty`, including Go's conversion between integers
 /// (`prepareArg`).
 pub(crate) fn prepare(value: Value, ty: Type) -> Result<Value, String> {
     let Some(own) = value.go_type() else {

@@ -15,7 +15,7 @@ pub(crate) enum Flow {
     Continue,
 }
 
-/// What a range goes over.
+/// The values that a range iterates over.
 enum Items {
     List(List),
     Bytes(Value),
@@ -64,7 +64,7 @@ impl Eval<'_> {
         Ok(Flow::Next)
     }
 
-    /// A body inside a control structure.
+    /// Executes a body inside a control structure.
     fn body(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
         if self.template.body.is_deep {
             crate::stack::grow(|| self.list(ops, dot, out))
@@ -95,7 +95,7 @@ impl Eval<'_> {
             return Ok(());
         };
         let mut piped = self.piped(before, dot)?;
-        // A function that makes a string writes it where it belongs.
+        // A function that returns a string writes it to the output directly.
         if let Expr::Call(call) = last
             && let Run::Text(run) = &self.func(call).run
         {
@@ -143,7 +143,7 @@ impl Eval<'_> {
         if let Some(pipe) = &invoke.data {
             self.pipe(pipe, dot, &mut data)?;
         }
-        // Go's error names the place in the called template only.
+        // Go's error has only the location in the called template.
         super::execute(self.session, self.set, template, &data, out).map_err(|error| {
             if error.0.at.is_some() {
                 return error;
@@ -242,7 +242,7 @@ impl Eval<'_> {
         })
     }
 
-    /// What a range over an integer goes over.
+    /// Returns the iterations of a range over an integer.
     fn count(&mut self, range: &Branch, value: &Value) -> Result<Items> {
         let count = match value.number() {
             Some(Number::Int(count)) => u64::try_from(count).unwrap_or(0),
@@ -268,16 +268,16 @@ impl Eval<'_> {
         }
     }
 
-    /// The value as `%v` prints it, for messages.
+    /// Formats the value with `%v` for messages.
     fn shown(&mut self, value: &Value) -> String {
         let mut text = Vec::new();
-        // A value too deep to print is shown as far as it went.
+        // A value nested too deeply is shown partially.
         let _ = crate::fmt::print_value(value, self.session.budget().limits(), &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 }
 
-/// `number` in the type of `like`.
+/// Returns `number` in the type of `like`.
 fn with_number(like: &Value, number: u64) -> Value {
     let signed = i64::try_from(number).unwrap_or(i64::MAX);
     match like {

@@ -1,7 +1,7 @@
 //! Pipelines and commands.
 //!
-//! Results are written to where they are needed, since moving a value costs more than most of
-//! what is done with it.
+//! Results are written directly to their destination, because moving a value costs more than most
+//! operations on it.
 
 use super::{Eval, Result};
 use crate::ast::NodeKind;
@@ -9,7 +9,7 @@ use crate::code::{Expr, Logic, PipeCode};
 use crate::value::{Type, Value};
 
 impl Eval<'_> {
-    /// The result of a pipeline; declares and assigns its variables.
+    /// Evaluates a pipeline, and declares and assigns its variables.
     pub(super) fn pipe(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
@@ -20,7 +20,7 @@ impl Eval<'_> {
         Ok(())
     }
 
-    /// The result of the last of the commands.
+    /// Evaluates the commands and returns the last result.
     #[inline]
     fn commands(&mut self, commands: &[Expr], dot: &Value, to: &mut Value) -> Result<()> {
         match commands {
@@ -35,7 +35,7 @@ impl Eval<'_> {
         Ok(())
     }
 
-    /// What the commands give to the one after them.
+    /// Evaluates commands and returns what they pass to the next one.
     pub(super) fn piped(&mut self, commands: &[Expr], dot: &Value) -> Result<Option<Value>> {
         let Some((first, rest)) = commands.split_first() else {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Eval<'_> {
         Ok(Some(piped))
     }
 
-    /// The result of a command. What is piped into it is taken.
+    /// Evaluates a command. A piped value is consumed.
     pub(super) fn command(
         &mut self,
         command: &Expr,
@@ -100,7 +100,7 @@ impl Eval<'_> {
         }
     }
 
-    /// `and` and `or`: the first argument that decides, or the last one.
+    /// `and` and `or`: returns the first argument that decides, or the last one.
     fn logic(
         &mut self,
         logic: &Logic,
@@ -123,7 +123,7 @@ impl Eval<'_> {
     }
 }
 
-/// What was in an interface is taken out of it, so that a nil one leaves nothing.
+/// Unwraps an interface; a nil interface becomes no value.
 #[inline]
 fn unbox(value: &mut Value) {
     if let Value::Nil = value {

@@ -6,7 +6,7 @@ use crate::set::MissingKey;
 use crate::value::{Followed, Kind, Name, Type, Value};
 
 impl Eval<'_> {
-    /// A chain of fields, of which the last may be a method with arguments.
+    /// Evaluates a chain of fields; the last may be a method with arguments.
     pub(super) fn fields(
         &mut self,
         fields: &Fields,
@@ -63,7 +63,7 @@ impl Eval<'_> {
         }
     }
 
-    /// A field of `receiver`, which usually is an entry of a map.
+    /// Evaluates a field of `receiver`, which usually is a map entry.
     #[inline]
     fn entry(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         if let Value::Map(map) = receiver
@@ -124,8 +124,8 @@ impl Eval<'_> {
         }
     }
 
-    /// The field, entry or method `name` of `receiver`. `boxed` says that the receiver came out
-    /// of a map, which only messages tell.
+    /// Evaluates the field, entry or method `name` of `receiver`. `boxed` means that the receiver
+    /// came from a map, which affects messages only.
     #[cold]
     fn field(&mut self, receiver: &Value, name: &Name, boxed: bool, to: &mut Value) -> Result<()> {
         let field = name.key();
@@ -163,7 +163,7 @@ impl Eval<'_> {
                 *to = self.missing(*ty, name)?;
                 return Ok(());
             }
-            // A struct without the field is the greater mistake.
+            // The missing field of the struct takes precedence.
             Value::NilOf(ty)
                 if ty.kind() == Kind::Ptr
                     && (ty.elem().kind() != Kind::Struct
@@ -193,7 +193,7 @@ impl Eval<'_> {
         Err(self.fail(format!("can't evaluate field {field} in type {ty}")))
     }
 
-    /// What a map of type `ty` gives for a key that it does not have.
+    /// Returns the value of a missing key in a map of type `ty`.
     fn missing(&mut self, ty: Type, name: &Name) -> Result<Value> {
         match self.set.missing() {
             MissingKey::Invalid => Ok(Value::Invalid),
@@ -207,7 +207,7 @@ impl Eval<'_> {
     }
 }
 
-/// Follows names from `receiver` as long as there are maps.
+/// Follows names from `receiver` through maps.
 #[inline]
 fn follow(receiver: &Value, names: &[Name], to: &mut Value) -> Followed {
     match receiver {

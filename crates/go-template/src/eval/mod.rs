@@ -1,8 +1,8 @@
 //! Executes compiled templates.
 //!
-//! The evaluator walks the compiled form. It writes to one buffer, keeps variables in slots of
-//! the session, and remembers the node that it is at, which is all that an error needs: the text
-//! of the node is made only then, from the source.
+//! The evaluator walks the compiled form. It writes to one buffer, keeps variables in slots of the
+//! session, and tracks the current node. The text of the node is derived from the source only for
+//! errors.
 
 mod call;
 mod control;
@@ -33,7 +33,7 @@ pub(crate) fn execute(
         return Err(RenderError(Box::new(failure)));
     }
     let base = session.slots.len();
-    // A nil interface becomes nothing when it is made a reflect.Value.
+    // A nil interface becomes an invalid reflect.Value.
     let dot = if let Value::Nil = data {
         &Value::Invalid
     } else {
@@ -62,10 +62,10 @@ pub(crate) fn execute(
     result
 }
 
-/// How many templates an error names at each end of a deep recursion.
+/// Number of templates that an error names at each end of a deep recursion.
 const FRAMES_KEPT: usize = 16;
 
-/// The state of one template that is being executed.
+/// The state of one template execution.
 pub(crate) struct Eval<'r> {
     session: &'r mut Session,
     set: &'r TemplateSet,
@@ -98,7 +98,7 @@ impl<'r> Eval<'r> {
         }
     }
 
-    /// What functions get to see.
+    /// Returns the context that functions receive.
     fn call_context(&mut self) -> Call<'_> {
         Call {
             session: self.session,
@@ -133,19 +133,19 @@ impl<'r> Eval<'r> {
         }
     }
 
-    /// An error at the current node.
+    /// Returns an error at the current node.
     #[cold]
     fn fail(&self, message: impl Into<String>) -> RenderError {
         self.failure(Cause::Message(message.into()))
     }
 
-    /// A limit that was reached at the current node.
+    /// Returns an exceeded limit as an error at the current node.
     #[cold]
     fn over(&self, error: BudgetError) -> RenderError {
         self.failure(Cause::Budget(error))
     }
 
-    /// An error of the function `name`, at the node `at`.
+    /// Returns an error of the function `name` at the node `at`.
     #[cold]
     fn failed_call(&mut self, at: At, name: &str, error: FuncError) -> RenderError {
         self.at = at;

@@ -4,7 +4,7 @@ use super::Printer;
 use crate::go::strconv::format_float;
 
 impl Printer<'_> {
-    /// Formats a float; `false` when the verb is not one for floats.
+    /// Formats a float; returns `false` if the verb does not apply to floats.
     pub(super) fn float(&mut self, value: f64, verb: char) -> bool {
         match verb {
             'v' | 'g' => self.format(value, b'g', None),
@@ -20,7 +20,7 @@ impl Printer<'_> {
         true
     }
 
-    /// Formats a complex number; `false` when the verb is not one for them.
+    /// Formats a complex number; returns `false` if the verb does not apply.
     pub(super) fn complex(&mut self, (real, imaginary): (f64, f64), verb: char) -> bool {
         if !"vbgGxXfFeE".contains(verb) {
             return false;
@@ -47,7 +47,7 @@ impl Printer<'_> {
             text.splice(..1, *b" ");
         }
         if matches!(text.get(1), Some(b'I' | b'N')) {
-            // Infinity and NaN do not look like numbers, so zeros would be odd before them.
+            // Infinity and NaN are not padded with zeros.
             if text.get(1) == Some(&b'N') && !self.flags.space && !self.flags.plus {
                 text.remove(0);
             }
@@ -74,7 +74,7 @@ impl Printer<'_> {
     }
 }
 
-/// The sharp flag: always a decimal point, and the zeros that %g takes away.
+/// Applies the sharp flag: adds a decimal point, and the zeros that %g removes.
 fn restore_zeros(text: &mut Vec<u8>, format: u8, precision: Option<usize>) {
     let is_hex = matches!(format, b'x' | b'X');
     let mut digits = match format {

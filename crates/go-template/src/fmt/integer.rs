@@ -30,7 +30,7 @@ impl Integer {
         }
     }
 
-    /// The bits as an unsigned number, as Go converts.
+    /// Returns the bits as an unsigned number, as Go converts.
     fn bits(self) -> u64 {
         if self.negative {
             self.magnitude.wrapping_neg()
@@ -48,7 +48,7 @@ impl Integer {
 }
 
 impl Printer<'_> {
-    /// Formats an integer; `false` when the verb is not one for integers.
+    /// Formats an integer; returns `false` if the verb does not apply to integers.
     pub(super) fn integer(&mut self, value: Integer, verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v && !value.signed => self.hex(value.magnitude, true),
@@ -72,7 +72,7 @@ impl Printer<'_> {
         true
     }
 
-    /// An unsigned number in hexadecimal, with `0x` before it if so asked.
+    /// Formats an unsigned number in hexadecimal, optionally with `0x`.
     pub(super) fn hex(&mut self, value: u64, prefix: bool) {
         let sharp = std::mem::replace(&mut self.flags.sharp, prefix);
         self.digits(Integer::unsigned(value), 16, 'v');
@@ -83,7 +83,7 @@ impl Printer<'_> {
         let mut least = 0;
         match self.flags.precision {
             Some(0) if value.magnitude == 0 => {
-                // Precision 0 prints nothing for 0, but pads.
+                // Precision 0 prints 0 as nothing, but padded.
                 self.pad_with_spaces(b"");
                 return;
             }
@@ -101,7 +101,7 @@ impl Printer<'_> {
         } else {
             b"0123456789abcdefx"
         };
-        // The text is made backwards.
+        // The digits are written in reverse.
         let mut text = Vec::with_capacity(24);
         let mut rest = value.magnitude;
         loop {

@@ -1,7 +1,8 @@
 //! Package fmt over [`Value`]: `Sprint`, `Sprintln`, `Sprintf` with every verb and flag.
 //!
-//! All functions append to a buffer, and stop with a [`BudgetError`] when a value nests too deep
-//! (it may hold itself) or the text gets too long; what was appended by then is of no account.
+//! All functions append to a buffer, and fail with a [`BudgetError`] if a value is nested too
+//! deeply (it may contain itself) or the text gets too long. After an error the appended text is
+//! unspecified.
 //!
 //! ```
 //! use go_template::{Limits, Value, fmt};
@@ -22,7 +23,7 @@ use crate::budget::{BudgetError, Limits};
 use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::value::{Kind, Value};
 
-/// Appends `args` with spaces between those of which neither is a string (`fmt.Sprint`).
+/// Appends `args`, with spaces between arguments if neither is a string (`fmt.Sprint`).
 pub fn sprint(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
     let mut previous_is_string = false;
     for (index, arg) in args.iter().enumerate() {
@@ -48,7 +49,7 @@ pub fn sprintln(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Appends `args` as `format` says (`fmt.Sprintf`).
+/// Appends `args` formatted by `format` (`fmt.Sprintf`).
 pub fn sprintf(
     format: &[u8],
     args: &[Value],
@@ -58,7 +59,7 @@ pub fn sprintf(
     Printer::new(limits, out).printf(format, args)
 }
 
-/// Appends a value in its default format, as `%v`.
+/// Appends a value in its default format (`%v`).
 #[inline]
 pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
     match value {
@@ -73,8 +74,8 @@ pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
-/// Appends a value as an action prints it: nothing is `<no value>`, and a pointer prints as what
-/// it points to.
+/// Appends a value as an action prints it: a missing value is `<no value>`, and a pointer prints
+/// its target.
 pub(crate) fn print_action(
     value: &Value,
     limits: &Limits,
@@ -90,8 +91,8 @@ pub(crate) fn print_action(
     }
 }
 
-/// Appends `args` as [`sprint`], but each as an action prints it: what `html`, `js` and
-/// `urlquery` escape.
+/// Appends `args` like [`sprint`], but each as an action prints it; used by `html`, `js` and
+/// `urlquery`.
 pub(crate) fn sprint_actions(
     args: &[Value],
     limits: &Limits,
@@ -99,7 +100,7 @@ pub(crate) fn sprint_actions(
 ) -> Result<(), BudgetError> {
     let mut previous_is_string = false;
     for (index, arg) in args.iter().enumerate() {
-        // Nothing is the string "<no value>" here.
+        // A missing value counts as the string "<no value>" here.
         let is_string = arg.kind() == Kind::String || matches!(arg, Value::Invalid | Value::Nil);
         if index > 0 && !is_string && !previous_is_string {
             out.push(b' ');
@@ -116,7 +117,7 @@ pub(crate) fn sprint_actions(
 /// The flags of a verb.
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each is a flag of its own in the format"
+    reason = "each is a separate flag of the format"
 )]
 #[derive(Clone, Copy, Default)]
 struct Flags {
@@ -138,9 +139,9 @@ struct Printer<'p> {
     out: &'p mut Vec<u8>,
     flags: Flags,
     limits: &'p Limits,
-    /// Where this printer began to write.
+    /// Start of this printer's output.
     start: usize,
-    /// Whether a bad verb is being reported, so that methods are left alone.
+    /// Whether a bad verb is being reported, in which case methods are not called.
     is_erroring: bool,
 }
 
@@ -167,7 +168,7 @@ impl<'p> Printer<'p> {
     }
 
     fn padding(&mut self, count: usize) {
-        // Zeros are only ever put on the left.
+        // Zeros pad on the left only.
         let byte = if self.flags.zero && !self.flags.minus {
             b'0'
         } else {
@@ -192,7 +193,7 @@ impl<'p> Printer<'p> {
         }
     }
 
-    /// As [`Printer::pad`], but never with zeros.
+    /// Like [`Printer::pad`], but never with zeros.
     fn pad_with_spaces(&mut self, text: &[u8]) {
         let zero = std::mem::replace(&mut self.flags.zero, false);
         self.pad(text);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_holds_itself_is_an_error() {
+    fn map_that_contains_itself_is_an_error() {
         let map = Map::new();
         map.insert("self", Value::Map(map.clone()));
         let mut out = Vec::new();
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_parts_do_not_multiply_without_end() {
+    fn shared_parts_do_not_expand_without_limit() {
         let mut value = Value::list(Vec::new());
         for _ in 0..64 {
             value = Value::list(vec![value.clone(), value]);
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_of_declared_types_print_their_text() {
+    fn scalars_of_declared_types_print_with_their_text_method() {
         static DURATION: TypeInfo = TypeInfo {
             named: true,
             text: Some(|_| "1m0s".into()),

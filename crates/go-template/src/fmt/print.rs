@@ -1,4 +1,4 @@
-//! Values of every kind, nested ones included.
+//! Printing of values of every kind, including nested ones.
 
 use super::Printer;
 use super::integer::Integer;
@@ -36,8 +36,8 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints a value as an action does: what a pointer points to, with the methods of the
-    /// pointer where Go could take the address.
+    /// Prints a value as an action does: the target of a pointer, with the methods of the pointer
+    /// if Go could take the address.
     pub(super) fn print_indirect(&mut self, value: &Value) -> Result<(), BudgetError> {
         let Value::Object(object) = value else {
             return self.print_arg(value, 'v');
@@ -60,13 +60,13 @@ impl Printer<'_> {
         self.print_arg(value, 'v')
     }
 
-    /// Prints by `Error` or `String`, if the type has one of them and the verb is one for text.
+    /// Prints with `Error` or `String`, if the type has such a method and the verb is a text verb.
     fn methods(&mut self, value: &Value, verb: char) -> Result<bool, BudgetError> {
         if self.is_erroring {
             return Ok(false);
         }
         if verb == 'w' {
-            // Nothing can be wrapped here.
+            // Error wrapping is not supported here.
             self.bad_verb(Some(value), verb)?;
             return Ok(true);
         }
@@ -82,7 +82,7 @@ impl Printer<'_> {
             return Ok(false);
         };
         if let Value::NilOf(_) = value {
-            // Methods of nil pointers panic, and fmt says so.
+            // Methods of nil pointers panic; fmt prints this instead.
             self.out.extend_from_slice(b"<nil>");
             return Ok(true);
         }
@@ -91,7 +91,7 @@ impl Printer<'_> {
         Ok(true)
     }
 
-    /// What is said about a verb that does not fit the value.
+    /// Reports a verb that does not apply to the value.
     fn bad_verb(&mut self, value: Option<&Value>, verb: char) -> Result<(), BudgetError> {
         self.is_erroring = true;
         self.out.extend_from_slice(b"%!");
@@ -110,7 +110,7 @@ impl Printer<'_> {
         Ok(())
     }
 
-    /// A value inside another.
+    /// Prints a nested value.
     fn nested(&mut self, value: &Value, verb: char, depth: usize) -> Result<(), BudgetError> {
         if depth > self.limits.nesting {
             return Err(BudgetError::Nesting {
@@ -139,7 +139,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A value without its methods.
+    /// Prints a value without calling its methods.
     fn print(&mut self, value: &Value, verb: char, depth: usize) -> Result<(), BudgetError> {
         let fits = match value {
             Value::Invalid | Value::Nil => {
@@ -184,7 +184,7 @@ impl Printer<'_> {
             }
             Kind::Ptr | Kind::Func => self.pointer(&Value::Object(object.clone()), verb),
             _ => {
-                // A scalar prints like its kind, and is named when the verb does not fit.
+                // A scalar prints like its kind; if the verb does not apply, its type is named.
                 let fits = match object.underlying() {
                     Value::Bool(truth) if matches!(verb, 't' | 'v') => {
                         self.pad(if *truth { b"true" } else { b"false" });
@@ -314,7 +314,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The address of what a value points to.
+    /// Prints the address of a value's target.
     fn pointer(&mut self, value: &Value, verb: char) -> Result<(), BudgetError> {
         let address = match value {
             Value::NilOf(_) => 0,
@@ -348,7 +348,7 @@ impl Printer<'_> {
     }
 }
 
-/// `Error` or `String` of a type; a pointer also has those of what it points to.
+/// Returns `Error` or `String` of a type; a pointer also has those of its target.
 fn text_of(ty: Type) -> Option<fn(&Value) -> Str> {
     let own = ty.info().text;
     match ty.kind() {

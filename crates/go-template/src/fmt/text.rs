@@ -6,7 +6,7 @@ use crate::go::strconv::{can_backquote, quote, quote_to_ascii};
 use crate::go::utf8::runes;
 
 impl Printer<'_> {
-    /// Formats a string; `false` when the verb is not one for strings.
+    /// Formats a string; returns `false` if the verb does not apply to strings.
     pub(super) fn string(&mut self, text: &[u8], verb: char) -> bool {
         match verb {
             'v' if self.flags.sharp_v => self.quoted(text),
@@ -18,7 +18,8 @@ impl Printer<'_> {
         true
     }
 
-    /// Formats a `[]byte` for the verbs that treat it as text or as numbers; `false` for others.
+    /// Formats a `[]byte` for the verbs that treat it as text or numbers; returns `false` for
+    /// others.
     pub(super) fn byte_slice(&mut self, bytes: &[u8], verb: char, name: &str) -> bool {
         match verb {
             'v' | 'd' if self.flags.sharp_v => {
@@ -53,7 +54,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The first runes, as many as the precision says.
+    /// Returns the first runes, limited by the precision.
     pub(super) fn cut<'t>(&self, text: &'t [u8]) -> &'t [u8] {
         let Some(precision) = self.flags.precision else {
             return text;

@@ -1,21 +1,21 @@
-//! The format string: flags, widths, argument indexes, and what is said about bad ones.
+//! The format string: flags, widths, argument indexes, and errors in them.
 
 use super::{Flags, Printer};
 use crate::budget::BudgetError;
 use crate::go::utf8::{decode_rune, push_rune};
 use crate::value::{Number, Value};
 
-/// Widths and precisions beyond this are refused.
-const LARGEST: i64 = 1_000_000;
+/// Larger widths and precisions are rejected.
+const MAX_WIDTH: i64 = 1_000_000;
 
-/// Where a format string is being read.
+/// Reading position in a format string.
 struct Cursor<'f> {
     format: &'f [u8],
     at: usize,
     /// The next argument.
     arg: usize,
     count: usize,
-    /// Whether the last thing read was an index such as `[3]`.
+    /// Whether the last token was an index such as `[3]`.
     after_index: bool,
     reordered: bool,
     index_is_good: bool,
@@ -32,14 +32,14 @@ impl Cursor<'_> {
         accepted
     }
 
-    /// A decimal number, if one follows; one that is too large ends the format.
+    /// Parses a decimal number, if one follows; a number that is too large ends the format.
     fn number(&mut self) -> Option<i64> {
         let (number, next) = parse_number(self.format, self.at, self.format.len());
         self.at = next;
         number
     }
 
-    /// An argument index in brackets, if one follows.
+    /// Parses an argument index in brackets, if one follows.
     fn index(&mut self) {
         self.after_index = false;
         if self.peek() != Some(b'[') {
@@ -67,16 +67,16 @@ impl Cursor<'_> {
         }
     }
 
-    /// The next argument as a width or precision.
+    /// Returns the next argument as a width or precision.
     fn integer_argument(&mut self, args: &[Value]) -> Option<i64> {
         let value = args.get(self.arg)?;
         self.arg += 1;
         let number = value.number().and_then(Number::to_i64)?;
-        (-LARGEST..=LARGEST).contains(&number).then_some(number)
+        (-MAX_WIDTH..=MAX_WIDTH).contains(&number).then_some(number)
     }
 }
 
-/// The number between `start` and `end`, and where it stops.
+/// Parses the number between `start` and `end`, and returns its end.
 fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<i64>, usize) {
     let mut number = None;
     let mut at = start;
@@ -85,7 +85,7 @@ fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<i64>, usize) {
         .filter(|digit| at < end && digit.is_ascii_digit())
     {
         let so_far = number.unwrap_or(0);
-        if so_far > LARGEST {
+        if so_far > MAX_WIDTH {
             return (None, end);
         }
         number = Some(so_far * 10 + i64::from(digit - b'0'));
@@ -204,7 +204,7 @@ impl Printer<'_> {
         cursor: &mut Cursor<'_>,
         args: &[Value],
     ) -> Result<(), BudgetError> {
-        let complaint: &[u8] = match args.get(cursor.arg) {
+        let problem: &[u8] = match args.get(cursor.arg) {
             _ if verb == '%' => {
                 self.out.push(b'%');
                 return Ok(());
@@ -222,11 +222,11 @@ impl Printer<'_> {
         };
         self.out.extend_from_slice(b"%!");
         push_rune(self.out, verb);
-        self.out.extend_from_slice(complaint);
+        self.out.extend_from_slice(problem);
         Ok(())
     }
 
-    /// What is said about arguments that the format did not use.
+    /// Reports arguments that the format did not use.
     fn extra(&mut self, args: &[Value]) -> Result<(), BudgetError> {
         self.flags = Flags::default();
         self.out.extend_from_slice(b"%!(EXTRA ");

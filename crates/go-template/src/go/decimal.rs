@@ -1,17 +1,17 @@
-//! Decimal arithmetic on floats as `shopspring/decimal` does it: exact sums and products, quotients
-//! rounded to 16 decimal places, and the nearest float at the end.
+//! Decimal arithmetic on floats like `shopspring/decimal`: exact sums and products, quotients
+//! rounded to 16 decimal places, and conversion to the nearest float.
 
 use std::fmt::Write;
 
 use super::strconv::Digits;
 
-/// Numbers are kept in limbs of nine decimal digits, the least significant first.
+/// Numbers are stored in limbs of nine decimal digits, least significant first.
 const LIMB: u64 = 1_000_000_000;
 const LIMB_DIGITS: usize = 9;
-/// The decimal places of a quotient.
+/// Decimal places of a quotient.
 const QUOTIENT_PLACES: i64 = 16;
 
-/// Why an operation has no result.
+/// An error of a decimal operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum DecimalError {
     /// Infinities and NaN have no digits.
@@ -38,7 +38,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// The shortest decimal that reads back as `value`.
+    /// Returns the shortest decimal that parses to `value`.
     pub fn from_float(value: f64) -> Result<Self, DecimalError> {
         if value.is_nan() {
             return Err(DecimalError::NotFinite("NaN"));
@@ -63,7 +63,7 @@ impl Decimal {
         })
     }
 
-    /// How many limbs there are: what an operation costs.
+    /// Returns the number of limbs, which determines the cost of an operation.
     pub fn size(&self) -> usize {
         self.limbs.len()
     }
@@ -72,7 +72,7 @@ impl Decimal {
         self.limbs.is_empty()
     }
 
-    /// The exact sum.
+    /// Returns the exact sum.
     #[must_use]
     pub fn add(&self, other: &Self) -> Self {
         let exponent = self.exponent.min(other.exponent);
@@ -96,7 +96,7 @@ impl Decimal {
         }
     }
 
-    /// The exact difference.
+    /// Returns the exact difference.
     #[must_use]
     pub fn sub(&self, other: &Self) -> Self {
         self.add(&Self {
@@ -105,7 +105,7 @@ impl Decimal {
         })
     }
 
-    /// The exact product.
+    /// Returns the exact product.
     #[must_use]
     pub fn mul(&self, other: &Self) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl Decimal {
         }
     }
 
-    /// The quotient by a float, to 16 decimal places, half away from zero.
+    /// Returns the quotient by a float, rounded to 16 decimal places, half away from zero.
     pub fn div_float(&self, divisor: f64) -> Result<Self, DecimalError> {
         let other = Self::from_float(divisor)?;
         // At most 17 digits.
@@ -128,7 +128,7 @@ impl Decimal {
             return Err(DecimalError::DivisionByZero);
         }
         let shift = self.exponent - other.exponent + QUOTIENT_PLACES;
-        // What is cut off before dividing, as twice its share of one unit of the dividend.
+        // What is cut off before the division, as twice its fraction of one unit of the dividend.
         let (mut limbs, lost) = if shift >= 0 {
             (shifted_up(&self.limbs, shift), Lost::Nothing)
         } else {
@@ -149,7 +149,7 @@ impl Decimal {
         })
     }
 
-    /// The nearest float.
+    /// Returns the nearest float.
     pub fn to_float(&self) -> f64 {
         if self.is_zero() {
             return 0.0;
@@ -166,13 +166,13 @@ impl Decimal {
         text.parse().unwrap_or(0.0)
     }
 
-    /// The limbs that the number has with a lower exponent.
+    /// Returns the limbs of the number at a lower exponent.
     fn scaled_to(&self, exponent: i64) -> Vec<u32> {
         shifted_up(&self.limbs, self.exponent - exponent)
     }
 }
 
-/// What was cut off from a number.
+/// The part that was cut off from a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lost {
     /// Nothing, or less than half a unit.
@@ -189,7 +189,7 @@ fn limbs_of(mut value: u64) -> Vec<u32> {
     limbs
 }
 
-/// A limb; callers keep the value below [`LIMB`].
+/// Converts to a limb; callers keep the value below [`LIMB`].
 fn narrow(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(0)
 }
@@ -223,7 +223,7 @@ fn sum(a: &[u32], b: &[u32]) -> Vec<u32> {
     out
 }
 
-/// `a - b`, where `a` is not less.
+/// Returns `a - b` for `a >= b`.
 fn difference(a: &[u32], b: &[u32]) -> Vec<u32> {
     let mut out = Vec::with_capacity(a.len());
     let mut borrow = 0;
@@ -250,7 +250,7 @@ fn product(a: &[u32], b: &[u32]) -> Vec<u32> {
     trimmed(out)
 }
 
-/// Divides in place and gives the rest.
+/// Divides in place and returns the remainder.
 fn divide(limbs: &mut Vec<u32>, divisor: u64) -> u64 {
     let mut rest = 0_u128;
     for limb in limbs.iter_mut().rev() {
@@ -262,12 +262,12 @@ fn divide(limbs: &mut Vec<u32>, divisor: u64) -> u64 {
     u64::try_from(rest).unwrap_or(0)
 }
 
-/// `10^digits` for less than a limb's digits.
+/// Returns `10^digits` for fewer digits than a limb has.
 fn small_power(digits: usize) -> u64 {
     (0..digits).fold(1, |power, _| power * 10)
 }
 
-/// `limbs * 10^digits`.
+/// Returns `limbs * 10^digits`.
 fn shifted_up(limbs: &[u32], digits: i64) -> Vec<u32> {
     let digits = usize::try_from(digits).unwrap_or(0);
     if limbs.is_empty() || digits == 0 {
@@ -278,10 +278,10 @@ fn shifted_up(limbs: &[u32], digits: i64) -> Vec<u32> {
     out
 }
 
-/// `limbs / 10^digits`, and what that cuts off.
+/// Returns `limbs / 10^digits`, and the part cut off.
 fn shifted_down(limbs: &[u32], digits: i64) -> (Vec<u32>, Lost) {
     let digits = usize::try_from(digits).unwrap_or(usize::MAX);
-    // The digit behind the point decides which half of a unit is lost.
+    // The digit after the point decides which half of a unit is lost.
     let mut kept = limbs
         .get((digits - 1) / LIMB_DIGITS..)
         .unwrap_or_default()
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn quotients_have_sixteen_places() {
+    fn quotients_have_sixteen_decimal_places() {
         assert_eq!(
             decimal(1.0).div_float(3.0).unwrap().to_float(),
             0.333_333_333_333_333_3

@@ -1,4 +1,4 @@
-//! Go's `time.Duration`: nanoseconds with their text, rounding and arithmetic.
+//! Go's `time.Duration`: nanoseconds with formatting, parsing, rounding and arithmetic.
 
 use super::strconv::push_uint;
 
@@ -24,16 +24,16 @@ pub const HOUR: i64 = 60 * MINUTE;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct Duration(pub i64);
 
-/// A text that is no duration.
+/// An error in the text of a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseDurationError {
-    /// The text has another form, or the value does not fit.
+    /// Malformed text, or a value that does not fit.
     #[error("time: invalid duration {}", quote(.0))]
     Invalid(Vec<u8>),
-    /// A number stands without a unit.
+    /// A number without a unit.
     #[error("time: missing unit in duration {}", quote(.0))]
     MissingUnit(Vec<u8>),
-    /// A unit that is not known.
+    /// An unknown unit.
     #[error("time: unknown unit {} in duration {}", quote(unit), quote(text))]
     UnknownUnit {
         /// The unit.
@@ -43,7 +43,7 @@ pub enum ParseDurationError {
     },
 }
 
-/// How package `time` quotes: everything outside printable ASCII byte by byte.
+/// Quotes like package `time`: everything outside printable ASCII byte by byte.
 pub(super) fn quote(text: &[u8]) -> String {
     use std::fmt::Write;
     let mut out = String::with_capacity(text.len() + 2);
@@ -116,17 +116,17 @@ impl Duration {
         }
     }
 
-    /// The span in seconds, as Go's `Seconds`.
+    /// Returns the span in seconds, like Go's `Seconds`.
     pub fn seconds(self) -> f64 {
         self.in_units(SECOND)
     }
 
-    /// The span in minutes, as Go's `Minutes`.
+    /// Returns the span in minutes, like Go's `Minutes`.
     pub fn minutes(self) -> f64 {
         self.in_units(MINUTE)
     }
 
-    /// The span in hours, as Go's `Hours`.
+    /// Returns the span in hours, like Go's `Hours`.
     pub fn hours(self) -> f64 {
         self.in_units(HOUR)
     }
@@ -136,7 +136,7 @@ impl Duration {
         (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64
     }
 
-    /// Rounds towards zero to a multiple of `unit`; a unit that is not positive changes nothing.
+    /// Rounds towards zero to a multiple of `unit`; a unit that is not positive has no effect.
     #[must_use]
     pub fn truncate(self, unit: Self) -> Self {
         if unit.0 <= 0 {
@@ -146,8 +146,8 @@ impl Duration {
         }
     }
 
-    /// Rounds to the nearest multiple of `unit`, half away from zero, as Go's `Round`; what does
-    /// not fit becomes the greatest or least span.
+    /// Rounds to the nearest multiple of `unit`, half away from zero, like Go's `Round`; saturates
+    /// on overflow.
     #[must_use]
     pub fn round(self, unit: Self) -> Self {
         if unit.0 <= 0 {
@@ -163,7 +163,7 @@ impl Duration {
         })
     }
 
-    /// Go's `Abs`: the least span has no counterpart and becomes the greatest.
+    /// Go's `Abs`: the minimum becomes the maximum.
     #[must_use]
     pub fn abs(self) -> Self {
         Self(self.0.checked_abs().unwrap_or(i64::MAX))
@@ -224,7 +224,7 @@ fn push_decimal(dst: &mut Vec<u8>, value: u64, scale: u64, decimals: usize) {
     dst.extend_from_slice(digits.trim_end_matches('0').as_bytes());
 }
 
-/// Leading digits as a number, which must not be above 2^63.
+/// Parses leading digits as a number of at most 2^63.
 pub(super) fn leading_int(s: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut rest = s;
@@ -240,7 +240,7 @@ pub(super) fn leading_int(s: &[u8]) -> Option<(u64, &[u8])> {
     Some((value, rest))
 }
 
-/// Leading digits as a fraction `value / scale`; digits that do not fit any more are dropped.
+/// Parses leading digits as a fraction `value / scale`; excess digits are dropped.
 fn leading_fraction(s: &[u8]) -> (u64, f64, &[u8]) {
     let (mut value, mut scale) = (0_u64, 1.0);
     let mut full = false;
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_and_printed() {
+    fn durations_are_parsed_and_formatted() {
         let cases = [
             ("0", "0s"),
             ("95s", "1m35s"),

@@ -1,8 +1,8 @@
-//! Semantics of Go's libraries over bytes, free of the template's types.
+//! Semantics of Go's libraries on bytes, independent of the template's types.
 //!
-//! Numbers, quoting, runes, dates, regular expressions, versions: bytes in and bytes out, as Go
-//! strings are bytes. Each module names the Go package (or the Go library) whose answers it
-//! reproduces; none reads a clock, a file or the environment.
+//! Numbers, quoting, runes, dates, regular expressions, versions: all functions take and return
+//! bytes, like Go strings. Each module names the Go package or library that it reproduces; none
+//! reads a clock, a file or the environment.
 
 pub mod decimal;
 pub mod duration;

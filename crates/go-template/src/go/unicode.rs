@@ -1,9 +1,9 @@
-//! Rune properties and case mapping as Go's `unicode` package has them: Unicode 15.0, one rune to
+//! Rune properties and case mapping of Go's `unicode` package: Unicode 15.0, mapping one rune to
 //! one rune.
 //!
-//! The standard library's tables are newer than Go's and its case mapping may give several
-//! characters, so properties come from `regex-syntax` limited to the age of Go's tables, and the
-//! mappings are corrected where they differ.
+//! The standard library's tables are newer than Go's, and its case mapping may return several
+//! characters. Properties therefore come from `regex-syntax`, restricted to the Unicode version of
+//! Go's tables, and mappings are corrected where they differ.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ static MARK: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pM"));
 static PUNCT: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pP"));
 static SYMBOL: LazyLock<Ranges> = LazyLock::new(|| ranges(r"\pS"));
 
-/// The members of a class that were assigned in the Unicode version of Go's tables.
+/// Returns the members of a class that were assigned in the Unicode version of Go's tables.
 fn ranges(class: &str) -> Ranges {
     let limited = format!(r"[{class}&&\p{{Age:15.0}}]");
     let Ok(hir) = regex_syntax::parse(&limited) else {
@@ -52,8 +52,8 @@ fn contains(ranges: &[(char, char)], rune: char) -> bool {
         .is_ok()
 }
 
-/// Whether Go prints the rune as itself in quoted text: letters, marks, numbers, punctuation,
-/// symbols and the ASCII space.
+/// Returns whether Go prints the rune unescaped in quoted text: letters, marks, numbers,
+/// punctuation, symbols and the ASCII space.
 pub fn is_print(rune: char) -> bool {
     match rune {
         ' '..='~' => true,
@@ -138,7 +138,7 @@ pub fn is_symbol(rune: char) -> bool {
     contains(&SYMBOL, rune)
 }
 
-/// The letters that Unicode gave a counterpart of the other case only after Go's tables were made.
+/// Letters that got a counterpart of the other case in a Unicode version newer than Go's tables.
 pub(super) const PAIRED_LATER: &[(u32, u32)] = &[
     (0x19B, 0x19B),
     (0x264, 0x264),
@@ -168,7 +168,7 @@ pub fn to_upper(rune: char) -> char {
         return rune;
     }
     match rune {
-        // Greek letters with a iota below: the full mapping splits the iota off, the simple one
+        // Greek letters with iota subscript: the full mapping splits the iota off, the simple one
         // keeps it.
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => {
             char::from_u32(rune as u32 + 8).unwrap_or(rune)
@@ -199,13 +199,13 @@ pub fn to_title(rune: char) -> char {
         '\u{1C7}'..='\u{1C9}' => '\u{1C8}',
         '\u{1CA}'..='\u{1CC}' => '\u{1CB}',
         '\u{1F1}'..='\u{1F3}' => '\u{1F2}',
-        // Georgian has capitals, but its titles are written without them.
+        // Georgian has capitals, but its title case uses small letters.
         '\u{10D0}'..='\u{10FA}' | '\u{10FD}'..='\u{10FF}' => rune,
         _ => to_upper(rune),
     }
 }
 
-/// The mapping when it is one character, else the rune itself.
+/// Returns the mapping if it is a single character, otherwise the rune itself.
 fn single(mut mapped: impl Iterator<Item = char>, rune: char) -> char {
     match (mapped.next(), mapped.next()) {
         (Some(one), None) => one,
@@ -213,7 +213,7 @@ fn single(mut mapped: impl Iterator<Item = char>, rune: char) -> char {
     }
 }
 
-/// Applies `mapping` to every rune, as Go's `strings.Map`: bad bytes become U+FFFD in full.
+/// Applies `mapping` to every rune, like Go's `strings.Map`; invalid bytes become U+FFFD.
 pub fn map_runes(s: &[u8], mapping: impl Fn(char) -> char) -> Vec<u8> {
     let mut out = Vec::with_capacity(s.len());
     for (_, rune, _) in runes(s) {
@@ -240,8 +240,8 @@ pub fn lower(s: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Go's `strings.Title`: the first letter of every word, where a word ends at what is no letter,
-/// digit or underscore.
+/// Go's `strings.Title`: capitalizes the first letter of every word. A word ends at anything but a
+/// letter, digit or underscore.
 pub fn title(s: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(s.len());
     let mut previous = ' ';
@@ -289,7 +289,7 @@ pub fn trim_end_matches(mut s: &[u8], wanted: impl Fn(char) -> bool) -> &[u8] {
     }
 }
 
-/// Strips from both ends the runes that occur in `cutset`, as Go's `strings.Trim`.
+/// Strips runes in `cutset` from both ends, like Go's `strings.Trim`.
 pub fn trim<'a>(s: &'a [u8], cutset: &[u8]) -> &'a [u8] {
     let cut = |rune: char| contains_rune(cutset, rune);
     trim_end_matches(trim_start_matches(s, cut), cut)

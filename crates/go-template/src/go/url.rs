@@ -1,4 +1,4 @@
-//! Go's `net/url`: parsing a URL into its parts and putting one together.
+//! Go's `net/url`: parsing and formatting of URLs.
 
 use std::net::Ipv6Addr;
 
@@ -15,15 +15,15 @@ enum Part {
     Fragment,
 }
 
-/// Why a text is no URL.
+/// An error in the text of a URL.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseUrlError {
-    /// The text was refused; the texts are those of Go.
+    /// The URL was rejected, with Go's reason.
     #[error("parse {}: {reason}", text_of(&quote(url)))]
     Refused {
         /// The URL, without its fragment.
         url: Vec<u8>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -32,7 +32,7 @@ fn text_of(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// A user with perhaps a password, both without escapes.
+/// A user with an optional password, both unescaped.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UserInfo {
     username: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct UserInfo {
 }
 
 impl UserInfo {
-    /// `user:password`, escaped.
+    /// Returns `user:password`, escaped.
     pub fn text(&self) -> Vec<u8> {
         let mut out = escape(&self.username, Part::UserInfo);
         if let Some(password) = &self.password {
@@ -51,22 +51,22 @@ impl UserInfo {
     }
 }
 
-/// A URL in its parts, as Go's `url.URL`.
+/// The parts of a URL, like Go's `url.URL`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Url {
     /// The scheme in lower case, such as `https`.
     pub scheme: Vec<u8>,
-    /// What follows the scheme when that is no path.
+    /// The text after the scheme if it is not a path.
     pub opaque: Vec<u8>,
     /// The user.
     pub user: Option<UserInfo>,
-    /// The host, perhaps with a port, without escapes.
+    /// The host with an optional port, unescaped.
     pub host: Vec<u8>,
-    /// The path without escapes.
+    /// The path, unescaped.
     pub path: Vec<u8>,
-    /// What follows the question mark, as it is.
+    /// The text after the question mark, as written.
     pub query: Vec<u8>,
-    /// What follows `#`, without escapes.
+    /// The text after `#`, unescaped.
     pub fragment: Vec<u8>,
 }
 
@@ -123,7 +123,7 @@ impl Url {
         Ok(url)
     }
 
-    /// The host without its port and without the brackets of an IPv6 address.
+    /// Returns the host without port and without the brackets of an IPv6 address.
     pub fn hostname(&self) -> &[u8] {
         let host = match self.host.iter().rposition(|&c| c == b':') {
             Some(colon) => {
@@ -142,7 +142,7 @@ impl Url {
         }
     }
 
-    /// Go's `URL.String` for a URL that was put together from parts.
+    /// Go's `URL.String` for a URL assembled from parts.
     pub fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
@@ -183,7 +183,7 @@ impl Url {
         if !path.is_empty() && !path.starts_with(b"/") && !self.host.is_empty() {
             out.push(b'/');
         }
-        // A first segment with a colon would be taken for a scheme.
+        // A first segment with a colon would look like a scheme.
         if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
             out.extend_from_slice(b"./");
         }
@@ -191,7 +191,7 @@ impl Url {
     }
 }
 
-/// What stands before and behind the first `separator`.
+/// Splits at the first `separator`.
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
     match text.iter().position(|&c| c == separator) {
         Some(at) => {
@@ -218,7 +218,7 @@ fn split_scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {
     Ok((b"", text))
 }
 
-/// Parses a user, as it stands in a URL.
+/// Parses the user of a URL.
 fn parse_user(text: &[u8]) -> Result<UserInfo, String> {
     let allowed = |c: &u8| c.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(c);
     if !text.iter().all(allowed) {
@@ -251,7 +251,7 @@ fn parse_host(scheme: &[u8], host: &[u8]) -> Result<Vec<u8>, String> {
         None => {}
     }
     let first = host.iter().position(|&c| c == b':');
-    // Databases list several hosts with ports, so only HTTP is held to one colon.
+    // Database URLs list several hosts with ports, so only HTTP is restricted to one colon.
     let strict = scheme == b"http" || scheme == b"https";
     let colon = if strict {
         first
@@ -359,7 +359,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
         let Some(value) = value else {
             return Err(bad_escape(escape));
         };
-        // In a host only what is not ASCII may be escaped; in a zone, what a host may hold.
+        // In a host only non-ASCII characters may be escaped; in a zone, any character of a host.
         let allowed = match part {
             Part::Host => value >= 0x80 || escape == b"%25",
             Part::Zone => escape == b"%25" || value == b' ' || !must_escape(value, Part::Host),
@@ -374,7 +374,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Parses `user` or `user:password` as it stands in a URL, for URLs that are put together.
+/// Parses `user` or `user:password` for a URL assembled from parts.
 pub fn parse_user_info(text: &[u8]) -> Result<Option<UserInfo>, ParseUrlError> {
     let url = [b"proto://", text, b"@host"].concat();
     Ok(Url::parse(&url)?.user)
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_come_apart_and_together() {
+    fn urls_are_parsed_and_formatted() {
         let text = b"https://user:p%40ss@[fe80::1%25en0]:8080/a%20b/c?x=1&y=2#frag%2Fment";
         let url = Url::parse(text).unwrap();
         assert_eq!(url.scheme, b"https");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn urls_that_go_rejects_are_rejected() {
         assert_eq!(error(":x"), "parse \":x\": missing protocol scheme");
         assert_eq!(
             error("a:b/c d\n"),

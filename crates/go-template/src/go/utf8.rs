@@ -1,11 +1,11 @@
-//! Decodes UTF-8 as Go's `unicode/utf8` does: a byte that starts no valid sequence is one U+FFFD of
-//! width 1.
+//! Decodes UTF-8 like Go's `unicode/utf8`: a byte that does not begin a valid sequence is one
+//! U+FFFD of width 1.
 
-/// What Go's `utf8.RuneError` is, and what every undecodable byte reads as.
+/// Go's `utf8.RuneError`, the value of every invalid byte.
 pub const RUNE_ERROR: char = '\u{FFFD}';
 
-/// Decodes the first rune of `s` and gives its width in bytes: 0 for empty input, 1 with
-/// [`RUNE_ERROR`] for a bad byte.
+/// Decodes the first rune of `s` and returns its width in bytes: 0 for empty input, 1 with
+/// [`RUNE_ERROR`] for an invalid byte.
 #[inline]
 pub fn decode_rune(s: &[u8]) -> (char, usize) {
     match s.first() {
@@ -28,7 +28,7 @@ fn decode_multibyte(s: &[u8], first: u8) -> (char, usize) {
         .map_or((RUNE_ERROR, 1), |rune| (rune, width))
 }
 
-/// Decodes the last rune of `s`, as Go's `utf8.DecodeLastRune`.
+/// Decodes the last rune of `s`, like Go's `utf8.DecodeLastRune`.
 pub fn decode_last_rune(s: &[u8]) -> (char, usize) {
     if s.is_empty() {
         return (RUNE_ERROR, 0);
@@ -43,12 +43,12 @@ pub fn decode_last_rune(s: &[u8]) -> (char, usize) {
     (RUNE_ERROR, 1)
 }
 
-/// Counts runes as Go's `utf8.RuneCount`: every bad byte is one.
+/// Counts runes like Go's `utf8.RuneCount`: every invalid byte is one.
 pub fn rune_count(s: &[u8]) -> usize {
     runes(s).count()
 }
 
-/// Iterates over `(offset, rune, width)`.
+/// Returns an iterator over `(offset, rune, width)`.
 pub fn runes(s: &[u8]) -> Runes<'_> {
     Runes { rest: s, offset: 0 }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_bytes_are_single_replacement_runes() {
+    fn invalid_bytes_are_single_replacement_runes() {
         let got: Vec<_> = runes(b"a\xE4\xB8b\xED\xA0\x80\xC3\xA9").collect();
         let bad = |at| (at, RUNE_ERROR, 1);
         let want = [
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rune_is_decoded_backwards() {
+    fn last_rune_is_decoded_backwards() {
         assert_eq!(decode_last_rune("x\u{1F600}".as_bytes()), ('\u{1F600}', 4));
         assert_eq!(decode_last_rune(b"\xE4\xB8"), (RUNE_ERROR, 1));
         assert_eq!(decode_last_rune("\u{FFFD}".as_bytes()), (RUNE_ERROR, 3));

@@ -1,4 +1,4 @@
-//! What the parser makes of what it reads: code, or a syntax tree for error messages.
+//! The output of the parser: code, or a syntax tree for error messages.
 
 use std::ops::Range;
 
@@ -7,31 +7,31 @@ use crate::ast::{self, Number, Pos, Term};
 use crate::func::{Func, FuncId};
 use crate::value::Str;
 
-/// Makes something of the parts of templates, in the order in which they stand in the text `'t`
-/// and from the inside to the outside.
+/// Builds the output from the parts of templates, in the order of the text `'t` and from the inside
+/// out.
 pub(crate) trait Build<'t> {
     type Command;
     type OpenPipe;
     type Pipe;
     type OpenList;
     type List;
-    /// What is kept of a template while one inside of it is built.
+    /// State saved while a nested template is built.
     type Outer;
     type Template;
 
     /// Begins a template.
     fn begin(&mut self) -> Self::Outer;
-    /// Ends it; `depth` is how deep control structures and parentheses nest at most.
+    /// Ends it; `depth` is the deepest nesting of control structures and parentheses.
     fn end(&mut self, outer: Self::Outer, list: Self::List, depth: usize) -> Self::Template;
 
-    /// Begins an operand, which is the one in hand until it is an argument.
+    /// Begins an operand, which is the current one until it becomes an argument.
     fn operand(&mut self, pos: Pos, word: Word<'t, Self::Pipe>);
-    /// Adds a field to the operand in hand, which can have one; the first that was added stands at
-    /// `pos`.
+    /// Adds a field to the current operand, which must be able to have one; the first field starts
+    /// at `pos`.
     fn field(&mut self, pos: Pos, name: &'t [u8]);
 
     fn command(&mut self, pos: Pos) -> Self::Command;
-    /// Adds the operand in hand.
+    /// Adds the current operand.
     fn argument(&mut self, command: &mut Self::Command);
 
     fn pipe(&mut self, pos: Pos) -> Self::OpenPipe;
@@ -71,7 +71,7 @@ pub(crate) enum Word<'t, Pipe> {
     Pipe(Pipe),
 }
 
-/// What stands in a template.
+/// A part of a template.
 pub(crate) enum Part<Pipe, List> {
     Text(Range<Pos>),
     Action {
@@ -93,25 +93,25 @@ pub(crate) enum Part<Pipe, List> {
     Continue,
 }
 
-/// Makes syntax trees.
+/// Builds syntax trees.
 #[derive(Default)]
-pub(super) struct Trees {
-    /// The operand in hand.
+pub(super) struct TreeBuilder {
+    /// The current operand.
     operand: Option<ast::Operand>,
 }
 
-impl<'t> Build<'t> for Trees {
+impl<'t> Build<'t> for TreeBuilder {
     type Command = ast::Command;
     type OpenPipe = ast::Pipe;
     type Pipe = ast::Pipe;
-    type OpenList = ast::List;
-    type List = ast::List;
+    type OpenList = ast::NodeList;
+    type List = ast::NodeList;
     type Outer = ();
-    type Template = ast::List;
+    type Template = ast::NodeList;
 
     fn begin(&mut self) {}
 
-    fn end(&mut self, (): (), list: ast::List, _: usize) -> ast::List {
+    fn end(&mut self, (): (), list: ast::NodeList, _: usize) -> ast::NodeList {
         list
     }
 
@@ -183,11 +183,11 @@ impl<'t> Build<'t> for Trees {
         pipe
     }
 
-    fn list(&mut self) -> ast::List {
-        ast::List::default()
+    fn list(&mut self) -> ast::NodeList {
+        ast::NodeList::default()
     }
 
-    fn push(&mut self, list: &mut ast::List, part: Part<ast::Pipe, ast::List>) {
+    fn push(&mut self, list: &mut ast::NodeList, part: Part<ast::Pipe, ast::NodeList>) {
         list.nodes.push(match part {
             Part::Text(_) | Part::Break | Part::Continue => return,
             Part::Action { pos, pipe } => ast::Node::Action { pos, pipe },
@@ -205,7 +205,7 @@ impl<'t> Build<'t> for Trees {
         });
     }
 
-    fn close_list(&mut self, list: ast::List) -> ast::List {
+    fn close_list(&mut self, list: ast::NodeList) -> ast::NodeList {
         list
     }
 }

@@ -1,12 +1,12 @@
 //! Actions: text, control structures, definitions.
 
 use super::build::{Build, Part};
-use super::{Definition, Parser, Result, Scope};
+use super::{Definition, Parser, Result, TemplateScope};
 use crate::go::{strconv, unicode};
-use crate::lex::{Kind, Token};
+use crate::lex::{Token, TokenKind};
 use crate::value::Str;
 
-/// A control structure that has a body.
+/// A control structure with a body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Control {
     If,
@@ -23,23 +23,23 @@ impl Control {
         }
     }
 
-    fn keyword(self) -> Kind {
+    fn keyword(self) -> TokenKind {
         match self {
-            Self::If => Kind::If,
-            Self::With => Kind::With,
-            Self::Range => Kind::Range,
+            Self::If => TokenKind::If,
+            Self::With => TokenKind::With,
+            Self::Range => TokenKind::Range,
         }
     }
 }
 
-/// What ends a list of nodes.
+/// The end of a list of nodes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
+enum ListEnd {
     End,
     Else,
 }
 
-impl Stop {
+impl ListEnd {
     fn name(self) -> &'static str {
         match self {
             Self::End => "{{end}}",
@@ -50,22 +50,22 @@ impl Stop {
 
 enum Item<Part> {
     Part(Part),
-    Stop(Stop),
+    ListEnd(ListEnd),
 }
 
 type PartOf<'t, B> = Part<<B as Build<'t>>::Pipe, <B as Build<'t>>::List>;
 
 impl<'t, B: Build<'t>> Parser<'t, B> {
-    /// The whole text: nodes and definitions.
+    /// Parses the whole text: nodes and definitions.
     pub(super) fn top_level(&mut self) -> Result<()> {
         let outer = self.builder.begin();
         let mut list = self.builder.list();
         loop {
             match self.peek().kind {
-                Kind::Eof => break,
-                Kind::LeftDelim => {
+                TokenKind::Eof => break,
+                TokenKind::LeftDelim => {
                     let delimiter = self.next();
-                    if self.next_non_space().kind == Kind::Define {
+                    if self.next_non_space().kind == TokenKind::Define {
                         self.define()?;
                         continue;
                     }
@@ -75,7 +75,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             }
             match self.text_or_action()? {
                 Item::Part(part) => self.builder.push(&mut list, part),
-                Item::Stop(stop) => {
+                Item::ListEnd(stop) => {
                     return Err(self.error(format!("unexpected {}", stop.name())));
                 }
             }
@@ -90,24 +90,24 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         })
     }
 
-    /// `{{define "name"}} … {{end}}`; the keyword was read.
+    /// Parses `{{define "name"}} … {{end}}` after the keyword.
     fn define(&mut self) -> Result<()> {
         const CONTEXT: &str = "define clause";
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let outer = std::mem::replace(&mut self.scope, TemplateScope::new());
         let token = self.next_non_space();
         let name = self.template_name(token, CONTEXT)?;
-        self.expect(Kind::RightDelim, CONTEXT)?;
+        self.expect(TokenKind::RightDelim, CONTEXT)?;
         self.definition(name, CONTEXT)?;
         self.scope = outer;
         Ok(())
     }
 
-    /// The nodes of a definition up to its end.
+    /// Parses the nodes of a definition up to its end.
     fn definition(&mut self, name: Str, context: &str) -> Result<()> {
         let start = self.lexer.position();
         let outer = self.builder.begin();
         let (list, stop) = self.list()?;
-        if stop != Stop::End {
+        if stop != ListEnd::End {
             return Err(self.error(format!("unexpected {} in {context}", stop.name())));
         }
         let template = self.builder.end(outer, list, self.scope.depth);
@@ -119,13 +119,13 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         })
     }
 
-    /// Nodes up to `{{end}}` or `{{else}}`.
-    fn list(&mut self) -> Result<(B::List, Stop)> {
+    /// Parses nodes up to `{{end}}` or `{{else}}`.
+    fn list(&mut self) -> Result<(B::List, ListEnd)> {
         let mut list = self.builder.list();
-        while self.peek_non_space().kind != Kind::Eof {
+        while self.peek_non_space().kind != TokenKind::Eof {
             match self.text_or_action()? {
                 Item::Part(part) => self.builder.push(&mut list, part),
-                Item::Stop(stop) => return Ok((self.builder.close_list(list), stop)),
+                Item::ListEnd(stop) => return Ok((self.builder.close_list(list), stop)),
             }
         }
         Err(self.error("unexpected EOF"))
@@ -134,11 +134,11 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     fn text_or_action(&mut self) -> Result<Item<PartOf<'t, B>>> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => {
+            TokenKind::Text => {
                 self.scope.has_content = self.scope.has_content || !is_blank(self.bytes(token));
                 Ok(Item::Part(Part::Text(token.start..token.end)))
             }
-            Kind::LeftDelim => {
+            TokenKind::LeftDelim => {
                 self.scope.action = Some(token.start);
                 let item = self.action()?;
                 self.scope.action = None;
@@ -148,33 +148,33 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// What stands between delimiters; the left one was read.
+    /// Parses an action after the left delimiter.
     fn action(&mut self) -> Result<Item<PartOf<'t, B>>> {
         let token = self.next_non_space();
         let part = match token.kind {
-            Kind::Block => self.block()?,
-            Kind::Break => self.jump(Part::Break, "{{break}}")?,
-            Kind::Continue => self.jump(Part::Continue, "{{continue}}")?,
-            Kind::Else => {
+            TokenKind::Block => self.block()?,
+            TokenKind::Break => self.jump(Part::Break, "{{break}}")?,
+            TokenKind::Continue => self.jump(Part::Continue, "{{continue}}")?,
+            TokenKind::Else => {
                 let next = self.peek_non_space().kind;
-                if !matches!(next, Kind::If | Kind::With) {
-                    self.expect(Kind::RightDelim, "else")?;
+                if !matches!(next, TokenKind::If | TokenKind::With) {
+                    self.expect(TokenKind::RightDelim, "else")?;
                 }
-                return Ok(Item::Stop(Stop::Else));
+                return Ok(Item::ListEnd(ListEnd::Else));
             }
-            Kind::End => {
-                self.expect(Kind::RightDelim, "end")?;
-                return Ok(Item::Stop(Stop::End));
+            TokenKind::End => {
+                self.expect(TokenKind::RightDelim, "end")?;
+                return Ok(Item::ListEnd(ListEnd::End));
             }
-            Kind::If => self.control(Control::If)?,
-            Kind::Range => self.control(Control::Range)?,
-            Kind::Template => self.template()?,
-            Kind::With => self.control(Control::With)?,
+            TokenKind::If => self.control(Control::If)?,
+            TokenKind::Range => self.control(Control::Range)?,
+            TokenKind::Template => self.template()?,
+            TokenKind::With => self.control(Control::With)?,
             _ => {
                 self.backup();
                 Part::Action {
                     pos: self.peek().start,
-                    pipe: self.pipeline("command", Kind::RightDelim)?,
+                    pipe: self.pipeline("command", TokenKind::RightDelim)?,
                 }
             }
         };
@@ -184,7 +184,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     fn jump(&mut self, part: PartOf<'t, B>, name: &str) -> Result<PartOf<'t, B>> {
         let token = self.next_non_space();
-        if token.kind != Kind::RightDelim {
+        if token.kind != TokenKind::RightDelim {
             return Err(self.unexpected(token, name));
         }
         if self.scope.range_depth == 0 {
@@ -204,7 +204,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     fn branch(&mut self, control: Control) -> Result<PartOf<'t, B>> {
         self.builder.enter();
-        let pipe = self.pipeline(control.name(), Kind::RightDelim)?;
+        let pipe = self.pipeline(control.name(), TokenKind::RightDelim)?;
         self.builder.body(control);
         if control == Control::Range {
             self.scope.range_depth += 1;
@@ -214,9 +214,9 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             self.scope.range_depth -= 1;
         }
         let otherwise = match stop {
-            Stop::End => None,
-            // `{{else if}}` is `{{else}}{{if}}` that shares the end; `{{else with}}` likewise.
-            Stop::Else if control != Control::Range && self.peek().kind == control.keyword() => {
+            ListEnd::End => None,
+            // `{{else if}}` is `{{else}}{{if}}` with a shared end; likewise `{{else with}}`.
+            ListEnd::Else if control != Control::Range && self.peek().kind == control.keyword() => {
                 self.next();
                 self.builder.otherwise();
                 let mut list = self.builder.list();
@@ -224,10 +224,10 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 self.builder.push(&mut list, nested);
                 Some(self.builder.close_list(list))
             }
-            Stop::Else => {
+            ListEnd::Else => {
                 self.builder.otherwise();
                 let (otherwise, stop) = self.list()?;
-                if stop != Stop::End {
+                if stop != ListEnd::End {
                     return Err(self.error(format!("expected end; found {}", stop.name())));
                 }
                 Some(otherwise)
@@ -241,13 +241,13 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         })
     }
 
-    /// `{{block "name" pipeline}} … {{end}}`: a definition and its execution.
+    /// Parses `{{block "name" pipeline}} … {{end}}`: a definition and its execution.
     fn block(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "block clause";
         let token = self.next_non_space();
         let name = self.template_name(token, CONTEXT)?;
-        let pipe = self.pipeline(CONTEXT, Kind::RightDelim)?;
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let pipe = self.pipeline(CONTEXT, TokenKind::RightDelim)?;
+        let outer = std::mem::replace(&mut self.scope, TemplateScope::new());
         self.nest(|parser| parser.definition(name.clone(), CONTEXT))?;
         self.scope = outer;
         Ok(Part::Template {
@@ -257,18 +257,18 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         })
     }
 
-    /// `{{template "name" pipeline}}`, the pipeline being optional.
+    /// Parses `{{template "name" pipeline}}` with an optional pipeline.
     fn template(&mut self) -> Result<PartOf<'t, B>> {
         const CONTEXT: &str = "template clause";
         let token = self.next_non_space();
-        if !matches!(token.kind, Kind::String | Kind::RawString) {
+        if !matches!(token.kind, TokenKind::String | TokenKind::RawString) {
             return Err(self.unexpected(token, CONTEXT));
         }
         let name = self.text(token)?;
         let mut pipe = None;
-        if self.next_non_space().kind != Kind::RightDelim {
+        if self.next_non_space().kind != TokenKind::RightDelim {
             self.backup();
-            pipe = Some(self.pipeline(CONTEXT, Kind::RightDelim)?);
+            pipe = Some(self.pipeline(CONTEXT, TokenKind::RightDelim)?);
         }
         Ok(Part::Template {
             pos: token.start,
@@ -279,16 +279,16 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     fn template_name(&mut self, token: Token, context: &str) -> Result<Str> {
         match token.kind {
-            Kind::String | Kind::RawString => self.text(token),
+            TokenKind::String | TokenKind::RawString => self.text(token),
             _ => Err(self.unexpected(token, context)),
         }
     }
 
-    /// The text of a literal in quotes.
+    /// Returns the text of a quoted literal.
     pub(super) fn text(&self, token: Token) -> Result<Str> {
         let literal = self.bytes(token);
         let text = match literal {
-            // What is not UTF-8 is read rune by rune.
+            // Text that is not UTF-8 is unquoted rune by rune.
             [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => {
                 std::str::from_utf8(plain).ok().map(Str::from)
             }

@@ -3,17 +3,17 @@
 use super::build::{Build, Word};
 use super::{Parser, Result};
 use crate::go::strconv::quote;
-use crate::lex::{Kind, Token};
+use crate::lex::{Token, TokenKind};
 
 impl<'t, B: Build<'t>> Parser<'t, B> {
-    /// A pipeline up to `end`.
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Result<B::Pipe> {
+    /// Parses a pipeline up to `end`.
+    pub(super) fn pipeline(&mut self, context: &str, end: TokenKind) -> Result<B::Pipe> {
         let start = self.peek_non_space().start;
         let mut pipe = self.builder.pipe(start);
         let mut variables = 0;
         while self.declaration(context, &mut pipe, &mut variables)? {}
         let mut stages = 0;
-        // The first command after the first one that is something which takes no argument.
+        // The first of the later commands that starts with something that takes no argument.
         let mut misplaced = None;
         loop {
             let token = self.next_non_space();
@@ -28,18 +28,18 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                     }
                     return Ok(self.builder.close_pipe(pipe));
                 }
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Complex
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Nil
-                | Kind::RawString
-                | Kind::String
-                | Kind::Variable
-                | Kind::LeftParen => {
+                TokenKind::Bool
+                | TokenKind::CharConstant
+                | TokenKind::Complex
+                | TokenKind::Dot
+                | TokenKind::Field
+                | TokenKind::Identifier
+                | TokenKind::Number
+                | TokenKind::Nil
+                | TokenKind::RawString
+                | TokenKind::String
+                | TokenKind::Variable
+                | TokenKind::LeftParen => {
                     self.backup();
                     let (command, is_plain) = self.command()?;
                     self.builder.stage(&mut pipe, command);
@@ -53,8 +53,8 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// A variable that the pipeline declares or assigns, if there is one; whether another may
-    /// follow it.
+    /// Parses a variable that the pipeline declares or assigns, if any. Returns whether another may
+    /// follow.
     fn declaration(
         &mut self,
         context: &str,
@@ -62,20 +62,21 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         variables: &mut usize,
     ) -> Result<bool> {
         let variable = self.peek_non_space();
-        if variable.kind != Kind::Variable {
+        if variable.kind != TokenKind::Variable {
             return Ok(false);
         }
         self.next();
-        // White space is a token. In `$x foo` all three tokens go back, and $x is an argument.
+        // White space is a token. For `$x foo`, all three tokens are put back, and $x is an
+        // argument.
         let after = self.peek();
         let next = self.peek_non_space();
         match next.kind {
-            Kind::Assign | Kind::Declare => {
+            TokenKind::Assign | TokenKind::Declare => {
                 self.next_non_space();
-                self.declare(variable, pipe, next.kind == Kind::Assign);
+                self.declare(variable, pipe, next.kind == TokenKind::Assign);
                 Ok(false)
             }
-            Kind::Char if self.bytes(next) == b"," => {
+            TokenKind::Char if self.bytes(next) == b"," => {
                 self.next_non_space();
                 self.declare(variable, pipe, false);
                 *variables += 1;
@@ -83,12 +84,12 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                     return Err(self.error(format!("too many declarations in {context}")));
                 }
                 match self.peek_non_space().kind {
-                    Kind::Variable | Kind::RightDelim | Kind::RightParen => Ok(true),
+                    TokenKind::Variable | TokenKind::RightDelim | TokenKind::RightParen => Ok(true),
                     _ => Err(self.error("range can only initialize variables")),
                 }
             }
             _ => {
-                if after.kind == Kind::Space {
+                if after.kind == TokenKind::Space {
                     self.backup3(variable, after);
                 } else {
                     self.backup2(variable);
@@ -104,8 +105,8 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         self.scope.variables.push(name);
     }
 
-    /// Operands up to a pipe, which is read, or the end of the pipeline, which is not; and whether
-    /// the first of them takes no argument.
+    /// Parses operands up to a pipe, which is consumed, or the end of the pipeline, which is not.
+    /// Also returns whether the first operand takes no argument.
     fn command(&mut self) -> Result<(B::Command, bool)> {
         let start = self.peek_non_space().start;
         let mut command = self.builder.command(start);
@@ -121,12 +122,12 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             }
             let token = self.next();
             match token.kind {
-                Kind::Space => {}
-                Kind::RightDelim | Kind::RightParen => {
+                TokenKind::Space => {}
+                TokenKind::RightDelim | TokenKind::RightParen => {
                     self.backup();
                     break;
                 }
-                Kind::Pipe => break,
+                TokenKind::Pipe => break,
                 _ => return Err(self.unexpected(token, "operand")),
             }
         }
@@ -136,7 +137,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// A term with fields after it, if a term follows; whether it takes no argument.
+    /// Parses a term with its fields, if a term follows. Returns whether it takes no argument.
     fn operand(&mut self) -> Result<Option<bool>> {
         let Some((token, is_plain)) = self.term()? else {
             return Ok(None);
@@ -145,10 +146,10 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             return Ok(Some(is_plain));
         }
         let first = self.peek();
-        if first.kind != Kind::Field {
+        if first.kind != TokenKind::Field {
             return Ok(Some(is_plain));
         }
-        while self.may_be_field() && self.peek().kind == Kind::Field {
+        while self.may_be_field() && self.peek().kind == TokenKind::Field {
             let field = self.next();
             if !is_plain {
                 let name = self.field_name(field);
@@ -164,17 +165,18 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         Ok(Some(false))
     }
 
-    /// A literal, function, variable, field or pipeline in parentheses, if one follows: its first
-    /// token, and whether it is a literal or dot, which have no fields and take no argument.
+    /// Parses a literal, function, variable, field or parenthesized pipeline, if one follows.
+    /// Returns its first token, and whether it is a literal or dot, which have no fields and take
+    /// no argument.
     fn term(&mut self) -> Result<Option<(Token, bool)>> {
         let token = self.next_non_space();
         let is_plain = !matches!(
             token.kind,
-            Kind::Identifier | Kind::Variable | Kind::Field | Kind::LeftParen
+            TokenKind::Identifier | TokenKind::Variable | TokenKind::Field | TokenKind::LeftParen
         );
         let mut pos = token.start;
         let word = match token.kind {
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 let name = self.bytes(token);
                 let Some((id, func)) = self.funcs.find(name) else {
                     let name = quote(name);
@@ -183,9 +185,9 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 };
                 Word::Function { name, id, func }
             }
-            Kind::Dot => Word::Dot,
-            Kind::Nil => Word::Nil,
-            Kind::Variable => {
+            TokenKind::Dot => Word::Dot,
+            TokenKind::Nil => Word::Nil,
+            TokenKind::Variable => {
                 let name = self.bytes(token);
                 if name != b"$" && !self.scope.variables.contains(&name) {
                     let name = quote(name);
@@ -194,22 +196,22 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 }
                 Word::Variable(name)
             }
-            Kind::Field => Word::Field(self.field_name(token)),
-            Kind::Bool => Word::Bool(self.bytes(token) == b"true"),
-            Kind::CharConstant | Kind::Complex | Kind::Number => {
+            TokenKind::Field => Word::Field(self.field_name(token)),
+            TokenKind::Bool => Word::Bool(self.bytes(token) == b"true"),
+            TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => {
                 let number = super::number::parse(self.bytes(token), token.kind);
                 Word::Number(Box::new(number.map_err(|message| self.error(message))?))
             }
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 let (start, pipe) = self.nest(|parser| {
                     let start = parser.peek_non_space().start;
-                    let pipe = parser.pipeline("parenthesized pipeline", Kind::RightParen)?;
+                    let pipe = parser.pipeline("parenthesized pipeline", TokenKind::RightParen)?;
                     Ok((start, pipe))
                 })?;
                 pos = start;
                 Word::Pipe(pipe)
             }
-            Kind::String | Kind::RawString => Word::Text {
+            TokenKind::String | TokenKind::RawString => Word::Text {
                 quoted: token.start..token.end,
                 text: self.text(token)?,
             },

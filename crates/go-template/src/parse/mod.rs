@@ -1,7 +1,7 @@
-//! Parses a text into the code of its templates, without a tree in between.
+//! Parses a text directly into the code of its templates.
 //!
-//! The parser reads tokens with three of look-ahead and refuses what Go refuses, with Go's
-//! messages. Two limits are its own: control structures and parentheses may nest 500 deep.
+//! The parser has three tokens of look-ahead and rejects what Go rejects, with Go's messages. It
+//! has a stricter limit of its own: control structures and parentheses may nest 500 deep.
 
 mod build;
 mod control;
@@ -10,32 +10,32 @@ mod number;
 
 use std::collections::HashMap;
 
-use build::Trees;
+use build::TreeBuilder;
 pub(crate) use build::{Build, Part, Word};
 pub(crate) use control::Control;
 
-use crate::ast::{List, Pos};
+use crate::ast::{NodeList, Pos};
 use crate::error::{Location, ParseError};
 use crate::func::Funcs;
-use crate::lex::{self, Kind, Lexer, Token};
+use crate::lex::{self, Lexer, Token, TokenKind};
 use crate::value::Str;
 
-/// How deep control structures and parentheses may nest, taken together.
+/// Maximum nesting of control structures and parentheses together.
 const MAX_NESTING: usize = 500;
 
-/// A template that a text gives.
+/// A template defined by a text.
 #[derive(Debug)]
 pub(crate) struct Definition<T> {
     pub(crate) name: Str,
-    /// Where its nodes begin: no two of a text do at the same place.
+    /// Start of its nodes, which identifies it within the text.
     pub(crate) start: Pos,
     pub(crate) template: T,
-    /// Whether there is nothing but white space: such a template does not replace another.
+    /// Whether it is only white space: such a template does not replace another.
     pub(crate) is_empty: bool,
 }
 
-/// Parses `text`, which gets the name `file`, and gives the builder back. The template of the text
-/// itself comes last, unless it is empty and the text defines a template of that name.
+/// Parses `text` under the name `file` and returns the builder. The template of the text itself
+/// comes last, unless it is empty and the text defines a template with that name.
 pub(crate) fn parse<'t, B: Build<'t>>(
     file: &'t Str,
     text: &'t [u8],
@@ -43,19 +43,19 @@ pub(crate) fn parse<'t, B: Build<'t>>(
     builder: B,
 ) -> Result<(Vec<Definition<B::Template>>, B)> {
     let mut parser = Parser::new(file, text, funcs, builder);
-    if text.len() > lex::LONGEST {
+    if text.len() > lex::MAX_TEXT_LENGTH {
         return Err(parser.error("the text is too long"));
     }
     parser.top_level()?;
     Ok((parser.definitions, parser.builder))
 }
 
-/// The syntax tree of the template that begins at `start` of a text that was parsed before.
-pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> List {
-    let (definitions, _) = parse(file, text, funcs, Trees::default()).unwrap_or_default();
+/// Returns the syntax tree of the template that begins at `start` of a text that parsed before.
+pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> NodeList {
+    let (definitions, _) = parse(file, text, funcs, TreeBuilder::default()).unwrap_or_default();
     let mut definitions = definitions.into_iter();
     let found = definitions.find(|definition| definition.start == start);
-    found.map_or_else(List::default, |definition| definition.template)
+    found.map_or_else(NodeList::default, |definition| definition.template)
 }
 
 struct Parser<'t, B: Build<'t>> {
@@ -63,32 +63,32 @@ struct Parser<'t, B: Build<'t>> {
     funcs: &'t Funcs,
     lexer: Lexer<'t>,
     builder: B,
-    scope: Scope<'t>,
+    scope: TemplateScope<'t>,
     nesting: usize,
     definitions: Vec<Definition<B::Template>>,
     by_name: HashMap<Str, usize>,
 }
 
-/// What each template has of its own while it is parsed.
-struct Scope<'t> {
-    /// Look-ahead; the first is the token that was read last.
+/// State of one template while it is parsed.
+struct TemplateScope<'t> {
+    /// Look-ahead; the first is the token read last.
     tokens: [Token; 3],
     peeked: usize,
-    /// The variables in scope, but for `$`.
+    /// The variables in scope, except `$`.
     variables: Vec<&'t [u8]>,
     range_depth: usize,
-    /// Whether there is something beside white space.
+    /// Whether there is anything but white space.
     has_content: bool,
-    /// How deep it has nested at most, counted as `nesting`.
+    /// Maximum nesting so far, counted like `nesting`.
     depth: usize,
-    /// Where the current action begins.
+    /// Start of the current action.
     action: Option<Pos>,
 }
 
-impl Scope<'_> {
+impl TemplateScope<'_> {
     fn new() -> Self {
         let none = Token {
-            kind: Kind::Eof,
+            kind: TokenKind::Eof,
             start: 0,
             end: 0,
         };
@@ -116,7 +116,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             funcs,
             lexer,
             builder,
-            scope: Scope::new(),
+            scope: TemplateScope::new(),
             nesting: 0,
             definitions: Vec::new(),
             by_name: HashMap::new(),
@@ -135,18 +135,18 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         token.unwrap_or(scope.tokens[0])
     }
 
-    /// Puts the token that was read last back.
+    /// Puts the last token back.
     fn backup(&mut self) {
         self.scope.peeked += 1;
     }
 
-    /// Puts back the last token and `before` it.
+    /// Puts back the last token and `before`, the one before it.
     fn backup2(&mut self, before: Token) {
         self.scope.tokens[1] = before;
         self.scope.peeked = 2;
     }
 
-    /// Puts back the last token, `before` it and `first` before that.
+    /// Puts back the last token, `before`, and `first` before that.
     fn backup3(&mut self, first: Token, before: Token) {
         self.scope.tokens[1] = before;
         self.scope.tokens[2] = first;
@@ -169,7 +169,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         self.skip_space();
         loop {
             let token = self.next();
-            if token.kind != Kind::Space {
+            if token.kind != TokenKind::Space {
                 return token;
             }
         }
@@ -180,26 +180,26 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         self.skip_space();
         loop {
             let token = self.peek();
-            if token.kind != Kind::Space {
+            if token.kind != TokenKind::Space {
                 return token;
             }
             self.scope.peeked -= 1;
         }
     }
 
-    /// Reads white space, if that comes next and can be told without a token.
+    /// Skips white space, if it comes next and is recognizable without a token.
     #[inline]
     fn skip_space(&mut self) -> bool {
         self.scope.peeked == 0 && self.lexer.skip_space()
     }
 
-    /// Whether a field may come next.
+    /// Returns whether a field may come next.
     #[inline]
     fn may_be_field(&self) -> bool {
         self.scope.peeked > 0 || self.lexer.at_field()
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Result<Token> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> Result<Token> {
         let token = self.next_non_space();
         if token.kind == kind {
             Ok(token)
@@ -213,7 +213,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         token.of(self.lexer.text())
     }
 
-    /// The name of a field, without its dot.
+    /// Returns the name of a field without its dot.
     fn field_name(&self, token: Token) -> &'t [u8] {
         self.bytes(token).get(1..).unwrap_or_default()
     }
@@ -223,7 +223,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         Location::new(&name, self.lexer.text(), offset as usize)
     }
 
-    /// An error where the parser stands, which is at the last token read.
+    /// Returns an error at the last token read.
     #[cold]
     fn error(&self, message: impl Into<String>) -> ParseError {
         ParseError::new(self.location(self.scope.tokens[0].start), message)
@@ -231,14 +231,14 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
 
     #[cold]
     fn unexpected(&self, token: Token, context: &str) -> ParseError {
-        if token.kind != Kind::Error {
+        if token.kind != TokenKind::Error {
             return self.error(format!("unexpected {} in {context}", self.show(token)));
         }
         let mut message = self.lexer.error().to_owned();
         if let Some(action) = self.scope.action {
             let line = self.location(action).line;
             if line != self.location(token.start).line {
-                // Not "action in action".
+                // Avoids "action in action".
                 let what = if message.ends_with(" action") {
                     ""
                 } else {
@@ -250,12 +250,12 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         self.error(message)
     }
 
-    /// How Go writes a token in messages.
+    /// Formats a token as Go does in messages.
     fn show(&self, token: Token) -> String {
         let text = self.bytes(token);
         match token.kind {
-            Kind::Eof => "EOF".to_owned(),
-            Kind::Error => self.lexer.error().to_owned(),
+            TokenKind::Eof => "EOF".to_owned(),
+            TokenKind::Error => self.lexer.error().to_owned(),
             kind if kind.is_keyword() => format!("<{}>", String::from_utf8_lossy(text)),
             _ => {
                 let runes = crate::go::utf8::runes(text).take(11).collect::<Vec<_>>();
@@ -268,7 +268,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
     }
 
-    /// Goes one level deeper into what `parse` parses.
+    /// Runs `parse` one nesting level deeper.
     fn nest<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.nesting >= MAX_NESTING {
             return Err(self.error("max expression depth exceeded"));
@@ -280,7 +280,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         result
     }
 
-    /// Adds a definition that was read; of two with a name one must be empty.
+    /// Adds a definition; of two with the same name, one must be empty.
     fn add(&mut self, definition: Definition<B::Template>) -> Result<()> {
         let name = &definition.name;
         let earlier = self.by_name.get(name);
@@ -310,13 +310,13 @@ mod tests {
             &Str::from("t"),
             text.as_bytes(),
             &Funcs::new(),
-            Trees::default(),
+            TreeBuilder::default(),
         );
         parsed.map(|_| ()).unwrap_err().to_string()
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         for (text, message) in [
             ("{{else}}", "template: t:1: unexpected {{else}}"),
             ("\n{{end}}", "template: t:2: unexpected {{end}}"),
@@ -379,19 +379,19 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_definition_replaces_nothing() {
+    fn empty_definition_does_not_replace_another() {
         let (file, text) = (
             Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
         );
-        let (definitions, _) = parse(&file, text, &Funcs::new(), Trees::default()).unwrap();
+        let (definitions, _) = parse(&file, text, &Funcs::new(), TreeBuilder::default()).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
         assert!(!definitions[0].is_empty && definitions[1].is_empty);
     }
 
     #[test]
-    fn too_deep_nesting_is_an_error() {
+    fn excessive_nesting_is_an_error() {
         let parens = format!("{{{{{}1{}}}}}", "(".repeat(5_000), ")".repeat(5_000));
         assert!(error(&parens).contains("max expression depth exceeded"));
         let ifs = "{{if 1}}".repeat(5_000);

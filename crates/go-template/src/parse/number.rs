@@ -1,19 +1,19 @@
-//! Numeric constants: every type that can hold a constant gets its value.
+//! Numeric constants: a constant is converted to every type that can represent it.
 
 use crate::ast::Number;
 use crate::go::strconv::{NumErrorKind, parse_float, parse_int, parse_uint, quote, unquote_char};
-use crate::lex::Kind;
+use crate::lex::TokenKind;
 use crate::value::Str;
 
-/// The constant that `text` stands for, or Go's message when it is none.
-pub(super) fn parse(text: &[u8], kind: Kind) -> Result<Number, String> {
+/// Parses a constant, or returns Go's error.
+pub(super) fn parse(text: &[u8], kind: TokenKind) -> Result<Number, String> {
     let number = Number {
         text: Str::from(text),
         ..Number::default()
     };
     match kind {
-        Kind::CharConstant => character(text, number),
-        Kind::Complex => complex(text, number),
+        TokenKind::CharConstant => character(text, number),
+        TokenKind::Complex => complex(text, number),
         _ => plain(text, number),
     }
 }
@@ -37,10 +37,10 @@ fn character(text: &[u8], mut number: Number) -> Result<Number, String> {
     Ok(number)
 }
 
-/// A constant such as `1+2i`; the lexer made sure of the sign in the middle and the i.
+/// Parses a constant such as `1+2i`; the lexer has checked the sign in the middle and the i.
 fn complex(text: &[u8], mut number: Number) -> Result<Number, String> {
     let body = text.strip_suffix(b"i").unwrap_or(text);
-    // The sign of an exponent separates nothing.
+    // The sign of an exponent is not a separator.
     let split = body.iter().enumerate().rposition(|(at, byte)| {
         let before = at.checked_sub(1).and_then(|at| body.get(at));
         at > 0 && matches!(byte, b'+' | b'-') && !matches!(before, Some(b'e' | b'E' | b'p' | b'P'))
@@ -55,7 +55,7 @@ fn complex(text: &[u8], mut number: Number) -> Result<Number, String> {
     }
 }
 
-/// Sets the complex value, and those of the other types when there is no imaginary part.
+/// Sets the complex value and, if there is no imaginary part, those of the other types.
 fn simplify(number: &mut Number, real: f64, imaginary: f64) {
     number.complex = Some((real, imaginary));
     if imaginary == 0.0 {
@@ -65,7 +65,7 @@ fn simplify(number: &mut Number, real: f64, imaginary: f64) {
     }
 }
 
-/// The integer that `float` is, if it is one.
+/// Converts `float` to an integer, if it is one.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -103,7 +103,7 @@ fn plain(text: &[u8], mut number: Number) -> Result<Number, String> {
     number.uint = parse_uint(text, 0, 64).ok();
     number.int = parse_int(text, 0, 64).ok();
     if number.int == Some(0) {
-        // So that -0 is unsigned too.
+        // Makes -0 unsigned as well.
         number.uint = Some(0);
     }
     number.float = match (number.int, number.uint) {
@@ -129,8 +129,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_has_every_type_that_holds_it() {
-        let number = |text: &str| parse(text.as_bytes(), Kind::Number).unwrap();
+    fn constant_has_every_type_that_can_represent_it() {
+        let number = |text: &str| parse(text.as_bytes(), TokenKind::Number).unwrap();
         assert_eq!(number("0x1F").int, Some(31));
         assert_eq!(number("0b101").uint, Some(5));
         assert_eq!(number("0o17").int, Some(15));
@@ -145,15 +145,21 @@ mod tests {
         assert_eq!(number("2i").complex, Some((0.0, 2.0)));
         assert_eq!(number("18446744073709551615").int, None);
         assert_eq!(number("18446744073709551615").uint, Some(u64::MAX));
-        let complex = parse(b"1e+2-3.5i", Kind::Complex).unwrap();
+        let complex = parse(b"1e+2-3.5i", TokenKind::Complex).unwrap();
         assert_eq!(complex.complex, Some((100.0, -3.5)));
-        assert_eq!(parse(b"'a'", Kind::CharConstant).unwrap().int, Some(97));
-        assert_eq!(parse(br"'\''", Kind::CharConstant).unwrap().int, Some(39));
         assert_eq!(
-            parse(b"'\\u00e9'", Kind::CharConstant).unwrap().int,
+            parse(b"'a'", TokenKind::CharConstant).unwrap().int,
+            Some(97)
+        );
+        assert_eq!(
+            parse(br"'\''", TokenKind::CharConstant).unwrap().int,
+            Some(39)
+        );
+        assert_eq!(
+            parse(b"'\\u00e9'", TokenKind::CharConstant).unwrap().int,
             Some(233)
         );
-        assert!(parse(b"'ab'", Kind::CharConstant).is_err());
-        assert!(parse(b"089", Kind::Number).is_err());
+        assert!(parse(b"'ab'", TokenKind::CharConstant).is_err());
+        assert!(parse(b"089", TokenKind::Number).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `camelcase`, `snakecase`, `kebabcase`: words by the rules of `huandu/xstrings` 1.5.
+//! `camelcase`, `snakecase`, `kebabcase`, with the rules of `huandu/xstrings` 1.5.
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
@@ -33,8 +33,8 @@ fn is_connector(rune: char) -> bool {
     matches!(rune, '-' | '_') || unicode::is_space(rune)
 }
 
-/// Appends `text` in Pascal case: single connectors go, and what follows them becomes upper case.
-/// Connectors in front stay; of a text of nothing else, the last is doubled.
+/// Appends `text` in Pascal case: single connectors are removed and the next letter is capitalized.
+/// Leading connectors stay; if there is nothing else, the last one is doubled.
 fn push_pascal_case(out: &mut Vec<u8>, text: &[u8]) {
     let mut runes = runes(text).map(|(_, rune, _)| rune);
     let mut last = None;
@@ -72,7 +72,7 @@ fn push_pascal_case(out: &mut Vec<u8>, text: &[u8]) {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Word {
-    /// The end of the text, or bytes that are no text.
+    /// The end of the text, or invalid UTF-8.
     Invalid,
     Number,
     Upper,
@@ -82,7 +82,7 @@ enum Word {
     Other,
 }
 
-/// Appends `text` in lower-case words with `connector` between them.
+/// Appends `text` as lower-case words joined by `connector`.
 fn push_connected(out: &mut Vec<u8>, text: &[u8], connector: char) {
     let (mut kind, mut word, mut rest) = next_word(text);
     while !rest.is_empty() {
@@ -150,8 +150,8 @@ fn push_lower(out: &mut Vec<u8>, kind: Word, word: &[u8], connector: char) {
     }
 }
 
-/// The next rune that is valid, skipping others, with the bytes up to its end; `previous` where
-/// none is left.
+/// Returns the next valid rune, skipping others, with the bytes up to its end, or `previous` if
+/// there is none.
 fn next_valid(s: &[u8], previous: char) -> (char, usize) {
     let mut size = 0;
     for (_, rune, width) in runes(s) {
@@ -163,7 +163,7 @@ fn next_valid(s: &[u8], previous: char) -> (char, usize) {
     (previous, size)
 }
 
-/// Letters, except those of Chinese, Japanese and Korean that stand for words.
+/// Returns whether a rune is a letter, except CJK characters.
 fn is_alphabet(rune: char) -> bool {
     let is_ideograph = matches!(
         rune,
@@ -172,7 +172,7 @@ fn is_alphabet(rune: char) -> bool {
     unicode::is_letter(rune) && !is_ideograph
 }
 
-/// Cuts the first word off: its kind, its bytes, and what follows.
+/// Splits off the first word: its kind, its bytes, and the rest.
 fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
     if text.is_empty() {
         return (Word::Invalid, text, text);
@@ -182,7 +182,7 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
         let (word, rest) = text.split_at(end.min(text.len()));
         (kind, word, rest)
     };
-    // How far runes go on that `belong`, from `start`.
+    // Returns the end of the run of runes from `start` that satisfy `belongs`.
     let run = |start: usize, mut rune: char, belongs: &dyn Fn(char, usize) -> bool| {
         let mut end = start;
         let mut width;
@@ -243,8 +243,8 @@ fn next_word(text: &[u8]) -> (Word, &[u8], &[u8]) {
     }
 }
 
-/// The end of a run of capitals that begins before `start`. The last one belongs to the next word
-/// when a small letter follows it.
+/// Returns the end of a run of capitals that begins before `start`. The last one belongs to the
+/// next word if a small letter follows.
 fn end_of_capitals(text: &[u8], start: usize) -> usize {
     let mut end = start;
     let mut last_width = 0;

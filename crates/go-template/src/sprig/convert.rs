@@ -1,4 +1,4 @@
-//! Conversions between kinds by the rules of `spf13/cast` 1.7: what does not convert is zero.
+//! Conversions between kinds with the rules of `spf13/cast` 1.7: failed conversions return zero.
 
 use super::date::{MONTH, WEEKDAY};
 use super::text::strval;
@@ -28,10 +28,10 @@ fn float64(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Float(to_float(args.get(0))))
 }
 
-/// Reads a value's text as an octal number, despite the name.
+/// Parses a value's text as an octal number, despite the name.
 fn to_decimal(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let text = match args.get(0) {
-        // `fmt.Sprint` shows bytes as numbers, unlike `strval`.
+        // Unlike `strval`, `fmt.Sprint` prints bytes as numbers.
         Value::Bytes(_) => return Ok(Value::Int64(0)),
         value => strval(value, call.budget().limits())?,
     };
@@ -65,7 +65,7 @@ pub(super) fn to_float(value: &Value) -> f64 {
     }
 }
 
-/// The number of a month or weekday: of all named types, the library knows these two.
+/// Returns the number of a month or weekday, the only named types that the library knows.
 fn named_int(value: &Value) -> Option<i64> {
     let object = value.as_object()?;
     let known = [MONTH, WEEKDAY].contains(&object.go_type());
@@ -74,7 +74,7 @@ fn named_int(value: &Value) -> Option<i64> {
         .flatten()
 }
 
-/// A float without its fraction. What does not fit becomes the least integer, as on amd64.
+/// Truncates a float. A value that does not fit becomes the smallest integer, as on amd64.
 #[allow(clippy::cast_possible_truncation, reason = "checked to fit")]
 pub(super) fn truncated(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
@@ -85,7 +85,7 @@ pub(super) fn truncated(number: f64) -> i64 {
     }
 }
 
-/// The text without a point and zeros at its end; it needs at least one zero.
+/// Removes a trailing point and zeros, if there is at least one zero.
 fn without_zero_decimals(text: &[u8]) -> &[u8] {
     let zeros = text.iter().rev().take_while(|&&c| c == b'0').count();
     match text.split_at(text.len() - zeros) {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_become_numbers_as_cast_reads_them() {
+    fn texts_are_converted_to_numbers_as_in_cast() {
         let int = |text: &str| to_int(&Value::from(text));
         assert_eq!(
             [int("010"), int("08"), int("0x10"), int("1.9")],

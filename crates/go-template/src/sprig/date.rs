@@ -1,4 +1,4 @@
-//! Dates and durations, with the methods that templates can call on them.
+//! Dates and durations, and the methods that templates can call on them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,7 +39,7 @@ static TIME_INFO: TypeInfo = TypeInfo {
     ..TypeInfo::structure("time.Time", TIME_FIELDS)
 };
 
-/// The fields of Go's struct, which comparisons look at.
+/// The fields of Go's struct, which are visible in comparisons.
 const TIME_FIELDS: &[Field] = &[
     Field {
         name: "wall",
@@ -102,7 +102,7 @@ const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> M
     }
 }
 
-/// A parameter list. As a static it may refer to a type whose methods refer to it.
+/// Parameter lists are statics, because they may refer to a type whose methods refer to them.
 static TIME_PARAM: [Type; 1] = [Type::new(&TIME_INFO)];
 static DURATION_PARAM: [Type; 1] = [Type::new(&DURATION_INFO)];
 
@@ -261,7 +261,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("unixEpoch", &[TIME], unix_epoch),
 ];
 
-/// A `time.Time`.
+/// Creates a `time.Time`.
 pub fn time_value(time: Time) -> Value {
     let location = match time.location() {
         Location::Utc => Value::NilOf(LOCATION),
@@ -269,14 +269,14 @@ pub fn time_value(time: Time) -> Value {
     };
     let fields = vec![
         Value::Uint(Unsigned::Uint64, time.nanosecond().into()),
-        // Go counts from the year 1.
+        // Go counts from year 1.
         Value::Int64(time.unix_seconds().wrapping_add(62_135_596_800)),
         location,
     ];
     Value::Object(Object::with_data(TIME, fields, time))
 }
 
-/// A time as Go code that makes it.
+/// Formats a time as the Go code that creates it.
 fn go_syntax(time: &Time) -> Vec<u8> {
     let [hour, minute, second] = time.clock();
     let mut out = format!(
@@ -299,12 +299,12 @@ fn go_syntax(time: &Time) -> Vec<u8> {
     out
 }
 
-/// A `time.Duration`.
+/// Creates a `time.Duration`.
 pub fn duration_value(span: Duration) -> Value {
     Value::Object(Object::scalar(DURATION, Value::Int64(span.0)))
 }
 
-/// The time of a `time.Time`; for all else the zero time.
+/// Returns the time of a `time.Time`, or the zero time for other values.
 fn time_of(value: &Value) -> Time {
     value
         .as_object()
@@ -313,7 +313,7 @@ fn time_of(value: &Value) -> Time {
         .unwrap_or_default()
 }
 
-/// The span of a `time.Duration`, or of a bare number that stands for one.
+/// Returns the span of a `time.Duration` or of a plain number.
 fn duration_of(value: &Value) -> Duration {
     Duration(integer(value))
 }
@@ -366,7 +366,7 @@ fn now(_: &mut Call<'_>, _: &mut Args<'_>) -> Answer {
     Ok(time_value(current_time()))
 }
 
-/// A time, or seconds since 1970; for all else the current time.
+/// Returns a time, or that of seconds since 1970; other values mean the current time.
 fn any_time(value: &Value) -> Time {
     match value {
         Value::Int(seconds) | Value::Int64(seconds) | Value::SmallInt(SmallInt::Int32, seconds) => {
@@ -441,7 +441,7 @@ fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text 
 
 fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let then = match args.get(0) {
-        // Of the integers, only these two are taken for times here.
+        // Of the integers, only these two are treated as times here.
         Value::SmallInt(..) => current_time(),
         value => any_time(value),
     };
@@ -452,7 +452,7 @@ fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-/// Seconds as a duration. Only texts and `int64` count as seconds, an `int` does not.
+/// Formats seconds as a duration. Only texts and `int64` count as seconds, `int` does not.
 fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let seconds = match args.get(0) {
         Value::Str(text) => parse_int(text.as_bytes(), 10, 64).unwrap_or_else(|error| error.value),
@@ -463,7 +463,7 @@ fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-/// The greatest unit of a span, such as `3d`.
+/// Formats the largest unit of a span, such as `3d`.
 fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let span = match args.get(0) {
         Value::Str(text) => Duration::parse(text.as_bytes()).unwrap_or_default(),

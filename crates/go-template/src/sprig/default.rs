@@ -18,11 +18,11 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("ternary", &[ANY, ANY, Type::BOOL], ternary),
 ];
 
-/// Whether a value is the zero value of its kind. Structs never are; pointers and functions are
-/// when they are nil.
+/// Returns whether a value is the zero value of its kind. Structs never are; pointers and functions
+/// are if they are nil.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
-        // A pointer to a struct, or a struct, is something.
+        // Structs and pointers to them are never empty.
         Value::Object(object) if matches!(object.go_type().kind(), Kind::Ptr | Kind::Struct) => {
             false
         }

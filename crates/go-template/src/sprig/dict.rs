@@ -1,4 +1,4 @@
-//! Dictionaries: building, reading, changing in place, picking, digging, copying.
+//! Dictionaries: creating, reading, modifying in place, picking, digging, copying.
 
 use std::collections::HashSet;
 
@@ -80,7 +80,7 @@ fn pluck(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::list(maps.filter_map(|map| map.get(key)).collect()))
 }
 
-/// The keys, in order within each dictionary; Go's order is random.
+/// Returns the keys, ordered within each dictionary; Go's order is random.
 fn keys(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let mut keys = Vec::new();
     for map in args.all().iter().filter_map(Value::as_map) {
@@ -90,7 +90,7 @@ fn keys(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::List(List::strings(keys)))
 }
 
-/// The values in the order of their keys; Go's order is random.
+/// Returns the values in the order of their keys; Go's order is random.
 fn values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let Some(map) = args.map(0) else {
         return Ok(Value::list(Vec::new()));
@@ -125,7 +125,7 @@ fn omit(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Map(kept))
 }
 
-/// The failure of Go's `value.(T)`.
+/// Returns the error of Go's type assertion `value.(T)`.
 fn not_a(value: &Value, wanted: &str) -> FuncError {
     let found = match value {
         Value::Nil | Value::Invalid => "nil",
@@ -136,8 +136,8 @@ fn not_a(value: &Value, wanted: &str) -> FuncError {
     ))
 }
 
-/// Follows keys through nested dictionaries; the argument before the last is the answer where one
-/// is missing.
+/// Follows keys through nested dictionaries; if one is missing, returns the second to last
+/// argument.
 fn dig(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let Some((mut current, default, keys)) = args.all().split_last().and_then(|(dict, rest)| {
         let (default, keys) = rest.split_last()?;
@@ -176,7 +176,7 @@ fn deep_copy(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(copied)
 }
 
-/// A copy of a value that shares no map or list with it.
+/// Copies a value with all nested maps and lists.
 fn copy(
     value: &Value,
     limits: &Limits,
@@ -208,7 +208,7 @@ fn copy(
             let entries = entries.collect::<Result<Vec<_>, BudgetError>>()?;
             Value::Map(Map::from_entries(map.go_type(), entries))
         }
-        // Structs cannot be changed by a template, so sharing one is not seen.
+        // Templates cannot modify structs, so sharing them is safe.
         _ => value.clone(),
     })
 }

@@ -17,7 +17,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("b64enc", &[STRING], base64_encode),
 ];
 
-/// A text that is not encoded as it should be, and where that shows.
+/// Invalid encoded data, and the position of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("illegal base{base} data at input byte {at}")]
 pub(super) struct CorruptInput {
@@ -48,7 +48,7 @@ fn base32_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Te
     Ok(())
 }
 
-/// Decodes; what cannot be decoded gives the error's text instead.
+/// Decodes base64; on failure, returns the error's text instead.
 fn base64_decode_text(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     match base64_decode(args.str(0).as_bytes()) {
         Ok(bytes) => out.extend(bytes),
@@ -65,7 +65,7 @@ fn base32_decode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Te
     Ok(())
 }
 
-/// Go's `base64.StdEncoding`: newlines are skipped, and bits behind the last byte may be set.
+/// Go's `base64.StdEncoding`: newlines are skipped, and bits after the last byte may be set.
 pub(super) fn base64_decode(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
     if let Ok(bytes) = BASE64.decode(text) {
         return Ok(bytes);
@@ -88,7 +88,7 @@ pub(super) fn base64_decode(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
             b'=' if count >= 2 => {
                 let mut end = at + 1;
                 if count == 2 {
-                    // A second sign must follow.
+                    // A second padding character must follow.
                     let next = skip_newlines(end);
                     match text.get(next) {
                         None => return Err(corrupt(text.len())),
@@ -120,7 +120,7 @@ pub(super) fn base64_decode(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
     }
 }
 
-/// Go's `base32.StdEncoding`: newlines are dropped first, and errors count without them.
+/// Go's `base32.StdEncoding`: newlines are dropped first, and error positions do not count them.
 fn decode_base32(text: &[u8]) -> Result<Vec<u8>, CorruptInput> {
     let corrupt = |at: usize| CorruptInput { base: 32, at };
     let text: Vec<u8> = text

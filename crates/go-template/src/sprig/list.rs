@@ -1,4 +1,4 @@
-//! Lists: building, taking apart, searching. A result is a new list; arguments stay as they are.
+//! Lists: creating, splitting, searching. Functions return new lists and do not modify arguments.
 
 use super::NIL_DEREFERENCE;
 use super::convert::to_int;
@@ -48,8 +48,8 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("without", &[ANY], without).variadic(ANY),
 ];
 
-/// The argument as a list, or what Sprig says when it is none.
-fn list_of(value: &Value, complaint: &str) -> Result<List, FuncError> {
+/// Returns the argument as a list, or Sprig's error if it is not one.
+fn list_of(value: &Value, message: &str) -> Result<List, FuncError> {
     if is_slice(value)
         && let Some(list) = value.as_list()
     {
@@ -57,10 +57,7 @@ fn list_of(value: &Value, complaint: &str) -> Result<List, FuncError> {
     }
     match value {
         Value::Nil | Value::Invalid => Err(FuncError::new(NIL_DEREFERENCE)),
-        _ => Err(FuncError::new(format!(
-            "{complaint} {}",
-            value.kind().name()
-        ))),
+        _ => Err(FuncError::new(format!("{message} {}", value.kind().name()))),
     }
 }
 
@@ -98,7 +95,7 @@ fn chunk(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
                 .map(|chunk| Value::list(chunk.to_vec()))
                 .collect()
         }
-        // What Go's arithmetic makes of sizes that are no sizes.
+        // Results of Go's arithmetic for invalid sizes.
         _ if length > 1 && size.unsigned_abs() >= length as u64 - 1 && size < 0 => Vec::new(),
         _ if length == 1 && size < -1 => vec![Value::list(items)],
         _ => return Err(FuncError::new("runtime error: makeslice: len out of range")),
@@ -199,7 +196,7 @@ fn has(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Bool(false))
 }
 
-/// A part of a list, which shares its elements.
+/// Returns a part of a list that shares its elements.
 fn slice(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let list = list_of(args.get(0), "list should be type of slice or array but")?;
     if list.is_empty() {

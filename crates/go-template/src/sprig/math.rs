@@ -1,4 +1,4 @@
-//! Arithmetic: on `int64` with wrapping, on floats through decimals, rounding, ranges of integers.
+//! Arithmetic: on wrapping `int64`, on floats through decimals; rounding, and ranges of integers.
 
 use super::convert::{to_float, to_int};
 use crate::error::FuncError;
@@ -103,7 +103,7 @@ fn minf(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     fold_floats(args, |a, b| -greater(-a, -b))
 }
 
-/// Go's `math.Max`: infinity beats NaN, NaN beats all else, and 0 is greater than -0.
+/// Go's `math.Max`: infinity beats NaN, NaN beats everything else, and 0 is greater than -0.
 fn greater(a: f64, b: f64) -> f64 {
     if a == f64::INFINITY || b == f64::INFINITY {
         f64::INFINITY
@@ -120,7 +120,7 @@ fn panicked(error: DecimalError) -> FuncError {
     FuncError::new(error.to_string())
 }
 
-/// Folds `values` into `start` as decimals; the cost of each step is the size of the number.
+/// Folds `values` into `start` as decimals; each step costs the size of the number.
 fn fold_decimals(
     call: &mut Call<'_>,
     start: f64,
@@ -173,8 +173,8 @@ fn floor(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Float(to_float(args.get(0)).floor()))
 }
 
-/// Rounds to a number of decimal places, up from a fraction of one half or of the third argument.
-/// Negative numbers are rounded up only where that fraction is negative too.
+/// Rounds to a number of decimal places; fractions from one half, or from the third argument, are
+/// rounded up. Negative numbers are rounded up only if that threshold is negative too.
 fn round(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let from = match args.get(2) {
         Value::Float(from) => *from,
@@ -182,7 +182,7 @@ fn round(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     };
     let power = power_of_ten(args.int(1));
     let shifted = power * to_float(args.get(0));
-    // Go gives NaN for the fraction of an infinity.
+    // Go returns NaN for the fraction of an infinity.
     let fraction = if shifted.is_infinite() {
         f64::NAN
     } else {
@@ -196,7 +196,7 @@ fn round(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Float(rounded / power))
 }
 
-/// Go's `math.Pow(10, exponent)`, bit by bit: by squaring a mantissa between one half and one.
+/// Go's `math.Pow(10, exponent)`, bit for bit: squares a mantissa between one half and one.
 fn power_of_ten(exponent: i64) -> f64 {
     if exponent == 0 {
         return 1.0;
@@ -232,7 +232,8 @@ fn power_of_ten(exponent: i64) -> f64 {
     }
 }
 
-/// `value * 2^exponent`, in steps that a float can hold; only the last one can round.
+/// Returns `value * 2^exponent`, computed in steps that a float can represent; only the last one
+/// rounds.
 fn scaled(mut value: f64, mut exponent: i64) -> f64 {
     let power = |exponent: i64| f64::from_bits(u64::try_from(exponent + 1023).unwrap_or(0) << 52);
     while exponent > 1000 {
@@ -287,7 +288,7 @@ fn until_step(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(int_list(numbers))
 }
 
-/// Numbers with spaces between them, from the first to with the last argument.
+/// Formats space-separated numbers from the first to the last argument, inclusive.
 fn seq(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
     let (start, step, end) = match args.len() {
         1 => (1, None, args.int(0)),
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::float_cmp, reason = "the bits are what matters")]
-    fn powers_of_ten_are_those_of_go() {
+    fn powers_of_ten_match_go() {
         let powers = [
             power_of_ten(2),
             power_of_ten(-2),

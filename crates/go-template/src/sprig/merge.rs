@@ -1,4 +1,4 @@
-//! `merge` and `mergeOverwrite`, by the rules of `dario.cat/mergo` 1.0.1.
+//! `merge` and `mergeOverwrite`, with the rules of `dario.cat/mergo` 1.0.1.
 
 use super::default::is_empty;
 use super::text::is_slice;
@@ -18,46 +18,50 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("mustMergeOverwrite", &[MAP], must_merge_overwrite).variadic(MAP),
 ];
 
-/// Why a merge stops.
-enum Stop {
-    /// A pointer meets something else: all that mergo itself refuses.
+/// An error of a merge.
+enum MergeError {
+    /// A pointer meets another type: the only case that mergo itself rejects.
     DifferentTypes,
     Failed(FuncError),
 }
 
 fn merge(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    swallow(merge_all(call, args, false))
+    ignore_type_mismatch(merge_all(call, args, false))
 }
 
 fn merge_overwrite(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    swallow(merge_all(call, args, true))
+    ignore_type_mismatch(merge_all(call, args, true))
 }
 
 fn must_merge(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    insist(merge_all(call, args, false))
+    require_same_types(merge_all(call, args, false))
 }
 
 fn must_merge_overwrite(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    insist(merge_all(call, args, true))
+    require_same_types(merge_all(call, args, true))
 }
 
-fn swallow(merged: Result<Value, Stop>) -> Answer {
+fn ignore_type_mismatch(merged: Result<Value, MergeError>) -> Answer {
     match merged {
         Ok(merged) => Ok(merged),
-        Err(Stop::DifferentTypes) => Ok(Value::Str(Str::EMPTY)),
-        Err(Stop::Failed(error)) => Err(error),
+        Err(MergeError::DifferentTypes) => Ok(Value::Str(Str::EMPTY)),
+        Err(MergeError::Failed(error)) => Err(error),
     }
 }
 
-fn insist(merged: Result<Value, Stop>) -> Answer {
+fn require_same_types(merged: Result<Value, MergeError>) -> Answer {
     merged.map_err(|stop| match stop {
-        Stop::DifferentTypes => FuncError::new("src and dst must be of same type"),
-        Stop::Failed(error) => error,
+        MergeError::DifferentTypes => FuncError::new("src and dst must be of same type"),
+        MergeError::Failed(error) => error,
     })
 }
 
-/// Merges the dictionaries from the second on into the first, which changes in place.
-fn merge_all(call: &mut Call<'_>, args: &mut Args<'_>, overwrite: bool) -> Result<Value, Stop> {
+/// Merges the dictionaries from the second on into the first, in place.
+fn merge_all(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    overwrite: bool,
+) -> Result<Value, MergeError> {
     let sources = args.take_rest(1);
     let target = args.take(0);
     let mut map = target.as_map().cloned();
@@ -76,7 +80,7 @@ fn merge_all(call: &mut Call<'_>, args: &mut Args<'_>, overwrite: bool) -> Resul
     }
     call.budget()
         .step(merger.steps)
-        .map_err(|error| Stop::Failed(error.into()))?;
+        .map_err(|error| MergeError::Failed(error.into()))?;
     Ok(map.map_or(target, Value::Map))
 }
 
@@ -87,11 +91,11 @@ struct Merger<'l> {
 }
 
 impl Merger<'_> {
-    fn merge(&mut self, target: &Map, source: &Map, depth: usize) -> Result<(), Stop> {
+    fn merge(&mut self, target: &Map, source: &Map, depth: usize) -> Result<(), MergeError> {
         if depth > self.limits.nesting {
             let limit = self.limits.nesting;
             let error = crate::budget::BudgetError::Nesting { limit };
-            return Err(Stop::Failed(error.into()));
+            return Err(MergeError::Failed(error.into()));
         }
         for (key, value) in source.entries() {
             self.steps += 1;
@@ -106,7 +110,7 @@ impl Merger<'_> {
         key: Str,
         value: Value,
         depth: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), MergeError> {
         if matches!(value, Value::Nil) {
             if self.overwrite {
                 target.insert(key, value);
@@ -116,7 +120,7 @@ impl Merger<'_> {
         let old = target.get(&key);
         if let Some(old) = &old {
             self.descend(old, &value, depth)?;
-            // Only now, since descending may have filled an empty dictionary.
+            // Checked only now, because descending may have filled an empty dictionary.
             if !is_zero(old) {
                 let both_maps = old.kind() == Kind::Map && value.kind() == Kind::Map;
                 if is_slice(&value) && self.overwrite {
@@ -130,13 +134,13 @@ impl Merger<'_> {
         store(target, key, value)
     }
 
-    /// Merges what lies inside `value` into what lies inside `old`.
-    fn descend(&mut self, old: &Value, value: &Value, depth: usize) -> Result<(), Stop> {
+    /// Merges the content of `value` into the content of `old`.
+    fn descend(&mut self, old: &Value, value: &Value, depth: usize) -> Result<(), MergeError> {
         match (old, value) {
             (Value::Map(old), Value::Map(value)) => {
                 crate::stack::grow(|| self.merge(old, value, depth + 1))
             }
-            // A pointer takes another pointer, and anything when it may be overwritten.
+            // A pointer accepts another pointer, and any value if overwriting is allowed.
             (Value::Object(old), Value::Map(_) | Value::Object(_))
                 if old.go_type().kind() == Kind::Ptr
                     && value.kind() != Kind::Ptr
@@ -145,7 +149,7 @@ impl Merger<'_> {
                 let composite = matches!(value.kind(), Kind::Map | Kind::Struct);
                 let points_to_it = Some(old.go_type().elem()) == value.go_type();
                 if composite && !points_to_it {
-                    Err(Stop::DifferentTypes)
+                    Err(MergeError::DifferentTypes)
                 } else {
                     Ok(())
                 }
@@ -155,8 +159,8 @@ impl Merger<'_> {
     }
 }
 
-/// Sets an entry. Values of other types do not fit a dictionary of texts.
-fn store(target: &Map, key: Str, value: Value) -> Result<(), Stop> {
+/// Sets an entry. A typed dictionary rejects values of other types.
+fn store(target: &Map, key: Str, value: Value) -> Result<(), MergeError> {
     let element = target.go_type().elem();
     let fits = value.go_type().is_none_or(|ty| ty.assignable_to(element));
     if !fits {
@@ -164,13 +168,13 @@ fn store(target: &Map, key: Str, value: Value) -> Result<(), Stop> {
             "reflect.Value.SetMapIndex: value of type {} is not assignable to type {element}",
             value.type_name()
         );
-        return Err(Stop::Failed(FuncError::new(message)));
+        return Err(MergeError::Failed(FuncError::new(message)));
     }
     target.insert(key, value);
     Ok(())
 }
 
-/// What mergo takes for empty: pointers to structs are not.
+/// Returns whether mergo treats a value as empty; pointers to structs are not.
 fn is_zero(value: &Value) -> bool {
     is_empty(value)
 }

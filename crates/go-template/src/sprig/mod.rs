@@ -1,9 +1,9 @@
-//! Sprig's functions over [`crate::Value`]: those of Sprig 3.3.0 that Helm 4 exposes.
+//! Sprig's functions for [`crate::Value`]: those of Sprig 3.3.0 that Helm 4 exposes.
 //!
-//! [`FUNCS`] has them all but `env` and `expandenv`, which Helm takes away. Each does what Sprig's
-//! Go code does, quirks included, because charts were written against those; where Go would panic
-//! the function fails with the panic's text. Functions that could make something huge ask the
-//! budget first.
+//! [`FUNCS`] contains all of them except `env` and `expandenv`, which Helm removes. Each behaves
+//! like Sprig's Go code, quirks included, because charts depend on it; where Go would panic, the
+//! function fails with the panic's text. Functions that could create huge values check the budget
+//! first.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -76,6 +76,6 @@ pub static FUNCS: LazyLock<Vec<Func>> = LazyLock::new(|| {
     tables.concat()
 });
 
-/// What Go's runtime says when a method of a nil interface is called: what most list functions do
-/// with nil.
+/// The message of Go's runtime for a method call on a nil interface, the result of most list
+/// functions for nil.
 const NIL_DEREFERENCE: &str = "runtime error: invalid memory address or nil pointer dereference";

@@ -1,4 +1,4 @@
-//! Slash-separated paths: Go's `path`, and `path/filepath` as it is on Unix.
+//! Slash-separated paths: Go's `path`, and `path/filepath` on Unix.
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
@@ -35,7 +35,7 @@ fn directory(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::from(clean(path.get(..slash).unwrap_or_default())))
 }
 
-/// What follows the last dot of the last element, with the dot.
+/// Returns the text after the last dot of the last element, including the dot.
 fn extension(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let path = args.str(0).as_bytes();
     let found = path.iter().rposition(|&c| c == b'.' || c == b'/');
@@ -61,7 +61,7 @@ fn base(path: &[u8]) -> &[u8] {
     path.rsplit(|&c| c == b'/').next().unwrap_or(path)
 }
 
-/// The shortest path that means the same, as Go's `path.Clean`.
+/// Returns the shortest equivalent path, like Go's `path.Clean`.
 fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.starts_with(b"/");
     let mut kept: Vec<&[u8]> = Vec::new();

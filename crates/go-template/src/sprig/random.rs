@@ -1,4 +1,4 @@
-//! Random numbers, texts and identifiers, all from the system's generator.
+//! Random numbers, texts and identifiers from the system's generator.
 
 use data_encoding::HEXLOWER;
 
@@ -40,12 +40,12 @@ const PRINTABLE: &[u8] = b" !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRS
     abcdefghijklmnopqrstuvwxyz{|}~";
 
 /// Random bytes, fetched in blocks.
-pub(super) struct Source {
+pub(super) struct RandomBytes {
     block: [u8; 64],
     used: usize,
 }
 
-impl Source {
+impl RandomBytes {
     pub(super) fn new() -> Self {
         Self {
             block: [0; 64],
@@ -63,7 +63,7 @@ impl Source {
         Ok(byte)
     }
 
-    /// A number below `bound`, each as likely as the others; `bound` is not 0.
+    /// Returns a uniformly distributed number below `bound`, which must not be 0.
     pub(super) fn below(&mut self, bound: u64) -> Result<u64, FuncError> {
         let bits = u64::BITS - (bound - 1).leading_zeros();
         let mask = 1_u64.checked_shl(bits).map_or(u64::MAX, |top| top - 1);
@@ -81,16 +81,19 @@ impl Source {
 
 /// Fills a buffer with random bytes.
 pub(super) fn fill(buffer: &mut [u8]) -> Result<(), FuncError> {
-    getrandom::fill(buffer)
-        .map_err(|error| FuncError::new(format!("no random numbers from the system: {error}")))
+    getrandom::fill(buffer).map_err(|error| {
+        FuncError::new(format!(
+            "cannot read random numbers from the system: {error}"
+        ))
+    })
 }
 
-/// Appends as many random characters as the first argument says; none for a negative number.
+/// Appends as many random characters as the first argument requests; none if it is negative.
 fn push_random(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8>, from: &[u8]) -> Text {
     let count = usize::try_from(args.int(0)).unwrap_or(0);
     call.budget().string(count)?;
     call.budget().step(count as u64)?;
-    let mut source = Source::new();
+    let mut source = RandomBytes::new();
     for _ in 0..count {
         let index = usize::try_from(source.below(from.len() as u64)?).unwrap_or(0);
         out.extend(from.get(index));
@@ -114,14 +117,14 @@ fn rand_int(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     if span == 0 {
         return Err(FuncError::new("invalid argument to Intn"));
     }
-    let offset = Source::new().below(span)?;
+    let offset = RandomBytes::new().below(span)?;
     Ok(Value::Int(low.wrapping_add(offset.cast_signed())))
 }
 
 fn shuffle(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     call.budget().step(args.str(0).len() as u64)?;
     let mut runes = decoded(args.str(0).as_bytes());
-    let mut source = Source::new();
+    let mut source = RandomBytes::new();
     for last in (1..runes.len()).rev() {
         let other = source.below(last as u64 + 1)?;
         runes.swap(last, usize::try_from(other).unwrap_or(last));

@@ -1,4 +1,4 @@
-//! Types and kinds by name, and Go's `reflect.DeepEqual`.
+//! Names of types and kinds, and Go's `reflect.DeepEqual`.
 
 use crate::budget::{BudgetError, Limits};
 use crate::error::FuncError;
@@ -37,7 +37,7 @@ fn type_is(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Bool(*args.str(0) == args.get(1).type_name()))
 }
 
-/// As `typeIs`, but a pointer to the type will do.
+/// Like `typeIs`, but also accepts a pointer to the type.
 fn type_is_like(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let (wanted, name) = (args.str(0), args.get(1).type_name());
     let pointer = name.strip_prefix('*').is_some_and(|name| *wanted == name);
@@ -49,7 +49,7 @@ fn deep_equal_values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Bool(deep_equal(args.get(0), args.get(1), limits)?))
 }
 
-/// Go's `reflect.DeepEqual`: the same types, the same contents, and nil only equal to nil.
+/// Go's `reflect.DeepEqual`: same types, same contents; nil equals only nil.
 pub(super) fn deep_equal(a: &Value, b: &Value, limits: &Limits) -> Result<bool, BudgetError> {
     equal(a, b, limits, 0)
 }

@@ -42,25 +42,25 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("regexSplit", &[STRING, STRING, INT], split),
 ];
 
-/// How a bad pattern is reported.
+/// How an invalid pattern is reported.
 #[derive(Clone, Copy)]
 enum OnError {
-    /// As the error that `regexp.Compile` returns.
+    /// As the error of `regexp.Compile`.
     Return,
     /// As the panic of `regexp.MustCompile`.
     Panic,
 }
 
-/// The compiled pattern of argument 0, once the budget allows searching argument 1.
+/// Compiles the pattern in argument 0, after checking the budget for searching argument 1.
 fn compiled(call: &mut Call<'_>, args: &Args<'_>, how: OnError) -> Result<Rc<Regexp>, FuncError> {
     let pattern = args.str(0).as_bytes();
-    let regexp = cached(pattern).map_err(|error| complaint(pattern, &error, how))?;
+    let regexp = cached(pattern).map_err(|error| pattern_error(pattern, &error, how))?;
     call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
     Ok(regexp)
 }
 
-fn complaint(pattern: &[u8], error: &Error, how: OnError) -> FuncError {
+fn pattern_error(pattern: &[u8], error: &Error, how: OnError) -> FuncError {
     FuncError::new(match how {
         OnError::Return => error.to_string(),
         OnError::Panic => must_compile_message(pattern, error),
@@ -95,7 +95,7 @@ fn must_find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     ))
 }
 
-/// A `[]string`, nil where there is none.
+/// Returns a `[]string`, or nil for `None`.
 fn strings(found: Option<Vec<&[u8]>>) -> Value {
     found.map_or(Value::NilOf(Type::STRINGS), |found| {
         Value::List(List::strings(found))

@@ -1,4 +1,4 @@
-//! Versions and constraints, with the methods of a version.
+//! Versions and constraints, and the methods of a version.
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
@@ -38,7 +38,7 @@ static VERSION_INFO: TypeInfo = TypeInfo {
     ..TypeInfo::structure("semver.Version", VERSION_FIELDS)
 };
 
-/// The fields of Go's struct, which only some verbs of `printf` show.
+/// The fields of Go's struct, visible only through some verbs of `printf`.
 const VERSION_FIELDS: &[Field] = &[
     field("major"),
     field("minor"),
@@ -86,10 +86,10 @@ const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> M
     }
 }
 
-/// A parameter list. As a static it may refer to a type whose methods refer to it.
+/// Parameter lists are statics, because they may refer to a type whose methods refer to them.
 static POINTER_PARAM: [Type; 1] = [Type::new(&POINTER_INFO)];
 
-/// What a version itself has.
+/// The methods of a version itself.
 static VERSION_METHODS: &[Method] = &[
     method("IncMajor", &[], |_, version, _| {
         next(version, Version::next_major)
@@ -137,7 +137,7 @@ static VERSION_METHODS: &[Method] = &[
     }),
 ];
 
-/// What only a pointer to a version has.
+/// The methods of a pointer to a version only.
 static POINTER_METHODS: &[Method] = &[
     method("Compare", &POINTER_PARAM, |_, version, args| {
         let order = required(version)?.compare(required(args.get(0))?);

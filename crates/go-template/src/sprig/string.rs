@@ -54,12 +54,12 @@ fn hello(_: &mut Call<'_>, _: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
 }
 
 fn atoi(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    // Errors are dropped, and the value that comes with them is kept.
+    // Errors are dropped, and the value returned with them is used.
     let value = parse_atoi(args.str(0).as_bytes()).unwrap_or_else(|error| error.value);
     Ok(Value::Int(value))
 }
 
-/// The part of a string argument that `piece` points into, without a copy where it is the whole.
+/// Returns the part of a string argument selected by `piece`, without copying if it is the whole.
 fn part(args: &mut Args<'_>, index: usize, piece: impl Fn(&[u8]) -> &[u8]) -> Value {
     let text = args.str(index);
     let piece = piece(text.as_bytes());
@@ -92,7 +92,7 @@ fn trim_suffix(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     }))
 }
 
-/// Cuts to a number of bytes: from the end when it is negative.
+/// Cuts to a number of bytes, from the end if it is negative.
 fn trunc(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let count = args.int(0);
     let length = usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX);
@@ -113,7 +113,7 @@ fn substr(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let out_of_range =
         |what: String| FuncError::new(format!("runtime error: slice bounds out of range {what}"));
     let end = if start < 0 {
-        // Here Go does not care where the text ends.
+        // Here Go does not check against the length of the text.
         usize::try_from(end)
             .ok()
             .filter(|&end| end <= length)
@@ -156,7 +156,7 @@ fn title(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-/// Drops white space. Where there is any, every byte is taken for a Latin-1 rune, as in goutils.
+/// Removes white space. If there is any, every byte is treated as a Latin-1 rune, as in goutils.
 fn nospace(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let text = args.str(0).as_bytes();
     if text.iter().any(|&byte| unicode::is_space(byte as char)) {
@@ -328,7 +328,7 @@ fn join(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(call.budget().string(out.len() - before)?)
 }
 
-/// The texts of a list's elements without nils, or of a single value.
+/// Returns the texts of a list's elements without nils, or of a single value.
 fn texts(call: &mut Call<'_>, value: &Value) -> Result<List, FuncError> {
     if let Value::List(list) = value
         && list.go_type() == Type::STRINGS
@@ -401,14 +401,14 @@ fn split_n(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(numbered(&split(text, separator, limit, call.budget())?))
 }
 
-/// A map from `_0`, `_1` and so on.
+/// Returns a map with the keys `_0`, `_1` and so on.
 fn numbered(pieces: &[&[u8]]) -> Value {
     let entries = pieces.iter().enumerate();
     let entries = entries.map(|(index, piece)| (format!("_{index}"), Value::from(*piece)));
     Value::Map(Map::from_entries(Type::STRING_MAP, entries))
 }
 
-/// How many runes there are, for functions that work rune by rune.
+/// Decodes the runes, for functions that work on runes.
 pub(super) fn decoded(text: &[u8]) -> Vec<char> {
     runes(text).map(|(_, rune, _)| rune).collect()
 }

@@ -1,4 +1,4 @@
-//! Values as text: what Sprig's `strval` answers, and Go's small string functions.
+//! Values as text: Sprig's `strval`, and small string functions of Go.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use crate::fmt::print_value;
 use crate::go::utf8::{decode_rune, runes};
 use crate::value::{Kind, Value};
 
-/// The text of a value: strings and bytes as they are, what has a text method by that, all else
-/// as `%v` prints it.
+/// Returns the text of a value: strings and bytes as they are, types with a text method through it,
+/// everything else as `%v` prints it.
 pub(super) fn strval<'v>(value: &'v Value, limits: &Limits) -> Result<Cow<'v, [u8]>, BudgetError> {
     match value {
         Value::Str(text) => Ok(Cow::Borrowed(text.as_bytes())),
@@ -23,7 +23,7 @@ pub(super) fn strval<'v>(value: &'v Value, limits: &Limits) -> Result<Cow<'v, [u
     }
 }
 
-/// Appends [`strval`]'s answer.
+/// Appends the result of [`strval`].
 #[inline]
 pub(super) fn push_strval(
     out: &mut Vec<u8>,
@@ -39,13 +39,13 @@ pub(super) fn push_strval(
     }
 }
 
-/// Whether `text` contains `part`.
+/// Returns whether `text` contains `part`.
 pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
     memmem::find(text, part).is_some()
 }
 
-/// Appends `text` with every `old` replaced by `new`, as Go's `strings.ReplaceAll`: an empty `old`
-/// stands before every rune and at the end.
+/// Appends `text` with every `old` replaced by `new`, like Go's `strings.ReplaceAll`: an empty
+/// `old` matches before every rune and at the end.
 pub(super) fn push_replaced(
     out: &mut Vec<u8>,
     text: &[u8],
@@ -82,8 +82,8 @@ pub(super) fn push_replaced(
     budget.string(out.len() - before)
 }
 
-/// The pieces of `text` between separators, at most `limit` of them, as Go's `strings.SplitN`. An
-/// empty separator splits after every rune.
+/// Splits `text` at separators into at most `limit` pieces, like Go's `strings.SplitN`. An empty
+/// separator splits after every rune.
 pub(super) fn split<'t>(
     text: &'t [u8],
     separator: &[u8],
@@ -123,7 +123,7 @@ pub(super) fn split<'t>(
     Ok(pieces)
 }
 
-/// Whether the value is of kind slice.
+/// Returns whether the value is of kind slice.
 pub(super) fn is_slice(value: &Value) -> bool {
     match value {
         Value::List(_) | Value::Bytes(_) => true,

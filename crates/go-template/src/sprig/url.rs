@@ -1,4 +1,4 @@
-//! URLs as dictionaries, and the name look-up that Helm switches off.
+//! URLs as dictionaries, and the host name lookup that Helm disables.
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
@@ -14,7 +14,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::value("urlParse", &[Type::STRING], url_parse),
 ];
 
-/// Nothing, as in Helm without DNS: rendering must not depend on the network.
+/// Returns nothing, as in Helm without DNS: rendering must not depend on the network.
 fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Text {
     Ok(())
 }

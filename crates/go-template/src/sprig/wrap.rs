@@ -1,4 +1,4 @@
-//! Words: wrapping and abbreviating text, initials, the case of first letters.
+//! Wrapping and abbreviating text, initials, and the case of first letters.
 
 use super::string::decoded;
 use crate::error::FuncError;
@@ -42,8 +42,8 @@ fn abbrev_both(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text
     Ok(())
 }
 
-/// Appends at most `width` bytes of `text`, with dots for what is left out. The byte at `offset`
-/// will be among those that are kept, which may ask for dots in front too.
+/// Appends at most `width` bytes of `text`, with dots for omitted parts. The byte at `offset` is
+/// kept, which may require leading dots too.
 fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
     if text.len() <= width {
         return out.extend_from_slice(text);
@@ -58,7 +58,7 @@ fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
         out.extend_from_slice(slice(0, room));
         return out.extend_from_slice(b"...");
     }
-    // The caller asks for at least seven bytes where there is an offset.
+    // Callers require a width of at least seven bytes if there is an offset.
     out.extend_from_slice(b"...");
     if offset + room < text.len() {
         let rest = slice(offset, text.len());
@@ -70,7 +70,7 @@ fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
     }
 }
 
-/// The first byte of every word, taken for a Latin-1 rune.
+/// Returns the first byte of every word, treated as a Latin-1 rune.
 fn initials(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let mut gap = true;
     for &byte in args.str(0).as_bytes() {
@@ -141,8 +141,7 @@ fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Tex
     )
 }
 
-/// Wraps at spaces after at most `width` bytes; words that are longer are cut only when
-/// `cut_words` is set.
+/// Wraps at spaces after at most `width` bytes; longer words are cut only if `cut_words` is set.
 fn push_wrapped(
     call: &mut Call<'_>,
     out: &mut Vec<u8>,

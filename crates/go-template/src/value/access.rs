@@ -1,9 +1,9 @@
-//! What every value can be asked: type, kind, length, and views as one Go type or another.
+//! Properties of every value: type, kind, length, and views as specific Go types.
 
 use super::{Kind, List, Map, Object, Str, Type, Value};
 
 impl Value {
-    /// The Go type, as `%T` prints it; none for [`Value::Invalid`] and [`Value::Nil`].
+    /// Returns the Go type, as `%T` prints it, or `None` for [`Value::Invalid`] and [`Value::Nil`].
     pub fn go_type(&self) -> Option<Type> {
         Some(match self {
             Self::Invalid | Self::Nil => return None,
@@ -24,22 +24,23 @@ impl Value {
         })
     }
 
-    /// The kind, as `reflect.ValueOf(value).Kind()`: [`Kind::Invalid`] for every nothing.
+    /// Returns the kind, like `reflect.ValueOf(value).Kind()`: [`Kind::Invalid`] for missing
+    /// values.
     pub fn kind(&self) -> Kind {
         self.go_type().map_or(Kind::Invalid, Type::kind)
     }
 
-    /// What `%T` prints, and so `typeOf`: `<nil>` for nothing.
+    /// Returns what `%T` and `typeOf` print: `<nil>` for missing values.
     pub fn type_name(&self) -> &'static str {
         self.go_type().map_or("<nil>", Type::name)
     }
 
-    /// Whether the value is nothing, or a nil map, slice, pointer or function.
+    /// Returns whether the value is missing, or a nil map, slice, pointer or function.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Invalid | Self::Nil | Self::NilOf(_))
     }
 
-    /// The length of a string, slice or map; none for everything else.
+    /// Returns the length of a string, slice or map, or `None` for everything else.
     pub fn length(&self) -> Option<usize> {
         match self {
             Self::Str(text) => Some(text.len()),
@@ -52,7 +53,7 @@ impl Value {
         }
     }
 
-    /// The string, for a value of kind string.
+    /// Returns the string, if the value is of kind string.
     pub fn as_str(&self) -> Option<&Str> {
         match self {
             Self::Str(text) => Some(text),
@@ -61,7 +62,7 @@ impl Value {
         }
     }
 
-    /// The map, for a value of kind map that is not nil.
+    /// Returns the map, if the value is of kind map and not nil.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Self::Map(map) => Some(map),
@@ -69,8 +70,8 @@ impl Value {
         }
     }
 
-    /// The slice, for a value of kind slice: a nil slice is an empty list, bytes are a list of
-    /// `uint8`.
+    /// Returns the slice, if the value is of kind slice: a nil slice is an empty list, bytes are a
+    /// list of `uint8`.
     pub fn as_list(&self) -> Option<List> {
         match self {
             Self::List(list) => Some(list.clone()),
@@ -87,7 +88,7 @@ impl Value {
         }
     }
 
-    /// The object, for structs, pointers to them, and named scalars.
+    /// Returns the object, for structs, pointers to them, and named scalars.
     pub fn as_object(&self) -> Option<&Object> {
         match self {
             Self::Object(object) => Some(object),
@@ -95,7 +96,7 @@ impl Value {
         }
     }
 
-    /// The zero value of a type, as Go gives for a missing map entry.
+    /// Returns the zero value of a type, as Go returns for a missing map entry.
     pub fn zero(ty: Type) -> Self {
         match ty.kind() {
             _ if ty.info().named && !is_predeclared(ty) => Self::zero_of_declared(ty),
@@ -135,7 +136,7 @@ fn is_predeclared(ty: Type) -> bool {
     ty == predeclared(ty.kind()) || ty == Type::ERROR || ty == Type::REFLECT
 }
 
-/// The predeclared type of a scalar kind.
+/// Returns the predeclared type of a scalar kind.
 pub(crate) fn predeclared(kind: Kind) -> Type {
     match kind {
         Kind::Bool => Type::BOOL,

@@ -1,4 +1,4 @@
-//! `Str`: Go's string, a cheap shared run of bytes that need not be UTF-8.
+//! `Str`: Go's string, cheaply shared bytes that need not be UTF-8.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -6,14 +6,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The longest string that is kept inside the handle itself.
+/// Maximum length of a string that is stored in the handle itself.
 const INLINE: usize = 22;
 
-/// An immutable string in Go's sense: any bytes, compared and ordered as bytes.
+/// An immutable Go string: arbitrary bytes, compared and ordered as bytes.
 ///
-/// Up to 22 bytes live in the handle, so most strings of a template need no memory of their own;
-/// longer ones are shared, and a clone counts a reference. A `Str` is `Send` and `Sync`: compiled
-/// templates and value trees hold the same strings that a render uses.
+/// Up to 22 bytes are stored in the handle, so that most strings of a template need no allocation;
+/// longer ones are reference-counted. A `Str` is `Send` and `Sync`: compiled templates and value
+/// trees share strings with renders.
 ///
 /// ```
 /// use go_template::Str;
@@ -26,13 +26,13 @@ pub struct Str(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    Plain(Plain),
+    Unshared(Unshared),
     Shared(Arc<[u8]>),
 }
 
-/// What needs no count of references. A type of its own, so that a clone copies whole words.
+/// Content without a reference count. It is a separate type, so that a clone copies whole words.
 #[derive(Clone, Copy)]
-enum Plain {
+enum Unshared {
     Inline { len: u8, bytes: [u8; INLINE] },
     Static(&'static [u8]),
 }
@@ -41,55 +41,55 @@ impl Str {
     /// The empty string.
     pub const EMPTY: Self = Self::from_static("");
 
-    /// A string that lives as long as the program, without a copy.
+    /// Wraps a static string without copying it.
     pub const fn from_static(text: &'static str) -> Self {
-        Self(Repr::Plain(Plain::Static(text.as_bytes())))
+        Self(Repr::Unshared(Unshared::Static(text.as_bytes())))
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
-            Repr::Plain(Plain::Inline { len, bytes }) => {
+            Repr::Unshared(Unshared::Inline { len, bytes }) => {
                 bytes.get(..usize::from(*len)).unwrap_or_default()
             }
-            Repr::Plain(Plain::Static(bytes)) => bytes,
+            Repr::Unshared(Unshared::Static(bytes)) => bytes,
             Repr::Shared(bytes) => bytes,
         }
     }
 
-    /// The text, if the bytes are UTF-8.
+    /// Returns the text, if the bytes are UTF-8.
     pub fn to_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 
-    /// The text, with U+FFFD for what is not UTF-8.
+    /// Returns the text, with U+FFFD for invalid UTF-8.
     pub fn to_string_lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.as_bytes())
     }
 
-    /// The length in bytes, as Go's `len`.
+    /// Returns the length in bytes, like Go's `len`.
     #[inline]
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether the string is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes from `start` to before `end`, both cut to the length.
+    /// Returns the bytes from `start` up to `end`, both clamped to the length.
     #[must_use]
     pub fn slice(&self, start: usize, end: usize) -> Self {
         let end = end.min(self.len());
         if start == 0 && end == self.len() {
             return self.clone();
         }
-        if let Repr::Plain(Plain::Static(bytes)) = self.0 {
+        if let Repr::Unshared(Unshared::Static(bytes)) = self.0 {
             let part = bytes.get(start..end).unwrap_or_default();
-            return Self(Repr::Plain(Plain::Static(part)));
+            return Self(Repr::Unshared(Unshared::Static(part)));
         }
         Self::from(self.as_bytes().get(start..end).unwrap_or_default())
     }
@@ -108,7 +108,7 @@ impl From<&[u8]> for Str {
         match (bytes.get_mut(..source.len()), u8::try_from(source.len())) {
             (Some(room), Ok(len)) => {
                 room.copy_from_slice(source);
-                Self(Repr::Plain(Plain::Inline { len, bytes }))
+                Self(Repr::Unshared(Unshared::Inline { len, bytes }))
             }
             _ => Self(Repr::Shared(Arc::from(source))),
         }
@@ -167,13 +167,13 @@ impl PartialEq for Str {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            // The bytes beyond the length are zero in every handle.
+            // Bytes beyond the length are always zero.
             (
-                Repr::Plain(Plain::Inline {
+                Repr::Unshared(Unshared::Inline {
                     len: a,
                     bytes: left,
                 }),
-                Repr::Plain(Plain::Inline {
+                Repr::Unshared(Unshared::Inline {
                     len: b,
                     bytes: right,
                 }),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_handle_is_three_words() {
+    fn str_handle_is_three_words() {
         assert_eq!(size_of::<Str>(), 24);
         assert_eq!(size_of::<Option<Str>>(), 24);
     }

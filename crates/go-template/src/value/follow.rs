@@ -1,26 +1,27 @@
-//! Follows a chain of names, such as `.Values.image.tag`, through maps and the trees under them.
+//! Follows a chain of names, such as `.Values.image.tag`, through maps and their trees.
 //!
-//! Maps on the way are neither wrapped nor counted: only what is found is copied. What is no entry
-//! of a map, or needs memory, is left to the evaluator, which goes step by step.
+//! Maps along the way are neither wrapped nor reference-counted; only the result is copied.
+//! Anything but a map entry, or that needs memory, is left to the evaluator, which proceeds step by
+//! step.
 
 use super::map::{Map, State};
 use super::tree::{Tree, TreeMap};
 use super::{Name, Type, Value};
 
-/// What came of following names through maps.
+/// Result of following names through maps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Followed {
-    /// A value, which was written to its place.
+    /// A value was found and written.
     Found,
     /// The last name is missing in a map of this type.
     Missing(Type),
-    /// It takes more than maps to tell.
+    /// The evaluator has to decide.
     Unknown,
 }
 
 impl Map {
-    /// Follows names through this map and the maps within it, none of which may have a method so
-    /// named, and writes what is found to `to`.
+    /// Follows names through this map and nested maps, whose types must not have methods with these
+    /// names, and writes the result to `to`.
     #[inline]
     pub(crate) fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
         let Some((name, rest)) = names.split_first() else {
@@ -57,7 +58,7 @@ impl Map {
 }
 
 impl Value {
-    /// Follows names from this value; without any it is what is found.
+    /// Follows names from this value; without names, the result is the value itself.
     fn follow(&self, names: &[Name], to: &mut Self) -> Followed {
         match self {
             value if names.is_empty() => {
@@ -82,7 +83,7 @@ impl Tree {
 }
 
 impl TreeMap {
-    /// Follows names through this map and those within it, as [`Map::follow`] does.
+    /// Follows names through this map and nested ones, like [`Map::follow`].
     fn follow(&self, names: &[Name], to: &mut Value) -> Followed {
         let mut map = self;
         let mut names = names.iter();
@@ -113,7 +114,7 @@ mod tests {
     use crate::value::Str;
 
     #[test]
-    fn names_are_followed_without_wrapping_what_lies_between() {
+    fn names_are_followed_without_wrapping_intermediate_maps() {
         let inner = TreeMap::new(Type::MAP, [(Str::from("x"), Tree::Int(1))]);
         let inner = Tree::Map(Arc::new(inner));
         let tree = TreeMap::new(Type::MAP, [(Str::from("a"), inner)]);

@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-use super::bury;
+use super::deep_drop;
 use super::{Str, Type, Value};
 
-/// A slice of values. A clone, and what [`List::slice`] answers, share the elements: sorting one
-/// in place shows in the others, as in Go.
+/// A slice of values. Clones and the results of [`List::slice`] share the elements: sorting one in
+/// place affects the others, as in Go.
 ///
 /// ```
 /// use go_template::{List, Type, Value};
@@ -18,23 +18,23 @@ use super::{Str, Type, Value};
 /// ```
 #[derive(Clone)]
 pub struct List {
-    cell: Rc<Cell>,
+    cell: Rc<ListCell>,
     start: u32,
     len: u32,
 }
 
-struct Cell {
+struct ListCell {
     ty: Type,
     items: RefCell<Vec<Value>>,
 }
 
 impl List {
-    /// A slice of the given type, which must be a slice type. Beyond 4,294,967,295 elements,
-    /// which no budget allows, the rest is not seen.
+    /// Creates a slice of the given type, which must be a slice type. Elements beyond
+    /// 4,294,967,295, which no budget allows, are ignored.
     pub fn new(ty: Type, items: Vec<Value>) -> Self {
         let len = u32::try_from(items.len()).unwrap_or(u32::MAX);
         Self {
-            cell: Rc::new(Cell {
+            cell: Rc::new(ListCell {
                 ty,
                 items: RefCell::new(items),
             }),
@@ -43,7 +43,7 @@ impl List {
         }
     }
 
-    /// A `[]string`.
+    /// Creates a `[]string`.
     pub fn strings<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::new(
             Type::STRINGS,
@@ -54,22 +54,22 @@ impl List {
         )
     }
 
-    /// The Go type.
+    /// Returns the Go type.
     pub fn go_type(&self) -> Type {
         self.cell.ty
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Go's `cap`: the elements from the first of this slice to the end of the array.
+    /// Go's `cap`: the number of elements from the first of this slice to the end of the array.
     pub fn capacity(&self) -> usize {
         self.cell
             .items
@@ -78,7 +78,7 @@ impl List {
             .saturating_sub(self.start as usize)
     }
 
-    /// The element at `index`.
+    /// Returns the element at `index`.
     pub fn get(&self, index: usize) -> Option<Value> {
         if index >= self.len() {
             return None;
@@ -90,8 +90,8 @@ impl List {
             .cloned()
     }
 
-    /// The slice from `start` to before `end`, which may reach up to the capacity; both are cut
-    /// to that. It shares the elements.
+    /// Returns the slice from `start` up to `end`, both clamped to the capacity. It shares the
+    /// elements.
     #[must_use]
     pub fn slice(&self, start: usize, end: usize) -> Self {
         let end = end.min(self.capacity());
@@ -104,12 +104,12 @@ impl List {
         }
     }
 
-    /// The elements, copied.
+    /// Returns a copy of the elements.
     pub fn to_vec(&self) -> Vec<Value> {
         self.with(<[Value]>::to_vec)
     }
 
-    /// The elements one by one, as they are when each is reached.
+    /// Iterates over the elements, each in its state when it is reached.
     pub fn iter(&self) -> Iter<'_> {
         Iter {
             list: self,
@@ -117,14 +117,14 @@ impl List {
         }
     }
 
-    /// Gives the elements to `read`, which must not change any list.
+    /// Passes the elements to `read`, which must not modify any list.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&[Value]) -> T) -> T {
         let items = self.cell.items.borrow();
         let start = self.start as usize;
         read(items.get(start..start + self.len()).unwrap_or_default())
     }
 
-    /// Sorts the elements in place by their bytes, where every handle sees it (`sort.Strings`).
+    /// Sorts the elements in place by their bytes, visible to every handle (`sort.Strings`).
     /// Elements that are not strings count as empty.
     pub fn sort_strings(&self) {
         let mut items = self.cell.items.borrow_mut();
@@ -137,33 +137,33 @@ impl List {
         }
     }
 
-    /// Whether both are the same part of the same array.
+    /// Returns whether both are the same part of the same array.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.cell, &other.cell) && self.start == other.start && self.len == other.len
     }
 
-    /// How many handles there are.
+    /// Returns the number of handles.
     pub(super) fn handles(&self) -> usize {
         Rc::strong_count(&self.cell)
     }
 
-    /// The address, for `%p`.
+    /// Returns the address, for `%p`.
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.cell).addr()
     }
 }
 
-impl Drop for Cell {
+impl Drop for ListCell {
     fn drop(&mut self) {
         let items = self.items.get_mut();
         let count = items.len();
         if items.iter().any(|item| item.has_at_most(count)) {
-            bury::bury(std::mem::take(items).into_iter());
+            deep_drop::drop_deep(std::mem::take(items).into_iter());
         }
     }
 }
 
-/// The elements of a list.
+/// An iterator over the elements of a list.
 pub struct Iter<'a> {
     list: &'a List,
     next: usize,
@@ -201,7 +201,7 @@ impl From<Vec<Value>> for List {
 
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Lists can hold themselves through maps, so the elements are not shown.
+        // Lists can contain themselves through maps, so the elements are not printed.
         write!(f, "{}({} elements)", self.cell.ty, self.len)
     }
 }

@@ -5,16 +5,16 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use super::bury;
+use super::deep_drop;
 use super::table::{Table, hash};
 use super::tree::{Tree, TreeMap};
 use super::{Name, Str, Type, Value};
 
 /// A map from strings to values with Go's reference semantics: a clone is another handle to the
-/// same map, and a change through one shows in all.
+/// same map, and changes are visible through all handles.
 ///
-/// A map made from a [`Tree`](super::Tree) reads the tree in place. Nested maps are wrapped when they are first
-/// asked for, and the entries are copied when the map is first written to.
+/// A map made from a [`Tree`](super::Tree) reads the tree in place. Nested maps are wrapped when
+/// they are first accessed, and the entries are copied when the map is first written to.
 ///
 /// ```
 /// use go_template::{Map, Value};
@@ -25,12 +25,12 @@ use super::{Name, Str, Type, Value};
 /// ```
 #[derive(Clone)]
 pub struct Map {
-    pub(super) cell: Rc<Cell>,
+    pub(super) cell: Rc<MapCell>,
     /// Handles to one map can have different types, as after a conversion in Go.
     ty: Type,
 }
 
-pub(super) struct Cell {
+pub(super) struct MapCell {
     pub(super) state: RefCell<State>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum State {
     Owned(Table<Value>),
 }
 
-/// A value where it lies: in a map, or in the tree that a map reads.
+/// A reference to a value in a map, or in the tree that a map reads.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
     /// In a map.
@@ -52,22 +52,22 @@ pub enum Seen<'a> {
 }
 
 impl Map {
-    /// An empty `map[string]interface {}`.
+    /// Creates an empty `map[string]interface {}`.
     pub fn new() -> Self {
         Self::with_type(Type::MAP)
     }
 
-    /// An empty map of the given type, which must be a map with string keys.
+    /// Creates an empty map of the given type, which must be a map with string keys.
     pub fn with_type(ty: Type) -> Self {
         Self::owned(ty, Table::default())
     }
 
-    /// An empty `map[string]interface {}` with room for `capacity` entries.
+    /// Creates an empty `map[string]interface {}` with room for `capacity` entries.
     pub fn with_capacity(capacity: usize) -> Self {
         Self::owned(Type::MAP, Table::with_capacity(capacity))
     }
 
-    /// A map of the given type with these entries; a later key replaces an earlier one.
+    /// Creates a map of the given type with these entries; a later key replaces an earlier one.
     pub fn from_entries<K: Into<Str>>(
         ty: Type,
         entries: impl IntoIterator<Item = (K, Value)>,
@@ -81,7 +81,7 @@ impl Map {
         )
     }
 
-    /// A map that reads `tree` until it is written to.
+    /// Creates a map that reads `tree` until it is written to.
     pub fn from_tree(tree: Arc<TreeMap>) -> Self {
         let ty = tree.go_type();
         let state = State::Frozen {
@@ -89,7 +89,7 @@ impl Map {
             nested: Vec::new(),
         };
         Self {
-            cell: Rc::new(Cell {
+            cell: Rc::new(MapCell {
                 state: RefCell::new(state),
             }),
             ty,
@@ -98,19 +98,19 @@ impl Map {
 
     fn owned(ty: Type, table: Table<Value>) -> Self {
         Self {
-            cell: Rc::new(Cell {
+            cell: Rc::new(MapCell {
                 state: RefCell::new(State::Owned(table)),
             }),
             ty,
         }
     }
 
-    /// The Go type.
+    /// Returns the Go type.
     pub fn go_type(&self) -> Type {
         self.ty
     }
 
-    /// Another handle to the same map, of another type.
+    /// Returns a handle to the same map with another type.
     #[must_use]
     pub fn as_type(&self, ty: Type) -> Self {
         Self {
@@ -119,12 +119,12 @@ impl Map {
         }
     }
 
-    /// Whether both are handles to the same map.
+    /// Returns whether both are handles to the same map.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.cell, &other.cell)
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match &*self.cell.state.borrow() {
             State::Frozen { tree, .. } => tree.len(),
@@ -132,23 +132,23 @@ impl Map {
         }
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of `key`, if there is one.
+    /// Returns the value of `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         self.get_name(&Name::new(key.as_ref()))
     }
 
-    /// As [`Map::get`], with a key that was hashed before.
+    /// Like [`Map::get`], with a precomputed hash of the key.
     pub fn get_name(&self, name: &Name) -> Option<Value> {
         let mut value = Value::Invalid;
         self.find(name, &mut value).then_some(value)
     }
 
-    /// Writes the value of `name` to `to`; `false` when there is none.
+    /// Writes the value of `name` to `to`; returns `false` if there is none.
     #[inline]
     pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
         let position = match &*self.cell.state.borrow() {
@@ -180,7 +180,7 @@ impl Map {
                 }
             }
         };
-        // The first time that a nested value is asked for.
+        // First access to a nested value.
         if let Some((_, value)) = self.entry(position) {
             to.put(value);
         }
@@ -194,30 +194,30 @@ impl Map {
         }
     }
 
-    /// Whether there is an entry for `key`.
+    /// Returns whether there is an entry for `key`.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         let key = key.as_ref();
         self.position(hash(key), key).is_some()
     }
 
-    /// Sets `key`; answers what was there. Every handle sees the change.
+    /// Sets `key` and returns its previous value. All handles see the change.
     pub fn insert(&self, key: impl Into<Str>, value: Value) -> Option<Value> {
         if value.is_container() {
-            bury::watch(self);
+            deep_drop::track(self);
         }
         let key = key.into();
         self.change(|table| table.insert(key, value))
     }
 
-    /// Removes `key`; answers what was there. Every handle sees the change.
+    /// Removes `key` and returns its value. All handles see the change.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         self.change(|table| table.remove(key.as_ref()))
     }
 
-    /// Removes everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         let old = self.change(std::mem::take);
-        bury::bury(old.into_entries().into_iter().map(|entry| entry.value));
+        deep_drop::drop_deep(old.into_entries().into_iter().map(|entry| entry.value));
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
@@ -233,12 +233,12 @@ impl Map {
         }
         match &mut *state {
             State::Owned(table) => change(table),
-            // The branch above leaves an owned table.
+            // The state was made `Owned` above.
             State::Frozen { .. } => change(&mut Table::default()),
         }
     }
 
-    /// The entry at `position` of the key order that [`Map::iter`] established.
+    /// Returns the entry at `position` of the key order established by [`Map::iter`].
     fn entry(&self, position: usize) -> Option<(Str, Value)> {
         let mut state = self.cell.state.borrow_mut();
         match &mut *state {
@@ -264,15 +264,16 @@ impl Map {
         }
     }
 
-    /// The entries in key order, as Go prints and ranges. The map may change meanwhile; what was
-    /// not yet yielded is then yielded as it is at that time. [`Map::entries`] takes all at once.
+    /// Iterates over the entries in key order, as Go prints and ranges. If the map changes
+    /// meanwhile, remaining entries are yielded in their current state. [`Map::entries`] takes a
+    /// snapshot.
     pub fn iter(&self) -> Iter<'_> {
         self.sort();
         Iter { map: self, next: 0 }
     }
 
-    /// Puts the entries into key order. A map that is being read is in order already, as when it
-    /// holds itself.
+    /// Sorts the entries by key. A map that is being read is sorted already, as when it contains
+    /// itself.
     fn sort(&self) {
         let is_sorted = match &*self.cell.state.borrow() {
             State::Owned(table) => table.is_sorted(),
@@ -283,8 +284,8 @@ impl Map {
         }
     }
 
-    /// Gives the entries in key order to `read`, which must not change any map: nothing is copied,
-    /// and what lies in a tree stays there.
+    /// Passes the entries in key order to `read`, which must not modify any map. Nothing is copied,
+    /// and values in a tree stay there.
     ///
     /// ```
     /// use go_template::{Map, Value};
@@ -315,12 +316,12 @@ impl Map {
         }
     }
 
-    /// A copy of the entries in key order.
+    /// Returns a copy of the entries in key order.
     pub fn entries(&self) -> Vec<(Str, Value)> {
         self.iter().collect()
     }
 
-    /// The keys in order.
+    /// Returns the keys in order.
     pub fn keys(&self) -> Vec<Str> {
         self.iter().map(|(key, _)| key).collect()
     }
@@ -329,12 +330,12 @@ impl Map {
         WeakMap(Rc::downgrade(&self.cell), self.ty)
     }
 
-    /// How many handles there are.
+    /// Returns the number of handles.
     pub(super) fn handles(&self) -> usize {
         Rc::strong_count(&self.cell)
     }
 
-    /// The address, for `%p`.
+    /// Returns the address, for `%p`.
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.cell).addr()
     }
@@ -346,7 +347,7 @@ impl Default for Map {
     }
 }
 
-impl Drop for Cell {
+impl Drop for MapCell {
     fn drop(&mut self) {
         match self.state.get_mut() {
             State::Owned(table) => {
@@ -354,21 +355,21 @@ impl Drop for Cell {
                 let mut entries = table.entries().iter();
                 if entries.any(|entry| entry.value.has_at_most(count)) {
                     let entries = std::mem::take(table).into_entries();
-                    bury::bury(entries.into_iter().map(|entry| entry.value));
+                    deep_drop::drop_deep(entries.into_iter().map(|entry| entry.value));
                 }
             }
             State::Frozen { nested, .. } => {
                 let count = nested.len();
                 if nested.iter().any(|value| value.has_at_most(count)) {
-                    bury::bury(std::mem::take(nested).into_iter());
+                    deep_drop::drop_deep(std::mem::take(nested).into_iter());
                 }
             }
         }
     }
 }
 
-/// A map that may be gone.
-pub(crate) struct WeakMap(Weak<Cell>, Type);
+/// A weak handle to a map.
+pub(crate) struct WeakMap(Weak<MapCell>, Type);
 
 impl WeakMap {
     pub(crate) fn upgrade(&self) -> Option<Map> {
@@ -377,7 +378,7 @@ impl WeakMap {
     }
 }
 
-/// The entries of a map in key order.
+/// An iterator over the entries of a map in key order.
 pub struct Iter<'a> {
     map: &'a Map,
     next: usize,
@@ -414,7 +415,7 @@ impl<K: Into<Str>> FromIterator<(K, Value)> for Map {
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Maps can hold themselves, so the entries are not shown.
+        // Maps can contain themselves, so the entries are not printed.
         write!(f, "{}({} entries)", self.ty, self.len())
     }
 }
@@ -435,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_over_a_tree_is_written_to_without_touching_the_tree() {
+    fn writing_to_a_map_over_a_tree_does_not_change_the_tree() {
         let shared = tree();
         let map = Map::from_tree(Arc::clone(&shared));
         let Some(Value::Map(inner)) = map.get("b") else {

@@ -1,19 +1,19 @@
-//! Go's value model: what a template computes with.
+//! Go's value model for templates.
 //!
-//! [`Value`] is 24 bytes and cheap to clone. Scalars and short strings are held in it; maps,
-//! lists and objects are shared, with Go's reference semantics. Values live in one thread and one
-//! render; what threads share is a [`Tree`].
+//! [`Value`] is 24 bytes and cheap to clone. Scalars and short strings are stored inline; maps,
+//! lists and objects are shared, with Go's reference semantics. Values belong to one thread and one
+//! render; threads share a [`Tree`].
 //!
-//! Two kinds of nothing must be told apart, because Go does:
-//! * [`Value::Nil`] is a nil interface: a list element or map value that is null. It is what
-//!   functions see when a template passes nothing.
-//! * [`Value::Invalid`] is Go's zero `reflect.Value`: the result of a pipeline that had nothing
-//!   to give. It prints `<no value>`, its fields are nothing again, and only parameters of type
-//!   [`Type::REFLECT`] ever receive it.
+//! There are two kinds of missing values, as in Go:
+//! * [`Value::Nil`] is a nil interface: a null list element or map value. Functions receive it when
+//!   a template passes no value.
+//! * [`Value::Invalid`] is Go's zero `reflect.Value`: the result of a pipeline without a value. It
+//!   prints `<no value>`, its fields are missing as well, and only parameters of type
+//!   [`Type::REFLECT`] receive it.
 
 mod access;
-mod bury;
 mod bytes;
+mod deep_drop;
 mod follow;
 mod list;
 mod map;
@@ -36,7 +36,7 @@ pub use tree::{Tree, TreeList, TreeMap};
 pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
 
 pub(crate) use access::predeclared;
-pub(crate) use bury::break_cycles;
+pub(crate) use deep_drop::break_cycles;
 pub(crate) use follow::Followed;
 pub(crate) use number::is_integer;
 
@@ -51,7 +51,7 @@ pub mod iter {
 /// A Go value.
 #[derive(Clone, Debug, Default)]
 pub enum Value {
-    /// Go's zero `reflect.Value`: nothing at all, printed `<no value>`.
+    /// Go's zero `reflect.Value`: a missing value, printed `<no value>`.
     Invalid,
     /// A nil interface.
     #[default]
@@ -87,36 +87,37 @@ pub enum Value {
 }
 
 impl Value {
-    /// Nothing, to refer to.
+    /// A reference to a nil value.
     pub const NIL: &'static Self = &Self::Nil;
 
-    /// A `[]uint8`.
+    /// Creates a `[]uint8`.
     pub fn bytes(bytes: impl Into<Str>) -> Self {
         Self::Bytes(Rc::new(bytes.into()))
     }
 
-    /// A `[]interface {}`.
+    /// Creates a `[]interface {}`.
     pub fn list(items: Vec<Self>) -> Self {
         Self::List(List::from(items))
     }
 
-    /// A `uint8`.
+    /// Creates a `uint8`.
     pub fn byte(byte: u8) -> Self {
         Self::Uint(Unsigned::Uint8, u64::from(byte))
     }
 
-    /// Assigns `value`. Values that need no drop, which most assigned-to ones are, are not dropped.
+    /// Assigns `value`. The previous value is usually one that needs no drop, which is then
+    /// skipped.
     #[inline]
     pub(crate) fn put(&mut self, value: Self) {
-        self.vacate();
+        self.drop_current();
         std::mem::forget(std::mem::replace(self, value));
     }
 
-    /// Assigns a copy of `source`. Each variant is written to its place at once: a copy that is
-    /// made elsewhere and then moved waits for its own parts to reach memory.
+    /// Assigns a copy of `source`. Each variant is written directly to its destination, because a
+    /// copy that is made elsewhere and then moved stalls on its own stores.
     #[inline]
     pub(crate) fn put_copy(&mut self, source: &Self) {
-        self.vacate();
+        self.drop_current();
         let mut write = |value| std::mem::forget(std::mem::replace(self, value));
         match source {
             Self::Str(text) => write(Self::Str(text.clone())),
@@ -131,9 +132,9 @@ impl Value {
         }
     }
 
-    /// Drops what is there, if it needs that.
+    /// Drops the current value, if it needs that.
     #[inline]
-    fn vacate(&mut self) {
+    fn drop_current(&mut self) {
         if !matches!(
             self,
             Self::Invalid
@@ -150,8 +151,8 @@ impl Value {
         }
     }
 
-    /// Whether there could be no more than `handles` handles to the value, so that dropping that
-    /// many drops what it holds.
+    /// Returns whether the value may have at most `handles` handles, so that dropping that many
+    /// drops its content.
     pub(crate) fn has_at_most(&self, handles: usize) -> bool {
         match self {
             Self::List(list) => list.handles() <= handles,
@@ -161,7 +162,7 @@ impl Value {
         }
     }
 
-    /// Whether the value holds others, and so could be part of a cycle.
+    /// Returns whether the value contains others and so could be part of a cycle.
     pub(crate) fn is_container(&self) -> bool {
         matches!(self, Self::List(_) | Self::Map(_) | Self::Object(_))
     }
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_three_words() {
+    fn value_is_three_words() {
         assert_eq!(size_of::<Value>(), 24);
         assert_eq!(size_of::<Tree>(), 24);
     }

@@ -2,7 +2,7 @@
 
 use super::{Kind, Object, Type, Value, predeclared};
 
-/// The signed kinds beside `int` and `int64`.
+/// The signed kinds other than `int` and `int64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the Go kind of that name")]
 pub enum SmallInt {
@@ -12,7 +12,7 @@ pub enum SmallInt {
 }
 
 impl SmallInt {
-    /// The predeclared type of the kind.
+    /// Returns the predeclared type of the kind.
     pub fn go_type(self) -> Type {
         match self {
             Self::Int8 => Type::INT8,
@@ -34,7 +34,7 @@ pub enum Unsigned {
 }
 
 impl Unsigned {
-    /// The predeclared type of the kind.
+    /// Returns the predeclared type of the kind.
     pub fn go_type(self) -> Type {
         match self {
             Self::Uint => Type::UINT,
@@ -46,7 +46,7 @@ impl Unsigned {
     }
 }
 
-/// A number by the family that Go compares within.
+/// A number in one of the families within which Go compares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// Any signed integer.
@@ -58,7 +58,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// The integer, if it is one and fits.
+    /// Returns the integer, if it is one and fits.
     pub fn to_i64(self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(value),
@@ -68,13 +68,13 @@ impl Number {
     }
 }
 
-/// Whether `kind` is an integer kind, as Go's `intLike`.
+/// Returns whether `kind` is an integer kind, like Go's `intLike`.
 pub(crate) fn is_integer(kind: Kind) -> bool {
     kind.is_int() || kind.is_uint()
 }
 
 impl Value {
-    /// An integer converted to the integer type `ty` as Go converts: what does not fit is cut.
+    /// Converts an integer to the integer type `ty` like Go, truncating values that do not fit.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_possible_wrap,

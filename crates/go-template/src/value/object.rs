@@ -1,17 +1,17 @@
-//! `Object`: structs, pointers to them, and named scalars with methods; what the host brings.
+//! `Object`: structs, pointers to them, and named scalars with methods, provided by the host.
 
 use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
 
-use super::bury;
+use super::deep_drop;
 use super::{Kind, Type, Value};
 
-/// A value of a declared Go type that is no map or slice: a struct (`time.Time`), a pointer to a
+/// A value of a declared Go type other than a map or slice: a struct (`time.Time`), a pointer to a
 /// struct (`*semver.Version`), or a scalar with methods (`time.Duration`).
 ///
-/// Its type says what fields and methods it has and how it prints. Beside the fields it can carry
-/// any Rust data, which its methods get back with [`Object::data`].
+/// Its type defines its fields, methods and formatting. In addition to the fields it can carry any
+/// Rust data, which its methods access through [`Object::data`].
 ///
 /// Maps and slices of declared types are plain [`Value::Map`] and [`Value::List`] whose type has
 /// methods.
@@ -28,11 +28,11 @@ use super::{Kind, Type, Value};
 /// ```
 #[derive(Clone)]
 pub struct Object {
-    content: Rc<Content>,
+    content: Rc<ObjectInner>,
     addressable: bool,
 }
 
-struct Content {
+struct ObjectInner {
     ty: Type,
     underlying: Value,
     fields: Vec<Value>,
@@ -42,7 +42,7 @@ struct Content {
 impl Object {
     fn build(ty: Type, underlying: Value, fields: Vec<Value>, data: Option<Box<dyn Any>>) -> Self {
         Self {
-            content: Rc::new(Content {
+            content: Rc::new(ObjectInner {
                 ty,
                 underlying,
                 fields,
@@ -52,42 +52,42 @@ impl Object {
         }
     }
 
-    /// A struct, or a pointer to one, with its fields in the order of the type.
+    /// Creates a struct, or a pointer to one, with its fields in the order of the type.
     pub fn structure(ty: Type, fields: Vec<Value>) -> Self {
         Self::build(ty, Value::Invalid, fields, None)
     }
 
-    /// A struct, or a pointer to one, that carries `data` and has no fields to be seen.
+    /// Creates a struct, or a pointer to one, that carries `data` and has no visible fields.
     pub fn opaque<T: 'static>(ty: Type, data: T) -> Self {
         Self::build(ty, Value::Invalid, Vec::new(), Some(Box::new(data)))
     }
 
-    /// A struct, or a pointer to one, that has fields and carries `data`.
+    /// Creates a struct, or a pointer to one, that has fields and carries `data`.
     pub fn with_data<T: 'static>(ty: Type, fields: Vec<Value>, data: T) -> Self {
         Self::build(ty, Value::Invalid, fields, Some(Box::new(data)))
     }
 
-    /// A scalar of a declared type, such as a `time.Duration` over its `int64`.
+    /// Creates a scalar of a declared type, such as a `time.Duration` from its `int64`.
     pub fn scalar(ty: Type, underlying: Value) -> Self {
         Self::build(ty, underlying, Vec::new(), None)
     }
 
-    /// The Go type.
+    /// Returns the Go type.
     pub fn go_type(&self) -> Type {
         self.content.ty
     }
 
-    /// The scalar of a named scalar type; [`Value::Invalid`] for structs and pointers.
+    /// Returns the value of a named scalar, or [`Value::Invalid`] for structs and pointers.
     pub fn underlying(&self) -> &Value {
         &self.content.underlying
     }
 
-    /// The fields in the order of the type.
+    /// Returns the fields in the order of the type.
     pub fn fields(&self) -> &[Value] {
         &self.content.fields
     }
 
-    /// The field `name`, exported or not.
+    /// Returns the field `name`, exported or not.
     pub fn field(&self, name: &str) -> Option<Value> {
         let mut value = self
             .content
@@ -100,43 +100,43 @@ impl Object {
         Some(value)
     }
 
-    /// The data that the value was made with.
+    /// Returns the data that the value was created with.
     pub fn data<T: 'static>(&self) -> Option<&T> {
         self.content.data.as_ref()?.downcast_ref()
     }
 
-    /// Whether both are handles to the same value.
+    /// Returns whether both are handles to the same value.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.content, &other.content)
     }
 
-    /// Whether Go could take the value's address, so that methods of the pointer count when it
-    /// is printed.
+    /// Returns whether Go could take the value's address, so that methods of the pointer are used
+    /// when it is printed.
     pub(crate) fn is_addressable(&self) -> bool {
         self.addressable
     }
 
-    /// The same value as Go copies it into an interface.
+    /// Makes the value unaddressable, as when Go copies it into an interface.
     pub(crate) fn forget_address(&mut self) {
         self.addressable = false;
     }
 
-    /// How many handles there are.
+    /// Returns the number of handles.
     pub(super) fn handles(&self) -> usize {
         Rc::strong_count(&self.content)
     }
 
-    /// The address, for `%p`.
+    /// Returns the address, for `%p`.
     pub(crate) fn address(&self) -> usize {
         Rc::as_ptr(&self.content).addr()
     }
 }
 
-impl Drop for Content {
+impl Drop for ObjectInner {
     fn drop(&mut self) {
         let count = self.fields.len();
         if self.fields.iter().any(|field| field.has_at_most(count)) {
-            bury::bury(std::mem::take(&mut self.fields).into_iter());
+            deep_drop::drop_deep(std::mem::take(&mut self.fields).into_iter());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The hash table under maps and trees: entries in one vector, found by precomputed hashes.
+//! The hash table of maps and trees: entries in one vector, found by precomputed hashes.
 #![allow(
     clippy::indexing_slicing,
-    reason = "slots hold positions of entries, and masks keep probes inside the slots"
+    reason = "slots contain positions of entries, and masks keep probes within the slots"
 )]
 
 use std::hash::{BuildHasher, RandomState};
@@ -9,16 +9,16 @@ use std::sync::OnceLock;
 
 use super::Str;
 
-/// Up to this many entries a scan over the hashes is faster than a probe.
+/// Number of entries up to which scanning the hashes is faster than probing.
 const SCAN: usize = 8;
 const EMPTY: u32 = u32::MAX;
 
-/// A key with its hash, computed once for what templates name again and again.
+/// A key with its hash, computed once for names that templates use repeatedly.
 #[derive(Clone, Debug)]
 pub struct Name {
     key: Str,
     hash: u32,
-    /// Whether a method of a Go type could have the name.
+    /// Whether it could be the name of a method.
     is_exported: bool,
 }
 
@@ -34,7 +34,7 @@ impl Name {
         }
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &Str {
         &self.key
     }
@@ -43,7 +43,7 @@ impl Name {
         self.hash
     }
 
-    /// Whether a method of a Go type could have the name: only exported ones can be called.
+    /// Returns whether it could be the name of a method: only exported methods can be called.
     #[inline]
     pub(crate) fn is_exported(&self) -> bool {
         self.is_exported
@@ -62,7 +62,7 @@ impl From<&str> for Name {
     }
 }
 
-/// Hashes bytes under a seed of this process, so that no document can be made whose keys collide.
+/// Hashes bytes with a per-process seed, so that no document can be crafted with colliding keys.
 pub(crate) fn hash(bytes: &[u8]) -> u32 {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     static SEED: OnceLock<u64> = OnceLock::new();
@@ -81,7 +81,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u32 {
     for word in words {
         state = fold(state, u64::from_le_bytes(*word));
     }
-    // The last bytes, or all if they are few; some count twice.
+    // The last bytes, or all if there are few; some may be hashed twice.
     let last = match bytes {
         [.., _, _, _, _, _, _, _, _] => bytes.last_chunk().copied().map(u64::from_le_bytes),
         [_, _, _, _, ..] => bytes
@@ -114,7 +114,7 @@ pub(crate) struct Entry<V> {
     pub(crate) value: V,
 }
 
-/// String keys to values; remembers whether its entries lie in key order.
+/// A map from string keys to values that tracks whether its entries are in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<V> {
     entries: Vec<Entry<V>>,
@@ -156,12 +156,12 @@ impl<V> Table<V> {
         self.entries
     }
 
-    /// The position of `key`, whose hash the caller has.
+    /// Returns the position of `key`, given its hash.
     pub(crate) fn find(&self, hash: u32, key: &[u8]) -> Option<usize> {
         self.locate(hash, |other| other.as_bytes() == key)
     }
 
-    /// The position of a key that was hashed before.
+    /// Returns the position of a key with a precomputed hash.
     #[inline]
     pub(crate) fn find_name(&self, name: &Name) -> Option<usize> {
         self.locate(name.hash, |other| *other == name.key)
@@ -190,7 +190,7 @@ impl<V> Table<V> {
         }
     }
 
-    /// The same keys with other values; `make` gets the position of each.
+    /// Returns a table with the same keys and other values; `make` receives the position of each.
     pub(crate) fn with_values<W>(&self, mut make: impl FnMut(usize, &V) -> W) -> Table<W> {
         let entries = self.entries.iter().enumerate();
         Table {
@@ -206,7 +206,7 @@ impl<V> Table<V> {
         }
     }
 
-    /// Sets `key`; answers what was there.
+    /// Sets `key` and returns its previous value.
     pub(crate) fn insert(&mut self, key: Str, value: V) -> Option<V> {
         let hash = hash(key.as_bytes());
         self.insert_hashed(hash, key, value)
@@ -221,9 +221,9 @@ impl<V> Table<V> {
         }
         self.entries.push(Entry { hash, key, value });
         let count = self.entries.len();
-        // A table that has shrunk keeps its slots, so they must know every entry.
+        // A table that has shrunk keeps its slots, so they must contain every entry.
         if count > SCAN || !self.slots.is_empty() {
-            // Slots stay at most half full.
+            // Slots are at most half full.
             if self.slots.len() < 2 * count {
                 self.build_slots();
             } else {
@@ -233,7 +233,7 @@ impl<V> Table<V> {
         None
     }
 
-    /// Removes `key`, keeping the others in order; answers what was there.
+    /// Removes `key`, keeping the order of the others, and returns its value.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V> {
         let position = self.find(hash(key), key)?;
         let entry = self.entries.remove(position);
@@ -243,12 +243,12 @@ impl<V> Table<V> {
         Some(entry.value)
     }
 
-    /// Whether the entries lie in key order.
+    /// Returns whether the entries are in key order.
     pub(crate) fn is_sorted(&self) -> bool {
         self.sorted
     }
 
-    /// Puts the entries into key order.
+    /// Sorts the entries by key.
     pub(crate) fn sort(&mut self) {
         if !self.sorted {
             self.entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_inserted_after_growth_removal_and_sorting() {
+    fn entries_are_found_after_growth_removal_and_sorting() {
         let mut table = Table::default();
         for i in (0..100).rev() {
             table.insert(Str::from(format!("key{i:03}")), i);
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_has_shrunk_finds_what_is_inserted_then() {
+    fn entries_inserted_after_shrinking_are_found() {
         let mut table = Table::default();
         for i in 0..=SCAN {
             table.insert(Str::from(format!("key{i}")), i);

@@ -1,12 +1,12 @@
-//! `Tree`: values that never change and that threads share; a render reads them in place.
+//! `Tree`: immutable values that threads share; renders read them in place.
 
 use std::sync::Arc;
 
 use super::table::Table;
 use super::{List, Map, Str, Type, Value};
 
-/// An immutable value, `Send` and `Sync`. Build one from a values file once, then make a
-/// [`Value`] over it for every render: nothing is copied until a template writes to a map.
+/// An immutable value, `Send` and `Sync`. Build one from a values file once, then create a
+/// [`Value`] from it for every render: nothing is copied until a template writes to a map.
 ///
 /// ```
 /// use go_template::{Str, Tree, TreeMap, Type, Value};
@@ -28,26 +28,26 @@ pub enum Tree {
     Int(i64),
     /// An `int64`.
     Int64(i64),
-    /// A `float64`, which is what every number of a values file is.
+    /// A `float64`, the type of every number in a values file.
     Float(f64),
     /// A `string`.
     Str(Str),
     /// A `[]uint8`.
     Bytes(Arc<Str>),
-    /// A slice; its type is its own.
+    /// A slice with its own type.
     List(Arc<TreeList>),
-    /// A map; its type is its own.
+    /// A map with its own type.
     Map(Arc<TreeMap>),
 }
 
 impl Tree {
-    /// The value, when it needs no memory.
+    /// Returns the value, if it needs no allocation.
     pub(crate) fn leaf(&self) -> Option<Value> {
         let mut value = Value::Nil;
         self.write_leaf(&mut value).then_some(value)
     }
 
-    /// Writes the value to `to`, when it needs no memory; `false` otherwise.
+    /// Writes the value to `to`, if it needs no allocation; returns whether it did.
     #[inline]
     pub(crate) fn write_leaf(&self, to: &mut Value) -> bool {
         match self {
@@ -63,7 +63,7 @@ impl Tree {
         true
     }
 
-    /// The value; maps read this tree, lists are copied one level deep.
+    /// Returns the value; maps read this tree, lists are copied one level deep.
     pub(crate) fn wrap(&self) -> Value {
         match self {
             Self::Bytes(bytes) => Value::bytes(Str::clone(bytes)),
@@ -97,17 +97,17 @@ pub struct TreeList {
 }
 
 impl TreeList {
-    /// A slice of the given Go type with these elements.
+    /// Creates a slice of the given Go type with these elements.
     pub fn new(ty: Type, items: Vec<Tree>) -> Self {
         Self { ty, items }
     }
 
-    /// The Go type.
+    /// Returns the Go type.
     pub fn go_type(&self) -> Type {
         self.ty
     }
 
-    /// The elements.
+    /// Returns the elements.
     pub fn items(&self) -> &[Tree] {
         &self.items
     }
@@ -128,14 +128,15 @@ pub struct TreeMap {
 }
 
 impl TreeMap {
-    /// A map of the given Go type with these entries; a later key replaces an earlier one.
+    /// Creates a map of the given Go type with these entries; a later key replaces an earlier one.
     pub fn new(ty: Type, entries: impl IntoIterator<Item = (Str, Tree)>) -> Self {
         let mut table: Table<Tree> = entries.into_iter().collect();
         table.sort();
         Self { ty, table }
     }
 
-    /// The map with other values for some keys, and without the keys that have `None`.
+    /// Returns the map with other values for some keys, and without the keys whose change is
+    /// `None`.
     #[must_use]
     pub fn with(&self, changes: impl IntoIterator<Item = (Str, Option<Tree>)>) -> Self {
         let Self { ty, mut table } = self.clone();
@@ -149,29 +150,29 @@ impl TreeMap {
         Self { ty, table }
     }
 
-    /// The Go type.
+    /// Returns the Go type.
     pub fn go_type(&self) -> Type {
         self.ty
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&Tree> {
         let key = key.as_ref();
         let position = self.table.find(super::table::hash(key), key)?;
         self.table.entry(position).map(|entry| &entry.value)
     }
 
-    /// The entries in key order.
+    /// Iterates over the entries in key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Str, &Tree)> {
         self.table
             .entries()

@@ -1,10 +1,10 @@
-//! What Go counts as true, and as empty.
+//! Go's definition of truth and emptiness.
 
 use super::{Number, Value};
 
 impl Value {
-    /// Whether `if` and `with` take the value as true: it is not the zero value of its type.
-    /// Structs and objects that point to something are true.
+    /// Returns whether `if` and `with` treat the value as true: it is not the zero value of its
+    /// type. Structs and non-nil pointers are true.
     pub fn is_true(&self) -> bool {
         match self {
             Self::Invalid | Self::Nil | Self::NilOf(_) => false,
@@ -26,7 +26,7 @@ impl Value {
         }
     }
 
-    /// The number, for every numeric kind but complex, also under a declared type.
+    /// Returns the number for every numeric kind except complex, including declared types.
     pub fn number(&self) -> Option<Number> {
         Some(match self {
             Self::Int(value) | Self::Int64(value) | Self::SmallInt(_, value) => Number::Int(*value),

@@ -1,4 +1,4 @@
-//! Go's types as templates can observe them: kinds, names, elements, fields and methods.
+//! Go's types as far as templates can observe them: kinds, names, elements, fields and methods.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The name that Go prints, as `kindOf` answers.
+    /// Returns the name that Go and `kindOf` print.
     pub fn name(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -65,17 +65,17 @@ impl Kind {
         }
     }
 
-    /// Whether the kind is one of the signed integers.
+    /// Returns whether the kind is a signed integer.
     pub fn is_int(self) -> bool {
         (Self::Int..=Self::Int64).contains(&self)
     }
 
-    /// Whether the kind is one of the unsigned integers.
+    /// Returns whether the kind is an unsigned integer.
     pub fn is_uint(self) -> bool {
         (Self::Uint..=Self::Uintptr).contains(&self)
     }
 
-    /// Whether a value of the kind can be nil.
+    /// Returns whether a value of the kind can be nil.
     pub fn can_be_nil(self) -> bool {
         matches!(
             self,
@@ -84,7 +84,7 @@ impl Kind {
     }
 }
 
-/// What a method of a Go type does: the receiver, then the arguments.
+/// The implementation of a method of a Go type: receives the receiver, then the arguments.
 pub type MethodFn = fn(&mut Call<'_>, &Value, &mut Args<'_>) -> Result<Value, FuncError>;
 
 /// A method of a Go type.
@@ -96,22 +96,22 @@ pub struct Method {
     pub params: &'static [Type],
     /// The element type of a variadic last parameter.
     pub variadic: Option<Type>,
-    /// The code. Arguments were checked against the parameters as Go checks them.
+    /// The implementation. Arguments are checked against the parameters before, as in Go.
     pub run: MethodFn,
 }
 
 /// A field of a Go struct.
 #[derive(Debug)]
 pub struct Field {
-    /// The name; it is exported when it begins with an upper-case letter.
+    /// The name; it is exported if it begins with an upper-case letter.
     pub name: &'static str,
-    /// The tag for JSON (and so for YAML), where there is one: a key, and `,omitempty` where
-    /// encoders leave out a field that is empty.
+    /// The JSON tag (also used for YAML), if any: a key, and `,omitempty` if encoders omit an empty
+    /// field.
     pub json: Option<&'static str>,
 }
 
 impl Field {
-    /// The key in JSON for `value`, unless encoders leave the field out.
+    /// Returns the JSON key for `value`, or `None` if encoders omit the field.
     pub fn json_key(&self, value: &Value) -> Option<&'static str> {
         let tag = self.json.unwrap_or(self.name);
         match tag.strip_suffix(",omitempty") {
@@ -122,8 +122,8 @@ impl Field {
     }
 }
 
-/// Everything that is known of a Go type. Declared as a `static`, since types are the same when
-/// they are the same `TypeInfo`.
+/// Description of a Go type. It is declared as a `static`, because types are identical if they have
+/// the same `TypeInfo`.
 ///
 /// ```
 /// use go_template::{Kind, Type, TypeInfo};
@@ -146,21 +146,21 @@ pub struct TypeInfo {
     pub fields: &'static [Field],
     /// The methods of the type, and those of a pointer to it.
     pub methods: &'static [Method],
-    /// The result of `Error` or `String`, for types that have one of them.
+    /// The result of `Error` or `String`, if the type has one of them.
     pub text: Option<fn(&Value) -> Str>,
-    /// The result of `GoString`, which `%#v` prints, for types that have it.
+    /// The result of `GoString`, which `%#v` prints, if the type has it.
     pub go_text: Option<fn(&Value) -> Str>,
     /// Whether `text` is `Error`, not `String`.
     pub is_error: bool,
-    /// The result of `String` when only a pointer to the type has that method: seen where an
-    /// action prints a field that is reached through a pointer, and nowhere else.
+    /// The result of `String` if only a pointer to the type has that method: used only where an
+    /// action prints a field reached through a pointer.
     pub pointer_text: Option<fn(&Value) -> Str>,
-    /// What encoders (JSON, YAML) write in place of the value, for types with `MarshalJSON`.
+    /// What encoders (JSON, YAML) write instead of the value, for types with `MarshalJSON`.
     pub encode: Option<fn(&Value) -> Value>,
 }
 
 impl TypeInfo {
-    /// A type of the given name and kind, with nothing else; the base for struct update syntax.
+    /// Creates a type with only a name and kind; the base for struct update syntax.
     pub const fn new(name: &'static str, kind: Kind) -> Self {
         Self {
             name,
@@ -177,7 +177,7 @@ impl TypeInfo {
         }
     }
 
-    /// A map from strings to `elem`.
+    /// Creates a map from strings to `elem`.
     pub const fn map(name: &'static str, elem: Type) -> Self {
         Self {
             elem: Some(elem),
@@ -185,7 +185,7 @@ impl TypeInfo {
         }
     }
 
-    /// A slice of `elem`.
+    /// Creates a slice of `elem`.
     pub const fn slice(name: &'static str, elem: Type) -> Self {
         Self {
             elem: Some(elem),
@@ -193,7 +193,7 @@ impl TypeInfo {
         }
     }
 
-    /// A pointer to `elem`.
+    /// Creates a pointer to `elem`.
     pub const fn pointer(name: &'static str, elem: Type) -> Self {
         Self {
             elem: Some(elem),
@@ -201,7 +201,7 @@ impl TypeInfo {
         }
     }
 
-    /// A declared struct.
+    /// Creates a declared struct.
     pub const fn structure(name: &'static str, fields: &'static [Field]) -> Self {
         Self {
             fields,
@@ -228,11 +228,11 @@ macro_rules! predeclared {
 }
 
 predeclared! {
-    /// `interface {}`, which every value fits.
+    /// `interface {}`, to which every value is assignable.
     ANY = TypeInfo::new("interface {}", Kind::Interface);
     /// `error`.
     ERROR = TypeInfo { named: true, ..TypeInfo::new("error", Kind::Interface) };
-    /// `reflect.Value`: as a parameter it takes everything, also [`Value::Invalid`].
+    /// `reflect.Value`: as a parameter it accepts every value, including [`Value::Invalid`].
     REFLECT = TypeInfo { named: true, ..TypeInfo::new("reflect.Value", Kind::Struct) };
     /// `bool`.
     BOOL = TypeInfo { named: true, ..TypeInfo::new("bool", Kind::Bool) };
@@ -262,7 +262,7 @@ predeclared! {
     COMPLEX128 = TypeInfo { named: true, ..TypeInfo::new("complex128", Kind::Complex128) };
     /// `string`.
     STRING = TypeInfo { named: true, ..TypeInfo::new("string", Kind::String) };
-    /// `func`, for functions held in values.
+    /// Functions in values.
     FUNC = TypeInfo::new("func", Kind::Func);
     /// `map[string]interface {}`.
     MAP = TypeInfo::map("map[string]interface {}", Type::ANY);
@@ -283,33 +283,33 @@ predeclared! {
 }
 
 impl Type {
-    /// The type that `info` describes.
+    /// Returns the type described by `info`.
     pub const fn new(info: &'static TypeInfo) -> Self {
         Self(info)
     }
 
-    /// Everything known of the type.
+    /// Returns the description of the type.
     pub const fn info(self) -> &'static TypeInfo {
         self.0
     }
 
-    /// What `%T` prints.
+    /// Returns what `%T` prints.
     pub const fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub const fn kind(self) -> Kind {
         self.0.kind
     }
 
-    /// The element type of a slice, map or pointer; for all others `interface {}`.
+    /// Returns the element type of a slice, map or pointer, or `interface {}` for other types.
     #[must_use]
     pub fn elem(self) -> Self {
         self.0.elem.unwrap_or(Self::ANY)
     }
 
-    /// The method `name` of the type, or of what it points to.
+    /// Returns the method `name` of the type or of its pointee.
     pub fn method(self, name: &str) -> Option<&'static Method> {
         let find = |info: &'static TypeInfo| info.methods.iter().find(|m| m.name == name);
         find(self.0).or_else(|| match self.kind() {
@@ -318,14 +318,14 @@ impl Type {
         })
     }
 
-    /// Whether the type itself has the method `name`.
+    /// Returns whether the type itself has the method `name`.
     #[inline]
     pub(crate) fn has_method(self, name: &Name) -> bool {
         let methods = self.0.methods;
         name.is_exported() && !methods.is_empty() && is_among(methods, name.key().as_bytes())
     }
 
-    /// The position of the struct field `name`, looking through a pointer.
+    /// Returns the position of the struct field `name`, following a pointer.
     pub fn field(self, name: &str) -> Option<usize> {
         self.structure()
             .fields
@@ -333,7 +333,7 @@ impl Type {
             .position(|field| field.name == name)
     }
 
-    /// The struct itself, for a struct or a pointer to one.
+    /// Returns the struct itself, for a struct or a pointer to one.
     pub(crate) fn structure(self) -> &'static TypeInfo {
         match self.kind() {
             Kind::Ptr => self.elem().0,
@@ -341,8 +341,8 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type can be used where `target` is asked for, by Go's rules:
-    /// the same type, an interface, or the same underlying type when one of them has no name.
+    /// Returns whether a value of this type is assignable to `target` by Go's rules: the same type,
+    /// an interface, or the same underlying type if one of them is unnamed.
     pub fn assignable_to(self, target: Self) -> bool {
         if self == target || target == Self::ANY || target == Self::REFLECT {
             return true;

@@ -8,7 +8,7 @@ static VALUES: TypeInfo = TypeInfo {
     ..TypeInfo::map("common.Values", Type::ANY)
 };
 
-/// JSON as a tree, every number a `float64`.
+/// Converts JSON to a tree in which every number is a `float64`.
 pub(crate) fn json_to_tree(json: &serde_json::Value) -> Tree {
     match json {
         serde_json::Value::Null => Tree::Nil,
@@ -24,7 +24,7 @@ pub(crate) fn json_to_tree(json: &serde_json::Value) -> Tree {
     }
 }
 
-/// A `map[string]interface {}`.
+/// Creates a `map[string]interface {}`.
 pub(crate) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Tree)>) -> Tree {
     let entries = entries
         .into_iter()
@@ -32,7 +32,7 @@ pub(crate) fn map<'k>(entries: impl IntoIterator<Item = (&'k str, Tree)>) -> Tre
     Tree::from(TreeMap::new(Type::MAP, entries))
 }
 
-/// What a template of a chart has as dot, as far as no functions of Helm are in it.
+/// Returns a dot like that of a chart's template, as far as it contains no functions of Helm.
 pub(crate) fn root(values: &Tree) -> Tree {
     let values = match values {
         Tree::Map(values) => {
@@ -56,7 +56,7 @@ pub(crate) fn root(values: &Tree) -> Tree {
     Tree::from(TreeMap::new(Type::new(&VALUES), entries))
 }
 
-/// The form that Helm gives to errors that no function returned.
+/// Formats errors that no function returned as Helm does.
 pub(crate) fn reformat(error: &str) -> String {
     let place_and_rest = error
         .strip_prefix("template: ")
@@ -70,7 +70,7 @@ pub(crate) fn reformat(error: &str) -> String {
     }
 }
 
-/// The form that Helm gives to errors of the parser.
+/// Formats errors of the parser as Helm does.
 pub(crate) fn parse_error(error: &go_template::ParseError) -> String {
     let place = error.location();
     let message = error.message().rsplit(": ").next().unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Block maps, block lists and block scalars.
 
-use super::{Key, LONGEST_KEY, Reader};
+use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
-impl<'t> Reader<'t> {
-    /// Reads the node that begins here, in a collection at the column `parent`, and goes on to the
+impl<'t> DirectReader<'t> {
+    /// Reads the node that begins here, in a collection at the column `parent`, and advances to the
     /// next node.
     pub(super) fn block_node(&mut self, parent: isize) -> Option<()> {
         self.nested(|reader| reader.block_node_at_depth(parent))
@@ -20,7 +20,7 @@ impl<'t> Reader<'t> {
                 let end = self.at;
                 self.skip_spaces();
                 if self.byte(0) == b':' && self.ends_word(1) {
-                    if self.line != line || end - start > LONGEST_KEY {
+                    if self.line != line || end - start > MAX_KEY_LENGTH {
                         return None;
                     }
                     self.at += 1;
@@ -38,7 +38,7 @@ impl<'t> Reader<'t> {
             _ => {
                 let text = self.plain_line()?;
                 if self.byte(0) == b':' {
-                    if text.len() > LONGEST_KEY {
+                    if text.len() > MAX_KEY_LENGTH {
                         return None;
                     }
                     self.at += 1;
@@ -49,7 +49,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads the map at `column` whose first key has been read.
+    /// Reads the map at `column` after its first key.
     fn block_map(&mut self, column: isize, first: Key<'t>) -> Option<()> {
         let start = self.begin_map();
         let mut key = first;
@@ -80,7 +80,7 @@ impl<'t> Reader<'t> {
             b'-' if self.ends_word(1) => return None,
             _ => Key::Plain(self.plain_line()?),
         };
-        let fits = self.line == line && self.at - start <= LONGEST_KEY;
+        let fits = self.line == line && self.at - start <= MAX_KEY_LENGTH;
         if !fits || self.byte(0) != b':' || !self.ends_word(1) {
             return None;
         }
@@ -94,7 +94,7 @@ impl<'t> Reader<'t> {
         match self.byte(0) {
             b'\n' | b'#' | 0 => {
                 self.skip_line();
-                self.settle()?;
+                self.skip_to_next_node()?;
                 if self.column > column {
                     self.block_node(column)
                 } else if self.column == column && self.byte(0) == b'-' && self.ends_word(1) {
@@ -122,8 +122,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads the list whose dashes stand at `column`. An indentless one is the value of a key at
-    /// the same column, so that another key may follow it.
+    /// Reads the list whose dashes are at `column`. An indentless list is the value of a key at the
+    /// same column, so that another key may follow it.
     fn block_list(&mut self, column: isize, indentless: bool) -> Option<()> {
         let start = self.begin_list();
         loop {
@@ -132,7 +132,7 @@ impl<'t> Reader<'t> {
             match self.byte(0) {
                 b'\n' | b'#' | 0 => {
                     self.skip_line();
-                    self.settle()?;
+                    self.skip_to_next_node()?;
                     if self.column > column {
                         self.block_node(column)?;
                     } else {
@@ -194,10 +194,10 @@ impl<'t> Reader<'t> {
             text.extend(std::iter::repeat_n('\n', breaks));
         }
         self.push(Scalar::Str(text.into()));
-        self.settle()
+        self.skip_to_next_node()
     }
 
-    /// Chomping and, where it is stated, the indentation.
+    /// Reads the chomping indicator and, if present, the indentation.
     fn block_scalar_header(&mut self, parent: isize) -> Option<(Chomping, Option<usize>)> {
         let mut chomping = None;
         let mut indent = None;
@@ -230,7 +230,7 @@ impl<'t> Reader<'t> {
         Some((chomping.unwrap_or(Chomping::Clip), indent))
     }
 
-    /// Goes over a line break, if one stands here.
+    /// Skips a line break, if there is one.
     fn next_line(&mut self) {
         if self.byte(0) == b'\n' {
             self.at += 1;
@@ -238,8 +238,8 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes over the blank lines before a block scalar and finds its indentation; gives the number
-    /// of the lines too.
+    /// Skips the blank lines before a block scalar and detects its indentation. Also returns the
+    /// number of lines.
     fn detect_indent(&mut self, parent: isize) -> Option<(usize, usize)> {
         let mut widest = usize::try_from(parent + 1).unwrap_or(0).max(1);
         let mut breaks = 0;
@@ -257,7 +257,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes over blank lines and then over the indentation; gives the number of the lines.
+    /// Skips blank lines and the following indentation. Returns the number of lines.
     fn block_scalar_breaks(&mut self, indent: usize) -> Option<usize> {
         let mut breaks = 0;
         loop {
@@ -276,13 +276,13 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// What becomes of the line breaks at the end of a block scalar.
+/// Treatment of the line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
-    /// One stays.
+    /// Keeps one.
     Clip,
-    /// All go.
+    /// Removes all.
     Strip,
-    /// All stay.
+    /// Keeps all.
     Keep,
 }

@@ -1,4 +1,4 @@
-//! Tapes as serde data, as [`crate::de`] gives trees.
+//! Deserializes tapes as [`crate::de`] deserializes trees.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use super::{Entry, Tape};
 use crate::resolve::Scalar;
 
-/// What is on a tape is not what was asked for, or not simple enough. The reader of trees knows
-/// what to say of it.
+/// The content of a tape does not match the requested type or is not simple enough. The tree reader
+/// produces the error message.
 #[derive(Debug)]
 pub(crate) struct Declined;
 
@@ -30,9 +30,9 @@ impl serde::de::Error for Declined {
 }
 
 impl<'t> Tape<'t> {
-    /// The document as serde reads it.
-    pub(crate) fn root(&self) -> Node<'_, 't> {
-        Node {
+    /// Returns the root node.
+    pub(crate) fn root(&self) -> TapeNode<'_, 't> {
+        TapeNode {
             tape: &self.0,
             at: 0,
         }
@@ -41,22 +41,22 @@ impl<'t> Tape<'t> {
 
 /// A node of a tape.
 #[derive(Clone, Copy)]
-pub(crate) struct Node<'a, 't> {
+pub(crate) struct TapeNode<'a, 't> {
     tape: &'a [Entry<'t>],
     at: usize,
 }
 
-impl<'a, 't> Node<'a, 't> {
+impl<'a, 't> TapeNode<'a, 't> {
     fn entry(self) -> Result<&'a Entry<'t>, Declined> {
         self.tape.get(self.at).ok_or(Declined)
     }
 
-    /// The node at another index.
+    /// Returns the node at another index.
     fn node(self, at: usize) -> Self {
         Self { at, ..self }
     }
 
-    /// The index after the node.
+    /// Returns the index after the node.
     fn end(self) -> usize {
         match self.tape.get(self.at) {
             Some(Entry::List(end) | Entry::Map { end, .. }) => *end,
@@ -64,7 +64,7 @@ impl<'a, 't> Node<'a, 't> {
         }
     }
 
-    /// The text of a key.
+    /// Returns the text of a key.
     fn text(self) -> Result<&'a str, Declined> {
         match self.entry()? {
             Entry::Scalar(Scalar::Str(text)) => Ok(text),
@@ -72,8 +72,7 @@ impl<'a, 't> Node<'a, 't> {
         }
     }
 
-    /// The indices of a map's keys, of equal ones the place of the first with the value of the
-    /// last.
+    /// Returns the indices of a map's keys; duplicates keep the first position and the last value.
     fn distinct(self, end: usize) -> Result<Vec<(&'a str, usize)>, Declined> {
         let mut found: Vec<(&'a str, usize)> = Vec::new();
         let mut index = HashMap::new();
@@ -92,7 +91,7 @@ impl<'a, 't> Node<'a, 't> {
     }
 }
 
-impl<'de> Deserializer<'de> for Node<'de, '_> {
+impl<'de> Deserializer<'de> for TapeNode<'de, '_> {
     type Error = Declined;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Declined> {
@@ -137,7 +136,7 @@ impl<'de> Deserializer<'de> for Node<'de, '_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Enums are for configuration files, which may take their time.
+    /// Enums only occur in configuration files, which need not be fast.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -147,7 +146,7 @@ impl<'de> Deserializer<'de> for Node<'de, '_> {
         Err(Declined)
     }
 
-    /// Everything on a tape can be read, so nothing has to be looked at.
+    /// Skips the node: everything on a tape is valid, so nothing needs to be visited.
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Declined> {
         visitor.visit_unit()
     }
@@ -159,7 +158,7 @@ impl<'de> Deserializer<'de> for Node<'de, '_> {
 }
 
 struct Items<'a, 't> {
-    node: Node<'a, 't>,
+    node: TapeNode<'a, 't>,
     end: usize,
 }
 
@@ -180,7 +179,7 @@ impl<'a> SeqAccess<'a> for Items<'a, '_> {
 }
 
 struct Fields<'a, 't> {
-    node: Node<'a, 't>,
+    node: TapeNode<'a, 't>,
     end: usize,
 }
 
@@ -207,9 +206,9 @@ impl<'a> MapAccess<'a> for Fields<'a, '_> {
     }
 }
 
-/// The entries of a map some of whose keys stand twice.
+/// The entries of a map with duplicate keys.
 struct Distinct<'a, 't> {
-    node: Node<'a, 't>,
+    node: TapeNode<'a, 't>,
     entries: std::vec::IntoIter<(&'a str, usize)>,
     value: usize,
 }

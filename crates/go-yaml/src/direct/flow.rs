@@ -1,10 +1,10 @@
-//! Flow collections: `[…]` and `{…}`, JSON among them.
+//! Flow collections: `[…]` and `{…}`, including JSON.
 
-use super::{Key, LONGEST_KEY, Reader};
+use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
-impl<'t> Reader<'t> {
-    /// Reads the node that begins here, to right after it.
+impl<'t> DirectReader<'t> {
+    /// Reads the node that begins here, up to its end.
     pub(super) fn flow_node(&mut self) -> Option<()> {
         match self.byte(0) {
             b'[' => self.nested(Self::flow_list),
@@ -70,8 +70,7 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Reads a key and the `:` after it, which stand on one line. A key without a value may have
-    /// none.
+    /// Reads a key and the `:` after it on the same line. A key without a value may have no `:`.
     fn flow_key(&mut self) -> Option<Key<'t>> {
         let (start, line) = (self.at, self.line);
         let key = match self.byte(0) {
@@ -79,7 +78,7 @@ impl<'t> Reader<'t> {
             _ => Key::Plain(self.flow_plain()?),
         };
         self.skip_spaces();
-        if self.line != line || self.at - start > LONGEST_KEY {
+        if self.line != line || self.at - start > MAX_KEY_LENGTH {
             return None;
         }
         match self.byte(0) {
@@ -90,7 +89,7 @@ impl<'t> Reader<'t> {
         Some(key)
     }
 
-    /// Goes over spaces, line breaks and comments.
+    /// Skips spaces, line breaks and comments.
     fn skip_flow_blanks(&mut self) -> Option<()> {
         loop {
             let start = self.at;
@@ -99,13 +98,13 @@ impl<'t> Reader<'t> {
                 self.skip_line();
                 continue;
             }
-            // A marker or a directive, perhaps.
-            let odd = self.at == self.line && matches!(self.byte(0), b'-' | b'.' | b'%');
-            return (!odd).then_some(());
+            // Possibly a marker or a directive.
+            let is_marker = self.at == self.line && matches!(self.byte(0), b'-' | b'.' | b'%');
+            return (!is_marker).then_some(());
         }
     }
 
-    /// Reads a plain scalar that stands on one line, without the blanks after it.
+    /// Reads a plain scalar on one line, without trailing blanks.
     fn flow_plain(&mut self) -> Option<&'t str> {
         if !self.starts_plain() || matches!(self.byte(0), b'?' | b':') {
             return None;

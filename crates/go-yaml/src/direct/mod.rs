@@ -1,11 +1,11 @@
-//! The direct reader: documents of the plain kind in one pass, without tokens or marks.
+//! The direct reader: reads common documents in one pass, without tokens or marks.
 //!
-//! Nearly all YAML around Kubernetes is made of block maps and lists, scalars and JSON-like
-//! collections. Such a text is read here into a [`Tape`] whose strings are slices of it. Whatever
-//! this reader does not know for certain, it declines: anchors, tags, directives, complex keys,
-//! tabs between tokens, and everything that may be a mistake. What it declines goes to
-//! [`crate::parser`], which knows all of YAML and words the errors. So this reader never fails:
-//! it gives what the parser would give, or nothing.
+//! Nearly all YAML around Kubernetes consists of block maps and lists, scalars and JSON-like
+//! collections. Such a text is read into a [`Tape`] whose strings are slices of it. This reader
+//! declines everything else: anchors, tags, directives, complex keys, tabs between tokens, and
+//! everything that may be an error. Declined texts are read by [`crate::parser`], which supports
+//! all of YAML and words the errors. This reader therefore never fails: it returns what the parser
+//! would return, or nothing.
 
 mod block;
 mod de;
@@ -16,13 +16,13 @@ use std::borrow::Cow;
 
 use crate::resolve::{Scalar, resolve_plain};
 
-/// Levels of nesting that are read here; few documents have ten.
+/// Maximum nesting; few documents have ten levels.
 const MAX_DEPTH: usize = 100;
 
-/// Fewer than the characters that may come before the `:` of a key.
-const LONGEST_KEY: usize = 1000;
+/// Maximum length of a key, below the limit of YAML for text before the `:`.
+const MAX_KEY_LENGTH: usize = 1000;
 
-/// A document: its nodes in the order of the text, what is in a collection right after it.
+/// A document: its nodes in the order of the text, with the content of a collection right after it.
 #[derive(Debug)]
 pub(crate) struct Tape<'t>(Vec<Entry<'t>>);
 
@@ -30,35 +30,35 @@ pub(crate) struct Tape<'t>(Vec<Entry<'t>>);
 #[derive(Debug)]
 enum Entry<'t> {
     Scalar(Scalar<'t>),
-    /// A list; the index after its last item.
+    /// A list, with the index after its last item.
     List(usize),
     Map {
         /// The index after the last value. Keys, which are strings, and values alternate.
         end: usize,
-        /// Whether a key may stand twice.
+        /// Whether there may be duplicate keys.
         repeats: bool,
     },
 }
 
-/// Reads the first document of a text that [`plain_kind`] gives; `None` when it has more than this
-/// reader knows.
+/// Reads the first document of a text returned by [`simple_text`]. Returns `None` if it uses
+/// anything that this reader does not support.
 pub(crate) fn read(text: &str) -> Option<Tape<'_>> {
-    let mut reader = Reader::new(text);
+    let mut reader = DirectReader::new(text);
     reader.document()?;
     Some(Tape(reader.tape))
 }
 
-/// The text, if it has only characters that mean the same everywhere: no line break but the line
-/// feed, no byte-order mark, nothing that YAML forbids. Carriage returns before line feeds are
-/// taken out, where they never mean anything.
-pub(crate) fn plain_kind(bytes: &[u8]) -> Option<Cow<'_, str>> {
-    // Without a branch, so that many bytes are looked at together.
-    let odd = bytes.iter().fold(0, |odd, byte| {
+/// Returns the text if it has only characters with the same meaning everywhere: no line break but
+/// the line feed, no byte-order mark, nothing that YAML forbids. Carriage returns before line feeds
+/// are removed, where they have no meaning.
+pub(crate) fn simple_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
+    // Branch-free, so that the loop is vectorized.
+    let unsupported = bytes.iter().fold(0, |unsupported, byte| {
         let is_printable = u8::from((b' '..=b'~').contains(byte));
-        odd | (1 ^ is_printable) & u8::from(*byte != b'\n') & u8::from(*byte != b'\t')
+        unsupported | (1 ^ is_printable) & u8::from(*byte != b'\n') & u8::from(*byte != b'\t')
     });
     let text = std::str::from_utf8(bytes).ok()?;
-    if odd == 0 {
+    if unsupported == 0 {
         return Some(Cow::Borrowed(text));
     }
     let text = if text.contains('\r') {
@@ -73,22 +73,22 @@ pub(crate) fn plain_kind(bytes: &[u8]) -> Option<Cow<'_, str>> {
     text.chars().all(fits).then_some(text)
 }
 
-/// A text and how far it has been read.
-struct Reader<'t> {
+/// A text and the reading position.
+struct DirectReader<'t> {
     text: &'t str,
     bytes: &'t [u8],
     at: usize,
-    /// Where the line at hand begins.
+    /// Start of the current line.
     line: usize,
-    /// The column of the block node that comes next; -1 at the end of the document.
+    /// The column of the next block node; -1 at the end of the document.
     column: isize,
     depth: usize,
     tape: Vec<Entry<'t>>,
-    /// Fingerprints of the keys of all maps that are being read.
-    prints: Vec<u64>,
+    /// Fingerprints of the keys of all open maps.
+    fingerprints: Vec<u64>,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> DirectReader<'t> {
     fn new(text: &'t str) -> Self {
         Self {
             text,
@@ -97,14 +97,14 @@ impl<'t> Reader<'t> {
             line: 0,
             column: -1,
             depth: 0,
-            // A node of a manifest takes some sixteen bytes, one of a values file more.
+            // A node of a manifest takes about sixteen bytes of text, in a values file more.
             tape: Vec::with_capacity(text.len() / 32 + 1),
-            prints: Vec::new(),
+            fingerprints: Vec::new(),
         }
     }
 
     fn document(&mut self) -> Option<()> {
-        self.settle()?;
+        self.skip_to_next_node()?;
         if self.at_separator() {
             self.at += 3;
             self.end_line()?;
@@ -119,14 +119,14 @@ impl<'t> Reader<'t> {
         ends.then_some(())
     }
 
-    /// Whether `---` stands here, which separates documents.
+    /// Returns whether there is a document separator (`---`) here.
     fn at_separator(&self) -> bool {
         self.at == self.line && self.here().starts_with(b"---") && self.ends_word(3)
     }
 
     // === Characters ===
 
-    /// The byte at some distance, 0 beyond the end.
+    /// Returns the byte at some distance, or 0 beyond the end.
     #[inline]
     fn byte(&self, ahead: usize) -> u8 {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
@@ -136,7 +136,7 @@ impl<'t> Reader<'t> {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// Whether a blank, a line break or the end stands at some distance.
+    /// Returns whether there is a blank, a line break or the end at some distance.
     #[inline]
     fn ends_word(&self, ahead: usize) -> bool {
         matches!(self.byte(ahead), b' ' | b'\t' | b'\n' | 0)
@@ -149,14 +149,14 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes to the end of the line.
+    /// Advances to the end of the line.
     fn skip_line(&mut self) {
         let rest = memchr::memchr(b'\n', self.here());
         self.at = rest.map_or(self.bytes.len(), |rest| self.at + rest);
     }
 
-    /// Reads spaces and a comment to the end of the line, and goes on to the next node. Only a
-    /// comment may stand there.
+    /// Skips spaces and a comment up to the end of the line, and advances to the next node.
+    /// Anything else is declined.
     fn end_line(&mut self) -> Option<()> {
         let start = self.at;
         self.skip_spaces();
@@ -165,11 +165,11 @@ impl<'t> Reader<'t> {
             b'#' if self.at > start => self.skip_line(),
             _ => return None,
         }
-        self.settle()
+        self.skip_to_next_node()
     }
 
-    /// Goes over blank lines to the first character of the next line that is not blank; gives the
-    /// number of line breaks.
+    /// Skips blank lines up to the first non-blank character of a line. Returns the number of line
+    /// breaks.
     #[inline]
     fn skip_blank_lines(&mut self) -> Option<usize> {
         let mut breaks = 0;
@@ -187,9 +187,9 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes over blank lines and comments to the next node, from within the indentation of a line
-    /// or from its end.
-    fn settle(&mut self) -> Option<()> {
+    /// Skips blank lines and comments up to the next node, starting within the indentation of a
+    /// line or at its end.
+    fn skip_to_next_node(&mut self) -> Option<()> {
         self.skip_blank_lines()?;
         while self.byte(0) == b'#' {
             self.skip_line();
@@ -203,19 +203,19 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Whether what stands at the start of a line may be a marker between documents.
+    /// Returns whether the start of the line may be a document marker.
     fn at_marker(&self) -> bool {
         self.at == self.line && (self.here().starts_with(b"---") || self.here().starts_with(b"..."))
     }
 
-    /// The column, where only ASCII characters come before.
+    /// Returns the column, if only ASCII characters precede it.
     fn column_here(&self) -> Option<isize> {
         isize::try_from(self.at - self.line).ok()
     }
 
     // === Nodes ===
 
-    /// Runs `read` one level deeper.
+    /// Runs `read` one nesting level deeper.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
@@ -231,7 +231,7 @@ impl<'t> Reader<'t> {
         self.tape.push(Entry::Scalar(scalar));
     }
 
-    /// Adds a plain scalar that stands on one line.
+    /// Adds a plain scalar on one line.
     fn push_plain(&mut self, text: &'t str) -> Option<()> {
         let scalar = resolve_plain(text);
         // JSON has no infinity.
@@ -242,9 +242,9 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Begins a map; gives what [`Reader::end_map`] wants to know.
+    /// Begins a map; returns the arguments of [`DirectReader::end_map`].
     fn begin_map(&mut self) -> (usize, usize) {
-        let start = (self.tape.len(), self.prints.len());
+        let start = (self.tape.len(), self.fingerprints.len());
         self.tape.push(Entry::Map {
             end: 0,
             repeats: false,
@@ -254,23 +254,25 @@ impl<'t> Reader<'t> {
 
     fn push_key(&mut self, key: Key<'t>) -> Option<()> {
         let key = key.text()?;
-        self.prints.push(fingerprint(key.as_bytes()));
+        self.fingerprints.push(fingerprint(key.as_bytes()));
         self.push(Scalar::Str(key));
         Some(())
     }
 
     fn end_map(&mut self, (at, first): (usize, usize)) {
         let end = self.tape.len();
-        let prints = self.prints.get_mut(first..).unwrap_or_default();
-        prints.sort_unstable();
-        let repeats = prints.windows(2).any(|pair| pair.first() == pair.last());
-        self.prints.truncate(first);
+        let fingerprints = self.fingerprints.get_mut(first..).unwrap_or_default();
+        fingerprints.sort_unstable();
+        let repeats = fingerprints
+            .windows(2)
+            .any(|pair| pair.first() == pair.last());
+        self.fingerprints.truncate(first);
         if let Some(entry) = self.tape.get_mut(at) {
             *entry = Entry::Map { end, repeats };
         }
     }
 
-    /// Begins a list; gives what [`Reader::end_list`] wants to know.
+    /// Begins a list; returns the argument of [`DirectReader::end_list`].
     fn begin_list(&mut self) -> usize {
         self.tape.push(Entry::List(0));
         self.tape.len() - 1
@@ -284,14 +286,14 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The key of an entry as it is written.
+/// The key of an entry in its source form.
 enum Key<'t> {
     Plain(&'t str),
     Quoted(Cow<'t, str>),
 }
 
 impl<'t> Key<'t> {
-    /// The key as JSON has it: text.
+    /// Returns the key as in JSON: as text.
     fn text(self) -> Option<Cow<'t, str>> {
         let text = match self {
             Self::Quoted(text) => return Some(text),
@@ -309,7 +311,7 @@ impl<'t> Key<'t> {
     }
 }
 
-/// Equal for equal keys, and nearly always different for others.
+/// Returns a hash that is equal for equal keys and nearly always distinct otherwise.
 fn fingerprint(key: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |print: u64, word: u64| (print.rotate_left(5) ^ word).wrapping_mul(SPREAD);

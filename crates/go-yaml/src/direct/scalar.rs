@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use super::Reader;
+use super::DirectReader;
 use crate::resolve::Scalar;
 use crate::scanner::escape;
 
-impl<'t> Reader<'t> {
-    /// Whether a plain scalar begins here for certain.
+impl<'t> DirectReader<'t> {
+    /// Returns whether a plain scalar certainly begins here.
     pub(super) fn starts_plain(&self) -> bool {
         match self.byte(0) {
             b'-' | b'?' | b':' => !self.ends_word(1),
@@ -17,13 +17,13 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether there is a space before this character, after `start`.
+    /// Returns whether there is a space before this character, after `start`.
     pub(super) fn follows_space(&self, start: usize) -> bool {
         self.at > start && self.bytes.get(self.at - 1) == Some(&b' ')
     }
 
-    /// Reads the first line of a plain scalar, or all of a key, without the blanks after it; the
-    /// `:` of a key, a comment or the end of the line comes next.
+    /// Reads the first line of a plain scalar, or all of a key, without trailing blanks; the `:` of
+    /// a key, a comment or the end of the line follows.
     pub(super) fn plain_line(&mut self) -> Option<&'t str> {
         if !self.starts_plain() {
             return None;
@@ -52,7 +52,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads the lines after the first one of a plain scalar in a collection at the column
-    /// `parent`, and goes on to the next node.
+    /// `parent`, and advances to the next node.
     pub(super) fn plain_lines(&mut self, first: &'t str, parent: isize) -> Option<()> {
         let mut folded = String::new();
         loop {
@@ -78,13 +78,13 @@ impl<'t> Reader<'t> {
         if folded.is_empty() {
             self.push_plain(first)?;
         } else {
-            // With blanks in it, it can only be a string.
+            // A scalar with blanks can only be a string.
             self.push(Scalar::Str(folded.into()));
         }
-        self.settle()
+        self.skip_to_next_node()
     }
 
-    /// Reads a quoted scalar to right after it.
+    /// Reads a quoted scalar up to its end.
     pub(super) fn quoted(&mut self) -> Option<Cow<'t, str>> {
         let quote = self.byte(0);
         self.at += 1;
@@ -102,9 +102,9 @@ impl<'t> Reader<'t> {
         self.rest_of_quoted(quote, text.to_owned()).map(Cow::Owned)
     }
 
-    /// Reads on from the first character of a quoted scalar that does not mean itself.
+    /// Reads the rest of a quoted scalar from its first character that needs processing.
     fn rest_of_quoted(&mut self, quote: u8, mut text: String) -> Option<String> {
-        // Blanks after this length go when the line ends.
+        // Blanks after this length are removed at the end of the line.
         let mut solid = 0;
         loop {
             match self.byte(0) {
@@ -144,7 +144,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Goes over line breaks and blanks within quotes; gives the number of breaks.
+    /// Skips line breaks and blanks within quotes. Returns the number of breaks.
     fn skip_blanks_in_quotes(&mut self) -> Option<usize> {
         let mut breaks = 0;
         loop {
@@ -164,7 +164,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Joins lines: one break becomes a space, further ones stay.
+/// Joins lines: one break becomes a space, further ones are kept.
 fn fold(text: &mut String, breaks: usize) {
     if breaks == 1 {
         text.push(' ');

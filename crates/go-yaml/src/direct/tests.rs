@@ -1,20 +1,20 @@
-//! The direct reader beside the reader of trees.
+//! Compares the direct reader with the tree reader.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{plain_kind, read};
+use super::{read, simple_text};
 
-/// What the reader of trees makes of a text.
+/// Returns the result of the tree reader.
 fn reference(text: &str) -> Result<Value, String> {
     crate::tree::parse(text.as_bytes())
         .and_then(|node| crate::from_node(&node))
         .map_err(|error| error.to_string())
 }
 
-/// What the direct reader makes of a text, if it takes it.
+/// Returns the result of the direct reader, unless it declines the text.
 fn direct(text: &str) -> Option<Value> {
-    let text = plain_kind(text.as_bytes())?;
+    let text = simple_text(text.as_bytes())?;
     let tape = read(&text)?;
     Some(serde::Deserialize::deserialize(tape.root()).unwrap())
 }
@@ -24,7 +24,7 @@ fn agrees(text: &str) -> bool {
 }
 
 #[test]
-fn usual_documents_are_taken() {
+fn common_documents_are_accepted() {
     for text in [
         "",
         "# only a comment\n",
@@ -50,7 +50,7 @@ fn usual_documents_are_taken() {
 }
 
 #[test]
-fn what_is_not_certain_is_declined() {
+fn unsupported_documents_are_declined() {
     for text in [
         "a: &x 1\nb: *x\n",
         "a: !!str 1\n",
@@ -74,7 +74,7 @@ fn what_is_not_certain_is_declined() {
     }
 }
 
-/// Pieces of which most of YAML can be put together, and much that is none.
+/// Fragments from which most of YAML, and much invalid text, can be composed.
 const PIECES: &[&str] = &[
     "a",
     "b",
@@ -160,7 +160,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
 
     #[test]
-    fn the_direct_reader_gives_what_the_other_gives(
+    fn direct_reader_agrees_with_the_tree_reader(
         pieces in prop::collection::vec(prop::sample::select(PIECES), 0..24),
     ) {
         let text = pieces.concat();
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn it_does_so_for_lines_at_any_indentation(
+    fn direct_reader_agrees_for_lines_at_any_indentation(
         lines in prop::collection::vec(
             (0..5_usize, prop::collection::vec(prop::sample::select(PIECES), 1..4)),
             0..12,

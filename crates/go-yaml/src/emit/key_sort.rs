@@ -1,12 +1,13 @@
-//! The order of map keys: Go's "natural" order, digits by value and letters after the rest.
+//! The order of map keys: Go's "natural" order, with digits by value and letters after other
+//! characters.
 //!
-//! As in yaml.v2's `keyList`, it is no total order for keys such as `x2`, `x10` and `x1b` side by
-//! side; what is printed then depends on the sort.
+//! As in yaml.v2's `keyList`, it is not a total order for keys such as `x2`, `x10` and `x1b`
+//! together; the output then depends on the sort algorithm.
 
 use super::Version;
 
-/// Sorts as Go does as long as the order is total; small lists by insertion, as Go's `sort` does,
-/// so that even where it is not the result is Go's.
+/// Sorts as Go does if the order is total; small lists are sorted by insertion, like Go's `sort`,
+/// so that the result is Go's even if the order is not total.
 pub fn sort<T>(items: &mut Vec<T>, less: impl Fn(&T, &T) -> bool + Copy) {
     const SMALL: usize = 12;
     if items.len() > SMALL {
@@ -43,10 +44,10 @@ fn merged<T>(front: Vec<T>, back: Vec<T>, less: impl Fn(&T, &T) -> bool) -> Vec<
     out
 }
 
-/// Whether `a` comes before `b`.
+/// Returns whether `a` comes before `b`.
 pub fn less(version: Version, a: &str, b: &str) -> bool {
     let common = a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count();
-    // The first difference may be inside a character.
+    // The first difference may be inside a multi-byte character.
     let mut start = common;
     while !(a.is_char_boundary(start) && b.is_char_boundary(start)) {
         start -= 1;
@@ -70,7 +71,7 @@ pub fn less(version: Version, a: &str, b: &str) -> bool {
     }
     let mut carried = 0_i64;
     if ca == '0' || cb == '0' {
-        // A zero counts when digits other than zero stand before it.
+        // A zero counts if it follows digits other than zero.
         let digits = head.chars().rev().take_while(|c| is_digit(*c));
         if digits.into_iter().any(|c| c != '0') {
             carried = 1;
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_that_is_none_sorts_without_a_panic() {
+    fn sorting_by_a_partial_order_does_not_panic() {
         let mut keys: Vec<String> = (0..200)
             .map(|i| format!("x{}{}", i % 17, ["", "b", "0"][i % 3]))
             .collect();

@@ -1,7 +1,7 @@
-//! Writes YAML as Go's packages do, without building a tree of the document first.
+//! Writes YAML like Go's packages, without building a tree of the document first.
 //!
-//! [`Emitter`] is told what to write in order; it knows the rules of layout, quoting and folding
-//! of the two versions. Maps must be given in the order of [`key_sort::less`].
+//! [`Emitter`] receives the content in order and applies the layout, quoting and folding rules of
+//! both versions. Maps must be given in the order of [`key_sort::less`].
 
 pub mod key_sort;
 mod scalar;
@@ -10,7 +10,7 @@ mod write;
 use scalar::Style;
 pub use scalar::Version;
 
-/// Where a node stands, which decides how it is laid out.
+/// The position of a node, which decides its layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     Root,
@@ -25,19 +25,19 @@ pub struct Emitter<'o> {
     column: usize,
     indent: isize,
     indents: Vec<isize>,
-    /// Whether the last thing written was white space, or an indicator that needs none after it.
+    /// Whether the last output was white space, or an indicator that needs none after it.
     whitespace: bool,
-    /// Whether only indentation was written in this line.
+    /// Whether the current line has only indentation.
     indention: bool,
     context: Context,
 }
 
 const BEST_INDENT: isize = 2;
-/// The longest key that stands before its `:` in one line.
+/// Maximum length of a key on one line with its `:`.
 const SIMPLE_KEY_LIMIT: usize = 128;
 
 impl<'o> Emitter<'o> {
-    /// A writer that appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'o mut Vec<u8>, version: Version) -> Self {
         Self {
             out,
@@ -51,7 +51,7 @@ impl<'o> Emitter<'o> {
         }
     }
 
-    /// Writes a string, quoted or as a block where it must be.
+    /// Writes a string, quoted or as a block if necessary.
     pub fn string(&mut self, text: &str) {
         let style = scalar::style_of(text, self.version);
         self.scalar(text, style, false);
@@ -68,17 +68,18 @@ impl<'o> Emitter<'o> {
         self.scalar(text, style, false);
     }
 
-    /// Writes a text that means something by itself: `null`, `true`, a number.
+    /// Writes a text with a meaning of its own: `null`, `true`, a number.
     pub fn plain(&mut self, text: &str) {
         self.indented(|e| e.write_simple_plain(text));
     }
 
-    /// Writes a float as Go prints it.
+    /// Writes a float as Go formats it.
     pub fn float(&mut self, value: f64) {
         self.plain(&crate::float::shortest(value));
     }
 
-    /// Writes a float that went through Go's JSON, where whole numbers below 1e21 become integers.
+    /// Writes a float that passed through Go's JSON, where whole numbers below 1e21 become
+    /// integers.
     pub fn json_float(&mut self, value: f64) {
         self.plain(&crate::float::through_json(value));
     }

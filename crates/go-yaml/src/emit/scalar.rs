@@ -1,20 +1,20 @@
-//! How a string is written: plain, quoted or as a block.
+//! The style of a string: plain, quoted or block.
 
 use std::fmt::Write;
 
 use crate::resolve::{Scalar, is_base60, resolve_plain};
 
-/// Which of Go's packages is followed.
+/// The Go package whose output is reproduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// yaml.v2, as `sigs.k8s.io/yaml` uses it: folds at 80 columns, lists in maps not indented.
+    /// yaml.v2, as used by `sigs.k8s.io/yaml`: folds at 80 columns, does not indent lists in maps.
     V2,
-    /// yaml.v3 with an indentation of 2: never folds, lists in maps are indented.
+    /// yaml.v3 with an indentation of 2: never folds, indents lists in maps.
     V3,
 }
 
 impl Version {
-    /// The column after which a line is folded.
+    /// Returns the column after which lines are folded.
     pub(super) fn width(self) -> usize {
         match self {
             Self::V2 => 80,
@@ -25,7 +25,7 @@ impl Version {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// Plain, and known to need no analysis.
+    /// Plain, without any need for analysis.
     SimplePlain,
     Plain,
     SingleQuoted,
@@ -33,7 +33,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The style that a string asks for by what it would mean when written plainly.
+/// Returns the style that a string needs, given what it would mean if written plainly.
 pub(super) fn style_of(text: &str, version: Version) -> Style {
     if is_simple(text) {
         return Style::SimplePlain;
@@ -71,7 +71,8 @@ pub(super) fn style_of(text: &str, version: Version) -> Style {
     }
 }
 
-/// Text that starts with a letter no keyword starts with and holds nothing of meaning to YAML.
+/// Returns whether a text starts with a letter that starts no keyword and contains no special
+/// characters.
 fn is_simple(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some((first, rest)) = bytes.split_first() else {
@@ -87,7 +88,7 @@ fn is_simple(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.' | b'/'))
 }
 
-/// Timestamps are strings to us, but Go sees a type of their own and quotes them.
+/// Timestamps are strings here, but Go has a type for them and quotes such strings.
 fn is_timestamp_like(text: &str) -> bool {
     crate::resolve::is_timestamp(text)
 }
@@ -101,7 +102,7 @@ pub(super) fn is_printable(c: char) -> bool {
         && c != '\u{feff}'
 }
 
-/// The escape of a character in double quotes.
+/// Returns the escape of a character in double quotes.
 pub(super) fn escape(c: char) -> String {
     let short = match c {
         '\0' => "\\0",
@@ -134,12 +135,9 @@ pub(super) fn escape(c: char) -> String {
     out
 }
 
-/// What libyaml's analysis finds in a scalar, as far as block context asks.
+/// The result of libyaml's analysis of a scalar, as far as block context needs it.
 #[derive(Debug, Clone, Copy)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a style that is allowed or not"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate style")]
 pub(super) struct Analysis {
     multiline: bool,
     plain: bool,
@@ -178,7 +176,7 @@ impl Analysis {
                 '#' => after_blank,
                 _ => false,
             };
-            // yaml.v3 lets tabs stand in block scalars.
+            // yaml.v3 allows tabs in block scalars.
             if c == '\t' && version == Version::V3 {
                 tabs = true;
             } else {
@@ -216,7 +214,7 @@ impl Analysis {
         }
     }
 
-    /// The wanted style, or the next one that can hold the text.
+    /// Returns the wanted style, or the next one that can represent the text.
     pub(super) fn choose(self, wanted: Style, simple_key: bool) -> Style {
         let mut style = wanted;
         if simple_key && self.multiline {

@@ -1,4 +1,4 @@
-//! Writes scalars in their styles, folding long lines as Go's packages do.
+//! Writes scalars in their styles, folding long lines like Go's packages.
 
 use super::Emitter;
 use super::scalar::{self, Analysis, Style, Version};
@@ -18,7 +18,7 @@ impl Emitter<'_> {
             return self.indented(|e| e.write_plain(text, !simple_key));
         }
         let style = match wanted {
-            // Which holds every text.
+            // Double quotes can represent every text.
             Style::DoubleQuoted => wanted,
             _ => Analysis::of(text, self.version).choose(wanted, simple_key),
         };
@@ -30,13 +30,13 @@ impl Emitter<'_> {
         });
     }
 
-    /// Whether a text stays within the width, so that nothing can be folded.
+    /// Returns whether a text stays within the width, so that nothing is folded.
     fn fits(&self, text: &str) -> bool {
         self.version == Version::V3 || self.column + text.len() < self.version.width()
     }
 
-    /// Writes a text whole if it fits and all its characters are ones that `is_plain` knows to
-    /// stand for themselves; whether it did.
+    /// Writes a whole text if it fits and all of its bytes satisfy `is_plain`. Returns whether it
+    /// did.
     fn write_whole(&mut self, text: &str, is_plain: impl Fn(u8) -> bool) -> bool {
         let is_whole = self.column + text.len() < self.version.width()
             && text
@@ -215,7 +215,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Writes the lines of a literal scalar that has no line breaks but line feeds.
+    /// Writes the lines of a literal scalar whose only line breaks are line feeds.
     fn write_lines(&mut self, text: &str) {
         for line in text.split_inclusive('\n') {
             let content = line.strip_suffix('\n');

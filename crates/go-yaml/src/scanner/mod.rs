@@ -1,4 +1,4 @@
-//! Turns text into tokens, by the rules of libyaml, which Go's packages follow.
+//! Splits text into tokens by the rules of libyaml, which Go's packages follow.
 #![allow(
     clippy::indexing_slicing,
     reason = "every index is the end of a run of bytes that was just measured, or a simple-key level that always exists"
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use crate::mark::{Error, Mark};
 pub(crate) use scalar::escape;
 
-/// How a scalar was written.
+/// The style in which a scalar was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScalarStyle {
     /// Without quotes.
@@ -63,15 +63,15 @@ struct SimpleKey {
     required: bool,
     token_number: usize,
     mark: Mark,
-    /// Whether the scanner has forgotten to read on until the key is certain; see
+    /// Whether the scanner no longer reads ahead until the key is certain; see
     /// [`Scanner::fetch_flow_end`].
     forgotten: bool,
 }
 
-/// Levels of nesting that are read; Go's limit is 10,000, which no chart comes near.
+/// Maximum nesting. Go's limit is 10,000, far more than any chart needs.
 pub(crate) const MAX_DEPTH: usize = 512;
 
-/// The longest text that may come before the `:` of a simple key.
+/// Maximum length of the text before the `:` of a simple key.
 const SIMPLE_KEY_LIMIT: usize = 1024;
 
 pub(crate) struct Scanner<'a> {
@@ -88,7 +88,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Text that is valid UTF-8; a byte-order mark at the start is skipped.
+    /// Creates a scanner; a byte-order mark at the start is skipped.
     pub(crate) fn new(text: &'a str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self {
@@ -105,7 +105,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next token, which stays the next one.
+    /// Returns the next token without consuming it.
     pub(crate) fn peek(&mut self) -> Result<&Token, Error> {
         self.fill()?;
         self.tokens
@@ -113,7 +113,7 @@ impl<'a> Scanner<'a> {
             .ok_or_else(|| Error::scanner("unexpected end of stream", self.mark))
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     pub(crate) fn take(&mut self) -> Result<Token, Error> {
         self.fill()?;
         self.parsed += 1;
@@ -160,7 +160,7 @@ impl<'a> Scanner<'a> {
         matches!(self.byte(ahead), b' ' | b'\t')
     }
 
-    /// The length of the line break at `ahead`, 0 when there is none.
+    /// Returns the length of the line break at `ahead`, or 0.
     fn break_len(&self, ahead: usize) -> usize {
         match (self.byte(ahead), self.byte(ahead + 1), self.byte(ahead + 2)) {
             (b'\r', b'\n', _) | (0xC2, 0x85, _) => 2,
@@ -208,7 +208,7 @@ impl<'a> Scanner<'a> {
         self.mark.column += 1;
     }
 
-    /// Copies one line break in its normal form.
+    /// Copies one line break in normalized form.
     fn read_break(&mut self, into: &mut Vec<u8>) {
         match self.break_len(0) {
             0 => return,
@@ -220,9 +220,9 @@ impl<'a> Scanner<'a> {
 
     // === Simple keys ===
 
-    /// The level whose simple key may begin with the token of this number.
+    /// Returns the level whose simple key may begin with the token of this number.
     fn key_at(&self, number: usize) -> Option<usize> {
-        // A level is opened by a token that comes after the key of the level around it.
+        // A level is opened by a token after the key of the enclosing level.
         let first = self
             .simple_keys
             .partition_point(|key| key.token_number < number);
@@ -232,7 +232,8 @@ impl<'a> Scanner<'a> {
         Some(first + index)
     }
 
-    /// Whether a simple key can still be one: it stays within a line, and is not too long.
+    /// Returns whether a simple key is still possible: it must stay within a line and the length
+    /// limit.
     fn is_key_possible(&mut self, index: usize) -> Result<bool, Error> {
         let mark = self.mark;
         let Some(key) = self.simple_keys.get_mut(index) else {
@@ -302,8 +303,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Adds a token before the one of this number, or at the end when there is no number or that
-    /// token has been taken already.
+    /// Inserts a token before the one with this number, or at the end if there is no number or that
+    /// token was consumed.
     fn insert(&mut self, number: Option<usize>, token: Token) {
         match number.and_then(|number| number.checked_sub(self.parsed)) {
             Some(index) if index <= self.tokens.len() => self.tokens.insert(index, token),
@@ -447,9 +448,9 @@ impl<'a> Scanner<'a> {
             self.flow_level -= 1;
             let inner = self.simple_keys.pop();
             // yaml.v2 finds keys by the number of their token. The level of an empty collection
-            // still has the number of its bracket, so that with the level it forgets that the
-            // collection itself may be a key. The parser then takes `{}` before the `:` is seen,
-            // and a document ends there, whatever follows.
+            // still has the number of its bracket, so closing the level also discards the possible
+            // key that starts at the collection. The parser then takes `{}` before the `:` is seen,
+            // and the document ends there, whatever follows.
             if let (Some(inner), Some(outer)) = (inner, self.simple_keys.last_mut())
                 && inner.token_number == outer.token_number
             {
@@ -591,7 +592,7 @@ fn is_word(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_' || c == b'-'
 }
 
-/// The length of the character that begins with this byte.
+/// Returns the length of the character that begins with this byte.
 fn char_width(first: u8) -> usize {
     match first {
         0..=0xBF => 1,
@@ -601,7 +602,7 @@ fn char_width(first: u8) -> usize {
     }
 }
 
-/// The text came from a `str` in whole characters.
+/// Converts bytes, which are whole characters of a `str`, to a string.
 fn into_string(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }

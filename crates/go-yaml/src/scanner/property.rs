@@ -1,4 +1,4 @@
-//! Directives, and what may stand before a node: anchors, aliases and tags.
+//! Directives and node properties: anchors, aliases and tags.
 
 use super::{Scanner, TokenKind, into_string, is_word};
 use crate::mark::Error;

@@ -66,7 +66,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Chomping (`Some(true)` for `+`, `Some(false)` for `-`) and explicit indentation.
+    /// Reads chomping (`Some(true)` for `+`, `Some(false)` for `-`) and explicit indentation.
     fn block_scalar_header(&mut self) -> Result<(Option<bool>, Option<usize>), Error> {
         let mut keep = None;
         let mut increment = None;
@@ -251,8 +251,8 @@ impl Scanner<'_> {
             }
             while !self.blank_or_end(0) {
                 let c = self.byte(0);
-                // As yaml.v2 has it, with which Helm reads: in a flow collection every `?` ends a
-                // plain scalar, and a `:` only before a blank. In yaml.v3 both are different.
+                // As in yaml.v2, which Helm reads with: in a flow collection every `?` ends a plain
+                // scalar, and a `:` only before a blank. yaml.v3 differs in both.
                 if (c == b':' && self.blank_or_end(1))
                     || (self.flow_level > 0 && matches!(c, b',' | b'?' | b'[' | b']' | b'{' | b'}'))
                 {
@@ -309,7 +309,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Joins lines: one break becomes a space, further ones stay.
+/// Joins lines: one break becomes a space, further ones are kept.
 fn fold(text: &mut Vec<u8>, leading_break: &mut Vec<u8>, trailing: &mut Vec<u8>) {
     if leading_break.first() == Some(&b'\n') {
         if trailing.is_empty() {
@@ -324,8 +324,8 @@ fn fold(text: &mut Vec<u8>, leading_break: &mut Vec<u8>, trailing: &mut Vec<u8>)
     }
 }
 
-/// What the escape sequence at the start of `text` means, and its length; or how far it is read
-/// before it turns out to be none, and why.
+/// Decodes the escape sequence at the start of `text` and returns its length. For an invalid one,
+/// returns the length read and the error.
 pub(crate) fn escape(text: &[u8]) -> Result<(char, usize), (usize, &'static str)> {
     let (simple, digits) = match text.get(1).copied().unwrap_or(0) {
         b'0' => ('\0', 0),

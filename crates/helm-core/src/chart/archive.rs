@@ -1,4 +1,4 @@
-//! Reads `.tgz` archives of charts, trusting nothing in them.
+//! Reads `.tgz` archives of charts. The content is not trusted.
 
 use std::collections::HashSet;
 use std::io::{self, Cursor, Read};
@@ -8,14 +8,14 @@ use flate2::read::MultiGzDecoder;
 use super::File;
 use crate::release::Time;
 
-/// Bounds on what a chart may be made of. The defaults suit every chart that Helm itself loads.
+/// Limits on the size of a chart. The defaults suit every chart that Helm itself loads.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Files and directories of an archive or directory.
+    /// Number of files and directories in an archive or directory.
     pub entries: usize,
-    /// Bytes of all files together, unpacked.
+    /// Total size of all unpacked files, in bytes.
     pub unpacked: u64,
-    /// How deep charts may lie in `charts/` of charts.
+    /// Depth to which charts may be nested in `charts/` directories.
     pub nesting: usize,
 }
 
@@ -29,7 +29,7 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with an archive.
+/// An error in an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// It cannot be unpacked.
@@ -47,38 +47,38 @@ pub enum ArchiveError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// A path that is absolute.
-    #[error("the chart archive holds the absolute path {0:?}")]
+    /// An absolute path.
+    #[error("the chart archive contains the absolute path {0:?}")]
     Absolute(String),
-    /// A path that leads out of the chart.
-    #[error("the chart archive holds {0:?}, which leads out of the chart")]
+    /// A path that leads outside the chart.
+    #[error("the chart archive contains {0:?}, which leads outside the chart")]
     Escapes(String),
-    /// A path that names nothing below the chart's directory.
-    #[error("the chart archive holds {0:?}, which lies outside the chart's directory")]
+    /// A path that is not below the chart's directory.
+    #[error("the chart archive contains {0:?}, which is outside the chart's directory")]
     OutsideBase(String),
     /// A path with a Windows drive.
-    #[error("the chart archive holds {0:?}, which names a drive")]
+    #[error("the chart archive contains {0:?}, which names a drive")]
     Drive(String),
     /// `Chart.yaml` at the top.
     #[error("Chart.yaml is not in the chart's directory")]
     ChartYamlAtTop,
     /// A link.
-    #[error("the chart archive holds the link {0:?}")]
+    #[error("the chart archive contains the link {0:?}")]
     Link(String),
     /// A device or another special file.
-    #[error("the chart archive holds {0:?}, which is no regular file")]
+    #[error("the chart archive contains {0:?}, which is not a regular file")]
     Irregular(String),
-    /// Two files of one name.
-    #[error("the chart archive holds {0:?} twice")]
+    /// Two files with the same name.
+    #[error("the chart archive contains {0:?} twice")]
     Duplicate(String),
-    /// No file at all.
+    /// No files.
     #[error("no files in the chart archive")]
     Empty,
 }
 
-/// The files of an archive, with the name of the chart's directory taken off.
+/// Returns the files of an archive, with the chart's directory removed from their paths.
 pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
-    // Headers and padding come on top of the files themselves.
+    // Headers and padding add to the size of the files.
     let overhead = 4096_u64
         .saturating_mul(limits.entries as u64)
         .min(limits.unpacked);
@@ -94,7 +94,7 @@ pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> 
         .take(bound)
         .read_to_end(&mut unpacked);
     match end {
-        // Behind the blocks of zeros that end a tar nobody looks, as in Helm.
+        // Errors after the zero blocks that end a tar are ignored, as in Helm.
         Err(error) if !ends(&unpacked) => Err(ArchiveError::Unpack(error)),
         _ => entries(&unpacked, limits),
     }
@@ -107,17 +107,17 @@ fn ends(tar: &[u8]) -> bool {
         .is_some_and(|block| block.iter().all(|byte| *byte == 0))
 }
 
-/// How a member of a gzip file begins.
+/// The first bytes of a gzip member.
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
-/// Bytes that one byte of deflate stands for at most.
-const MOST_DENSE: u64 = 1032;
+/// Largest number of bytes that one deflated byte can expand to.
+const MAX_EXPANSION: u64 = 1032;
 
-/// Unpacks what is one member of the size that it says, as every usual archive is. That takes half
-/// the time of reading a stream; `None` leaves everything else to the stream.
+/// Unpacks an archive that is a single gzip member of the size in its trailer, as nearly all are.
+/// This takes half the time of streaming. Returns `None` for all other archives.
 fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
     let size = u32::from_le_bytes(*archive.last_chunk()?);
     let members = memchr::memmem::find_iter(archive, MAGIC).take(2).count();
-    let possible = bound.min(MOST_DENSE.saturating_mul(archive.len() as u64));
+    let possible = bound.min(MAX_EXPANSION.saturating_mul(archive.len() as u64));
     if members != 1 || u64::from(size) > possible {
         return None;
     }
@@ -126,7 +126,7 @@ fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
     (written == Ok(unpacked.len())).then_some(unpacked)
 }
 
-/// The files of an unpacked archive.
+/// Returns the files of an unpacked archive.
 fn entries(unpacked: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
     let mut tar = tar::Archive::new(Cursor::new(unpacked));
     let mut files = Vec::new();
@@ -182,13 +182,13 @@ fn modified(header: &tar::Header) -> Option<Time> {
     jiff::Timestamp::from_second(seconds).ok().map(Time::utc)
 }
 
-/// Content without the byte-order mark that some editors put before it.
+/// Returns the content without a leading byte-order mark.
 pub(crate) fn without_bom(data: &[u8]) -> &[u8] {
     data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data)
 }
 
-/// The path within the chart of an archive's `path`: without the first part, with `/` as the
-/// separator, cleaned.
+/// Converts an archive's `path` to a path within the chart: without the first component, with `/`
+/// as the separator, and cleaned.
 fn chart_path(path: &str) -> Result<String, ArchiveError> {
     let separator = if path.contains('\\') { '\\' } else { '/' };
     let (base, below) = path.split_once(separator).unwrap_or((path, ""));
@@ -244,7 +244,7 @@ mod tests {
         gzip.finish().unwrap()
     }
 
-    /// An archive of files, whose paths are written without any check.
+    /// Returns an archive whose paths are written unchecked.
     fn archive(entries: &[(&str, tar::EntryType, &[u8])]) -> Vec<u8> {
         let mut tar = tar::Builder::new(Vec::new());
         for (path, kind, data) in entries {
@@ -266,7 +266,7 @@ mod tests {
     const FILE: tar::EntryType = tar::EntryType::Regular;
 
     #[test]
-    fn files_lose_the_directory_and_the_byte_order_mark() {
+    fn archive_directory_and_byte_order_mark_are_removed() {
         let archive = archive(&[
             ("web/", tar::EntryType::Directory, b""),
             ("web/./templates//a.yaml", FILE, b"\xef\xbb\xbfa"),
@@ -288,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_links_and_duplicates_are_refused() {
+    fn hostile_paths_links_and_duplicates_are_rejected() {
         let limits = Limits::default();
         for (path, message) in [
-            ("web/../../etc/passwd", "leads out of the chart"),
+            ("web/../../etc/passwd", "leads outside the chart"),
             ("web//etc/passwd", "absolute path"),
             ("web/c:/x", "names a drive"),
             ("Chart.yaml", "Chart.yaml is not in the chart's directory"),
@@ -303,13 +303,13 @@ mod tests {
         let link = error(&[("web/a", tar::EntryType::Symlink, b"")], &limits);
         assert!(link.contains("link"), "{link}");
         let device = error(&[("web/a", tar::EntryType::Char, b"")], &limits);
-        assert!(device.contains("no regular file"), "{device}");
+        assert!(device.contains("not a regular file"), "{device}");
         let twice = error(&[("web/a", FILE, b"1"), ("web/./a", FILE, b"2")], &limits);
         assert!(twice.contains("twice"), "{twice}");
     }
 
     #[test]
-    fn limits_hold() {
+    fn limits_are_enforced() {
         let files: [(&str, tar::EntryType, &[u8]); 2] =
             [("web/a", FILE, b"12345"), ("web/b", FILE, b"67890")];
         let few = Limits {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_follow_are_unpacked_and_what_is_broken_behind_the_files_does_not_matter() {
+    fn further_gzip_members_are_unpacked_and_trailing_garbage_is_ignored() {
         let mut tar = tar::Builder::new(Vec::new());
         let mut header = tar::Header::new_ustar();
         header.set_path("web/a").unwrap();
@@ -336,7 +336,7 @@ mod tests {
         let (head, tail) = tar.split_at(700);
         let members = [gzip(head), gzip(tail)].concat();
         assert_eq!(read(&members, &Limits::default()).unwrap().len(), 1);
-        // The checksum is wrong, and rubbish follows.
+        // The checksum is wrong, and garbage follows.
         let mut broken = gzip(&tar);
         let checksum = broken.len() - 8;
         broken[checksum] ^= 1;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_foreign_bytes_are_errors() {
+    fn truncated_and_non_gzip_input_is_an_error() {
         let good = archive(&[("web/a", FILE, &[7; 2000])]);
         for length in [0, 5, 20, good.len() / 2] {
             assert!(

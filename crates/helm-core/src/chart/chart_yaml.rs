@@ -1,4 +1,4 @@
-//! Reads `Chart.yaml`, `requirements.yaml` and lock files with the leniency of Go's decoders.
+//! Reads `Chart.yaml`, `requirements.yaml` and lock files as leniently as Go's decoders.
 
 use go_template::go::semver::Version;
 use go_template::go::unicode;
@@ -8,25 +8,25 @@ use serde_json::{Map, Value};
 use super::{Lock, Metadata};
 use crate::yaml::{self, YamlError};
 
-/// What is wrong with a file that describes a chart.
+/// An error in a file that describes a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartYamlError {
-    /// It is no UTF-8.
+    /// The text is not UTF-8.
     #[error("it is not UTF-8")]
     Utf8(#[source] std::str::Utf8Error),
-    /// It is no YAML.
-    #[error("it is no YAML")]
+    /// The text is not YAML.
+    #[error("it is not valid YAML")]
     Yaml(#[source] YamlError),
-    /// It is no map.
-    #[error("it is no map")]
-    NoMap,
+    /// The document is not a map.
+    #[error("it is not a map")]
+    NotAMap,
     /// A field has the wrong type.
     #[error("{0}")]
     Field(String),
 }
 
-/// Lays the fields of a YAML text over those of an earlier one: lists item by item, as Go decodes
-/// into a struct that has content already. Nulls leave scalars as they are.
+/// Merges the fields of a YAML text into those of an earlier one: lists item by item, as Go decodes
+/// into a struct that has content already. Nulls leave scalars unchanged.
 pub(super) fn overlay(
     document: &mut Map<String, Value>,
     text: &[u8],
@@ -37,7 +37,7 @@ pub(super) fn overlay(
             Ok(())
         }
         Value::Null => Ok(()),
-        _ => Err(ChartYamlError::NoMap),
+        _ => Err(ChartYamlError::NotAMap),
     }
 }
 
@@ -71,7 +71,7 @@ fn lay_over(below: &mut Map<String, Value>, above: Map<String, Value>) {
     }
 }
 
-/// The metadata of a chart from the fields of `Chart.yaml` and `requirements.yaml`.
+/// Returns the metadata of a chart from the fields of `Chart.yaml` and `requirements.yaml`.
 pub(super) fn read(mut document: Map<String, Value>) -> Result<Metadata, ChartYamlError> {
     for (key, value) in &mut document {
         match key.as_str() {
@@ -86,7 +86,7 @@ pub(super) fn read(mut document: Map<String, Value>) -> Result<Metadata, ChartYa
     typed(document)
 }
 
-/// The content of a lock file.
+/// Returns the content of a lock file.
 pub(super) fn lock(text: &[u8]) -> Result<Lock, ChartYamlError> {
     match read_yaml(text)? {
         Value::Object(mut document) => {
@@ -96,7 +96,7 @@ pub(super) fn lock(text: &[u8]) -> Result<Lock, ChartYamlError> {
             typed(document)
         }
         Value::Null => Ok(Lock::default()),
-        _ => Err(ChartYamlError::NoMap),
+        _ => Err(ChartYamlError::NotAMap),
     }
 }
 
@@ -128,7 +128,8 @@ fn values_of(value: &mut Value, change: impl Fn(&mut Value)) {
     }
 }
 
-/// Numbers and booleans where a string is expected become one (`appVersion: 1.10` is `1.1`).
+/// Converts numbers and booleans to strings where a string is expected (`appVersion: 1.10` is
+/// `1.1`).
 fn text(value: &mut Value) {
     let text = match value {
         Value::Bool(value) => value.to_string(),
@@ -138,7 +139,7 @@ fn text(value: &mut Value) {
     *value = Value::String(text);
 }
 
-/// Checks the metadata and removes what is not printable, as Helm does when it loads a chart.
+/// Validates the metadata and removes unprintable characters, as Helm does when it loads a chart.
 pub(super) fn validate(metadata: &mut Metadata) -> Result<(), String> {
     for field in [
         &mut metadata.name,
@@ -213,7 +214,7 @@ fn validate_dependencies(metadata: &mut Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// White space becomes a blank, what does not print is dropped.
+/// Replaces white space with spaces and removes unprintable characters.
 fn sanitize(text: &mut String) {
     if text.chars().all(unicode::is_print) {
         return;

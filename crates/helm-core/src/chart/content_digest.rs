@@ -1,14 +1,14 @@
-//! The digest of a chart's files, made when it is first asked for.
+//! Digest of a chart's files, computed on first use.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::File;
 use crate::{Digest, DigestBuilder};
 
-/// The digest of a chart's own files and its dependencies' digests.
+/// The digest of a chart's own files and of its dependencies' digests.
 pub(super) struct LazyDigest {
     known: OnceLock<Digest>,
-    /// What it is made of, until it is made.
+    /// What the digest is computed from, until it is computed.
     source: Mutex<Source>,
 }
 
@@ -19,7 +19,7 @@ struct Source {
 }
 
 impl LazyDigest {
-    /// The digest of `files` and, below them, of other charts.
+    /// Returns the digest of `files` and of the digests `below`.
     pub(super) fn new(files: Vec<File>, below: Vec<Arc<Self>>) -> Self {
         Self {
             known: OnceLock::new(),

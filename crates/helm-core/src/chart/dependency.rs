@@ -1,4 +1,4 @@
-//! Which dependencies of a chart take part, under which names (`chart/v2/util/dependencies.go`).
+//! Enables and renames the dependencies of a chart (`chart/v2/util/dependencies.go`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,19 +10,23 @@ use super::{Chart, version_range};
 use crate::values::CoalesceError;
 use crate::values::coalesce::{Nulls, coalesce};
 
-/// The chart with the dependencies that `values` switch on, each under its alias.
-pub(crate) fn switch(chart: &Chart, values: &Arc<TreeMap>) -> Result<Chart, CoalesceError> {
-    switch_below(chart, values, "")
+/// Returns the chart with the dependencies that `values` enable, each under its alias.
+pub(crate) fn with_enabled(chart: &Chart, values: &Arc<TreeMap>) -> Result<Chart, CoalesceError> {
+    with_enabled_below(chart, values, "")
 }
 
-/// The chart with every dependency that any values can switch on.
-pub(crate) fn all(chart: &Chart) -> Chart {
+/// Returns the chart with every dependency that some values could enable.
+pub(crate) fn with_all(chart: &Chart) -> Chart {
     let (chart, _) = renamed(chart);
-    let below = chart.dependencies().iter().map(all).collect();
+    let below = chart.dependencies().iter().map(with_all).collect();
     chart.with_dependencies(below)
 }
 
-fn switch_below(chart: &Chart, values: &Arc<TreeMap>, path: &str) -> Result<Chart, CoalesceError> {
+fn with_enabled_below(
+    chart: &Chart,
+    values: &Arc<TreeMap>,
+    path: &str,
+) -> Result<Chart, CoalesceError> {
     if chart.metadata().dependencies.is_empty() {
         return Ok(chart.clone());
     }
@@ -43,7 +47,7 @@ fn switch_below(chart: &Chart, values: &Arc<TreeMap>, path: &str) -> Result<Char
         .iter()
         .filter(|below| !off.contains(below.name()));
     let on: Vec<Chart> = on
-        .map(|below| switch_below(below, &values, &format!("{path}{}.", below.name())))
+        .map(|below| with_enabled_below(below, &values, &format!("{path}{}.", below.name())))
         .collect::<Result<_, _>>()?;
     let off: HashSet<String> = off.into_iter().map(str::to_owned).collect();
     metadata
@@ -52,8 +56,8 @@ fn switch_below(chart: &Chart, values: &Arc<TreeMap>, path: &str) -> Result<Char
     Ok(chart.with_metadata(metadata).with_dependencies(on))
 }
 
-/// The chart with its dependencies under their aliases, first those that `Chart.yaml` does not
-/// name; and its metadata, where aliases have become names.
+/// Returns the chart with its dependencies under their aliases, those that `Chart.yaml` does not
+/// list first, and its metadata with aliases as names.
 fn renamed(chart: &Chart) -> (Chart, Metadata) {
     let mut metadata = chart.metadata().clone();
     if metadata.dependencies.is_empty() {
@@ -85,7 +89,7 @@ fn renamed(chart: &Chart) -> (Chart, Metadata) {
     (chart.with_dependencies(found), metadata)
 }
 
-/// Conditions count before tags; without either a dependency is on.
+/// Returns whether a dependency is enabled. Conditions override tags; without either it is enabled.
 fn enabled(dependency: &Dependency, tags: Option<&Tree>, values: &TreeMap, path: &str) -> bool {
     let condition = dependency
         .condition
@@ -112,7 +116,7 @@ fn enabled(dependency: &Dependency, tags: Option<&Tree>, values: &TreeMap, path:
     }
 }
 
-/// The boolean at a path of keys between dots.
+/// Returns the boolean at a dot-separated path.
 fn boolean_at(values: &TreeMap, path: &str) -> Option<bool> {
     let (tables, key) = path
         .rsplit_once('.')

@@ -1,19 +1,19 @@
-//! `.helmignore`: which files of a directory do not belong to a chart.
+//! `.helmignore`: the files of a directory that do not belong to a chart.
 
 use crate::chart::path_match::{self, PatternError};
 
-/// A rule that is none.
+/// An error in a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IgnoreError {
-    /// `**` means nothing here.
+    /// `**` is not supported.
     #[error("double-star (**) syntax is not supported")]
     DoubleStar,
-    /// A pattern that does not end, or the like.
+    /// A malformed pattern, such as an unterminated one.
     #[error("rule {rule:?}")]
     Pattern {
         /// The rule.
         rule: String,
-        /// Why.
+        /// The error.
         #[source]
         error: PatternError,
     },
@@ -28,20 +28,20 @@ struct Rule {
     pattern: String,
     negated: bool,
     directories_only: bool,
-    scope: Scope,
+    target: MatchTarget,
 }
 
-/// What a pattern is held against.
+/// What a pattern is matched against.
 #[derive(Clone, Copy, Debug)]
-enum Scope {
+enum MatchTarget {
     /// The whole path.
     Path,
-    /// The last part of the path.
+    /// The last component of the path.
     Base,
 }
 
 impl Rules {
-    /// Reads a `.helmignore` file.
+    /// Parses a `.helmignore` file.
     pub fn parse(text: &str) -> Result<Self, IgnoreError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let rules = text
@@ -50,15 +50,15 @@ impl Rules {
         rules.collect::<Result<_, _>>().map(Self)
     }
 
-    /// The same with what Helm always ignores: dot files in `templates/`.
+    /// Adds the rule that Helm always applies: dot files in `templates/` are ignored.
     #[must_use]
     pub fn with_defaults(mut self) -> Self {
         self.0.extend(Rule::parse("templates/.?*").ok().flatten());
         self
     }
 
-    /// Whether the file or directory at `path` is ignored. A negated rule ignores everything that
-    /// it does not match.
+    /// Returns whether the file or directory at `path` is ignored. A negated rule ignores
+    /// everything that it does not match.
     pub fn ignores(&self, path: &str, is_directory: bool) -> bool {
         if matches!(path, "" | "." | "./") {
             return false;
@@ -95,23 +95,23 @@ impl Rule {
             Some(rule) => (true, rule),
             None => (false, rule),
         };
-        let (pattern, scope) = match rule.strip_prefix('/') {
-            Some(rule) => (rule, Scope::Path),
-            None if rule.contains('/') => (rule, Scope::Path),
-            None => (rule, Scope::Base),
+        let (pattern, target) = match rule.strip_prefix('/') {
+            Some(rule) => (rule, MatchTarget::Path),
+            None if rule.contains('/') => (rule, MatchTarget::Path),
+            None => (rule, MatchTarget::Base),
         };
         Ok(Some(Self {
             pattern: pattern.to_owned(),
             negated,
             directories_only,
-            scope,
+            target,
         }))
     }
 
     fn matches(&self, path: &str) -> bool {
-        let subject = match self.scope {
-            Scope::Path => path,
-            Scope::Base => path.rsplit('/').next().unwrap_or(path),
+        let subject = match self.target {
+            MatchTarget::Path => path,
+            MatchTarget::Base => path.rsplit('/').next().unwrap_or(path),
         };
         path_match::matches(&self.pattern, subject).unwrap_or(false)
     }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_ignore_what_helm_ignores() {
+    fn rules_match_as_in_helm() {
         for (rules, path, is_directory, ignored) in [
             ("*.txt", "a/b.txt", false, true),
             ("/*.txt", "a/b.txt", false, false),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_is_an_error() {
+    fn invalid_rules_are_errors() {
         assert_eq!(Rules::parse("a/**").unwrap_err(), IgnoreError::DoubleStar);
         assert!(Rules::parse("[a").is_err());
     }

@@ -1,4 +1,4 @@
-//! Makes charts of directories and archives: one parser over a list of files for both.
+//! Loads charts from directories and archives, with one parser over a list of files for both.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,31 +13,31 @@ use super::chart_yaml::{self, ChartYamlError};
 use super::content_digest::LazyDigest;
 use super::ignore::{IgnoreError, Rules};
 use super::schema::Schema;
-use super::{Chart, Content, File, Limits, Lock, OwnValues};
+use super::{Chart, ChartInner, File, Limits, Lock, OwnValues};
 use crate::release::Time;
 use crate::values::{self, ValuesError};
 
-/// Why a chart cannot be loaded.
+/// An error while loading a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         error: io::Error,
     },
-    /// A file is neither a directory nor a gzipped archive.
+    /// A file is not a gzipped archive.
     #[error("{} does not appear to be a gzipped archive{}", path.display(), hint)]
-    NoArchive {
-        /// Which.
+    NotAnArchive {
+        /// The file.
         path: PathBuf,
-        /// What it may be instead.
+        /// A hint at what it may be instead.
         hint: &'static str,
     },
-    /// A device, socket or the like lies in the chart.
+    /// The chart contains a device, socket or other special file.
     #[error("cannot load irregular file {}", .0.display())]
     Irregular(PathBuf),
     /// More files than the limit.
@@ -52,51 +52,51 @@ pub enum LoadError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// Charts within charts beyond the limit.
+    /// Charts are nested deeper than the limit.
     #[error("charts are nested more than {limit} deep")]
     TooDeep {
         /// The limit.
         limit: usize,
     },
-    /// `.helmignore` has a rule that is none.
+    /// `.helmignore` has an invalid rule.
     #[error("cannot read .helmignore")]
     Ignore(#[source] IgnoreError),
-    /// The archive is not acceptable.
+    /// The archive was rejected.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// There is no `Chart.yaml`.
+    /// `Chart.yaml` is missing.
     #[error("Chart.yaml file is missing")]
     NoChartYaml,
-    /// A file that describes the chart cannot be understood.
+    /// A file that describes the chart cannot be parsed.
     #[error("cannot load {file}")]
     Metadata {
-        /// Which.
+        /// The file.
         file: &'static str,
-        /// Why.
+        /// The error.
         #[source]
         error: ChartYamlError,
     },
-    /// What `Chart.yaml` says is not valid.
+    /// The content of `Chart.yaml` is invalid.
     #[error("validation: {0}")]
     Invalid(String),
-    /// `values.yaml` cannot be understood.
+    /// `values.yaml` cannot be parsed.
     #[error("cannot load values.yaml")]
     Values(#[source] ValuesError),
-    /// A file in `charts/` is no chart.
+    /// A file in `charts/` is not a valid chart.
     #[error("error unpacking subchart {name} in {chart}")]
     Subchart {
         /// The file or directory in `charts/`.
         name: String,
-        /// The chart that it lies in.
+        /// The chart that contains it.
         chart: String,
-        /// Why.
+        /// The error.
         #[source]
         error: Box<LoadError>,
     },
 }
 
 impl LoadError {
-    /// The reason for events and metrics.
+    /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Read { .. } => "ChartUnreadable",
@@ -124,7 +124,7 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
         } else {
             ""
         };
-        return Err(LoadError::NoArchive {
+        return Err(LoadError::NotAnArchive {
             path: path.to_owned(),
             hint,
         });
@@ -132,12 +132,13 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
     archive(&bytes, limits, 0)
 }
 
-/// Loads a chart from the bytes of an archive that lies `depth` charts deep.
+/// Loads a chart from the bytes of an archive nested `depth` charts deep.
 pub(super) fn archive(bytes: &[u8], limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
     files(archive::read(bytes, limits)?, limits, depth)
 }
 
-/// The files of a directory that `.helmignore` lets pass, in the order of a sorted walk.
+/// Returns the files of a directory that `.helmignore` does not exclude, in the order of a sorted
+/// walk.
 fn directory(root: &Path, limits: &Limits) -> Result<Vec<File>, LoadError> {
     let ignore_file = root.join(".helmignore");
     let rules = match fs::read(&ignore_file) {
@@ -163,8 +164,8 @@ struct Walk<'a> {
     left: u64,
 }
 
-/// Deeper directories than any chart has; what a link to its own parent leads into.
-const DEEPEST: usize = 64;
+/// Limit on the depth of directories, which ends cycles of links.
+const MAX_DEPTH: usize = 64;
 
 impl Walk<'_> {
     fn directory(&mut self, path: &Path, name: &str, depth: usize) -> Result<(), LoadError> {
@@ -172,8 +173,8 @@ impl Walk<'_> {
             path: path.to_owned(),
             error,
         };
-        if depth > DEEPEST {
-            return Err(LoadError::TooDeep { limit: DEEPEST });
+        if depth > MAX_DEPTH {
+            return Err(LoadError::TooDeep { limit: MAX_DEPTH });
         }
         let mut entries: Vec<_> = fs::read_dir(path)
             .and_then(Iterator::collect)
@@ -202,7 +203,7 @@ impl Walk<'_> {
                 limit: self.limits.entries,
             });
         }
-        // Links are followed, as Helm does with directories of the user's own.
+        // Links are followed, as Helm does for local directories.
         let about = fs::metadata(path).map_err(unreadable)?;
         if self.rules.ignores(&name, about.is_dir()) {
             return Ok(());
@@ -232,7 +233,7 @@ impl Walk<'_> {
     }
 }
 
-/// Makes a chart of its files.
+/// Builds a chart from its files.
 pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
     if depth > limits.nesting {
         return Err(LoadError::TooDeep {
@@ -242,7 +243,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
     let mut parts = Parts::default();
     let mut document = serde_json::Map::new();
     let mut found = false;
-    // Chart.yaml first, wherever it stands: requirements.yaml adds to it.
+    // Chart.yaml is read first, wherever it is in the list, because requirements.yaml adds to it.
     for file in files.iter().filter(|file| file.name() == "Chart.yaml") {
         found = true;
         chart_yaml::overlay(&mut document, file.data()).map_err(|error| LoadError::Metadata {
@@ -285,7 +286,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
         .iter()
         .map(|chart: &Chart| Arc::clone(&chart.0.digest));
     let digest = LazyDigest::new(parts.all, below.collect());
-    Ok(Chart(Arc::new(Content {
+    Ok(Chart(Arc::new(ChartInner {
         metadata: Arc::new(metadata),
         lock: parts.lock.map(Arc::new),
         values: OwnValues::new(parts.values.map(Arc::new)),
@@ -298,7 +299,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
     })))
 }
 
-/// The files of a chart, sorted by what they are.
+/// The files of a chart, grouped by purpose.
 #[derive(Default)]
 struct Parts {
     lock: Option<Lock>,
@@ -306,10 +307,10 @@ struct Parts {
     schema: Option<File>,
     templates: Vec<File>,
     files: Vec<File>,
-    /// By the name of the file or directory in `charts/`.
+    /// Keyed by the name of the file or directory in `charts/`.
     below: BTreeMap<String, Vec<File>>,
     modified: Option<Time>,
-    /// Everything but `charts/`, for the digest.
+    /// All files outside `charts/`, for the digest.
     all: Vec<File>,
 }
 
@@ -362,13 +363,13 @@ impl Parts {
     }
 }
 
-/// Whether `name` ends with `.extension`, in exactly this spelling.
+/// Returns whether `name` ends with `.extension`, case-sensitively.
 fn has_extension(name: &str, extension: &str) -> bool {
     name.strip_suffix(extension)
         .is_some_and(|stem| stem.ends_with('.'))
 }
 
-/// The chart that the file or directory `name` of `charts/` is; none if it is to be skipped.
+/// Loads the file or directory `name` of `charts/`. Returns `None` if it is to be skipped.
 fn subchart(
     name: &str,
     files: &[File],

@@ -1,4 +1,4 @@
-//! `Metadata`: the content of `Chart.yaml`, with the JSON that Helm writes.
+//! `Metadata`: the content of `Chart.yaml`, serialized to the JSON that Helm writes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::release::{Time, null_is_empty};
 
-/// What `Chart.yaml` says.
+/// The content of `Chart.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
@@ -17,7 +17,7 @@ pub struct Metadata {
         skip_serializing_if = "String::is_empty"
     )]
     pub name: String,
-    /// The URL of its home page.
+    /// URL of its home page.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -35,25 +35,25 @@ pub struct Metadata {
         skip_serializing_if = "String::is_empty"
     )]
     pub version: String,
-    /// One sentence about it.
+    /// A one-sentence description.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
     )]
     pub description: String,
-    /// Key words.
+    /// Keywords.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub keywords: Vec<String>,
-    /// Who maintains it.
+    /// Maintainers.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub maintainers: Vec<Maintainer>,
-    /// The URL of an icon.
+    /// URL of an icon.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -77,25 +77,25 @@ pub struct Metadata {
         skip_serializing_if = "String::is_empty"
     )]
     pub tags: String,
-    /// The version of what it installs.
+    /// The version of the application that it installs.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
     )]
     pub app_version: String,
-    /// Whether it should no longer be used.
+    /// Whether it is deprecated.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub deprecated: bool,
-    /// Whatever else.
+    /// Free-form annotations.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub annotations: BTreeMap<String, String>,
-    /// The versions of Kubernetes that it runs on.
+    /// The Kubernetes versions that it supports, as a constraint.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -107,7 +107,7 @@ pub struct Metadata {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub dependencies: Vec<Dependency>,
-    /// `application` or `library`; empty means the former.
+    /// `application` or `library`; empty means `application`.
     #[serde(
         rename = "type",
         deserialize_with = "null_is_empty",
@@ -117,23 +117,23 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Whether the chart is a library: it defines templates and installs nothing.
+    /// Returns whether this is a library chart, which defines templates and installs nothing.
     pub fn is_library(&self) -> bool {
         self.chart_type.eq_ignore_ascii_case("library")
     }
 }
 
-/// Who maintains a chart.
+/// A maintainer of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Maintainer {
-    /// A name.
+    /// The name.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
     )]
     pub name: String,
-    /// An e-mail address.
+    /// The e-mail address.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -147,47 +147,47 @@ pub struct Maintainer {
     pub url: String,
 }
 
-/// A chart that another depends on.
+/// A dependency of a chart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Dependency {
-    /// Its name.
+    /// The name of the chart.
     #[serde(deserialize_with = "null_is_empty")]
     pub name: String,
-    /// The versions that will do.
+    /// The acceptable versions, as a constraint.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
     )]
     pub version: String,
-    /// The repository that it comes from.
+    /// The repository of the chart.
     #[serde(deserialize_with = "null_is_empty")]
     pub repository: String,
-    /// Paths of values, comma-separated; the first that is a boolean switches it on or off.
+    /// Comma-separated paths of values; the first one that is a boolean enables or disables it.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
     )]
     pub condition: String,
-    /// Tags that switch it on or off.
+    /// Tags that enable or disable it.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub tags: Vec<String>,
-    /// Whether it is switched on; known once values are.
+    /// Whether it is enabled, once the values are known.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub enabled: bool,
-    /// Which of its values the parent takes over: names below its `exports`, or pairs of paths.
+    /// The values that the parent imports: names below its `exports`, or pairs of paths.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub import_values: Vec<Value>,
-    /// Another name for it.
+    /// An alternative name.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -195,7 +195,7 @@ pub struct Dependency {
     pub alias: String,
 }
 
-/// What `Chart.lock` says.
+/// The content of `Chart.lock`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lock {
@@ -208,6 +208,6 @@ pub struct Lock {
     /// The digest of the dependencies in `Chart.yaml`.
     #[serde(deserialize_with = "null_is_empty")]
     pub digest: String,
-    /// The dependencies with exact versions; null when there are none.
+    /// The dependencies with exact versions; null if there are none.
     pub dependencies: Option<Vec<Dependency>>,
 }

@@ -49,7 +49,7 @@ pub struct File {
 }
 
 impl File {
-    /// A file by its path within the chart, with `/` between the parts.
+    /// Creates a file from its path within the chart, with `/` as the separator.
     pub fn new(name: impl Into<Arc<str>>, data: impl AsRef<[u8]>) -> Self {
         Self {
             name: name.into(),
@@ -58,29 +58,29 @@ impl File {
         }
     }
 
-    /// The same file, changed at `time`.
+    /// Returns the file with its modification time set to `time`.
     #[must_use]
     pub fn modified_at(mut self, time: Option<Time>) -> Self {
         self.modified = time;
         self
     }
 
-    /// The path within the chart.
+    /// Returns the path within the chart.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The content.
+    /// Returns the content.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The content, shared.
+    /// Returns the shared content.
     pub fn shared_data(&self) -> Arc<[u8]> {
         Arc::clone(&self.data)
     }
 
-    /// When the file was changed, where that is known.
+    /// Returns the modification time, if known.
     pub fn modified(&self) -> Option<Time> {
         self.modified
     }
@@ -92,8 +92,8 @@ impl fmt::Debug for File {
     }
 }
 
-/// A file of `crds/`, of a chart or one of its dependencies. It is installed before everything
-/// else, never rendered, changed or deleted.
+/// A file in the `crds/` directory of a chart or one of its dependencies. It is installed before
+/// everything else and is never rendered, changed or deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrdFile {
     path: String,
@@ -101,23 +101,23 @@ pub struct CrdFile {
 }
 
 impl CrdFile {
-    /// The path with the names of the charts in front, as in `# Source:` lines.
+    /// Returns the path prefixed with the names of the charts, as in `# Source:` lines.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The file; it may hold several documents.
+    /// Returns the file, which may contain several documents.
     pub fn file(&self) -> &File {
         &self.file
     }
 }
 
-/// A chart with its dependencies, as loaded: nothing is switched off or renamed yet.
+/// A chart with its dependencies, as loaded: none of them disabled or renamed.
 #[derive(Clone)]
-pub struct Chart(Arc<Content>);
+pub struct Chart(Arc<ChartInner>);
 
 #[derive(Clone)]
-struct Content {
+struct ChartInner {
     metadata: Arc<Metadata>,
     lock: Option<Arc<Lock>>,
     values: OwnValues,
@@ -126,17 +126,17 @@ struct Content {
     files: Arc<[File]>,
     dependencies: Vec<Chart>,
     modified: Option<Time>,
-    /// Of the chart as it was loaded, whatever was switched or renamed since.
+    /// Digest of the chart as it was loaded, before dependencies were disabled or renamed.
     digest: Arc<LazyDigest>,
 }
 
-/// A chart's own values in the forms in which they are read.
+/// A chart's own values in the forms in which they are used.
 #[derive(Clone)]
 struct OwnValues {
     raw: Arc<TreeMap>,
     /// Without the nulls in maps.
     clean: Arc<TreeMap>,
-    /// Made when first asked for.
+    /// Computed on first use.
     json: OnceLock<Arc<Values>>,
     /// Whether there is a `values.yaml`.
     present: bool,
@@ -160,13 +160,13 @@ impl OwnValues {
 }
 
 impl Chart {
-    /// Loads a chart from a directory, honouring its `.helmignore`, or from a `.tgz` archive,
-    /// within the default [`Limits`].
+    /// Loads a chart from a directory, honouring its `.helmignore`, or from a `.tgz` archive, with
+    /// the default [`Limits`].
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         Self::load_within(path, &Limits::default())
     }
 
-    /// Loads a chart within `limits`.
+    /// Loads a chart with the given `limits`.
     pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Self, LoadError> {
         load::path(path.as_ref(), limits)
     }
@@ -176,27 +176,28 @@ impl Chart {
         load::archive(archive, limits, 0)
     }
 
-    /// Makes a chart of its files; those of a directory or archive come here too.
+    /// Builds a chart from its files. Directories and archives are loaded through this function
+    /// too.
     pub fn from_files(files: impl IntoIterator<Item = File>) -> Result<Self, LoadError> {
         load::files(files.into_iter().collect(), &Limits::default(), 0)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.0.metadata.name
     }
 
-    /// What `Chart.yaml` says.
+    /// Returns the content of `Chart.yaml`.
     pub fn metadata(&self) -> &Metadata {
         &self.0.metadata
     }
 
-    /// What `Chart.lock` says.
+    /// Returns the content of `Chart.lock`.
     pub fn lock(&self) -> Option<&Lock> {
         self.0.lock.as_deref()
     }
 
-    /// The chart's own values; its dependencies' are theirs.
+    /// Returns the chart's own values, without those of its dependencies.
     pub fn values(&self) -> &Values {
         self.0
             .values
@@ -204,37 +205,37 @@ impl Chart {
             .get_or_init(|| Arc::new(tree::to_map(&self.0.values.raw)))
     }
 
-    /// The chart's own values as they are, and without nulls.
+    /// Returns the chart's own values with nulls and without them.
     pub(crate) fn value_trees(&self) -> (&Arc<TreeMap>, &Arc<TreeMap>) {
         (&self.0.values.raw, &self.0.values.clean)
     }
 
-    /// The file `values.schema.json`.
+    /// Returns the file `values.schema.json`.
     pub fn schema(&self) -> Option<&File> {
         self.0.schema.as_deref().map(Schema::file)
     }
 
-    /// The schema, to check values with.
+    /// Returns the schema that validates values.
     pub(crate) fn checker(&self) -> Option<&Schema> {
         self.0.schema.as_deref()
     }
 
-    /// The files of `templates/`.
+    /// Returns the files of `templates/`.
     pub fn templates(&self) -> &[File] {
         &self.0.templates
     }
 
-    /// All files that have no other place, as `.Files` gives them to templates.
+    /// Returns all other files, which templates see as `.Files`.
     pub fn files(&self) -> &[File] {
         &self.0.files
     }
 
-    /// The charts in `charts/`.
+    /// Returns the charts in `charts/`.
     pub fn dependencies(&self) -> &[Self] {
         &self.0.dependencies
     }
 
-    /// The files of `crds/`, also of the dependencies.
+    /// Returns the files of `crds/`, including those of the dependencies.
     pub fn crds(&self) -> Vec<CrdFile> {
         let mut crds = Vec::new();
         self.add_crds(self.name(), &mut crds);
@@ -259,28 +260,28 @@ impl Chart {
         }
     }
 
-    /// When `Chart.yaml` was changed, where that is known.
+    /// Returns the modification time of `Chart.yaml`, if known.
     pub fn modified(&self) -> Option<Time> {
         self.0.modified
     }
 
-    /// The same chart with other dependencies.
+    /// Returns the chart with other dependencies.
     pub(crate) fn with_dependencies(&self, dependencies: Vec<Self>) -> Self {
-        Self(Arc::new(Content {
+        Self(Arc::new(ChartInner {
             dependencies,
             ..(*self.0).clone()
         }))
     }
 
-    /// The same chart with other metadata.
+    /// Returns the chart with other metadata.
     pub(crate) fn with_metadata(&self, metadata: Metadata) -> Self {
-        Self(Arc::new(Content {
+        Self(Arc::new(ChartInner {
             metadata: Arc::new(metadata),
             ..(*self.0).clone()
         }))
     }
 
-    /// The same chart under another name; an empty one changes nothing.
+    /// Returns the chart under another name; an empty name changes nothing.
     pub(crate) fn with_name(&self, name: &str) -> Self {
         if name.is_empty() {
             return self.clone();
@@ -291,15 +292,15 @@ impl Chart {
         })
     }
 
-    /// The same chart with other values.
+    /// Returns the chart with other values.
     pub(crate) fn with_values(&self, values: Arc<TreeMap>) -> Self {
-        Self(Arc::new(Content {
+        Self(Arc::new(ChartInner {
             values: OwnValues::new(Some(values)),
             ..(*self.0).clone()
         }))
     }
 
-    /// The chart as a release record holds it.
+    /// Returns the chart as a release record stores it.
     pub fn to_record(&self) -> ReleaseChart {
         let stored = |files: &[File]| {
             let files = files.iter().map(|file| StoredFile {
@@ -321,8 +322,8 @@ impl Chart {
         }
     }
 
-    /// The digest of all files that make the chart, whether it came from a directory or an
-    /// archive and whatever the times of its files.
+    /// Returns the digest of all files of the chart. It does not depend on whether the chart came
+    /// from a directory or an archive, nor on the times of its files.
     pub fn digest(&self) -> Digest {
         self.0.digest.get()
     }

@@ -1,13 +1,13 @@
-//! Shell patterns over paths as Go's `filepath.Match` reads them.
+//! Shell patterns for paths, as in Go's `filepath.Match`.
 
-/// A pattern that is malformed.
+/// A malformed pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("syntax error in pattern")]
 pub struct PatternError;
 
-/// Whether `pattern` matches the whole of `name`: `*` and `?` match anything but `/`, `[a-z]` and
-/// `[^a-z]` one character, `\` takes the next character as it is. A malformed pattern is an error
-/// only where matching comes to the fault.
+/// Returns whether `pattern` matches the whole of `name`: `*` and `?` match anything but `/`,
+/// `[a-z]` and `[^a-z]` match one character, `\` escapes the next character. A malformed pattern is
+/// an error only if matching reaches the malformed part.
 pub fn matches(pattern: &str, name: &str) -> Result<bool, PatternError> {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -51,7 +51,7 @@ pub fn matches(pattern: &str, name: &str) -> Result<bool, PatternError> {
     Ok(name.is_empty())
 }
 
-/// Whether the pattern begins with stars, what follows up to the next star, and the rest.
+/// Splits the pattern: whether it begins with stars, the text up to the next star, and the rest.
 fn next_chunk(pattern: &[char]) -> (bool, &[char], &[char]) {
     let stars = pattern.iter().take_while(|c| **c == '*').count();
     let rest = pattern.get(stars..).unwrap_or_default();
@@ -76,8 +76,8 @@ fn next_chunk(pattern: &[char]) -> (bool, &[char], &[char]) {
     (stars > 0, chunk, rest)
 }
 
-/// What is left of `name` after `chunk`, which holds no star. A chunk is read to its end even
-/// when it does not match, so that its faults are found.
+/// Returns the rest of `name` after `chunk`, which contains no star. A chunk that does not match is
+/// still read to its end, so that errors in it are found.
 fn match_chunk<'a>(
     mut chunk: &[char],
     mut name: &'a [char],
@@ -116,7 +116,7 @@ fn match_chunk<'a>(
     Ok((!failed).then_some(name))
 }
 
-/// Reads a character class after its `[` and tells whether it holds `subject`.
+/// Parses a character class after its `[` and returns whether it contains `subject`.
 fn class(chunk: &mut &[char], subject: Option<char>) -> Result<bool, PatternError> {
     let negated = chunk.first() == Some(&'^');
     if negated {

@@ -1,4 +1,4 @@
-//! `values.schema.json`: whether values are what a chart expects.
+//! `values.schema.json`: validation of values.
 
 mod decimal;
 mod plain;
@@ -13,24 +13,24 @@ use serde_json::Value;
 use super::{Chart, File};
 use crate::values::tree;
 
-use plain::{Plain, Verdict};
+use plain::{PlainSchema, Verdict};
 
 const URL: &str = "file:///values.schema.json";
 
-/// A chart's schema, read when it is first needed, and compiled when reading it is not enough.
+/// A chart's schema. It is parsed on first use, and compiled only if the plain form is not enough.
 pub(crate) struct Schema {
     file: File,
-    plain: OnceLock<Option<Plain>>,
-    compiled: OnceLock<Result<Compiled, String>>,
+    plain: OnceLock<Option<PlainSchema>>,
+    compiled: OnceLock<Result<CompiledSchema, String>>,
 }
 
-struct Compiled {
+struct CompiledSchema {
     schemas: Schemas,
     root: SchemaIndex,
 }
 
-/// Nothing is fetched: a reference to another document is an error, but for URNs, which nobody
-/// can fetch and Helm takes to allow everything.
+/// Retriever that fetches nothing: a reference to another document is an error, except URNs, which
+/// cannot be fetched and for which Helm allows everything.
 struct Offline;
 
 impl UrlLoader for Offline {
@@ -38,7 +38,7 @@ impl UrlLoader for Offline {
         if url.starts_with("urn:") {
             return Ok(Value::Bool(true));
         }
-        Err("schemas of other documents are not fetched".into())
+        Err("references to other documents are not fetched".into())
     }
 }
 
@@ -55,7 +55,7 @@ impl Schema {
         &self.file
     }
 
-    fn compile(&self) -> Result<Compiled, String> {
+    fn compile(&self) -> Result<CompiledSchema, String> {
         let document = serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(Offline));
@@ -66,14 +66,16 @@ impl Schema {
         let root = compiler
             .compile(URL, &mut schemas)
             .map_err(|e| format!("{e:#}"))?;
-        Ok(Compiled { schemas, root })
+        Ok(CompiledSchema { schemas, root })
     }
 
-    /// What is wrong with `values`, a line for each mistake. Values themselves are not in it:
-    /// they may be secret.
+    /// Validates `values` and returns one line per error. Lines do not contain the values
+    /// themselves, which may be secret.
     fn check(&self, values: &Tree) -> Result<(), String> {
-        let plain = self.plain.get_or_init(|| Plain::read(self.file.data()));
-        let valid = |plain: &Plain| plain.check(values) == Verdict::Valid;
+        let plain = self
+            .plain
+            .get_or_init(|| PlainSchema::read(self.file.data()));
+        let valid = |plain: &PlainSchema| plain.check(values) == Verdict::Valid;
         if plain.as_ref().is_some_and(valid) {
             return Ok(());
         }
@@ -82,8 +84,8 @@ impl Schema {
 
     fn check_compiled(&self, values: &Value) -> Result<(), String> {
         match self.compiled.get_or_init(|| self.compile()) {
-            Ok(Compiled { schemas, root }) => match schemas.validate(values, *root) {
-                Err(error) if decimal::is_mistake(&error) => {
+            Ok(CompiledSchema { schemas, root }) => match schemas.validate(values, *root) {
+                Err(error) if decimal::is_violation(&error) => {
                     let mut text = String::new();
                     describe(&error, &mut text);
                     Err(text)
@@ -95,8 +97,8 @@ impl Schema {
     }
 }
 
-/// Checks the values of a chart and of its dependencies. The error has a paragraph for each chart
-/// whose values are wrong.
+/// Validates the values of a chart and of its dependencies. The error has a paragraph for each
+/// chart with invalid values.
 pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), String> {
     let mut text = String::new();
     check_below(chart, &Tree::from(values.clone()), &mut text);
@@ -105,9 +107,9 @@ pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), String> {
 
 fn check_below(chart: &Chart, values: &Tree, text: &mut String) {
     if let Some(schema) = chart.checker()
-        && let Err(mistakes) = schema.check(values)
+        && let Err(errors) = schema.check(values)
     {
-        let _ = write!(text, "{}:\n{mistakes}", chart.name());
+        let _ = write!(text, "{}:\n{errors}", chart.name());
     }
     for below in chart.dependencies() {
         let name = below.name();
@@ -122,25 +124,25 @@ fn check_below(chart: &Chart, values: &Tree, text: &mut String) {
     }
 }
 
-/// Whether a chart or one of its dependencies has a schema.
+/// Returns whether a chart or one of its dependencies has a schema.
 pub(crate) fn has_schema(chart: &Chart) -> bool {
     chart.checker().is_some() || chart.dependencies().iter().any(has_schema)
 }
 
 /// Adds a line for each innermost cause.
 fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
-    if !decimal::is_mistake(error) {
+    if !decimal::is_violation(error) {
         return;
     }
     let shown = match &error.kind {
         ErrorKind::Group | ErrorKind::Schema { .. } | ErrorKind::Reference { .. } => None,
-        ErrorKind::Format { want, .. } => Some(format!("is no valid {want}")),
+        ErrorKind::Format { want, .. } => Some(format!("is not a valid {want}")),
         ErrorKind::Pattern { want, .. } => Some(format!("does not match pattern '{want}'")),
         ErrorKind::Minimum { want, .. } => Some(format!("must be >= {want}")),
         ErrorKind::Maximum { want, .. } => Some(format!("must be <= {want}")),
         ErrorKind::ExclusiveMinimum { want, .. } => Some(format!("must be > {want}")),
         ErrorKind::ExclusiveMaximum { want, .. } => Some(format!("must be < {want}")),
-        ErrorKind::MultipleOf { want, .. } => Some(format!("is no multiple of {want}")),
+        ErrorKind::MultipleOf { want, .. } => Some(format!("is not a multiple of {want}")),
         ErrorKind::ContentEncoding { want, .. } => Some(format!("is not {want} encoded")),
         ErrorKind::ContentMediaType { want, .. } => Some(format!("is not of media type {want}")),
         other => Some(other.to_string()),
@@ -155,18 +157,18 @@ fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
 mod tests {
     use super::*;
 
-    fn mistakes(schema: &str, values: &str) -> Result<(), String> {
+    fn errors(schema: &str, values: &str) -> Result<(), String> {
         Schema::new(File::new("values.schema.json", schema))
             .check_compiled(&serde_json::from_str(values).unwrap())
     }
 
     #[test]
-    fn mistakes_name_the_place_and_not_the_value() {
+    fn errors_name_the_location_but_not_the_value() {
         let schema = r#"{"$schema":"http://json-schema.org/draft-07/schema#","type":"object",
             "required":["name"],"properties":{"a":{"properties":{"b":{"type":"integer"}}},
             "password":{"type":"string","pattern":"^[a-z]+$"}}}"#;
-        assert_eq!(mistakes(schema, r#"{"name":1,"a":{"b":5.0}}"#), Ok(()));
-        let text = mistakes(schema, r#"{"a":{"b":"x"},"password":"S3CRET"}"#).unwrap_err();
+        assert_eq!(errors(schema, r#"{"name":1,"a":{"b":5.0}}"#), Ok(()));
+        let text = errors(schema, r#"{"a":{"b":"x"},"password":"S3CRET"}"#).unwrap_err();
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
         assert_eq!(
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_are_those_of_decimals() {
+    fn multiples_are_computed_in_decimal() {
         for (schema, value, is_fine) in [
             (r#"{"multipleOf":0.1}"#, "0.3", true),
             (r#"{"multipleOf":0.1}"#, "0.35", false),
@@ -198,13 +200,13 @@ mod tests {
                 true,
             ),
         ] {
-            assert_eq!(mistakes(schema, value).is_ok(), is_fine, "{schema} {value}");
+            assert_eq!(errors(schema, value).is_ok(), is_fine, "{schema} {value}");
         }
     }
 
     #[test]
-    fn references_elsewhere_are_errors_but_for_urns() {
-        assert_eq!(mistakes(r#"{"$ref":"urn:example:any"}"#, "1"), Ok(()));
+    fn external_references_are_errors_except_urns() {
+        assert_eq!(errors(r#"{"$ref":"urn:example:any"}"#, "1"), Ok(()));
         for reference in [
             "https://example.com/x.json",
             "other.json",
@@ -212,10 +214,10 @@ mod tests {
         ] {
             let schema = format!(r#"{{"$ref":"{reference}"}}"#);
             assert!(
-                mistakes(&schema, "1").unwrap_err().contains("not fetched"),
+                errors(&schema, "1").unwrap_err().contains("not fetched"),
                 "{reference}"
             );
         }
-        assert!(mistakes("no schema", "1").is_err());
+        assert!(errors("no schema", "1").is_err());
     }
 }

@@ -1,8 +1,8 @@
-//! Ranges of versions, as Helm's semver library reads them.
+//! Version ranges of Helm's semver library.
 
 use go_template::go::semver::{Constraints, Version};
 
-/// Whether `version` lies in `range`; not if one of the two cannot be read.
+/// Returns whether `version` is in `range`, or false if either cannot be parsed.
 ///
 /// ```
 /// use helm_core::chart::version_range::contains;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, mpsc};
 
-use go_template::{Funcs, ParseError, Parsed, Str, Template, TemplateSet, Tree};
+use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
 
 use super::include::names_version;
 use super::{
@@ -15,13 +15,13 @@ use crate::chart::{Chart, dependency};
 use crate::slots::Slots;
 use crate::values::Resolved;
 
-/// The name of the set, which Go's errors show for `tpl`.
+/// The name of the template set, which Go's errors show for `tpl`.
 const SET: &str = "gotpl";
 
 /// The functions of Go, Sprig and Helm.
 static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
     let mut funcs = Funcs::new().with(&go_template::sprig::FUNCS);
-    // Templates see nothing of the process's environment.
+    // Templates cannot read the environment of the process.
     funcs.remove("env");
     funcs.remove("expandenv");
     for helm in [
@@ -38,37 +38,37 @@ static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
 
 /// The parsed templates of a chart and all its dependencies, by path.
 pub(super) struct Templates {
-    parsed: HashMap<String, Result<Parsed, ParseError>>,
+    parsed: HashMap<String, Result<ParsedTemplates, ParseError>>,
     linked: Slots<String, Linked>,
 }
 
-/// The templates that take part in a render, with what about their charts never changes.
+/// The templates that take part in a render, with the constant data of their charts.
 pub(super) struct Linked {
     pub(super) set: TemplateSet,
-    /// The files to execute, in the order in which Helm does.
+    /// The files to execute, in Helm's order.
     pub(super) files: Vec<FileTemplate>,
-    /// The charts; each stands after the one that it belongs to.
+    /// The charts; each comes after its parent.
     pub(super) charts: Vec<LinkedChart>,
     /// Whether a template may read the version of Kubernetes.
     pub(super) reads_version: bool,
 }
 
-/// A file that is executed.
+/// A file to execute.
 pub(super) struct FileTemplate {
     pub(super) path: String,
-    /// The length of its text, which says how long the output may be.
+    /// The length of its text, a size hint for the output.
     pub(super) length: usize,
-    /// What it sees as `.Template`.
+    /// The value of `.Template`.
     pub(super) about: Tree,
-    /// Its chart, in [`Linked::charts`].
+    /// Index of its chart in [`Linked::charts`].
     pub(super) chart: usize,
     pub(super) template: Arc<Template>,
 }
 
-/// A chart that takes part.
+/// A chart that takes part in a render.
 pub(super) struct LinkedChart {
     pub(super) name: Str,
-    /// The chart that it belongs to, in [`Linked::charts`].
+    /// Index of its parent in [`Linked::charts`].
     pub(super) parent: Option<usize>,
     pub(super) metadata: Tree,
     pub(super) files: Tree,
@@ -78,7 +78,7 @@ impl Templates {
     /// Parses the templates of `chart` under every name that its dependencies can have.
     pub(super) fn parse(chart: &Chart) -> Result<Self, RenderError> {
         let mut texts = Vec::new();
-        walk(&dependency::all(chart), &mut |chart, path, _| {
+        walk(&dependency::with_all(chart), &mut |chart, path, _| {
             let files = templates_of(chart);
             texts.extend(files.map(|file| {
                 let path = format!("{path}/{}", file.name());
@@ -133,7 +133,7 @@ impl Templates {
             match self.parsed.get(&path) {
                 Some(Ok(parsed)) => set.add(parsed),
                 Some(Err(error)) => return Err(RenderError::from_parse(error)),
-                // Every name that a dependency can have was parsed.
+                // The templates were parsed under every name that a dependency can have.
                 None => continue,
             };
             if !path
@@ -164,19 +164,19 @@ impl Templates {
     }
 }
 
-/// Bytes of templates that are worth sharing between threads.
-const MANY: usize = 24 << 10;
+/// Minimum size of all templates, in bytes, for parsing them on several threads.
+const MIN_PARALLEL_SIZE: usize = 24 << 10;
 
-/// Parses texts, many of them side by side with the threads of a pool.
-fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseError>> {
+/// Parses texts, on the threads of a pool if they are large.
+fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
-    // To ask for the pool is to start it.
-    let helpers = if total < MANY {
+    // Asking for the number of threads starts the pool.
+    let helpers = if total < MIN_PARALLEL_SIZE {
         0
     } else {
         rayon::current_num_threads().saturating_sub(1)
     };
-    let work = Arc::new(Work {
+    let work = Arc::new(ParseQueue {
         set: TemplateSet::new(SET, Arc::clone(&FUNCS)),
         texts,
         next: AtomicUsize::new(0),
@@ -185,7 +185,7 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseE
     for _ in 0..helpers {
         let (work, done) = (Arc::clone(&work), done.clone());
         rayon::spawn(move || {
-            // What a helper does not come to is done below.
+            // Texts that a helper fails to parse are parsed below.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 while let Some(one) = work.one() {
                     let _ = done.send(one);
@@ -195,40 +195,40 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<Parsed, ParseE
     }
     drop(done);
     let own: Vec<_> = std::iter::from_fn(|| work.one()).collect();
-    // A helper that comes late finds nothing left to do, and nobody waits for it.
+    // Do not wait for helpers that start late: there is nothing left for them.
     let others = work.texts.len() - own.len();
     let mut all: HashMap<_, _> = own.into_iter().chain(parsed.iter().take(others)).collect();
     for (path, text) in &work.texts {
         if !all.contains_key(path) {
-            let parsed = work.set.parse_apart(path.as_str(), text.clone());
+            let parsed = work.set.parse_detached(path.as_str(), text.clone());
             all.insert(path.clone(), parsed);
         }
     }
     all
 }
 
-/// Texts to parse, which whoever has time takes one by one.
-struct Work {
+/// Texts to parse, which the threads take one by one.
+struct ParseQueue {
     set: TemplateSet,
     texts: Vec<(String, Str)>,
     next: AtomicUsize,
 }
 
-impl Work {
-    fn one(&self) -> Option<(String, Result<Parsed, ParseError>)> {
+impl ParseQueue {
+    fn one(&self) -> Option<(String, Result<ParsedTemplates, ParseError>)> {
         let (path, text) = self.texts.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let parsed = self.set.parse_apart(path.as_str(), text.clone());
+        let parsed = self.set.parse_detached(path.as_str(), text.clone());
         Some((path.clone(), parsed))
     }
 }
 
-/// What Helm sorts paths by: first the depth, then the path. It goes from the last to the first,
-/// so that of two definitions of one name that in the first file remains.
+/// Returns the sort key of a path in Helm: depth, then path. Templates are parsed in reverse order,
+/// so that the first file's definition of a name wins.
 fn order(path: &str) -> (usize, &str) {
     (path.bytes().filter(|byte| *byte == b'/').count(), path)
 }
 
-/// The files that are parsed: of a library only partials.
+/// Returns the files that are parsed: only the partials of a library chart.
 fn templates_of(chart: &Chart) -> impl Iterator<Item = &crate::chart::File> {
     let is_library = chart.metadata().is_library();
     chart.templates().iter().filter(move |file| {
@@ -241,8 +241,8 @@ fn templates_of(chart: &Chart) -> impl Iterator<Item = &crate::chart::File> {
     })
 }
 
-/// Visits a chart and its dependencies with their paths, and the number of the chart that each
-/// belongs to, in the order of the visits.
+/// Visits a chart and its dependencies with their paths and the index of their parent in the order
+/// of the visits.
 fn walk(chart: &Chart, visit: &mut impl FnMut(&Chart, &str, Option<usize>)) {
     fn below(
         chart: &Chart,

@@ -1,4 +1,4 @@
-//! What templates see as dot: `.Chart`, `.Release`, `.Capabilities` and their Go types.
+//! The dot of templates: `.Chart`, `.Release`, `.Capabilities` and their Go types.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use go_template::{
 use serde_json::Value as Json;
 
 use super::ReleaseInfo;
-use super::include::Host;
+use super::include::RenderState;
 use super::values_object::VALUES_TYPE;
 use crate::capabilities::{Capabilities, HelmVersion, KubeVersion};
 use crate::chart::{Chart, Dependency, Maintainer};
@@ -96,7 +96,7 @@ static BUILD_INFO: TypeInfo = TypeInfo::structure(
     ],
 );
 
-/// `.Capabilities`.
+/// Returns `.Capabilities`.
 pub(crate) fn capabilities(capabilities: &Capabilities) -> Value {
     let versions = capabilities.api_versions.texts().iter().cloned();
     let versions = versions.map(Value::Str).collect();
@@ -176,7 +176,7 @@ fn has(call: &mut Call<'_>, value: &Value, args: &mut Args<'_>) -> Result<Value,
     let found = versions
         .iter()
         .any(|version| version.as_str() == Some(wanted));
-    if let Some(host) = call.host_mut::<Host>() {
+    if let Some(host) = call.host_mut::<RenderState>() {
         host.reads
             .api_versions
             .insert(wanted.to_string_lossy().into_owned(), found);
@@ -186,7 +186,7 @@ fn has(call: &mut Call<'_>, value: &Value, args: &mut Args<'_>) -> Result<Value,
 
 // === .Release ===
 
-/// `.Release`.
+/// Returns `.Release`.
 pub(crate) fn release(release: &ReleaseInfo) -> Value {
     Value::Map(Map::from_entries(
         Type::MAP,
@@ -201,7 +201,7 @@ pub(crate) fn release(release: &ReleaseInfo) -> Value {
     ))
 }
 
-/// `.Template` of the file at `path`.
+/// Returns `.Template` for the file at `path`.
 pub(crate) fn template(path: &str, base_path: &str) -> Tree {
     let entries = [
         (Str::from_static("Name"), Tree::Str(Str::from(path))),
@@ -215,7 +215,7 @@ pub(crate) fn template(path: &str, base_path: &str) -> Tree {
 
 // === .Chart ===
 
-/// `.Chart`: the metadata by the names of Go's fields.
+/// Returns `.Chart`: the metadata under the names of Go's fields.
 pub(crate) fn chart(chart: &Chart, is_root: bool) -> Tree {
     let metadata = chart.metadata();
     let text = |text: &str| Tree::Str(Str::from(text));
@@ -313,7 +313,7 @@ fn dependency(dependency: &Dependency) -> Tree {
     ])
 }
 
-/// A pair of paths is a `map[string]string` once it was followed.
+/// Converts an import; a pair of paths is a `map[string]string` once it was processed.
 fn import(import: &Json) -> Tree {
     let tree = from_json(import);
     match &tree {
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_have_the_types_of_go() {
+    fn capabilities_have_go_types() {
         let value = capabilities(&Capabilities::default());
         assert_eq!(
             value.go_type().map(Type::name),

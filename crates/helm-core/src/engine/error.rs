@@ -1,4 +1,4 @@
-//! Why a chart does not render.
+//! Errors of rendering a chart.
 
 use std::fmt::Write as _;
 
@@ -8,76 +8,75 @@ use super::include::{self, Warning};
 use super::{LookupKey, MAX_LOOKUPS};
 use crate::manifest::ManifestError;
 
-/// Why a chart does not render.
+/// An error while rendering a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// A file is no template.
+    /// A file is not a valid template.
     #[error("parse error at ({location}): {message}")]
     Parse {
-        /// Template and line.
+        /// Template name and line.
         location: String,
-        /// What is wrong.
+        /// The error.
         message: String,
-        /// The line, with a caret.
+        /// The line with a caret.
         excerpt: String,
     },
     /// A template failed.
     #[error("{message}")]
     Execution {
-        /// What Helm prints: template, line and column, and what is wrong, for each template that
-        /// was being executed.
+        /// What Helm prints: template, line, column and error for each template that was being
+        /// executed.
         message: String,
-        /// The line of the innermost template, with a caret, and the chain of includes.
+        /// The line of the innermost template with a caret, and the chain of includes.
         excerpt: String,
     },
-    /// Objects that a `lookup` asked for are not in the snapshot: fetch them and render again.
+    /// Objects that a `lookup` needs are not in the snapshot: fetch them and render again.
     #[error("the templates look up {} objects that were not fetched", .0.len())]
     NeedsLookup(Vec<LookupKey>),
-    /// The templates ask for more different objects than they may, those that were fetched for
-    /// earlier rounds among them.
+    /// The templates look up more objects than allowed, including those fetched for earlier rounds.
     #[error(
         "the templates look up more than {MAX_LOOKUPS} different objects; look up a list instead of single names"
     )]
     TooManyLookups,
-    /// The render was cancelled: its [`Cancel`](super::Cancel) says so. Templates look at it
-    /// between any two steps. One call of a function is not interrupted, such as that which makes
-    /// an RSA key, nor is the reading of one document.
+    /// The render was cancelled through its [`Cancel`](super::Cancel), which is checked between any
+    /// two steps. A single function call, such as generating an RSA key, and the parsing of one
+    /// document are not interrupted.
     #[error("the render was cancelled")]
     Cancelled,
-    /// Sorting what the templates wrote goes over a limit of the render.
+    /// Sorting the rendered documents exceeded a limit.
     #[error("cannot sort the rendered documents")]
     Limit(#[source] BudgetError),
-    /// The chart does not run on this version of Kubernetes.
+    /// The chart does not support this version of Kubernetes.
     #[error(
         "chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}"
     )]
     KubeVersion {
-        /// What `Chart.yaml` asks for.
+        /// The constraint in `Chart.yaml`.
         constraint: String,
-        /// What the cluster has.
+        /// The version of the cluster.
         version: String,
     },
-    /// The chart only lends its templates to others.
+    /// The chart is a library chart.
     #[error("{0} charts are not installable")]
     NotInstallable(String),
-    /// `Chart.yaml` names dependencies that the chart does not hold.
+    /// `Chart.yaml` lists dependencies that the chart does not contain.
     #[error("found in Chart.yaml, but missing in charts/ directory: {}", .0.join(", "))]
     MissingDependencies(Vec<String>),
-    /// A rendered document is no YAML, or its head is malformed.
+    /// A rendered document is not YAML, or its head is malformed.
     #[error("YAML parse error on {template}: {message}")]
     Yaml {
         /// The template.
         template: String,
-        /// What is wrong.
+        /// The error.
         message: String,
     },
-    /// A rendered document is no Kubernetes object.
+    /// A rendered document is not a Kubernetes object.
     #[error(transparent)]
     Object(#[from] ManifestError),
 }
 
 impl RenderError {
-    /// A file that is no template.
+    /// Converts a parse error.
     pub(super) fn from_parse(error: &go_template::ParseError) -> Self {
         let location = error.location();
         Self::Parse {
@@ -87,7 +86,7 @@ impl RenderError {
         }
     }
 
-    /// A template that failed, in the words of Helm.
+    /// Converts an execution error to Helm's wording.
     pub(super) fn from_execution(error: &go_template::RenderError) -> Self {
         let frames = error.frames();
         let outermost = frames.iter().find_map(|frame| frame.location.as_ref());
@@ -103,7 +102,7 @@ impl RenderError {
         }
     }
 
-    /// The reason for events and metrics.
+    /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Parse { .. } => "TemplateSyntax",
@@ -119,7 +118,7 @@ impl RenderError {
         }
     }
 
-    /// The source line with a caret, and the chain of includes; empty where there is none.
+    /// Returns the source line with a caret and the chain of includes, or an empty string.
     pub fn excerpt(&self) -> &str {
         match self {
             Self::Parse { excerpt, .. } | Self::Execution { excerpt, .. } => excerpt,
@@ -137,8 +136,8 @@ impl From<BudgetError> for RenderError {
     }
 }
 
-/// Every template that was being executed, outermost first: its place, what it was doing, and for
-/// the innermost what went wrong.
+/// Returns the trace of the templates being executed, outermost first: position and action, and the
+/// error for the innermost.
 fn traced(error: &go_template::RenderError, frames: &[Frame]) -> String {
     let mut text = String::new();
     for (depth, frame) in frames.iter().enumerate() {

@@ -1,25 +1,25 @@
-//! One render: the scopes of the charts, then every file in Helm's order.
+//! Executes one render: builds the scopes of the charts, then executes the files in Helm's order.
 
 use std::sync::Arc;
 
 use go_template::{BudgetError, Map, Session, Stop, Str, Tree, Type, Value};
 
 use super::compile::Linked;
-use super::include::{Host, TooManyLookups};
+use super::include::{RenderState, TooManyLookups};
 use super::lookup::LookupKey;
 use super::values_object::{self, VALUES_TYPE};
 use super::{RenderError, RenderInput, context, strip};
 use crate::capabilities::CapabilityReads;
 
-/// What the files of a chart render to.
+/// The rendered files of a chart.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// Each file's path, with the chart's name in front, and its text, in the order of execution.
-    /// Partials are not among them.
+    /// The path of each file, prefixed with the chart's name, and its text, in the order of
+    /// execution. Partials are not included.
     pub files: Vec<(String, Vec<u8>)>,
-    /// What the templates read of the capabilities.
+    /// The capabilities that the templates read.
     pub capability_reads: CapabilityReads,
-    /// What the templates looked up.
+    /// The objects that the templates looked up.
     pub lookups: Vec<LookupKey>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn files(
 ) -> Result<Output, RenderError> {
     let mut session = Session::new(input.limits.clone())
         .with_stop(stop.clone())
-        .with_host(Host::new(Arc::clone(&input.lookup)));
+        .with_host(RenderState::new(Arc::clone(&input.lookup)));
     let scopes = scopes(linked, input);
     let mut output = Output {
         files: Vec::with_capacity(linked.files.len()),
@@ -54,7 +54,7 @@ pub(super) fn files(
     if let Some(needed) = needed(&mut session) {
         return Err(needed);
     }
-    if let Some(host) = session.host_mut::<Host>() {
+    if let Some(host) = session.host_mut::<RenderState>() {
         output.capability_reads = std::mem::take(&mut host.reads);
         if linked.reads_version || host.reads_version {
             let version = input.capabilities.kube_version.version();
@@ -65,7 +65,7 @@ pub(super) fn files(
     Ok(output)
 }
 
-/// Why a template failed.
+/// Returns the error for a failed template.
 fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderError {
     if error.budget() == Some(&BudgetError::Cancelled) {
         return RenderError::Cancelled;
@@ -73,7 +73,8 @@ fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderErr
     if let Some(TooManyLookups) = error.host() {
         return RenderError::TooManyLookups;
     }
-    // What is missing may well be why it failed, but no answer gives the time back.
+    // A missing object is probably the cause, unless a limit was exceeded: a lookup cannot undo
+    // that.
     let needed = match error.budget() {
         Some(_) => None,
         None => needed(session),
@@ -81,14 +82,14 @@ fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderErr
     needed.unwrap_or_else(|| RenderError::from_execution(error))
 }
 
-/// The lookups that the snapshot has no answer for.
+/// Returns the lookups that the snapshot has no answer for.
 fn needed(session: &mut Session) -> Option<RenderError> {
-    let host = session.host_mut::<Host>()?;
+    let host = session.host_mut::<RenderState>()?;
     let unknown = std::mem::take(&mut host.unknown);
     (!unknown.is_empty()).then(|| RenderError::NeedsLookup(unknown.into_iter().collect()))
 }
 
-/// What dot is in the templates of each chart.
+/// Returns the dot for the templates of each chart.
 fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
     let release = context::release(&input.release);
     let capabilities = context::capabilities(input.capabilities);
@@ -122,8 +123,8 @@ fn scopes(linked: &Linked, input: &RenderInput<'_>) -> Vec<Map> {
     scopes
 }
 
-/// The values of the chart `name`: the table of that name in its parent's values. As in Helm, the
-/// name is a path when it has dots.
+/// Returns the values of the chart `name`: the table of that name in its parent's values. As in
+/// Helm, a name with dots is a path.
 fn values_below(parent: &Map, name: &Str) -> Value {
     let path = name.as_bytes().split(|byte| *byte == b'.');
     let values = parent.get("Values");
@@ -131,8 +132,8 @@ fn values_below(parent: &Map, name: &Str) -> Value {
     Value::Map(below.unwrap_or_else(|| Map::with_type(VALUES_TYPE)))
 }
 
-/// Tables that charts came to share when their values were coalesced are shared by their templates
-/// too: what one sets in a table within a table of `.Values.global` shows in the others.
+/// Makes the templates of several charts share the tables that the charts share after coalescing: a
+/// `set` on a nested table of `.Values.global` is visible in the others.
 fn share_globals(linked: &Linked, input: &RenderInput<'_>, scopes: &[Map]) {
     let mut trees: Vec<Option<&Tree>> = Vec::with_capacity(scopes.len());
     let root = Tree::Map(Arc::clone(input.values.tree()));
@@ -189,7 +190,7 @@ fn global(tree: Option<&Tree>) -> Option<&go_template::TreeMap> {
     }
 }
 
-/// The table `.Values.global.KEY` of a scope.
+/// Returns the table `.Values.global.KEY` of a scope.
 fn global_table(scope: &Map, key: &Str) -> Option<Map> {
     let Value::Map(values) = scope.get("Values")? else {
         return None;

@@ -1,4 +1,4 @@
-//! `.Files`: the files of a chart as templates reach them.
+//! `.Files`: the files of a chart in templates.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ static METHODS: &[Method] = &[
     },
 ];
 
-/// The files of a chart, by path.
+/// Returns the files of a chart by path.
 pub(crate) fn tree(files: &[File]) -> Tree {
     let entries = files.iter().map(|file| {
         let content = Tree::Bytes(Arc::new(Str::from(file.shared_data())));
@@ -68,7 +68,7 @@ pub(crate) fn tree(files: &[File]) -> Tree {
 
 type Answer = Result<Value, FuncError>;
 
-/// The content of the file that an argument names; empty when there is none.
+/// Returns the content of the file that an argument names, or an empty string.
 fn content(files: &Value, args: &Args<'_>) -> Str {
     match files.as_map().and_then(|files| files.get(args.str(0))) {
         Some(Value::Bytes(bytes)) => Str::clone(&bytes),
@@ -93,7 +93,7 @@ fn glob(_: &mut Call<'_>, files: &Value, args: &mut Args<'_>) -> Answer {
     Ok(Value::Map(Map::from_entries(TYPE, matching)))
 }
 
-/// All paths with their contents.
+/// Returns all paths with their contents.
 fn entries(files: &Value) -> Vec<(Str, Str)> {
     let Some(files) = files.as_map() else {
         return Vec::new();
@@ -115,7 +115,7 @@ fn as_secrets(_: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
     }))
 }
 
-/// A map from the last parts of the paths to the contents, as YAML.
+/// Returns a map from base names to contents, as YAML.
 fn by_base_name(files: &Value, show: impl Fn(Str) -> Value) -> Value {
     let named = entries(files)
         .into_iter()
@@ -128,7 +128,7 @@ fn by_base_name(files: &Value, show: impl Fn(Str) -> Value) -> Value {
     Value::from(text)
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 fn base(path: &Str) -> Str {
     let path = path.as_bytes();
     let start = path

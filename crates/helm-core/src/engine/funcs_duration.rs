@@ -48,12 +48,12 @@ fn must_to_duration(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         .map_err(FuncError::new)
 }
 
-/// A unit of a duration; 0 for what is none.
+/// Converts a duration to a float with `unit`; invalid durations give 0.
 fn float(args: &Args<'_>, unit: impl Fn(Duration) -> f64) -> Answer {
     Ok(Value::Float(read(args.get(0)).map_or(0.0, unit)))
 }
 
-/// A duration in whole units of so many nanoseconds; 0 for what is none.
+/// Converts a duration to whole units of that many nanoseconds; invalid durations give 0.
 fn whole(args: &Args<'_>, nanoseconds: i64) -> Answer {
     Ok(Value::Int64(
         read(args.get(0)).map_or(0, |duration| duration.0 / nanoseconds),
@@ -68,7 +68,7 @@ fn to_multiple(args: &Args<'_>, change: impl Fn(Duration, Duration) -> Duration)
     Ok(duration_value(changed))
 }
 
-/// A duration, a text that is one, or a number of seconds.
+/// Converts a duration, its text, or a number of seconds.
 fn read(value: &Value) -> Result<Duration, String> {
     if let Value::Str(text) = value {
         return read_text(text.as_bytes());
@@ -115,7 +115,7 @@ fn read_text(text: &[u8]) -> Result<Duration, String> {
 }
 
 fn from_float(seconds: f64) -> Result<Duration, String> {
-    /// The first float beyond the greatest `int64`.
+    /// The first float greater than the largest `int64`.
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if !seconds.is_finite() {
         return Err(format!("invalid duration seconds: {seconds}"));
@@ -129,7 +129,7 @@ fn from_float(seconds: f64) -> Result<Duration, String> {
     }
     #[allow(clippy::cast_possible_truncation, reason = "in range, and Go cuts too")]
     let whole = nanoseconds as i64;
-    // Go's conversion of what is just too large gives the least number.
+    // Go's conversion of a value just too large gives the smallest number.
     Ok(Duration(if nanoseconds >= LIMIT {
         i64::MIN
     } else {

@@ -1,4 +1,4 @@
-//! `fromJson` and `fromJsonArray`; what they cannot read they tell in their answer.
+//! `fromJson` and `fromJsonArray`, which return parse errors in their result.
 
 use go_template::sprig::json;
 use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Type, Value};
@@ -26,7 +26,7 @@ fn from_json_array(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, Fu
     })
 }
 
-/// What Go reads into a variable of type `target`, and its complaint.
+/// Returns what Go decodes into a variable of type `target`, and the error.
 fn decode(
     call: &mut Call<'_>,
     args: &Args<'_>,

@@ -25,7 +25,7 @@ fn to_toml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
     if message == TOO_DEEP {
         return Err(error);
     }
-    // What Go cannot write, it writes about.
+    // Go appends the error to the output.
     out.extend_from_slice(message.as_bytes());
     Ok(())
 }
@@ -37,7 +37,7 @@ fn must_to_toml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Res
             "reflect: call of reflect.Value.Type on zero Value",
         ));
     }
-    let mut writer = Writer {
+    let mut writer = TomlWriter {
         start: out.len(),
         out,
         depth: 0,
@@ -54,16 +54,16 @@ fn from_toml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     ))
 }
 
-/// Deeper nesting than any document has.
-const DEEPEST: usize = 500;
+/// Limit on the depth of values.
+const MAX_DEPTH: usize = 500;
 
-const TOO_DEEP: &str = "the value is nested too deep; does it hold itself?";
+const TOO_DEEP: &str = "the value is nested too deeply; does it contain itself?";
 
 fn too_deep() -> FuncError {
     FuncError::new(TOO_DEEP)
 }
 
-/// What a value becomes in TOML.
+/// The TOML form of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Scalar,
@@ -72,14 +72,14 @@ enum Shape {
     ArrayOfTables,
 }
 
-struct Writer<'o> {
+struct TomlWriter<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
     depth: usize,
 }
 
-impl Writer<'_> {
-    /// A value under a key of which all parts are given.
+impl TomlWriter<'_> {
+    /// Writes a value under a full key.
     fn entry(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
         if let (Value::Complex(_) | Value::Func(_), []) = (value, key) {
             let kind = value.kind().name();
@@ -100,7 +100,7 @@ impl Writer<'_> {
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(too_deep());
         }
         let result = write(self);
@@ -108,7 +108,7 @@ impl Writer<'_> {
         result
     }
 
-    /// `key = value`, or the bare value where there is no key.
+    /// Writes `key = value`, or only the value if there is no key.
     fn line(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
         let Some(name) = key.last() else {
             return self.element(value);
@@ -122,7 +122,7 @@ impl Writer<'_> {
     }
 
     fn table(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
-        // Top-level tables stand apart.
+        // Top-level tables are separated by an empty line.
         if key.len() == 1 {
             self.newline();
         }
@@ -151,7 +151,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The fields of a table: what is no table first.
+    /// Writes the fields of a table, with subtables last.
     fn fields(&mut self, key: &[Str], fields: &[(Str, Value)]) -> Result<(), FuncError> {
         let (direct, below) = split(fields)?;
         for (name, value) in direct.into_iter().chain(below) {
@@ -190,7 +190,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A value in one line.
+    /// Writes a value on one line.
     fn element(&mut self, value: &Value) -> Result<(), FuncError> {
         match value {
             Value::Bool(value) => self.text(if *value { "true" } else { "false" }),
@@ -244,7 +244,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A time of RFC 3339, of which `shown` tells how much TOML had of it.
+    /// Writes an RFC 3339 time; `shown` names the parts that the TOML source had.
     fn time(&mut self, time: &str, shown: &str) {
         let local = time.strip_suffix('Z').unwrap_or(time);
         let (date, clock) = local.split_once('T').unwrap_or((local, ""));
@@ -329,13 +329,13 @@ impl Writer<'_> {
     }
 }
 
-/// What a value becomes; `None` for what is nil.
+/// Returns the TOML form of a value, or `None` for nil.
 fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
     shape_at(value, 0)
 }
 
 fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(too_deep());
     }
     Ok(Some(match value {
@@ -363,7 +363,7 @@ fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
     }))
 }
 
-/// Whether Go has a `MarshalText` for the value.
+/// Returns whether Go has a `MarshalText` for the value.
 fn is_text(value: &Value, object: &Object) -> bool {
     let encode = object.go_type().info().encode;
     encode.is_some_and(|encode| matches!(encode(value), Value::Str(_)))
@@ -384,7 +384,7 @@ fn is_table_array(list: &List, depth: usize) -> Result<bool, FuncError> {
 
 type Fields<'f> = Vec<(&'f Str, &'f Value)>;
 
-/// Fields that stand in a table itself, and those that are tables below it.
+/// Splits the fields into plain ones and subtables.
 fn split(fields: &[(Str, Value)]) -> Result<(Fields<'_>, Fields<'_>), FuncError> {
     let (mut direct, mut below) = (Vec::new(), Vec::new());
     for (name, value) in fields {

@@ -20,8 +20,8 @@ pub(crate) static FUNCS: &[Func] = &[
     Func::value("fromYamlArray", &[Type::STRING], from_yaml_array),
 ];
 
-/// Deeper nesting than any document has.
-const DEEPEST: usize = 1000;
+/// Limit on the depth of values.
+const MAX_DEPTH: usize = 1000;
 
 fn to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
     let start = out.len();
@@ -40,24 +40,24 @@ fn to_yaml_pretty(
     args: &mut Args<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), FuncError> {
-    document(args.get(0), Dialect::Direct, out)
+    document(args.get(0), YamlStyle::Direct, out)
 }
 
-/// Appends `value` as YAML without the line break at its end, as sigs.k8s.io/yaml writes it.
+/// Appends `value` as sigs.k8s.io/yaml writes it, without the trailing line break.
 pub(crate) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), FuncError> {
-    document(value, Dialect::ThroughJson, out)
+    document(value, YamlStyle::ThroughJson, out)
 }
 
-/// How a value becomes YAML.
+/// How a value is converted to YAML.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Dialect {
-    /// By way of its JSON, in the layout of yaml.v2.
+enum YamlStyle {
+    /// Through JSON, in the layout of yaml.v2.
     ThroughJson,
-    /// As it is, in the layout of yaml.v3.
+    /// Directly, in the layout of yaml.v3.
     Direct,
 }
 
-impl Dialect {
+impl YamlStyle {
     fn version(self) -> Version {
         match self {
             Self::ThroughJson => Version::V2,
@@ -66,10 +66,10 @@ impl Dialect {
     }
 }
 
-fn document(value: &Value, dialect: Dialect, out: &mut Vec<u8>) -> Result<(), FuncError> {
-    let mut writer = Writer {
-        emitter: Emitter::new(out, dialect.version()),
-        dialect,
+fn document(value: &Value, style: YamlStyle, out: &mut Vec<u8>) -> Result<(), FuncError> {
+    let mut writer = YamlWriter {
+        emitter: Emitter::new(out, style.version()),
+        style,
         depth: 0,
     };
     writer.value(value)?;
@@ -80,13 +80,13 @@ fn document(value: &Value, dialect: Dialect, out: &mut Vec<u8>) -> Result<(), Fu
     Ok(())
 }
 
-struct Writer<'o> {
+struct YamlWriter<'o> {
     emitter: Emitter<'o>,
-    dialect: Dialect,
+    style: YamlStyle,
     depth: usize,
 }
 
-impl Writer<'_> {
+impl YamlWriter<'_> {
     fn value(&mut self, value: &Value) -> Result<(), FuncError> {
         match value {
             Value::Nil | Value::Invalid => self.emitter.plain("null"),
@@ -115,9 +115,9 @@ impl Writer<'_> {
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(FuncError::new(
-                "the value is nested too deep; does it hold itself?",
+                "the value is nested too deeply; does it contain itself?",
             ));
         }
         let result = write(self);
@@ -126,31 +126,31 @@ impl Writer<'_> {
     }
 
     fn nil(&mut self, ty: Type) {
-        match (self.dialect, ty.kind()) {
-            (Dialect::Direct, Kind::Map) => self.emitter.begin_map(0),
-            (Dialect::Direct, Kind::Slice) => self.emitter.begin_list(0),
+        match (self.style, ty.kind()) {
+            (YamlStyle::Direct, Kind::Map) => self.emitter.begin_map(0),
+            (YamlStyle::Direct, Kind::Slice) => self.emitter.begin_list(0),
             _ => self.emitter.plain("null"),
         }
     }
 
     fn float(&mut self, value: f64) -> Result<(), FuncError> {
-        match self.dialect {
-            Dialect::Direct => self.emitter.float(value),
-            Dialect::ThroughJson if value.is_finite() => self.emitter.json_float(value),
-            Dialect::ThroughJson => return Err(FuncError::new("json: unsupported value")),
+        match self.style {
+            YamlStyle::Direct => self.emitter.float(value),
+            YamlStyle::ThroughJson if value.is_finite() => self.emitter.json_float(value),
+            YamlStyle::ThroughJson => return Err(FuncError::new("json: unsupported value")),
         }
         Ok(())
     }
 
     fn text(&mut self, text: &Str) -> Result<(), FuncError> {
-        match self.dialect {
-            Dialect::ThroughJson => {
+        match self.style {
+            YamlStyle::ThroughJson => {
                 let valid = text.to_string_lossy();
                 let text = go_yaml::text_through_json(&valid)
                     .map_err(|error| FuncError::new(error.to_string()))?;
                 self.emitter.string(&text);
             }
-            Dialect::Direct => match text.to_str() {
+            YamlStyle::Direct => match text.to_str() {
                 Some(text) => self.emitter.string(text),
                 None => self
                     .emitter
@@ -161,9 +161,9 @@ impl Writer<'_> {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        match self.dialect {
-            Dialect::ThroughJson => self.emitter.string(&BASE64.encode(bytes)),
-            Dialect::Direct => {
+        match self.style {
+            YamlStyle::ThroughJson => self.emitter.string(&BASE64.encode(bytes)),
+            YamlStyle::Direct => {
                 self.emitter.begin_list(bytes.len());
                 for byte in bytes {
                     self.emitter.item();
@@ -192,7 +192,7 @@ impl Writer<'_> {
         map.with_entries(|entries| self.entries(entries, true))
     }
 
-    /// What still lies in a tree is written from there.
+    /// Writes a subtree that was never converted to values directly.
     fn tree(&mut self, tree: &Tree) -> Result<(), FuncError> {
         match tree {
             Tree::Nil => self.emitter.plain("null"),
@@ -228,8 +228,8 @@ impl Writer<'_> {
 
     fn object(&mut self, value: &Value, object: &Object) -> Result<(), FuncError> {
         let ty = object.go_type();
-        // yaml.v3 knows both of them.
-        if self.dialect == Dialect::Direct
+        // yaml.v3 handles both types itself.
+        if self.style == YamlStyle::Direct
             && (ty == TIME || ty == DURATION)
             && let Some(text) = ty.info().text
         {
@@ -255,16 +255,16 @@ impl Writer<'_> {
         let fields = pointee.info().fields.iter().zip(object.fields());
         let exported = fields.filter(|(field, _)| field.name.starts_with(char::is_uppercase));
         let entries = exported.filter_map(|(field, value)| {
-            let key = match self.dialect {
-                Dialect::ThroughJson => Str::from(field.json_key(value)?),
-                Dialect::Direct => Str::from(field.name.to_lowercase()),
+            let key = match self.style {
+                YamlStyle::ThroughJson => Str::from(field.json_key(value)?),
+                YamlStyle::Direct => Str::from(field.name.to_lowercase()),
             };
             Some((key, value))
         });
         let entries: Vec<_> = entries.collect();
         let mut entries = entries.iter().map(|(key, value)| (key, Seen::Value(value)));
         // yaml.v3 keeps the order of a struct's fields.
-        self.entries(&mut entries, self.dialect == Dialect::ThroughJson)
+        self.entries(&mut entries, self.style == YamlStyle::ThroughJson)
     }
 
     fn entries(
@@ -277,7 +277,7 @@ impl Writer<'_> {
             keyed.push((self.key(key)?, value));
         }
         if sorted {
-            let version = self.dialect.version();
+            let version = self.style.version();
             key_sort::sort(&mut keyed, |(a, _), (b, _)| key_sort::less(version, a, b));
         }
         self.emitter.begin_map(keyed.len());
@@ -294,7 +294,7 @@ impl Writer<'_> {
 
     fn key<'k>(&self, key: &'k Str) -> Result<Cow<'k, str>, FuncError> {
         let valid = key.to_string_lossy();
-        if self.dialect == Dialect::Direct {
+        if self.style == YamlStyle::Direct {
             return Ok(valid);
         }
         let folded = match go_yaml::text_through_json(&valid) {
@@ -310,7 +310,7 @@ impl Writer<'_> {
     }
 }
 
-/// Base64 in lines of 70 characters, where one is not enough.
+/// Returns base64 in lines of 70 characters, if it is longer than one line.
 fn base64_lines(bytes: &[u8]) -> String {
     const LINE: usize = 70;
     let text = BASE64.encode(bytes);
@@ -332,7 +332,7 @@ fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::Map(Map::new())),
-        Ok(other) => misfit(&other, Type::MAP),
+        Ok(other) => type_mismatch(&other, Type::MAP),
         Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::Map(Map::from_entries(
@@ -345,14 +345,14 @@ fn from_yaml_array(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncE
     let message = match yaml::parse_tree(args.str(0).as_bytes()) {
         Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::list(Vec::new())),
-        Ok(other) => misfit(&other, Type::LIST),
+        Ok(other) => type_mismatch(&other, Type::LIST),
         Err(error) => format!("error converting YAML to JSON: {error}"),
     };
     Ok(Value::list(vec![Value::from(message)]))
 }
 
-/// What Go says of a document that is no map or no list.
-fn misfit(tree: &Tree, target: Type) -> String {
+/// Returns Go's error for a document that is not a map or not a list.
+fn type_mismatch(tree: &Tree, target: Type) -> String {
     let found = match tree {
         Tree::Bool(_) => "bool",
         Tree::Str(_) | Tree::Bytes(_) => "string",

@@ -1,6 +1,6 @@
 //! The patterns of `.Files.Glob`: those of the Go package `gobwas/glob` with `/` as separator.
 
-/// A pattern. One that cannot be read matches every path.
+/// A pattern. An invalid one matches every path.
 #[derive(Debug)]
 pub(crate) struct Glob(Vec<Term>);
 
@@ -11,7 +11,7 @@ enum Term {
     Any,
     /// `**`: anything.
     Super,
-    /// `?`: one character that is no separator.
+    /// `?`: one character other than the separator.
     Single,
     Range {
         low: char,
@@ -31,7 +31,7 @@ const SEPARATOR: char = '/';
 impl Glob {
     pub(crate) fn new(pattern: &str) -> Self {
         let chars: Vec<char> = pattern.chars().take_while(|c| *c != '\0').collect();
-        let mut parser = Parser {
+        let mut parser = GlobParser {
             rest: &chars,
             depth: 0,
         };
@@ -48,22 +48,23 @@ impl Glob {
     }
 }
 
-struct Parser<'p> {
+struct GlobParser<'p> {
     rest: &'p [char],
     depth: usize,
 }
 
-/// Deeper braces than any pattern has.
-const DEEPEST: usize = 50;
+/// Limit on the depth of braces.
+const MAX_DEPTH: usize = 50;
 
-impl Parser<'_> {
+impl GlobParser<'_> {
     fn next(&mut self) -> Option<char> {
         let (first, rest) = self.rest.split_first()?;
         self.rest = rest;
         Some(*first)
     }
 
-    /// Terms up to the end, or inside braces up to a comma or closing brace, which stays.
+    /// Parses terms up to the end or, inside braces, up to a comma or closing brace, which is not
+    /// consumed.
     fn sequence(&mut self) -> Option<Vec<Term>> {
         let mut terms = Vec::new();
         while let Some(first) = self.rest.first() {
@@ -103,10 +104,10 @@ impl Parser<'_> {
         Some(terms)
     }
 
-    /// What follows `{`. Without its end it ends with the pattern.
+    /// Parses what follows `{`. An unclosed brace ends with the pattern.
     fn alternatives(&mut self) -> Option<Term> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return None;
         }
         let mut alternatives = Vec::new();
@@ -119,7 +120,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows `[`; none if it is malformed.
+    /// Parses what follows `[`. Returns `None` if it is malformed.
     fn class(&mut self) -> Option<Term> {
         let mut first = self.next()?;
         let negated = first == '!';
@@ -165,7 +166,7 @@ impl Parser<'_> {
     }
 }
 
-/// Where in `text` the terms can end that begin wherever `at` is true.
+/// Returns the positions in `text` where the terms can end if they begin where `at` is true.
 fn sequence_ends(terms: &[Term], at: Vec<bool>, text: &[char]) -> Vec<bool> {
     terms.iter().fold(at, |at, term| ends(term, &at, text))
 }

@@ -1,4 +1,4 @@
-//! `include`, `tpl`, `required`, `fail`, `lookup`: functions that know the render they run in.
+//! `include`, `tpl`, `required`, `fail`, `lookup`: functions that use the state of the render.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
 use memchr::memmem::{Finder, find_iter};
 
-use super::lookup::{LONGEST_KEY, Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS};
+use super::lookup::{Lookup, LookupAnswer, LookupKey, MAX_KEY_LENGTH, MAX_LOOKUPS};
 use super::strip;
 use crate::capabilities::CapabilityReads;
 use crate::values::tree::from_json;
@@ -24,25 +24,25 @@ pub(crate) static FUNCS: &[Func] = &[
     Func::text("getHostByName", &[Type::STRING], get_host_by_name),
 ];
 
-/// How often a template can be included while it is already being included.
+/// Limit on the number of nested inclusions of one template.
 const MAX_RECURSION: usize = 1000;
 
-/// What the functions of one render share.
-pub(crate) struct Host {
-    /// The names that are being included, from the outside to the inside.
+/// State that the functions of one render share.
+pub(crate) struct RenderState {
+    /// The names that are being included, outermost first.
     included: Vec<Str>,
     lookup: Arc<dyn Lookup>,
-    /// What was looked up.
+    /// The objects that were looked up.
     pub(crate) lookups: BTreeSet<LookupKey>,
-    /// What was looked up and is not in the snapshot.
+    /// The lookups that are not in the snapshot.
     pub(crate) unknown: BTreeSet<LookupKey>,
-    /// What was read of the capabilities.
+    /// The capabilities that were read.
     pub(crate) reads: CapabilityReads,
-    /// Whether a text given to `tpl` names the version of Kubernetes.
+    /// Whether a text passed to `tpl` mentions the Kubernetes version.
     pub(crate) reads_version: bool,
 }
 
-impl Host {
+impl RenderState {
     pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
         Self {
             included: Vec::new(),
@@ -55,7 +55,7 @@ impl Host {
     }
 }
 
-/// Whether a template's text may read the version of Kubernetes.
+/// Returns whether a template's text may read the Kubernetes version.
 pub(crate) fn names_version(text: &[u8]) -> bool {
     static KUBE_VERSION: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("KubeVersion"));
     const CAPABILITIES: &[u8] = b".Capabilities";
@@ -66,7 +66,7 @@ pub(crate) fn names_version(text: &[u8]) -> bool {
         })
 }
 
-/// The message of a chart's author, by `required` or `fail`.
+/// An error message from the chart's author, given to `required` or `fail`.
 #[derive(Debug, thiserror::Error)]
 #[error("HELM_ERR_START{0}HELM_ERR_END")]
 pub(crate) struct Warning(pub(crate) String);
@@ -76,7 +76,7 @@ pub(crate) struct Warning(pub(crate) String);
 #[error("more than {MAX_LOOKUPS} different objects are looked up")]
 pub(crate) struct TooManyLookups;
 
-/// A text without the marks that Helm puts around an author's message.
+/// Returns a text without the marks that Helm puts around an author's message.
 pub(crate) fn without_marks(text: &str) -> String {
     text.replace("HELM_ERR_START", "")
         .replace("HELM_ERR_END", "")
@@ -91,8 +91,8 @@ fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
         return Ok(());
     };
     let data = args.take(1);
-    if let Some(host) = call.host_mut::<Host>() {
-        // Few templates nest so deep that any name could be there so often.
+    if let Some(host) = call.host_mut::<RenderState>() {
+        // Count occurrences of the name only if the nesting is deep enough to exceed the limit.
         if host.included.len() > MAX_RECURSION {
             let times = host.included.iter().filter(|included| **included == name);
             if times.count() > MAX_RECURSION {
@@ -105,7 +105,7 @@ fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
         host.included.push(name.clone());
     }
     let result = call.execute(&name, &data, out);
-    if let Some(host) = call.host_mut::<Host>() {
+    if let Some(host) = call.host_mut::<RenderState>() {
         host.included.pop();
     }
     result
@@ -126,14 +126,14 @@ fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// Executes a text as a template that sees those around it.
+/// Executes a text as a template that can use the templates of the set.
 fn execute(
     call: &mut Call<'_>,
     text: &Str,
     data: &Value,
     out: &mut Vec<u8>,
 ) -> Result<(), FuncError> {
-    if let Some(host) = call.host_mut::<Host>() {
+    if let Some(host) = call.host_mut::<RenderState>() {
         host.reads_version = host.reads_version || names_version(text.as_bytes());
     }
     let name = call.templates().name().clone();
@@ -172,16 +172,16 @@ fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Vec<u8>) -> Result<(), Fu
 }
 
 fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Result<(), FuncError> {
-    // Rendering does not touch the network.
+    // Rendering does not use the network.
     Ok(())
 }
 
 fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
-    // Keys are kept, so what makes them long or many is refused first.
+    // Keys are kept, so reject long keys and too many keys first.
     let length: usize = (0..4).map(|index| args.str(index).len()).sum();
-    if length > LONGEST_KEY {
+    if length > MAX_KEY_LENGTH {
         return Err(FuncError::new(format!(
-            "cannot look up a name of {length} bytes, more than {LONGEST_KEY}"
+            "cannot look up a name of {length} bytes, more than {MAX_KEY_LENGTH}"
         )));
     }
     let text = |index: usize| args.str(index).to_string_lossy().into_owned();
@@ -191,7 +191,7 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
         namespace: text(2),
         name: text(3),
     };
-    let Some(host) = call.host_mut::<Host>() else {
+    let Some(host) = call.host_mut::<RenderState>() else {
         return Ok(Value::Map(Map::new()));
     };
     if !host.lookups.contains(&key) {
@@ -207,7 +207,7 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
         }
         LookupAnswer::Absent => Ok(Value::Map(Map::new())),
         LookupAnswer::Unknown => {
-            // The render goes on, so that one round finds as many keys as it can.
+            // The render continues, so that one round finds as many keys as possible.
             if !host.unknown.contains(&key) {
                 if host.lookup.fetched() + host.unknown.len() >= MAX_LOOKUPS {
                     return Err(FuncError::host(TooManyLookups));
@@ -220,7 +220,7 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     }
 }
 
-/// How many values an object is made of.
+/// Returns the number of values in an object.
 fn nodes(object: &serde_json::Value) -> u64 {
     match object {
         serde_json::Value::Array(items) => 1 + items.iter().map(nodes).sum::<u64>(),

@@ -1,4 +1,4 @@
-//! `lookup`: how templates ask for objects of the cluster, answered from a snapshot.
+//! `lookup`: objects of the cluster for templates, answered from a snapshot.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// How many different objects and lists the templates of one render may look up, in all rounds
-/// together. Each is a request to the API server.
+/// Maximum number of different objects and lists that the templates of one render may look up, over
+/// all rounds. Each is a request to the API server.
 pub const MAX_LOOKUPS: usize = 1_000;
 
-/// Bytes of API version, kind, namespace and name together. Kubernetes has 253 for a name, 63 for a
-/// namespace.
-pub(super) const LONGEST_KEY: usize = 1_024;
+/// Maximum size of API version, kind, namespace and name together, in bytes. Kubernetes limits
+/// names to 253 bytes and namespaces to 63.
+pub(super) const MAX_KEY_LENGTH: usize = 1_024;
 
-/// What a template asks for.
+/// The arguments of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LookupKey {
     /// The API version, `apps/v1`.
     pub api_version: String,
     /// The kind.
     pub kind: String,
-    /// The namespace; empty for all, and for objects without one.
+    /// The namespace; empty for all namespaces and for cluster-scoped objects.
     pub namespace: String,
     /// The name; empty for a list.
     pub name: String,
 }
 
 impl LookupKey {
-    /// Whether a list is asked for.
+    /// Returns whether this is a lookup of a list.
     pub fn is_list(&self) -> bool {
         self.name.is_empty()
     }
@@ -46,31 +46,31 @@ impl fmt::Display for LookupKey {
     }
 }
 
-/// What is known of what a template asks for.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LookupAnswer {
     /// The object, or the list with its `items`.
     Found(Value),
-    /// It does not exist: the template gets an empty map.
+    /// It does not exist; the template gets an empty map.
     Absent,
-    /// It is not in the snapshot: the render ends with [`crate::RenderError::NeedsLookup`].
+    /// It is not in the snapshot; the render ends with [`crate::RenderError::NeedsLookup`].
     Unknown,
     /// It could not be read; the render fails with this message.
     Failed(String),
 }
 
-/// A snapshot of a cluster. Asked for one key it gives one answer as long as a render lasts.
+/// A snapshot of a cluster. It must give the same answer for a key throughout a render.
 pub trait Lookup: Send + Sync {
-    /// What is known of `key`.
+    /// Returns the answer for `key`.
     fn get(&self, key: &LookupKey) -> LookupAnswer;
 
-    /// How many answers were fetched for it, which count towards [`MAX_LOOKUPS`].
+    /// Returns how many answers were fetched for it, which count towards [`MAX_LOOKUPS`].
     fn fetched(&self) -> usize {
         0
     }
 }
 
-/// No cluster at all: nothing exists, as for `helm template`.
+/// An empty snapshot: nothing exists, as for `helm template`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoCluster;
 
@@ -80,7 +80,7 @@ impl Lookup for NoCluster {
     }
 }
 
-/// A snapshot held in memory; what it does not have is unknown. Cheap to clone.
+/// A snapshot in memory; missing keys are unknown. Cheap to clone.
 ///
 /// ```
 /// use helm_core::engine::lookup::{Lookup, LookupAnswer, LookupKey, Snapshot};
@@ -97,7 +97,7 @@ impl Lookup for NoCluster {
 pub struct Snapshot(Arc<HashMap<LookupKey, LookupAnswer>>);
 
 impl Snapshot {
-    /// Adds an answer. Clones made before do not see it.
+    /// Adds an answer. Existing clones do not see it.
     pub fn insert(&mut self, key: LookupKey, answer: LookupAnswer) {
         Arc::make_mut(&mut self.0).insert(key, answer);
     }

@@ -53,7 +53,7 @@ use crate::release::Revision;
 use crate::render::Rendered;
 use crate::values::{CoalesceError, Coalesced, Resolver, Values};
 
-/// What templates see as `.Release`.
+/// The value of `.Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleaseInfo {
     /// The name of the release.
@@ -62,14 +62,14 @@ pub struct ReleaseInfo {
     pub namespace: String,
     /// The revision that is rendered.
     pub revision: Revision,
-    /// Whether it is an install.
+    /// Whether this is an install.
     pub is_install: bool,
-    /// Whether it is an upgrade or rollback.
+    /// Whether this is an upgrade or rollback.
     pub is_upgrade: bool,
 }
 
 impl ReleaseInfo {
-    /// The first install of a release.
+    /// Describes the first install of a release.
     pub fn new(name: impl Into<String>, namespace: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -80,7 +80,7 @@ impl ReleaseInfo {
         }
     }
 
-    /// An upgrade to `revision`.
+    /// Describes an upgrade to `revision`.
     #[must_use]
     pub fn upgrade_to(mut self, revision: Revision) -> Self {
         self.revision = revision;
@@ -101,16 +101,16 @@ pub struct RenderInput<'a> {
     pub capabilities: &'a Capabilities,
     /// Answers for `lookup`.
     pub lookup: Arc<dyn Lookup>,
-    /// Bounds; the limit on time is one for the templates and for sorting what they write.
+    /// Limits. The time limit covers the templates and the sorting of their output.
     pub limits: RenderLimits,
-    /// Ends the render with [`RenderError::Cancelled`] within milliseconds.
+    /// Handle that ends the render with [`RenderError::Cancelled`] within milliseconds.
     pub cancel: Cancel,
-    /// Whether the notes of dependencies are rendered too (`--render-subchart-notes`).
+    /// Whether to render the notes of dependencies too (`--render-subchart-notes`).
     pub subchart_notes: bool,
 }
 
 impl<'a> RenderInput<'a> {
-    /// A render without a cluster.
+    /// Creates the input of a render without a cluster.
     pub fn new(release: ReleaseInfo, values: &'a Coalesced) -> Self {
         static DEFAULT: std::sync::LazyLock<Capabilities> =
             std::sync::LazyLock::new(Capabilities::default);
@@ -125,21 +125,22 @@ impl<'a> RenderInput<'a> {
         }
     }
 
-    /// With the capabilities of a cluster.
+    /// Sets the capabilities of the cluster.
     #[must_use]
     pub fn capabilities(mut self, capabilities: &'a Capabilities) -> Self {
         self.capabilities = capabilities;
         self
     }
 
-    /// With answers for `lookup`.
+    /// Sets the answers for `lookup`.
     #[must_use]
     pub fn lookup(mut self, lookup: impl Lookup + 'static) -> Self {
         self.lookup = Arc::new(lookup);
         self
     }
 
-    /// Ends when `cancel` says so. See [`RenderError::Cancelled`] for what cannot be interrupted.
+    /// Sets the handle that cancels the render. [`RenderError::Cancelled`] lists what cannot be
+    /// interrupted.
     #[must_use]
     pub fn cancel(mut self, cancel: Cancel) -> Self {
         self.cancel = cancel;
@@ -152,40 +153,39 @@ impl<'a> RenderInput<'a> {
     }
 }
 
-/// A chart whose templates are parsed. Cheap to clone, `Send` and `Sync`.
+/// A chart with parsed templates. Cheap to clone, `Send` and `Sync`.
 #[derive(Clone)]
-pub struct CompiledChart(Arc<Compiled>);
+pub struct CompiledChart(Arc<CompiledInner>);
 
-struct Compiled {
+struct CompiledInner {
     resolver: Resolver,
     templates: Templates,
 }
 
 impl CompiledChart {
-    /// Parses all templates of a chart. A template of a dependency that is no template is an
-    /// error only for renders that the dependency takes part in.
+    /// Parses all templates of a chart. A parse error in a dependency is reported only by renders
+    /// that the dependency takes part in.
     pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
         let templates = Templates::parse(chart)?;
         let resolver = Resolver::new(chart.clone());
-        Ok(Self(Arc::new(Compiled {
+        Ok(Self(Arc::new(CompiledInner {
             resolver,
             templates,
         })))
     }
 
-    /// The chart.
+    /// Returns the chart.
     pub fn chart(&self) -> &Chart {
         self.0.resolver.chart()
     }
 
-    /// The user's values with those of the chart, checked against its schemas; see
-    /// [`crate::values::coalesce`].
+    /// Coalesces the user's values with those of the chart and validates them against its schemas;
+    /// see [`crate::values::coalesce`].
     pub fn coalesce(&self, user: Values) -> Result<Coalesced, CoalesceError> {
         self.0.resolver.coalesce(user, true)
     }
 
-    /// As [`CompiledChart::coalesce`], without a look at the schemas
-    /// (`--skip-schema-validation`).
+    /// Like [`CompiledChart::coalesce`], without schema validation (`--skip-schema-validation`).
     pub fn coalesce_unchecked(&self, user: Values) -> Result<Coalesced, CoalesceError> {
         self.0.resolver.coalesce(user, false)
     }
@@ -207,7 +207,7 @@ impl CompiledChart {
         Rendered::assemble(output, chart, input.subchart_notes, &stop)
     }
 
-    /// Whether the chart can be a release: it is no library, and has all of its dependencies.
+    /// Checks that the chart is not a library and has all of its dependencies.
     fn check_installable(&self) -> Result<(), RenderError> {
         let chart = self.chart();
         let metadata = chart.metadata();
@@ -224,8 +224,7 @@ impl CompiledChart {
         }
     }
 
-    /// Renders the chart's files, in the order in which Helm does, and no further: documents are
-    /// neither parsed nor sorted.
+    /// Renders the chart's files in Helm's order, without parsing or sorting the documents.
     pub fn render_files(&self, input: &RenderInput<'_>) -> Result<Output, RenderError> {
         self.execute(input, &input.start())
     }

@@ -1,8 +1,8 @@
-//! Takes `<no value>` out of what templates write, as Helm does at the end of a file or `tpl`.
+//! Removes `<no value>` from the output of templates, as Helm does at the end of a file or `tpl`.
 
 const NO_VALUE: &[u8] = b"<no value>";
 
-/// Removes every `<no value>` from `out` beginning at `start`.
+/// Removes every `<no value>` from `out` after `start`.
 pub(crate) fn no_values(out: &mut Vec<u8>, start: usize) {
     let Some(first) = find(out, start) else {
         return;
@@ -19,7 +19,7 @@ pub(crate) fn no_values(out: &mut Vec<u8>, start: usize) {
 }
 
 fn find(out: &[u8], from: usize) -> Option<usize> {
-    // Manifests hardly hold another angle bracket.
+    // Angle brackets are rare in manifests, so search for the bracket.
     let out = out.get(from..)?;
     memchr::memchr_iter(b'<', out)
         .find(|at| out.get(*at..).is_some_and(|out| out.starts_with(NO_VALUE)))
@@ -31,7 +31,7 @@ mod tests {
     use super::no_values;
 
     #[test]
-    fn what_stands_after_the_start_is_stripped() {
+    fn no_value_after_the_start_is_removed() {
         for (start, text, expected) in [
             (0, "a<no value>b", "ab"),
             (0, "<no value><no value>", ""),

@@ -1,7 +1,7 @@
-//! Reads TOML as `github.com/BurntSushi/toml` does, and words its mistakes as it does.
+//! Parses TOML as `github.com/BurntSushi/toml` does, with the same error messages.
 //!
-//! One pass without a separate lexer: what a mistake is called depends on where the reader is, and
-//! the line that is named on how far it has read.
+//! It is a single pass without a separate lexer, because the wording of an error depends on the
+//! state of the parser, and the reported line on how far it has read.
 
 mod number;
 mod table;
@@ -13,10 +13,10 @@ use go_template::{Map, Value};
 
 use table::dotted;
 
-/// Deeper nesting than any document has.
-const DEEPEST: usize = 200;
+/// Limit on the depth of values.
+const MAX_DEPTH: usize = 200;
 
-/// Reads a document; the error is the message that Go prints.
+/// Parses a document. The error is the message that Go prints.
 pub(super) fn read(text: &[u8]) -> Result<Map, String> {
     let text = text
         .strip_prefix(b"\xff\xfe")
@@ -29,7 +29,7 @@ pub(super) fn read(text: &[u8]) -> Result<Map, String> {
                 .to_owned(),
         );
     }
-    let mut reader = Reader {
+    let mut reader = TomlReader {
         text,
         at: 0,
         line: 1,
@@ -43,19 +43,19 @@ pub(super) fn read(text: &[u8]) -> Result<Map, String> {
     };
     match reader.document() {
         Ok(()) => Ok(reader.root),
-        Err(mistake) => Err(reader.message(&mistake)),
+        Err(error) => Err(reader.message(&error)),
     }
 }
 
-/// What is wrong, and in which line.
-struct Mistake {
+/// An error and its line.
+struct TomlError {
     line: usize,
     text: String,
 }
 
-type Read<T = ()> = Result<T, Mistake>;
+type Read<T = ()> = Result<T, TomlError>;
 
-struct Reader<'t> {
+struct TomlReader<'t> {
     text: &'t [u8],
     at: usize,
     line: usize,
@@ -66,12 +66,12 @@ struct Reader<'t> {
     key: String,
     implicit: HashSet<Vec<String>>,
     depth: usize,
-    /// Where the string that is read began.
+    /// Start of the current string.
     string: usize,
 }
 
-impl Reader<'_> {
-    fn message(&self, mistake: &Mistake) -> String {
+impl TomlReader<'_> {
+    fn message(&self, error: &TomlError) -> String {
         let mut path = dotted(&self.context);
         if !self.key.is_empty() {
             if !path.is_empty() {
@@ -79,7 +79,7 @@ impl Reader<'_> {
             }
             path.push_str(&self.key);
         }
-        let Mistake { line, text } = mistake;
+        let TomlError { line, text } = error;
         if path.is_empty() {
             format!("toml: line {line}: {text}")
         } else {
@@ -91,7 +91,7 @@ impl Reader<'_> {
 
     // === characters ===
 
-    /// The next character, `None` at the end.
+    /// Returns the next character, or `None` at the end.
     fn next(&mut self) -> Read<Option<char>> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let Some(first) = rest.first() else {
@@ -149,20 +149,20 @@ impl Reader<'_> {
         }
     }
 
-    /// A mistake here; at the end of the text it is one of the last line that has something.
+    /// Fails at the current position; at the end of the text, in the last line that has content.
     fn fail<T>(&self, text: impl Into<String>) -> Read<T> {
         let ended = self.at >= self.text.len() && self.text.last() == Some(&b'\n');
-        Err(Mistake {
+        Err(TomlError {
             line: self.line - usize::from(ended && self.line > 1),
             text: text.into(),
         })
     }
 
-    /// A mistake at a character that was read, which may be the end of its line.
+    /// Fails at a character that was consumed, which may be the end of its line.
     fn fail_at<T>(&self, c: Option<char>, text: impl Into<String>) -> Read<T> {
         match c {
             None => self.fail(text),
-            Some(_) => Err(Mistake {
+            Some(_) => Err(TomlError {
                 line: self.line,
                 text: text.into(),
             }),
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     fn fail_line<T>(line: usize, text: impl Into<String>) -> Read<T> {
-        Err(Mistake {
+        Err(TomlError {
             line,
             text: text.into(),
         })
@@ -221,7 +221,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[a.b]` or `[[a.b]]`, of which the first bracket is read.
+    /// Parses `[a.b]` or `[[a.b]]` after the first bracket.
     fn header(&mut self) -> Read {
         let array = self.peek()? == Some('[');
         if array {
@@ -269,7 +269,7 @@ impl Reader<'_> {
         self.enter(&key, array)
     }
 
-    /// One part of a key.
+    /// Parses one part of a key.
     fn name(&mut self) -> Read<String> {
         match self.next()? {
             Some('"') => self.basic_string(),
@@ -284,7 +284,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `a.b = value`: enters the tables of the key, and answers the value and the last name.
+    /// Parses `a.b = value`: enters the tables of the key, and returns the value and the last name.
     fn assignment(&mut self) -> Read<(Value, String)> {
         let mut names = self.names()?;
         let name = names.pop().unwrap_or_default();
@@ -301,7 +301,7 @@ impl Reader<'_> {
         Ok((value, name))
     }
 
-    /// The names of a key up to its equals sign.
+    /// Parses the names of a key up to its equals sign.
     fn names(&mut self) -> Read<Vec<String>> {
         self.skip(is_blank)?;
         match self.peek()? {
@@ -337,7 +337,7 @@ impl Reader<'_> {
 
     fn value(&mut self, in_list: bool) -> Read<Value> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return self.fail("the document is nested too deep");
         }
         let value = self.one_value(in_list);
@@ -369,14 +369,14 @@ impl Reader<'_> {
             }
             Some('.') => self.fail("floats must start with a digit, not '.'"),
             Some('-' | '+') => self.signed(c),
-            // Go takes either ending after either letter, and complains later.
+            // Go accepts either ending after either letter and fails later.
             Some('i' | 'n') if self.rest_starts(b"nf") || self.rest_starts(b"an") => {
                 let start = self.at - 1;
                 self.at += 2;
                 self.float(start)
             }
             Some(letter) if letter.is_alphabetic() => {
-                // Of a word that begins as `inf` or `nan` do, Go names the part that went wrong.
+                // For a word that begins like `inf` or `nan`, Go names the part that went wrong.
                 let begun = matches!(letter, 'i' | 'n')
                     && (self.rest_starts(b"n") || self.rest_starts(b"a"));
                 if !begun {
@@ -407,7 +407,7 @@ impl Reader<'_> {
             .is_some_and(|rest| rest.starts_with(with))
     }
 
-    /// Reads two more quotes, if both are there.
+    /// Consumes two more quotes if both are there.
     fn take_two(&mut self, quote: char) -> Read<bool> {
         let mut two = [0; 2];
         let byte = u8::try_from(quote).unwrap_or(b'"');
@@ -494,7 +494,7 @@ impl Reader<'_> {
         Ok(Value::Map(table))
     }
 
-    /// Reads on to the next pair of an inline table; whether there is one.
+    /// Advances to the next pair of an inline table. Returns whether there is one.
     fn inline_pair_ends(&mut self) -> Read<bool> {
         loop {
             self.skip(is_space)?;
@@ -550,7 +550,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string in three quotes, of which the first three are read.
+    /// Parses a string in triple quotes after the first three quotes.
     fn multiline(&mut self, quote: char) -> Read<Value> {
         self.string = self.at;
         let mut text = String::new();
@@ -598,7 +598,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips the white space after a backslash that ends its line.
+    /// Skips the white space after a backslash at the end of a line.
     fn line_ending_backslash(&mut self) -> Read<bool> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let blank = rest
@@ -632,7 +632,7 @@ impl Reader<'_> {
                 return self.fail_at(c, format!("invalid escape in string '\\{other}'"));
             }
             None => {
-                // Go names the line before, and the character 0.
+                // Go reports the previous line and the character 0.
                 let text = "invalid escape in string '\\\0'".to_owned();
                 return Self::fail_line(self.line - 1, text);
             }
@@ -670,7 +670,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// A character as Go's `%q` prints it.
+/// Returns a character as Go's `%q` prints it.
 fn quoted_char(c: char) -> String {
     match c {
         '\n' => "'\\n'".to_owned(),
@@ -682,7 +682,7 @@ fn quoted_char(c: char) -> String {
     }
 }
 
-/// A character or, at the end, the one that Go's lexer has for it.
+/// Returns a character or, at the end, the one that Go's lexer uses for it.
 fn shown(c: Option<char>) -> String {
     c.map_or("'\\x00'".to_owned(), quoted_char)
 }

@@ -1,4 +1,4 @@
-//! `common.Values`: the Go type of dot, `.Values` and `.Template`, and the methods that it has.
+//! `common.Values`: the Go type of dot, `.Values` and `.Template`, and its methods.
 
 use go_template::{Args, Call, FuncError, Map, Method, Str, Type, TypeInfo, Value, go::strconv};
 
@@ -44,7 +44,7 @@ static VALUES: TypeInfo = TypeInfo {
 /// The type of dot, `.Values` and `.Template`.
 pub(crate) const VALUES_TYPE: Type = Type::new(&VALUES);
 
-/// No value of a template is one.
+/// The type `io.Writer`; no template value has it.
 static WRITER: TypeInfo = TypeInfo {
     named: true,
     ..TypeInfo::new("io.Writer", go_template::Kind::Interface)
@@ -58,10 +58,10 @@ fn yaml(_: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, Fun
 }
 
 fn encode(_: &mut Call<'_>, _: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
-    Err(FuncError::new("there is no writer"))
+    Err(FuncError::new("no writer available"))
 }
 
-/// The map itself, unless it is empty: then a new one.
+/// Returns the map itself or, if it is empty, a new one.
 fn as_map(_: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
     Ok(Value::Map(match values {
         Value::Map(map) if !map.is_empty() => map.as_type(Type::MAP),
@@ -104,7 +104,8 @@ fn parts(path: &Str) -> impl Iterator<Item = &[u8]> {
     path.as_bytes().split(|byte| *byte == b'.')
 }
 
-/// The table below `values` at a path, as `common.Values`; or the part of the path that is none.
+/// Returns the table below `values` at a path, as `common.Values`, or the part of the path that is
+/// not a table.
 pub(super) fn below<'p>(
     values: &Value,
     path: impl Iterator<Item = &'p [u8]>,

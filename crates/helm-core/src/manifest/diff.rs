@@ -1,4 +1,4 @@
-//! Differences between two manifests by meaning: which objects, and which of their fields.
+//! Semantic differences between two manifests: changed objects and fields.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::{ManifestObject, ObjectKey};
 
-/// What happened to an object between two manifests.
+/// The change of one object between two manifests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The object.
     pub key: ObjectKey,
-    /// What happened.
+    /// The kind of change.
     pub kind: ChangeKind,
 }
 
@@ -23,14 +23,14 @@ pub enum ChangeKind {
     Added,
     /// Only the old manifest has the object.
     Removed,
-    /// Both have it with different content; the JSON pointers (RFC 6901) of what differs.
+    /// The content differs at these JSON pointers (RFC 6901).
     Changed(Vec<String>),
 }
 
-/// The changes from `old` to `new`: objects of the new manifest in its order, then the removed
-/// ones in the order of the old. Objects of another version of one group are the same object.
-/// `namespace` is that of objects which name none. `skip` says which JSON pointers to leave out,
-/// together with all below them.
+/// Returns the changes from `old` to `new`: objects of the new manifest in its order, then the
+/// removed ones in the order of the old. Objects in different versions of one group are the same
+/// object. `namespace` applies to objects without one. JSON pointers for which `skip` returns true
+/// are left out, with everything below them.
 ///
 /// ```
 /// use helm_core::manifest::{diff::diff, parse_objects, ChangeKind};
@@ -83,7 +83,7 @@ pub fn diff(
     changes
 }
 
-/// Whether both manifests mean the same objects, in whatever order and spelling.
+/// Returns whether both manifests describe the same objects, regardless of order and formatting.
 pub fn same_meaning(old: &[ManifestObject], new: &[ManifestObject], namespace: &str) -> bool {
     let mut before = by_identity(old, namespace);
     let same = new.iter().all(|object| {
@@ -93,7 +93,7 @@ pub fn same_meaning(old: &[ManifestObject], new: &[ManifestObject], namespace: &
     same && before.is_empty()
 }
 
-/// Objects by what tells them apart in a cluster; of those that stand twice the last.
+/// Maps objects by identity; of duplicates, the last one wins.
 fn by_identity<'o>(
     objects: &'o [ManifestObject],
     namespace: &'o str,
@@ -102,7 +102,7 @@ fn by_identity<'o>(
     objects.iter().map(with_identity).collect()
 }
 
-/// Whether two values mean the same: a null says the same as nothing. Looks at each value once.
+/// Returns whether two values mean the same: a null equals a missing field. Visits each value once.
 fn is_same(old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -129,11 +129,11 @@ fn compare(
     if skip(path) {
         return;
     }
-    // Whole values are not compared first: each level would do so again.
+    // Do not compare whole values first, because each level would repeat it.
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             for (key, value) in old {
-                // A null says the same as nothing.
+                // A null equals a missing field.
                 let other = new.get(key).unwrap_or(&Value::Null);
                 within(path, &escape(key), |path| {
                     compare(value, other, path, skip, paths);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_on_the_innermost_level_is_found() {
+    fn difference_at_the_innermost_level_is_found() {
         let deep = |leaf: &str| {
             let nested = "[1, 2, ".repeat(400) + leaf + &"]".repeat(400);
             let head = "apiVersion: v1, kind: Secret, metadata: {name: a}";

@@ -1,14 +1,14 @@
-//! Objects that a manifest names twice.
+//! Detection of duplicate objects in a manifest.
 
 use std::collections::HashMap;
 
 use super::ManifestObject;
 
-/// The first object that names the same object of a cluster as an earlier one, in whatever version
-/// of its group: the indices of the earlier one and of itself. `namespace` is that of objects which
-/// name none. Objects without a name are never the same, as the API server generates one for each.
+/// Returns the indices of the first object that duplicates an earlier one, in any version of its
+/// group: the earlier one's and its own. `namespace` applies to objects without one. Objects
+/// without a name are never duplicates, because the API server generates a name for each.
 ///
-/// The time it takes grows with the number of objects, not with its square.
+/// Runs in linear time.
 ///
 /// ```
 /// use helm_core::manifest::{first_duplicate, parse_objects};
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_object_that_is_named_twice_is_found_with_its_twin() {
+    fn first_duplicate_is_found_with_the_original() {
         let table = [
             (vec![("apps/v1", "", "a"), ("apps/v1", "", "b")], None),
             (
@@ -65,7 +65,7 @@ mod tests {
                 vec![("apps/v1", "ns", "a"), ("apps/v1", "", "a")],
                 Some((0, 1)),
             ),
-            // Without names the server generates them.
+            // The server generates the missing names.
             (vec![("apps/v1", "", ""), ("apps/v1", "", "")], None),
             (
                 vec![
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn it_agrees_with_a_comparison_of_all_pairs() {
+    fn result_agrees_with_a_comparison_of_all_pairs() {
         let names = ["a", "b", ""];
         let mut all = Vec::new();
         for first in 0..27 {
@@ -106,9 +106,9 @@ mod tests {
         }
     }
 
-    /// A comparison of all pairs would take hours here.
+    // A comparison of all pairs would take hours here.
     #[test]
-    fn a_manifest_of_the_most_objects_is_checked_at_once() {
+    fn manifest_with_the_maximum_number_of_objects_is_checked_quickly() {
         let secret =
             |name: usize| format!("{{apiVersion: v1, kind: Secret, metadata: {{name: s{name}}}}}");
         let all = (0..super::super::MAX_OBJECTS - 1).chain([7]).map(secret);

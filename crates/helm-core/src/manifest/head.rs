@@ -1,4 +1,4 @@
-//! `Head`: what of a document decides where it goes, as Helm's `SimpleHead` has it
+//! `Head`: the fields of a document that decide how it is sorted, as in Helm's `SimpleHead`
 //! (`release/v1/util/manifest.go`).
 
 use std::borrow::Cow;
@@ -6,37 +6,40 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::yaml::{self, Part};
+use crate::yaml::{self, Selection};
 
-/// The fields of a document that decide where it goes.
+/// The fields of a document that decide how it is sorted.
 pub(crate) struct Head {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Whether the document holds nothing but comments.
+    /// Whether the document contains only comments.
     pub(crate) is_blank: bool,
 }
 
-/// What is read of a document.
-const PARTS: &[(&str, Part)] = &[
-    ("apiVersion", Part::Whole),
-    ("kind", Part::Whole),
+/// The fields that are read.
+const SELECTION: &[(&str, Selection)] = &[
+    ("apiVersion", Selection::Whole),
+    ("kind", Selection::Whole),
     (
         "metadata",
-        Part::Fields(&[("name", Part::Whole), ("annotations", Part::Whole)]),
+        Selection::Fields(&[
+            ("name", Selection::Whole),
+            ("annotations", Selection::Whole),
+        ]),
     ),
 ];
 
 impl Head {
-    /// Reads the head of a document, all of which has to be YAML. The error has Helm's words for
-    /// what is no YAML.
+    /// Parses the head of a document, all of which must be YAML. YAML errors have Helm's wording.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let object = yaml::parse_part(text, Part::Fields(PARTS)).map_err(|e| e.to_string())?;
+        let object =
+            yaml::parse_selection(text, Selection::Fields(SELECTION)).map_err(|e| e.to_string())?;
         Self::of(&object)
     }
 
-    /// Reads the head as Go decodes it: numbers and booleans do as strings, names of fields in
-    /// any case; other types are errors.
+    /// Reads the head as Go decodes it: numbers and booleans count as strings, field names are
+    /// case-insensitive, other types are errors.
     fn of(object: &Value) -> Result<Self, String> {
         let mut head = Self {
             kind: String::new(),
@@ -83,7 +86,7 @@ fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>
     match value {
         Value::Null => Ok(None),
         Value::Object(map) => Ok(Some(map)),
-        other => Err(misfit(other, name, "a map")),
+        other => Err(type_mismatch(other, name, "a map")),
     }
 }
 
@@ -93,11 +96,11 @@ fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Stri
         Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
         Some(Value::Bool(value)) => Ok(Cow::Owned(value.to_string())),
         Some(Value::Number(number)) => Ok(Cow::Owned(number.to_string())),
-        Some(other) => Err(misfit(other, name, "a string")),
+        Some(other) => Err(type_mismatch(other, name, "a string")),
     }
 }
 
-fn misfit(value: &Value, name: &str, wanted: &str) -> String {
+fn type_mismatch(value: &Value, name: &str, wanted: &str) -> String {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

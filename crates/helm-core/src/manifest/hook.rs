@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::release::{Revision, Time};
 
-/// The annotation that makes an object a hook: a comma list of events.
+/// Annotation that makes an object a hook: a comma-separated list of events.
 pub const ANNOTATION: &str = "helm.sh/hook";
-/// The annotation for the weight of a hook, an integer.
+/// Annotation for the weight of a hook, an integer.
 pub const WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
-/// The annotation for the deletion policies of a hook, a comma list.
+/// Annotation for the deletion policies of a hook, comma-separated.
 pub const DELETE_POLICY_ANNOTATION: &str = "helm.sh/hook-delete-policy";
-/// The annotation for when the logs of a hook are output, a comma list.
+/// Annotation for when the logs of a hook are output, comma-separated.
 pub const OUTPUT_LOG_POLICY_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
-/// Declares an enum over the names that Helm writes, open to names that it does not know.
+/// Declares an enum of the names that Helm writes, with a variant for unknown names.
 macro_rules! names {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$meta])*
@@ -23,12 +23,12 @@ macro_rules! names {
         #[serde(from = "String", into = "String")]
         pub enum $name {
             $($(#[$doc])* $variant,)*
-            /// A name that this version does not know; it is kept and never matches.
+            /// An unknown name; it is preserved and never matches.
             Other(String),
         }
 
         impl $name {
-            /// The name that Helm writes.
+            /// Returns the name that Helm writes.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -113,11 +113,11 @@ names! {
 }
 
 names! {
-    /// How far the last run of a hook has come.
+    /// State of the last run of a hook.
     HookPhase {
         /// It never ran.
         None = "",
-        /// Nothing is known.
+        /// The state is unknown.
         Unknown = "Unknown",
         /// It is running.
         Running = "Running",
@@ -130,7 +130,7 @@ names! {
 
 #[allow(
     clippy::derivable_impls,
-    reason = "the macro that declares the enum knows no default"
+    reason = "the macro that declares the enum has no default"
 )]
 impl Default for HookPhase {
     fn default() -> Self {
@@ -139,7 +139,7 @@ impl Default for HookPhase {
 }
 
 impl HookEvent {
-    /// The event that an annotation names; `test-success` is the test of Helm 2.
+    /// Returns the event that an annotation names; `test-success` is Helm 2's name for `test`.
     pub fn from_annotation(text: &str) -> Option<Self> {
         match Self::from(text) {
             Self::Other(other) if other == "test-success" => Some(Self::Test),
@@ -152,44 +152,44 @@ impl HookEvent {
 /// The last run of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookExecution {
-    /// When it was created.
+    /// When it started.
     #[serde(
         default,
         deserialize_with = "crate::release::time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub started_at: Option<Time>,
-    /// When it had succeeded or failed.
+    /// When it succeeded or failed.
     #[serde(
         default,
         deserialize_with = "crate::release::time::lenient",
         skip_serializing_if = "Option::is_none"
     )]
     pub completed_at: Option<Time>,
-    /// How far it came.
+    /// Its state.
     #[serde(default)]
     pub phase: HookPhase,
 }
 
-/// How far a hook has come at one of its events.
+/// The last run of a hook at one of its events.
 ///
-/// Helm keeps one last run for all events of a hook, which is enough for a command that never
-/// resumes. Its command line ignores this field and drops it from the records that it writes.
+/// Helm stores one last run for all events of a hook, which suffices for a command that never
+/// resumes. Its command line ignores this field and drops it when it writes a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventRun {
     /// The event.
     pub event: HookEvent,
-    /// The revision in whose record this was written; a copy of the record says nothing about
+    /// The revision whose record this was written to; in a copied record it does not apply to
     /// another revision.
     pub revision: Revision,
-    /// Which attempt at the event this was, counted from 1.
+    /// The number of this attempt at the event, from 1.
     pub attempt: u32,
-    /// Its times and how far it came.
+    /// Its times and state.
     #[serde(flatten)]
     pub execution: HookExecution,
 }
 
-/// A hook, as a release record holds it.
+/// A hook in a release record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Hook {
@@ -199,7 +199,7 @@ pub struct Hook {
     /// The kind of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// The template that it comes from, with the chart's name in front.
+    /// The template that it comes from, prefixed with the chart's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// The document.
@@ -211,12 +211,12 @@ pub struct Hook {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub events: Vec<HookEvent>,
-    /// Its last run, at whatever event.
+    /// Its last run at any event.
     pub last_run: HookExecution,
-    /// Hooks of one event run in the order of their weights.
+    /// Hooks of one event run in order of weight.
     #[serde(skip_serializing_if = "is_zero")]
     pub weight: i64,
-    /// When the object is deleted; none means [`DeletePolicy::BeforeHookCreation`].
+    /// When the object is deleted; an empty list means [`DeletePolicy::BeforeHookCreation`].
     #[serde(
         deserialize_with = "crate::release::null_is_empty",
         skip_serializing_if = "Vec::is_empty"
@@ -242,13 +242,13 @@ fn is_zero(number: &i64) -> bool {
 }
 
 impl Hook {
-    /// Whether it runs at `event`.
+    /// Returns whether it runs at `event`.
     pub fn runs_at(&self, event: &HookEvent) -> bool {
         self.events.contains(event)
     }
 
-    /// Whether its object is to be deleted by `policy`, which without any is
-    /// [`DeletePolicy::BeforeHookCreation`].
+    /// Returns whether its object is deleted by `policy`. Without any policy,
+    /// [`DeletePolicy::BeforeHookCreation`] applies.
     pub fn has_delete_policy(&self, policy: &DeletePolicy) -> bool {
         if self.delete_policies.is_empty() {
             *policy == DeletePolicy::BeforeHookCreation
@@ -258,8 +258,8 @@ impl Hook {
     }
 }
 
-/// The hooks of `event` in the order in which they run: by weight, then by name; those that are
-/// alike in both keep the order of `hooks`, which is by kind.
+/// Returns the hooks of `event` in the order in which they run: by weight, then by name. Ties keep
+/// the order of `hooks`, which is by kind.
 pub fn at_event<'a>(hooks: &'a [Hook], event: &HookEvent) -> Vec<&'a Hook> {
     let mut hooks: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
     hooks.sort_by(|a, b| a.weight.cmp(&b.weight).then_with(|| a.name.cmp(&b.name)));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_by_event_stand_beside_what_helm_reads_and_may_be_missing() {
+    fn runs_by_event_are_an_optional_addition_to_helms_fields() {
         let execution = HookExecution {
             started_at: Some("2026-01-02T03:04:05Z".parse().unwrap()),
             completed_at: None,
@@ -321,14 +321,14 @@ mod tests {
                 "event_runs": [event_run]})
         );
         assert_eq!(serde_json::from_value::<Hook>(json).unwrap(), hook);
-        // What Helm's command line has left of it.
+        // What remains after Helm's command line rewrites the record.
         let json = serde_json::json!({"name": "h", "last_run": last_run});
         let read: Hook = serde_json::from_value(json).unwrap();
         assert!(read.event_runs.is_empty() && read.last_run == hook.last_run);
     }
 
     #[test]
-    fn a_hook_without_policies_is_deleted_before_it_is_created() {
+    fn hook_without_policies_is_deleted_before_it_is_created() {
         let hook = Hook::default();
         assert!(hook.has_delete_policy(&DeletePolicy::BeforeHookCreation));
         assert!(!hook.has_delete_policy(&DeletePolicy::HookSucceeded));

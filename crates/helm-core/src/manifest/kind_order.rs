@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Kinds in the order in which they are installed.
+/// Kinds in the order of installation.
 pub const INSTALL: &[&str] = &[
     "PriorityClass",
     "Namespace",
@@ -44,7 +44,7 @@ pub const INSTALL: &[&str] = &[
     "ValidatingWebhookConfiguration",
 ];
 
-/// Kinds in the order in which they are uninstalled; not the reverse of [`INSTALL`].
+/// Kinds in the order of uninstallation, which is not the reverse of [`INSTALL`].
 pub const UNINSTALL: &[&str] = &[
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -86,7 +86,7 @@ pub const UNINSTALL: &[&str] = &[
     "PriorityClass",
 ];
 
-/// Which of the two orders.
+/// One of the two orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindOrder {
     /// The order of [`INSTALL`].
@@ -96,7 +96,7 @@ pub enum KindOrder {
 }
 
 impl KindOrder {
-    /// Compares two kinds: by the table; kinds that it does not have come last, by name.
+    /// Compares two kinds by the table; unknown kinds come last, by name.
     ///
     /// ```
     /// use std::cmp::Ordering;
@@ -114,8 +114,8 @@ impl KindOrder {
         }
     }
 
-    /// The position of `kind` in the table; `None` for kinds that it does not have, which come
-    /// last. Objects of one rank can be applied concurrently.
+    /// Returns the position of `kind` in the table, or `None` for unknown kinds, which come last.
+    /// Objects of one rank can be applied concurrently.
     pub fn rank(self, kind: &str) -> Option<usize> {
         let table = match self {
             Self::Install => INSTALL,
@@ -124,7 +124,7 @@ impl KindOrder {
         table.iter().position(|known| *known == kind)
     }
 
-    /// Sorts by kind and keeps the order of items of one kind.
+    /// Sorts stably by kind.
     pub fn sort<T>(self, items: &mut [T], kind: impl Fn(&T) -> &str) {
         items.sort_by_cached_key(|item| {
             let kind = kind(item);

@@ -34,23 +34,23 @@ pub use split::split;
 
 use crate::yaml::{self, YamlError};
 
-/// What is wrong with a manifest.
+/// An error in a manifest.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// A document is no YAML.
-    #[error("document {document} ({}) is no YAML", source_or_unknown(.template.as_deref()))]
+    /// A document is not YAML.
+    #[error("document {document} ({}) is not valid YAML", source_or_unknown(.template.as_deref()))]
     Yaml {
         /// The number of the document, from 1.
         document: usize,
         /// The template that it comes from.
         template: Option<String>,
-        /// Why.
+        /// The error.
         #[source]
         error: YamlError,
     },
-    /// A document is no Kubernetes object.
+    /// A document is not a Kubernetes object.
     #[error(
-        "document {document} ({}) is no Kubernetes object: {missing} is missing",
+        "document {document} ({}) is not a Kubernetes object: {missing} is missing",
         source_or_unknown(.template.as_deref())
     )]
     NoObject {
@@ -58,7 +58,7 @@ pub enum ManifestError {
         document: usize,
         /// The template that it comes from.
         template: Option<String>,
-        /// What an object must have.
+        /// The required field that is missing.
         missing: &'static str,
     },
     /// There are more objects than [`MAX_OBJECTS`].
@@ -66,11 +66,11 @@ pub enum ManifestError {
     TooMany,
 }
 
-/// How many objects a manifest may have, hooks and items of lists among them. The largest public
-/// charts have some hundreds.
+/// Maximum number of objects in a manifest, including hooks and items of lists. The largest public
+/// charts have a few hundred.
 pub const MAX_OBJECTS: usize = 100_000;
 
-/// Refuses one more object than [`MAX_OBJECTS`].
+/// Returns an error if there are more than [`MAX_OBJECTS`] objects.
 pub(crate) fn check_count(objects: usize) -> Result<(), ManifestError> {
     if objects >= MAX_OBJECTS {
         return Err(ManifestError::TooMany);
@@ -83,7 +83,7 @@ fn source_or_unknown(template: Option<&str>) -> &str {
 }
 
 impl ManifestError {
-    /// The reason for events and metrics.
+    /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Yaml { .. } => "InvalidYaml",
@@ -103,28 +103,28 @@ pub struct ManifestObject {
 }
 
 impl ManifestObject {
-    /// The template that it comes from, with the chart's name in front; `None` where the
+    /// Returns the template that it comes from, prefixed with the chart's name, or `None` if the
     /// document has no `# Source:` line.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
-    /// How many objects stand before it in the manifest.
+    /// Returns its index in the manifest.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Its identity.
+    /// Returns its identity.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The object. Its integers are integers, as Kubernetes reads them.
+    /// Returns the object. Whole numbers are integers, as in Kubernetes.
     pub fn object(&self) -> &Value {
         &self.object
     }
 
-    /// The annotation `name`.
+    /// Returns the annotation `name`.
     pub fn annotation(&self, name: &str) -> Option<&str> {
         self.object
             .get("metadata")?
@@ -133,7 +133,7 @@ impl ManifestObject {
             .as_str()
     }
 
-    /// Whether it is to stay when the release no longer has it
+    /// Returns whether the object stays when the release no longer has it
     /// (`helm.sh/resource-policy: keep`).
     pub fn is_kept(&self) -> bool {
         self.annotation("helm.sh/resource-policy")
@@ -141,8 +141,8 @@ impl ManifestObject {
     }
 }
 
-/// The objects of a manifest in its order. Items of a `List` count as objects of their own;
-/// documents without content are left out.
+/// Returns the objects of a manifest in order. Items of a `List` are returned separately; empty
+/// documents are skipped.
 pub fn parse_objects(manifest: &str) -> Result<Vec<ManifestObject>, ManifestError> {
     let mut objects = Vec::new();
     for (index, text) in split(manifest).enumerate() {
@@ -165,7 +165,7 @@ fn parse_document(
     push_object(object, document, source.map(Arc::from).as_ref(), objects)
 }
 
-/// The template that the `# Source:` line at the head of a document names.
+/// Returns the template named in the `# Source:` line at the head of a document.
 pub(crate) fn source_of(text: &str) -> Option<&str> {
     text.lines()
         .find_map(|line| line.strip_prefix("# Source: "))
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_flattened_and_empty_documents_left_out() {
+    fn lists_are_flattened_and_empty_documents_skipped() {
         let manifest = r#"---
 # Source: c/templates/list.yaml
 {"apiVersion": "v1", "kind": "List", "items": [
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_colon_at_the_end_of_an_argument_stays_in_it() {
+    fn trailing_colon_of_an_argument_is_kept() {
         let manifest = "apiVersion: v1\nkind: Pod\nargs: [--addr=:, --name=x:]\n";
         let objects = parse_objects(manifest).unwrap();
         let expected = serde_json::json!(["--addr=:", "--name=x:"]);
@@ -260,18 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_named_by_template_and_document() {
+    fn non_objects_are_reported_with_template_and_document() {
         let manifest = "---\n{\"apiVersion\": \"v1\", \"kind\": \"Secret\"}\n---\n\
                         # Source: c/templates/x.yaml\n{\"kind\": \"Pod\"}\n";
         let error = parse_objects(manifest).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "document 2 (c/templates/x.yaml) is no Kubernetes object: apiVersion is missing"
+            "document 2 (c/templates/x.yaml) is not a Kubernetes object: apiVersion is missing"
         );
     }
 
     #[test]
-    fn the_keep_policy_is_read_from_the_annotation() {
+    fn keep_policy_is_read_from_the_annotation() {
         let manifest = r#"{"apiVersion": "v1", "kind": "Secret", "metadata":
             {"name": "a", "annotations": {"helm.sh/resource-policy": " Keep"}}}"#;
         assert!(parse_objects(manifest).unwrap()[0].is_kept());

@@ -1,4 +1,4 @@
-//! `ObjectKey`: which object of a cluster a document describes.
+//! `ObjectKey`: the identity of the object that a document describes.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ pub struct ObjectKey {
     pub version: String,
     /// The kind.
     pub kind: String,
-    /// The namespace, if the document names one.
+    /// The namespace, if the document has one.
     pub namespace: Option<String>,
-    /// The name; empty where the server is to generate one.
+    /// The name; empty if the server generates it.
     pub name: String,
 }
 
 impl ObjectKey {
-    /// The identity that an object's own fields state; `None` without `apiVersion` or `kind`.
+    /// Returns the identity from an object's own fields, or `None` without `apiVersion` or `kind`.
     ///
     /// ```
     /// use helm_core::manifest::ObjectKey;
@@ -50,7 +50,7 @@ impl ObjectKey {
         })
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or only the version for the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.clone()
@@ -59,14 +59,14 @@ impl ObjectKey {
         }
     }
 
-    /// Whether both mean the same object of a cluster, whatever version each is written in.
-    /// A missing namespace counts as `namespace`.
+    /// Returns whether both refer to the same object of a cluster, regardless of version. A missing
+    /// namespace counts as `namespace`.
     pub fn is_same_object(&self, other: &Self, namespace: &str) -> bool {
         self.identity(namespace) == other.identity(namespace)
     }
 
-    /// What tells objects of a cluster apart: group, kind, namespace and name. A missing namespace
-    /// counts as `namespace`.
+    /// Returns what identifies an object in a cluster: group, kind, namespace and name. A missing
+    /// namespace counts as `namespace`.
     pub(crate) fn identity<'k>(
         &'k self,
         namespace: &'k str,
@@ -76,7 +76,7 @@ impl ObjectKey {
     }
 }
 
-/// `Kind.group namespace/name`.
+/// Formats as `Kind.group namespace/name`.
 impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.kind)?;

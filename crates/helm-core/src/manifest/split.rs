@@ -1,7 +1,7 @@
-//! Cuts a stream of YAML documents into documents, as Helm does: at `---` that begins a line.
+//! Splits a stream of YAML documents as Helm does: at lines that begin with `---`.
 
-/// Cuts `text` at every line that begins with `---`. What is left of such a line, after blanks,
-/// begins the next document, whose leading white space is dropped; blank documents are left out.
+/// Splits `text` at every line that begins with `---`. The rest of such a line, after blanks,
+/// begins the next document, whose leading white space is dropped; blank documents are skipped.
 ///
 /// ```
 /// use helm_core::manifest::split;
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_begin_after_the_separator_wherever_its_line_goes_on() {
+    fn text_after_a_separator_begins_the_next_document() {
         assert_eq!(
             parts("---apiVersion: v1\n---\tkind: x"),
             ["apiVersion: v1\n", "kind: x"]
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_at_the_end_of_a_document_stays() {
+    fn trailing_white_space_of_a_document_is_kept() {
         assert_eq!(
             parts("a: 1\n\n\n---\nb: 2  \n\n"),
             ["a: 1\n\n\n", "b: 2  \n\n"]

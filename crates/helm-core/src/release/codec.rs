@@ -1,4 +1,4 @@
-//! How records are stored: base64 of gzip of JSON, as Go writes it.
+//! Encoding of stored records: base64 of gzip of JSON, as Go writes it.
 
 use std::io::{self, Read as _, Write};
 
@@ -16,7 +16,7 @@ pub const MAX_UNPACKED: u64 = 64 << 20;
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// What is wrong with a stored record.
+/// An error in a stored record.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
     /// It is not base64.
@@ -31,38 +31,38 @@ pub enum CodecError {
         /// The limit, in bytes.
         limit: u64,
     },
-    /// It is no release as JSON.
-    #[error("the release record is no release")]
+    /// The JSON is not a release.
+    #[error("the release record is not a release")]
     Json(#[source] serde_json::Error),
 }
 
 impl CodecError {
-    /// The reason for events and metrics.
+    /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         "CorruptRelease"
     }
 }
 
-/// The record as Helm stores it under the key `release` of a Secret (before the base64 that
-/// Kubernetes itself adds).
+/// Returns the record as Helm stores it under the key `release` of a Secret, before the base64
+/// encoding by Kubernetes itself.
 pub fn encode(release: &Release) -> Result<String, CodecError> {
     pack(&to_json(release)?)
 }
 
-/// Compresses and encodes JSON that is a record or a part of one.
+/// Compresses and encodes JSON of a record or of a part of one.
 pub(crate) fn pack(json: &[u8]) -> Result<String, CodecError> {
     let mut gzip = GzEncoder::new(Vec::with_capacity(json.len() / 4), Compression::best());
     gzip.write_all(json).map_err(CodecError::Gzip)?;
     Ok(BASE64.encode(&gzip.finish().map_err(CodecError::Gzip)?))
 }
 
-/// Reads a stored record of Helm 3 or 4; it may also be uncompressed. Fields that it does not
-/// know are ignored.
+/// Decodes a stored record of Helm 3 or 4, which may also be uncompressed. Unknown fields are
+/// ignored.
 pub fn decode(stored: &[u8]) -> Result<Release, CodecError> {
     serde_json::from_slice(&unpack(stored)?).map_err(CodecError::Json)
 }
 
-/// The JSON of what [`pack`] made.
+/// Returns the JSON from the output of [`pack`].
 pub(crate) fn unpack(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
     // Go's decoder skips line breaks.
     let compact: Vec<u8>;
@@ -91,7 +91,7 @@ pub(crate) fn unpack(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
     Ok(json)
 }
 
-/// The record as JSON, byte for byte what Go's `json.Marshal` writes.
+/// Returns the record as JSON, byte for byte as Go's `json.Marshal` writes it.
 pub fn to_json(release: &Release) -> Result<Vec<u8>, CodecError> {
     go_json(release).map_err(CodecError::Json)
 }
@@ -148,8 +148,8 @@ impl Formatter for GoFormatter {
     }
 }
 
-/// A float as Go's JSON encoder writes it: the shortest digits, with an exponent below 1e-6 and
-/// from 1e21 on.
+/// Formats a float as Go's JSON encoder: shortest digits, with an exponent below 1e-6 and from 1e21
+/// on.
 pub(crate) fn go_float(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
@@ -165,7 +165,7 @@ pub(crate) fn go_float(value: f64) -> String {
     }
 }
 
-/// Bytes as base64 text, as Go writes a `[]byte`.
+/// Serializes bytes as base64, as Go writes a `[]byte`.
 pub(crate) mod base64_bytes {
     use std::sync::Arc;
 
@@ -185,7 +185,7 @@ pub(crate) mod base64_bytes {
     }
 }
 
-/// The same where there may be none, which is null.
+/// Like [`base64_bytes`], with null for `None`.
 pub(crate) mod base64_option {
     use std::sync::Arc;
 
@@ -216,7 +216,7 @@ pub(crate) mod base64_option {
     }
 }
 
-/// A time that Go does not leave out when it is zero.
+/// Serializes a time that Go does not omit when it is zero.
 #[allow(clippy::ref_option, reason = "serde passes a reference to the field")]
 pub(crate) fn time_or_year_one<S: serde::Serializer>(
     time: &Option<super::Time>,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_record_is_read_again() {
+    fn stored_record_round_trips() {
         let stored = encode(&release()).unwrap();
         let mut expected = release();
         expected.config = serde_json::from_str(r#"{"b":1,"a":{"f":1,"s":"<&>"}}"#).unwrap();

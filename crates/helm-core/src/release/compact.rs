@@ -1,5 +1,5 @@
-//! Records that are too large for a Secret: what does not change between two writes of a revision
-//! goes beside it, as far as needed.
+//! Records that are too large for a Secret: data that does not change between two writes of a
+//! revision is stored separately, as far as necessary.
 
 use std::collections::BTreeMap;
 
@@ -10,32 +10,32 @@ use super::{Info, Release, ReleaseChart};
 use crate::manifest::{Hook, HookExecution};
 use crate::values::Values;
 
-/// How large a stored record can be so that its Secret stays below the 1 MiB that Kubernetes
-/// accepts, in bytes.
+/// Maximum size of a stored record, in bytes, so that its Secret stays below the 1 MiB that
+/// Kubernetes accepts.
 pub const MAX_STORED: usize = 1_048_576 - 16_384;
 
-/// This fraction of the limit is kept free for what changes between two writes of a revision.
+/// Fraction of the limit reserved for what changes between two writes of a revision.
 const RESERVE: usize = 64;
 
-/// What Helm's command line shows as the notes of a release whose manifest it does not see.
+/// Notes that Helm's command line shows for a release whose manifest was taken out.
 const TOO_LARGE: &str = "This release is too large for the Helm command line; use its operator.";
 
-/// A record in a form that fits into Secrets.
+/// A record that fits into Secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compacted {
-    /// The record as [`codec::encode`] gives it, possibly reduced.
+    /// The record, possibly reduced, as encoded by [`codec::encode`].
     pub record: String,
-    /// What was taken out, encoded, to be stored in pieces; empty when nothing was. It is the same
-    /// for every write of a revision: status, description, times and the last runs of hooks stay
-    /// in the record.
+    /// What was taken out, encoded, to be stored in pieces; empty if nothing was. It is the same
+    /// for every write of a revision: status, description, times and last runs of hooks stay in the
+    /// record.
     pub removed: String,
 }
 
-/// Takes something out of the record `to`, of which `from` is the whole.
-type Step = fn(from: &Release, to: &mut Release, removed: &mut Removed);
+/// Takes something out of the record `to`, a copy of `from`.
+type RemovalStep = fn(from: &Release, to: &mut Release, removed: &mut Removed);
 
-/// What is taken out, one after the other.
-const STEPS: [Step; 4] = [
+/// What is taken out, in this order.
+const REMOVAL_STEPS: [RemovalStep; 4] = [
     |from, to, removed| {
         with_chart(from, to, |from, to| {
             removed.chart.files.clone_from(&from.files);
@@ -57,14 +57,14 @@ const STEPS: [Step; 4] = [
         });
     },
     |from, to, removed| {
-        removed.body = Some(Body::take(from, to));
+        removed.body = Some(RecordBody::take(from, to));
     },
 ];
 
-/// Encodes a record in at most `limit` bytes. While it is larger, parts of it are taken out:
-/// the chart's files, its templates, its schema and values, all of which Helm's rollback,
-/// uninstall, get and test do without; at last manifest, hooks and config, and then Helm sees an
-/// empty release whose notes say so.
+/// Encodes a record in at most `limit` bytes. While it is larger, data is taken out: first the
+/// chart's files, templates, and schema and values, none of which Helm's rollback, uninstall, get
+/// and test need; last the manifest, hooks and config, after which Helm sees an empty release with
+/// notes that say so.
 pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError> {
     let usual = limit - limit / RESERVE;
     let record = codec::encode(release)?;
@@ -72,17 +72,17 @@ pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError>
         let removed = String::new();
         return Ok(Compacted { record, removed });
     }
-    // How much is taken out is decided by what stays the same, so that it stays the same, too.
-    let mut steady = without_progress(release);
+    // Decide by the constant part, so that the decision is constant as well.
+    let mut constant = without_progress(release);
     let mut reduced = release.clone();
     let mut removed = Removed::default();
     let mut record = record;
-    let mut steps = STEPS.iter();
-    while record.len() > limit || codec::encode(&steady)?.len() > usual {
+    let mut steps = REMOVAL_STEPS.iter();
+    while record.len() > limit || codec::encode(&constant)?.len() > usual {
         let Some(step) = steps.next() else {
             break;
         };
-        step(release, &mut steady, &mut removed);
+        step(release, &mut constant, &mut removed);
         step(release, &mut reduced, &mut removed);
         record = codec::encode(&reduced)?;
     }
@@ -94,7 +94,7 @@ pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError>
     Ok(Compacted { record, removed })
 }
 
-/// Puts back what [`compact`] took out.
+/// Restores what [`compact`] took out.
 pub fn restore(release: &mut Release, removed: &[u8]) -> Result<(), CodecError> {
     let json = codec::unpack(removed)?;
     let Removed { chart, body } = serde_json::from_slice(&json).map_err(CodecError::Json)?;
@@ -109,17 +109,17 @@ pub fn restore(release: &mut Release, removed: &[u8]) -> Result<(), CodecError> 
     Ok(())
 }
 
-/// The record without what changes while its revision is deployed.
+/// Returns the record without what changes while its revision is deployed.
 fn without_progress(release: &Release) -> Release {
-    let mut steady = release.clone();
-    steady.info = Info {
-        notes: std::mem::take(&mut steady.info.notes),
+    let mut constant = release.clone();
+    constant.info = Info {
+        notes: std::mem::take(&mut constant.info.notes),
         ..Info::default()
     };
-    for hook in &mut steady.hooks {
+    for hook in &mut constant.hooks {
         hook.last_run = HookExecution::default();
     }
-    steady
+    constant
 }
 
 fn with_chart(
@@ -136,7 +136,7 @@ fn with_chart(
 struct Removed {
     chart: ReleaseChart,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    body: Option<Body>,
+    body: Option<RecordBody>,
 }
 
 impl Removed {
@@ -148,7 +148,7 @@ impl Removed {
 /// Manifest, hooks and config.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct Body {
+struct RecordBody {
     manifest: String,
     config: Values,
     /// Without their last runs.
@@ -158,9 +158,9 @@ struct Body {
     values_from: Option<BTreeMap<String, BTreeMap<String, String>>>,
 }
 
-impl Body {
-    /// Takes the body of `from` out of `to`. Of a hook its name and its last run stay, and no
-    /// event, so that Helm does not run it.
+impl RecordBody {
+    /// Takes the body of `from` out of `to`. Hooks keep their names and last runs but have no
+    /// events, so that Helm does not run them.
     fn take(from: &Release, to: &mut Release) -> Self {
         let mut hooks = from.hooks.clone();
         for (hook, left) in hooks.iter_mut().zip(&mut to.hooks) {
@@ -208,8 +208,8 @@ mod tests {
     use crate::manifest::{HookEvent, HookPhase};
     use crate::release::{Revision, Status, StoredFile};
 
-    /// Bytes that do not compress.
-    fn noise(length: usize, mut seed: u64) -> Arc<[u8]> {
+    /// Returns incompressible bytes.
+    fn incompressible_bytes(length: usize, mut seed: u64) -> Arc<[u8]> {
         let mut next = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             seed.to_be_bytes()[0]
@@ -221,7 +221,7 @@ mod tests {
         let mut release = Release::new("big".parse().unwrap(), "n", Revision::FIRST);
         let file = |name: &str, seed| StoredFile {
             name: name.to_owned(),
-            data: noise(40_000, seed),
+            data: incompressible_bytes(40_000, seed),
             modified: None,
         };
         release.chart = Some(ReleaseChart {
@@ -233,10 +233,10 @@ mod tests {
         release
     }
 
-    /// A release whose manifest and hooks alone are large.
+    /// Returns a release whose manifest and hooks alone are large.
     fn large_body() -> Release {
         let mut release = release();
-        release.manifest = data_encoding::BASE64.encode(&noise(60_000, 3));
+        release.manifest = data_encoding::BASE64.encode(&incompressible_bytes(60_000, 3));
         release.info.notes = "the notes".to_owned();
         release.config = serde_json::from_str(r#"{"b":2}"#).unwrap();
         release.hooks = vec![Hook {
@@ -262,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn a_small_record_is_left_alone() {
+    fn small_record_is_unchanged() {
         let compacted = compact(&release(), MAX_STORED).unwrap();
         assert!(compacted.removed.is_empty());
     }
 
     #[test]
-    fn the_chart_is_taken_out_until_the_record_fits_and_comes_back() {
+    fn chart_is_removed_until_the_record_fits_and_restored() {
         for (limit, templates_stay) in [(90_000, true), (20_000, false)] {
             let (seen_by_helm, _) = round_trip(&release(), limit);
             let chart = seen_by_helm.chart.unwrap();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_too_large_is_taken_out_and_comes_back() {
+    fn oversized_body_is_removed_and_restored() {
         let (seen_by_helm, _) = round_trip(&large_body(), 20_000);
         assert!(seen_by_helm.info.notes.contains("too large"));
         assert!(seen_by_helm.manifest.is_empty() && seen_by_helm.config.is_empty());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_is_the_same_for_every_write_of_a_revision() {
+    fn removed_data_is_the_same_for_every_write_of_a_revision() {
         let mut release = large_body();
         for limit in [20_000, 150_000] {
             let first = round_trip(&release, limit).1.removed;
@@ -304,13 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_does_not_decide_how_much_is_taken_out() {
+    fn changing_data_does_not_affect_how_much_is_removed() {
         let mut release = release();
-        // A little less than the usual limit, so that a longer description exceeds it.
+        // Slightly below the usual limit, so that a longer description exceeds it.
         let size = codec::encode(&release).unwrap().len();
         let limit = size + size / 60;
         assert!(compact(&release, limit).unwrap().removed.is_empty());
-        let random = data_encoding::HEXLOWER.encode(&noise(400, 9));
+        let random = data_encoding::HEXLOWER.encode(&incompressible_bytes(400, 9));
         release.set_status(Status::Failed, random);
         assert!(codec::encode(&release).unwrap().len() > limit - limit / RESERVE);
         assert!(compact(&release, limit).unwrap().removed.is_empty());

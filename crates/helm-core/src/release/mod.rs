@@ -26,7 +26,7 @@ pub use time::{Time, TimeError};
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads null as the empty value: Go writes a nil slice or map as null.
+/// Deserializes null as the empty value, because Go writes a nil slice or map as null.
 pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,5 @@
-//! `ReleaseName` and `Revision`: what a release is called, and the Secret that holds it.
+//! `ReleaseName` and `Revision`: the identity of a revision, and the name of the Secret that holds
+//! it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,10 +13,10 @@ pub const MAX_LENGTH: usize = 53;
 
 const HASH_LENGTH: usize = 8;
 
-/// A name that is no release name.
+/// An error in a release name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing at all.
+    /// The name is empty.
     #[error("no release name given")]
     Empty,
     /// Too long, or not a DNS subdomain.
@@ -40,7 +41,7 @@ pub enum NameError {
 pub struct ReleaseName(String);
 
 impl ReleaseName {
-    /// The name as Helm checks it.
+    /// Validates the name as Helm does.
     pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
         let name = name.into();
         if name.is_empty() {
@@ -52,8 +53,8 @@ impl ReleaseName {
         }
     }
 
-    /// The release name for a custom resource: its own name; one that is too long is cut and
-    /// ends with `-` and 8 characters of its hash.
+    /// Returns the release name for a custom resource: its own name. If that is too long, it is cut
+    /// and ends with `-` and 8 characters of its hash.
     ///
     /// ```
     /// use helm_core::release::ReleaseName;
@@ -73,19 +74,19 @@ impl ReleaseName {
         Self::new(format!("{head}-{hash}"))
     }
 
-    /// The release name for a custom resource whose own name belongs to another resource's
-    /// release: `NAME-KIND`, cut like [`ReleaseName::for_resource`].
+    /// Returns the release name for a custom resource whose own name is taken by another resource's
+    /// release: `NAME-KIND`, shortened as in [`ReleaseName::for_resource`].
     pub fn for_resource_of_kind(name: &str, kind: &str) -> Result<Self, NameError> {
         Self::for_resource(&format!("{name}-{}", kind.to_lowercase()))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?` between dots.
+/// Returns whether a name consists of `[a-z0-9]([-a-z0-9]*[a-z0-9])?` separated by dots.
 fn is_subdomain(name: &str) -> bool {
     name.split('.').all(|label| {
         let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -133,7 +134,7 @@ impl Revision {
     /// The first revision of a release.
     pub const FIRST: Self = Self(1);
 
-    /// The one after.
+    /// Returns the next revision.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -154,7 +155,7 @@ pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 /// The key of the record in the data of its Secret.
 pub const SECRET_KEY: &str = "release";
 
-/// The name of the Secret that holds a revision.
+/// Returns the name of the Secret that holds a revision.
 ///
 /// ```
 /// use helm_core::release::{name, ReleaseName, Revision};
@@ -167,7 +168,7 @@ pub fn secret_name(name: &ReleaseName, revision: Revision) -> String {
     format!("{SECRET_PREFIX}{name}.v{revision}")
 }
 
-/// The release and revision that a Secret's name tells.
+/// Returns the release and revision encoded in a Secret's name.
 pub fn from_secret_name(secret: &str) -> Option<(ReleaseName, Revision)> {
     let (name, revision) = secret.strip_prefix(SECRET_PREFIX)?.rsplit_once(".v")?;
     Some((
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_checked_as_helm_checks_them() {
+    fn names_are_validated_as_in_helm() {
         for good in ["a", "a-b", "0.a-9.b", &"x".repeat(53)] {
             assert!(ReleaseName::new(good).is_ok(), "{good}");
         }

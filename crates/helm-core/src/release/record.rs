@@ -10,7 +10,7 @@ use crate::chart::{Lock, Metadata};
 use crate::manifest::Hook;
 use crate::values::Values;
 
-/// The labels that Helm itself puts on a record's Secret.
+/// The labels that Helm itself sets on a record's Secret.
 pub const SYSTEM_LABELS: [&str; 6] = [
     "name",
     "owner",
@@ -26,7 +26,7 @@ pub enum ApplyMethod {
     /// Server-side apply.
     #[serde(rename = "ssa")]
     ServerSide,
-    /// Three-way merge by the client; also what records of Helm 3 mean.
+    /// Three-way merge by the client; also implied by records of Helm 3.
     #[serde(rename = "csa")]
     ClientSide,
 }
@@ -42,7 +42,7 @@ pub struct Release {
     /// The chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ReleaseChart>,
-    /// The user's values, not yet coalesced with those of the chart.
+    /// The user's values, not coalesced with those of the chart.
     #[serde(
         default,
         deserialize_with = "null_is_empty",
@@ -65,18 +65,18 @@ pub struct Release {
     /// The namespace of the release.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Further labels of the Secret; they are no part of the JSON.
+    /// Additional labels of the Secret; not part of the JSON.
     #[serde(skip)]
     pub labels: BTreeMap<String, String>,
-    /// How it was applied; records of Helm 3 do not say.
+    /// How it was applied; missing in records of Helm 3.
     #[serde(
         default,
         deserialize_with = "apply_method",
         skip_serializing_if = "Option::is_none"
     )]
     pub apply_method: Option<ApplyMethod>,
-    /// The texts that optional references of an operator held, by reference and key; Helm neither
-    /// knows nor keeps them.
+    /// The texts of an operator's optional references, by reference and key. Helm neither reads nor
+    /// preserves them.
     #[serde(
         default,
         rename = "valuesFrom",
@@ -102,7 +102,7 @@ fn apply_method<'de, D: serde::Deserializer<'de>>(
 }
 
 impl Release {
-    /// A record without content.
+    /// Creates a record without content.
     pub fn new(name: ReleaseName, namespace: impl Into<String>, revision: Revision) -> Self {
         Self {
             name,
@@ -125,13 +125,13 @@ impl Release {
         self.info.description = description.into();
     }
 
-    /// The name of the Secret that holds this record.
+    /// Returns the name of the Secret that holds this record.
     pub fn secret_name(&self) -> String {
         super::name::secret_name(&self.name, self.revision)
     }
 
-    /// The labels of the Secret that holds this record, Helm's and the further ones, but for
-    /// `createdAt` and `modifiedAt`, which say in Unix seconds when it is written.
+    /// Returns the labels of the Secret that holds this record, Helm's and the additional ones,
+    /// except `createdAt` and `modifiedAt`, the time of writing in Unix seconds.
     pub fn secret_labels(&self) -> BTreeMap<String, String> {
         let mut labels = self.labels.clone();
         labels.insert("name".to_owned(), self.name.to_string());
@@ -164,7 +164,7 @@ pub struct Info {
         skip_serializing_if = "Option::is_none"
     )]
     pub deleted: Option<Time>,
-    /// What was last done, for people.
+    /// Human-readable description of the last action.
     #[serde(
         deserialize_with = "null_is_empty",
         skip_serializing_if = "String::is_empty"
@@ -172,7 +172,7 @@ pub struct Info {
     pub description: String,
     /// The state.
     pub status: Status,
-    /// The revision that this one rolled back to; 0 when it did not.
+    /// The revision that this one rolled back to; 0 if none.
     #[serde(deserialize_with = "null_is_empty", skip_serializing_if = "is_zero")]
     pub rollback_revision: Revision,
     /// The rendered notes.
@@ -183,7 +183,7 @@ pub struct Info {
     pub notes: String,
 }
 
-/// A file of a chart as records hold it.
+/// A file of a chart in a record.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredFile {
     /// The path within the chart.
@@ -191,7 +191,7 @@ pub struct StoredFile {
     /// The content.
     #[serde(with = "super::codec::base64_bytes")]
     pub data: std::sync::Arc<[u8]>,
-    /// When the file was changed.
+    /// The modification time.
     #[serde(
         default,
         rename = "modtime",
@@ -207,7 +207,7 @@ impl fmt::Debug for StoredFile {
     }
 }
 
-/// A chart as records hold it: without its subcharts, whose values are part of its own.
+/// A chart in a record: without its subcharts, whose values are part of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReleaseChart {
@@ -222,7 +222,7 @@ pub struct ReleaseChart {
     /// The content of `values.schema.json`.
     #[serde(with = "super::codec::base64_option")]
     pub schema: Option<std::sync::Arc<[u8]>>,
-    /// When the schema was changed.
+    /// The modification time of the schema.
     #[serde(
         rename = "schemamodtime",
         deserialize_with = "time::lenient",
@@ -231,7 +231,7 @@ pub struct ReleaseChart {
     pub schema_modified: Option<Time>,
     /// All other files.
     pub files: Option<Vec<StoredFile>>,
-    /// When `Chart.yaml` was changed.
+    /// The modification time of `Chart.yaml`.
     #[serde(
         rename = "modtime",
         deserialize_with = "time::lenient",
@@ -241,7 +241,7 @@ pub struct ReleaseChart {
 }
 
 impl ReleaseChart {
-    /// Name and version, if the record has them.
+    /// Returns name and version, if the record has them.
     pub fn name_and_version(&self) -> Option<(&str, &str)> {
         let metadata = self.metadata.as_ref()?;
         Some((&metadata.name, &metadata.version))

@@ -4,33 +4,33 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The state of a release record.
+/// The status of a release record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// Nothing is known; also any word that Helm does not write.
+    /// Unknown; also any word that Helm does not write.
     #[default]
     Unknown,
-    /// It is what the cluster has.
+    /// It is deployed in the cluster.
     Deployed,
-    /// It was uninstalled and its history kept.
+    /// It was uninstalled, and its history kept.
     Uninstalled,
-    /// A later revision took its place.
+    /// A later revision replaced it.
     Superseded,
-    /// Deploying it failed.
+    /// Its deployment failed.
     Failed,
     /// It is being uninstalled.
     Uninstalling,
     /// It is being installed.
     PendingInstall,
-    /// It is being upgraded to.
+    /// The release is being upgraded to it.
     PendingUpgrade,
-    /// It is being rolled back to.
+    /// The release is being rolled back to it.
     PendingRollback,
 }
 
 impl Status {
-    /// All nine.
+    /// All statuses.
     pub const ALL: [Self; 9] = [
         Self::Unknown,
         Self::Deployed,
@@ -43,7 +43,7 @@ impl Status {
         Self::PendingRollback,
     ];
 
-    /// The word that Helm writes in records and labels.
+    /// Returns the word that Helm writes in records and labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -58,7 +58,7 @@ impl Status {
         }
     }
 
-    /// Whether an install, upgrade or rollback is under way.
+    /// Returns whether an install, upgrade or rollback is in progress.
     pub fn is_pending(self) -> bool {
         matches!(
             self,
@@ -94,7 +94,7 @@ mod tests {
     use super::Status;
 
     #[test]
-    fn every_state_reads_what_it_writes() {
+    fn every_status_parses_its_display_form() {
         for status in Status::ALL {
             let json = serde_json::to_string(&status).unwrap();
             assert_eq!(json, format!("\"{status}\""));

@@ -1,4 +1,4 @@
-//! `Time`: instants as Go's JSON writes them, with the offset that they were written with.
+//! `Time`: an instant with its original UTC offset, formatted as in Go's JSON.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub struct Time {
 }
 
 impl Time {
-    /// The instant in UTC.
+    /// Creates a time in UTC.
     pub fn utc(instant: Timestamp) -> Self {
         Self {
             instant,
@@ -30,7 +30,7 @@ impl Time {
         }
     }
 
-    /// The instant.
+    /// Returns the instant.
     pub fn instant(&self) -> Timestamp {
         self.instant
     }
@@ -54,7 +54,7 @@ impl Ord for Time {
     }
 }
 
-/// RFC 3339 with as many fractional digits as needed, `Z` for UTC.
+/// Formats as RFC 3339 with as many fractional digits as needed and `Z` for UTC.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let local = self.offset.to_datetime(self.instant);
@@ -87,9 +87,9 @@ impl fmt::Display for Time {
     }
 }
 
-/// A text that is no instant.
+/// A text that is not an RFC 3339 time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no RFC 3339 time")]
+#[error("invalid RFC 3339 time {0:?}")]
 pub struct TimeError(String);
 
 impl FromStr for Time {
@@ -120,7 +120,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// Reads a time that may be missing: absent, null, empty, or Go's year 1.
+/// Deserializes a time that may be missing: absent, null, empty, or Go's year 1.
 pub(crate) fn lenient<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Time>, D::Error> {

@@ -1,26 +1,26 @@
-//! Coalescing: the user's values over those of a chart and its dependencies, with Helm's rules
+//! Coalescing: merges the user's values over those of a chart and its dependencies, by Helm's rules
 //! (`chart/common/util/coalesce.go`).
 
 use std::sync::Arc;
 
 use go_template::{Str, Tree, TreeMap};
 
-use super::table::{Node, Table};
+use super::table::{Table, TableValue};
 use super::{CoalesceError, tree};
 use crate::chart::Chart;
 
 const GLOBAL: &str = "global";
 
-/// Whether nulls take keys away or stay.
+/// How nulls are treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Nulls {
-    /// A null removes the chart's value of the key, and charts' own nulls are left out.
+    /// A null removes the chart's value of the key, and nulls in charts are dropped.
     Remove,
-    /// Nulls are values, for steps before the last.
+    /// Nulls are kept as values, for all steps but the last.
     Keep,
 }
 
-/// The values that templates of `chart` see when the user gives `values`.
+/// Returns the values that templates of `chart` see for the user's `values`.
 pub(crate) fn coalesce(
     chart: &Chart,
     values: &Arc<TreeMap>,
@@ -31,7 +31,7 @@ pub(crate) fn coalesce(
     Ok(table.freeze())
 }
 
-/// Lays `table` over the values of `chart` and of its dependencies, in place.
+/// Merges `table` over the values of `chart` and of its dependencies, in place.
 pub(crate) fn chart_values(
     chart: &Chart,
     table: &Table,
@@ -53,8 +53,8 @@ fn own_values(chart: &Chart, table: &Table, nulls: Nulls) {
         };
         match (given, value) {
             (given, _) if given.is_nil() && nulls == Nulls::Remove => table.remove(&key),
-            (Node::Table(given), Tree::Map(map)) => {
-                // Nulls meant for a dependency are its own matter.
+            (TableValue::Table(given), Tree::Map(map)) => {
+                // Nulls for a dependency are handled with its own values.
                 let is_dependency = chart
                     .dependencies()
                     .iter()
@@ -75,16 +75,16 @@ fn dependencies(chart: &Chart, table: &Table, nulls: Nulls) -> Result<(), Coales
     for dependency in chart.dependencies() {
         let key = Str::from(dependency.name());
         let below = match table.get(&key) {
-            Some(Node::Table(below)) => below,
-            Some(Node::Leaf(other)) => {
-                return Err(CoalesceError::NoMap {
+            Some(TableValue::Table(below)) => below,
+            Some(TableValue::Leaf(other)) => {
+                return Err(CoalesceError::NotAMap {
                     dependency: dependency.name().to_owned(),
                     found: super::type_name(&tree::to_json(&other)),
                 });
             }
             None => {
                 let below = Table::new();
-                table.insert(key, Node::Table(below.clone()));
+                table.insert(key, TableValue::Table(below.clone()));
                 below
             }
         };
@@ -94,40 +94,40 @@ fn dependencies(chart: &Chart, table: &Table, nulls: Nulls) -> Result<(), Coales
     Ok(())
 }
 
-/// Hands the globals of `from` down to `to`. Tables directly in `global` are copied, those below
-/// are shared.
+/// Copies the globals of `from` to `to`. Tables directly in `global` are copied, nested ones are
+/// shared.
 fn globals(to: &Table, from: &Table) {
     let key = Str::from(GLOBAL);
     let (given, handed) = match (to.get(&key), from.get(&key)) {
-        (Some(Node::Leaf(_)), _) | (_, Some(Node::Leaf(_))) => return,
+        (Some(TableValue::Leaf(_)), _) | (_, Some(TableValue::Leaf(_))) => return,
         (given, handed) => (given, handed),
     };
-    let table = |node: Option<Node>| match node {
-        Some(Node::Table(table)) => table,
+    let table = |node: Option<TableValue>| match node {
+        Some(TableValue::Table(table)) => table,
         _ => Table::new(),
     };
     let (given, handed) = (table(given), table(handed));
     for key in handed.keys() {
         match (handed.get(&key), given.get(&key)) {
-            (Some(Node::Table(from)), None) => {
-                given.insert(key, Node::Table(from.shallow_copy()));
+            (Some(TableValue::Table(from)), None) => {
+                given.insert(key, TableValue::Table(from.shallow_copy()));
             }
-            (Some(Node::Table(from)), Some(Node::Table(own))) => {
+            (Some(TableValue::Table(from)), Some(TableValue::Table(own))) => {
                 let copy = from.shallow_copy();
                 merge_tables(&copy, &own, Nulls::Keep);
-                given.insert(key, Node::Table(copy));
+                given.insert(key, TableValue::Table(copy));
             }
-            (Some(Node::Leaf(leaf)), Some(Node::Leaf(_)) | None) => {
-                given.insert(key, Node::Leaf(leaf));
+            (Some(TableValue::Leaf(leaf)), Some(TableValue::Leaf(_)) | None) => {
+                given.insert(key, TableValue::Leaf(leaf));
             }
-            // A table and something else do not mix.
+            // A table and a non-table are not merged.
             _ => {}
         }
     }
-    to.insert(key, Node::Table(given));
+    to.insert(key, TableValue::Table(given));
 }
 
-/// Adds to `over` what `under` has and it does not, table by table.
+/// Adds to `over` what only `under` has, table by table.
 pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
     let nil = over.nil_keys();
     for key in &nil {
@@ -135,8 +135,8 @@ pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
             Some(value) if value.is_nil() => continue,
             value => value.is_some(),
         };
-        // Helm writes the null there too, and others may hold that table.
-        under.insert(key.clone(), Node::Leaf(Tree::Nil));
+        // Helm writes the null to `under` as well, which may be shared.
+        under.insert(key.clone(), TableValue::Leaf(Tree::Nil));
         if nulls == Nulls::Remove && is_set {
             over.remove(key);
         }
@@ -150,7 +150,9 @@ pub(crate) fn merge_tables(over: &Table, under: &Table, nulls: Nulls) {
         };
         match (over.get(&key), value) {
             (None, value) => over.insert(key, value),
-            (Some(Node::Table(over)), Node::Table(under)) => merge_tables(&over, &under, nulls),
+            (Some(TableValue::Table(over)), TableValue::Table(under)) => {
+                merge_tables(&over, &under, nulls)
+            }
             _ => {}
         }
     }
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_remove_what_the_chart_has() {
+    fn nulls_remove_values_of_the_chart() {
         for (own, user, expected) in [
             ("{}", "a: null", "a: null\n"),
             ("a: 1", "a: null", "{}\n"),
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn globals_are_handed_down_and_shared_below_their_tables() {
+    fn globals_are_passed_down_with_nested_tables_shared() {
         let files = [
             ("values.yaml", "global: {t: {deep: {x: 1}}, s: 1}"),
             (

@@ -1,4 +1,4 @@
-//! `import-values`: what a chart takes over from the values of its dependencies
+//! `import-values`: values that a chart imports from its dependencies
 //! (`chart/v2/util/dependencies.go`).
 
 use go_template::Str;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::CoalesceError;
 use super::coalesce::{Nulls, chart_values, merge_tables};
-use super::table::{Node, Table};
+use super::table::{Table, TableValue};
 use crate::chart::Chart;
 
-/// Gives every chart with dependencies the values that it has together with theirs, and what it
+/// Replaces the values of every chart that has dependencies with its own, theirs, and what it
 /// imports from them.
 pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
     let below: Vec<Chart> = chart
@@ -37,7 +37,7 @@ pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
             };
             let path = dependency.name.split('.').chain(child.split('.'));
             if let Some(found) = values.path(path) {
-                // Helm hands out the table itself, unless it is empty.
+                // Helm passes on the table itself, unless it is empty.
                 let found = if found.is_empty() {
                     Table::new()
                 } else {
@@ -50,12 +50,12 @@ pub(crate) fn import_values(chart: &Chart) -> Result<Chart, CoalesceError> {
         dependency.import_values = pairs;
     }
     let values = Table::of(&values.freeze());
-    // The chart's own values count more than what it imports.
+    // The chart's own values override imported ones.
     merge_tables(&values, &imported, Nulls::Keep);
     Ok(chart.with_metadata(metadata).with_values(values.freeze()))
 }
 
-/// A path as Go prints it with `%v`.
+/// Formats a path as Go's `%v` prints it.
 fn path_text(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "<nil>".to_owned(),
@@ -64,14 +64,14 @@ fn path_text(value: Option<&Value>) -> String {
     }
 }
 
-/// `table` below tables for the parts of `path`; `.` means the table itself.
+/// Returns `table` nested below `path`; `.` means the table itself.
 fn at_path(path: &str, table: Table) -> Table {
     if path == "." {
         return table;
     }
     path.rsplit('.').fold(table, |below, key| {
         let outer = Table::new();
-        outer.insert(Str::from(key), Node::Table(below));
+        outer.insert(Str::from(key), TableValue::Table(below));
         outer
     })
 }

@@ -1,4 +1,4 @@
-//! Values: what a user gives, what a chart has, and what becomes of both.
+//! Values: a user's, a chart's, and the result of coalescing both.
 //!
 //! Values are JSON. Numbers keep Go's kinds: a JSON integer is an `int64`, as in a Kubernetes
 //! object or in `--set`; everything else, and every number of a values file, is a `float64`.
@@ -36,15 +36,15 @@ use crate::yaml::{self, YamlError};
 /// Values by key.
 pub type Values = serde_json::Map<String, Value>;
 
-/// What is wrong with a values file.
+/// An error in a values file.
 #[derive(Debug, thiserror::Error)]
 pub enum ValuesError {
     /// It cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         #[source]
         error: std::io::Error,
     },
@@ -54,21 +54,21 @@ pub enum ValuesError {
     /// Text follows a `---`.
     #[error("invalid Yaml document separator: {0}")]
     Separator(String),
-    /// It is no YAML.
-    #[error("the values are no YAML")]
+    /// The text is not YAML.
+    #[error("the values are not valid YAML")]
     Yaml(#[source] YamlError),
-    /// A document is no map.
+    /// A document is not a map.
     #[error("the values are {0}, not a map")]
-    NoMap(&'static str),
+    NotAMap(&'static str),
 }
 
-/// Reads a values file as `--values` and a chart's `values.yaml` are read: each document is
-/// merged over those before it. Nothing at all gives no values.
+/// Parses a values file as `--values` and a chart's `values.yaml` are parsed: each document is
+/// merged over the previous ones. An empty file gives no values.
 pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
     Ok(tree::to_map(&read_tree(text)?))
 }
 
-/// Reads a values file into the form that templates read.
+/// Parses a values file into the form that templates read.
 pub(crate) fn read_tree(text: &[u8]) -> Result<TreeMap, ValuesError> {
     let text = std::str::from_utf8(text).map_err(ValuesError::Utf8)?;
     let mut values = TreeMap::new(Type::MAP, []);
@@ -79,7 +79,7 @@ pub(crate) fn read_tree(text: &[u8]) -> Result<TreeMap, ValuesError> {
             }
             Tree::Map(map) => values = tree::merge(&values, &map),
             Tree::Nil => {}
-            other => return Err(ValuesError::NoMap(type_name(&tree::to_json(&other)))),
+            other => return Err(ValuesError::NotAMap(type_name(&tree::to_json(&other)))),
         }
     }
     Ok(values)
@@ -110,8 +110,8 @@ pub fn merge(mut base: Values, over: Values) -> Values {
     base
 }
 
-/// The documents of a stream, cut at lines that begin with `---`, as Kubernetes' YAML reader does;
-/// lines end with a plain line feed.
+/// Splits a stream at lines that begin with `---`, as Kubernetes' YAML reader does; only a line
+/// feed ends a line.
 fn documents(text: &str) -> Result<Vec<Cow<'_, str>>, ValuesError> {
     let is_one = !text.starts_with("---") && !text.contains("\n---") && !text.contains('\r');
     if is_one && (text.is_empty() || text.ends_with('\n')) {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_an_error() {
+    fn non_map_is_an_error() {
         assert_eq!(
             read(b"[1]").unwrap_err().to_string(),
             "the values are a list, not a map"

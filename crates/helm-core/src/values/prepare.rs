@@ -1,4 +1,5 @@
-//! From a user's values to those that templates see: dependencies, imports, coalescing, schemas.
+//! Computes the values that templates see from a user's: dependencies, imports, coalescing,
+//! schemas.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -12,18 +13,18 @@ use crate::chart::{Chart, dependency, schema};
 use crate::slots::Slots;
 use crate::{Digest, DigestBuilder};
 
-/// Why values and chart do not go together.
+/// An error while coalescing values with those of a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum CoalesceError {
-    /// The values of a dependency are no map.
+    /// The values of a dependency are not a map.
     #[error("the values of the dependency {dependency} are {found}, not a map")]
-    NoMap {
+    NotAMap {
         /// The dependency.
         dependency: String,
-        /// What they are.
+        /// The type they have instead.
         found: &'static str,
     },
-    /// A chart's schema does not allow the values.
+    /// A chart's schema rejects the values.
     #[error(
         "values don't meet the specifications of the schema(s) in the following chart(s):\n{0}"
     )]
@@ -31,22 +32,21 @@ pub enum CoalesceError {
 }
 
 impl CoalesceError {
-    /// The reason for events and metrics.
+    /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         "InvalidValues"
     }
 }
 
-/// A chart whose dependencies are decided: those that are switched on, under their aliases, with
-/// imported values.
+/// A chart with its enabled dependencies, under their aliases and with imported values.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) chart: Chart,
-    /// Tells resolutions of one chart apart.
+    /// Key that distinguishes resolutions of one chart.
     pub(crate) shape: String,
 }
 
-/// Decides the dependencies of one chart, and remembers what it decided.
+/// Resolves the dependencies of one chart and caches the results.
 pub(crate) struct Resolver {
     chart: Chart,
     known: Slots<String, Resolved>,
@@ -65,7 +65,7 @@ impl Resolver {
     }
 
     fn resolve(&self, values: &Arc<TreeMap>) -> Result<Arc<Resolved>, CoalesceError> {
-        let chart = dependency::switch(&self.chart, values)?;
+        let chart = dependency::with_enabled(&self.chart, values)?;
         let mut shape = String::new();
         describe_shape(&chart, &mut shape);
         self.known.get_or_make(shape.clone(), || {
@@ -76,12 +76,12 @@ impl Resolver {
         })
     }
 
-    /// The user's values with those of the chart; with `check`, held against its schemas.
+    /// Coalesces the user's values with those of the chart; `check` enables schema validation.
     pub(crate) fn coalesce(&self, user: Values, check: bool) -> Result<Coalesced, CoalesceError> {
         let given = Arc::new(tree::from_map(&user));
         let resolved = self.resolve(&given)?;
         let values = coalesce::coalesce(&resolved.chart, &given, Nulls::Remove)?;
-        let coalesced = Coalesced(Arc::new(Content {
+        let coalesced = Coalesced(Arc::new(CoalescedInner {
             resolved,
             user: Arc::new(user),
             values,
@@ -94,7 +94,7 @@ impl Resolver {
     }
 }
 
-/// The names of a chart's dependencies, theirs in parentheses.
+/// Formats the names of a chart's dependencies, with theirs in parentheses.
 fn describe_shape(chart: &Chart, shape: &mut String) {
     for below in chart.dependencies() {
         let _ = write!(shape, "{}(", below.name());
@@ -103,37 +103,37 @@ fn describe_shape(chart: &Chart, shape: &mut String) {
     }
 }
 
-/// A user's values with those of the chart: what templates see. Dependencies that the values
-/// switch off are gone, the others have their aliases. Cheap to clone.
+/// The coalesced values that templates see. Dependencies disabled by the values are removed, the
+/// others have their aliases. Cheap to clone.
 #[derive(Clone)]
-pub struct Coalesced(Arc<Content>);
+pub struct Coalesced(Arc<CoalescedInner>);
 
-struct Content {
+struct CoalescedInner {
     resolved: Arc<Resolved>,
     user: Arc<Values>,
     values: Arc<TreeMap>,
-    /// Made when first asked for.
+    /// Computed on first use.
     json: OnceLock<Values>,
 }
 
 impl Coalesced {
-    /// The user's values as they were given, which is what a release records as its config.
+    /// Returns the user's values as given, which a release records as its config.
     pub fn user(&self) -> &Values {
         &self.0.user
     }
 
-    /// The values that the templates of the chart see, with those of its dependencies under
+    /// Returns the values that the chart's templates see, with those of its dependencies under
     /// their names.
     pub fn values(&self) -> &Values {
         self.0.json.get_or_init(|| tree::to_map(&self.0.values))
     }
 
-    /// The values as templates read them.
+    /// Returns the values in the form that templates read.
     pub(crate) fn tree(&self) -> &Arc<TreeMap> {
         &self.0.values
     }
 
-    /// The chart with the dependencies that are switched on, as a release records it.
+    /// Returns the chart with the enabled dependencies, as a release records it.
     pub fn chart(&self) -> &Chart {
         &self.0.resolved.chart
     }
@@ -142,9 +142,10 @@ impl Coalesced {
         &self.0.resolved
     }
 
-    /// The digest of chart and values, which with [`crate::capabilities::CapabilityReads`] makes
-    /// the digest of a release's inputs. Whether a number was an integer or a float does not
-    /// count, so values that went through a release record have the digest that they had before.
+    /// Returns the digest of chart and values; together with
+    /// [`crate::capabilities::CapabilityReads`] it makes up the digest of a release's inputs. It
+    /// does not distinguish integers from floats, so that values from a release record keep their
+    /// digest.
     pub fn digest(&self) -> Digest {
         let mut digest = DigestBuilder::new();
         digest.add(self.chart().digest().as_bytes());
@@ -154,15 +155,15 @@ impl Coalesced {
 }
 
 impl std::fmt::Debug for Coalesced {
-    /// Values may be secret.
+    /// Omits the values, which may be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "values of {:?}", self.chart())
     }
 }
 
-/// Coalesces `user` with the values of `chart`: maps are merged, all else of the user's replaces
-/// the chart's, and a null of the user's removes a key. Conditions and tags switch dependencies
-/// off, `import-values` are imported, globals are handed down, schemas are checked.
+/// Coalesces `user` with the values of `chart`: maps are merged, all other user values replace the
+/// chart's, and a null removes a key. Conditions and tags disable dependencies, `import-values` are
+/// imported, globals are passed down, and schemas are checked.
 ///
 /// ```
 /// use helm_core::chart::{Chart, File};
@@ -177,7 +178,7 @@ impl std::fmt::Debug for Coalesced {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A [`crate::CompiledChart`] coalesces faster: it remembers what it decided before.
+/// A [`crate::CompiledChart`] coalesces faster because it caches resolved dependencies.
 pub fn coalesce(chart: &Chart, user: Values) -> Result<Coalesced, CoalesceError> {
     Resolver::new(chart.clone()).coalesce(user, true)
 }

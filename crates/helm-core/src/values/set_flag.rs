@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::{Values, merge};
 
-/// The largest index that a flag may name.
+/// The largest index that a flag may use.
 const MAX_INDEX: i64 = 65_536;
-/// How many dots a name may have.
+/// Maximum number of dots in a name.
 const MAX_NESTING: usize = 30;
 
-/// What is wrong with a `--set` flag.
+/// An error in a `--set` flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// A name without a value.
@@ -25,7 +25,7 @@ pub enum SetError {
     /// Too many dots.
     #[error("value name nested level is greater than maximum supported nested level of 30")]
     TooDeep,
-    /// An index that is no number.
+    /// An index that is not a number.
     #[error("error parsing index: {0:?}")]
     Index(String),
     /// A negative index.
@@ -34,33 +34,33 @@ pub enum SetError {
     /// A large index.
     #[error("index of {0} is greater than maximum supported index of {MAX_INDEX}")]
     LargeIndex(i64),
-    /// Text between `]` and what must follow.
+    /// Text between `]` and what must follow it.
     #[error("unexpected data at end of array index: {0:?}")]
     AfterIndex(String),
-    /// A list without its end.
+    /// An unclosed list.
     #[error("list must terminate with '}}'")]
     OpenList,
-    /// The name of something that is there already and is no map or no list.
-    #[error("unable to parse key: {0:?} is no {1}")]
+    /// A name whose existing value is neither a map nor a list.
+    #[error("unable to parse key: {0:?} is not a {1}")]
     WrongType(String, &'static str),
-    /// JSON that is none.
+    /// Invalid JSON.
     #[error("failed parsing JSON: {0}")]
     Json(String),
     /// A file that cannot be read.
     #[error("cannot read {path}: {message}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: String,
-        /// Why.
+        /// The error.
         message: String,
     },
-    /// A flag that breaks off.
+    /// An incomplete flag.
     #[error("unexpected end")]
     End,
 }
 
-/// Adds what a `--set` flag says: `name=value,list[0].name=value,names={a,b}`. Integers,
-/// booleans and null are typed.
+/// Applies a `--set` flag: `name=value,list[0].name=value,names={a,b}`. Integers, booleans and null
+/// are typed.
 ///
 /// ```
 /// use helm_core::values::{set, Values};
@@ -74,13 +74,12 @@ pub fn set(flag: &str, values: &mut Values) -> Result<(), SetError> {
     parse(flag, values, &mut |text| Ok(typed(text)))
 }
 
-/// Adds what a `--set-string` flag says: all values are strings.
+/// Applies a `--set-string` flag: all values are strings.
 pub fn set_string(flag: &str, values: &mut Values) -> Result<(), SetError> {
     parse(flag, values, &mut |text| Ok(Value::String(text)))
 }
 
-/// Adds what a `--set-file` flag says: each value is the content of the file that it names, which
-/// `read` gives.
+/// Applies a `--set-file` flag: each value is the content of the named file, which `read` returns.
 pub fn set_file(
     flag: &str,
     values: &mut Values,
@@ -98,9 +97,9 @@ pub fn set_file(
     })
 }
 
-/// Adds what a `--set-literal` flag says: everything after the first `=` is one string.
+/// Applies a `--set-literal` flag: everything after the first `=` is one string.
 pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
-    let mut parser = Parser {
+    let mut parser = FlagParser {
         rest: flag,
         style: Style::Literal,
         read: &mut |text| Ok(Value::String(text)),
@@ -108,7 +107,7 @@ pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
     parser.run(values)
 }
 
-/// Adds what a `--set-json` flag says: a JSON object to merge, or names with JSON values.
+/// Applies a `--set-json` flag: a JSON object to merge, or names with JSON values.
 pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
     if flag.trim_start().starts_with('{') {
         let mut object: Value =
@@ -119,7 +118,7 @@ pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
         }
         return Ok(());
     }
-    let mut parser = Parser {
+    let mut parser = FlagParser {
         rest: flag,
         style: Style::Json,
         read: &mut |text| Ok(Value::String(text)),
@@ -132,7 +131,7 @@ fn parse(
     values: &mut Values,
     read: &mut dyn FnMut(String) -> Result<Value, SetError>,
 ) -> Result<(), SetError> {
-    Parser {
+    FlagParser {
         rest: flag,
         style: Style::Typed,
         read,
@@ -140,10 +139,10 @@ fn parse(
     .run(values)
 }
 
-/// How values are written.
+/// Syntax of values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
-    /// Up to the next comma, or a list in braces; a backslash takes the next character as it is.
+    /// Up to the next comma, or a list in braces; a backslash escapes the next character.
     Typed,
     /// JSON.
     Json,
@@ -151,20 +150,20 @@ enum Style {
     Literal,
 }
 
-struct Parser<'a> {
+struct FlagParser<'a> {
     rest: &'a str,
     style: Style,
     read: &'a mut dyn FnMut(String) -> Result<Value, SetError>,
 }
 
-/// How a text ended: with one of the characters looked for, or with the flag.
-type Stop = Option<char>;
+/// How a text ended: at one of the searched characters, or at the end of the flag.
+type Terminator = Option<char>;
 
-impl Parser<'_> {
+impl FlagParser<'_> {
     fn run(&mut self, values: &mut Values) -> Result<(), SetError> {
         while !self.rest.is_empty() {
             match self.key(values, 0) {
-                // What a flag leaves unfinished at its end says nothing, as in Helm.
+                // An incomplete end of a flag has no effect, as in Helm.
                 Err(SetError::End) => break,
                 result => result?,
             }
@@ -179,8 +178,8 @@ impl Parser<'_> {
         next
     }
 
-    /// The text up to one of `stops`, which is taken too.
-    fn until(&mut self, stops: &[char]) -> (String, Stop) {
+    /// Consumes the text up to and including one of `stops`.
+    fn until(&mut self, stops: &[char]) -> (String, Terminator) {
         let mut text = String::new();
         while let Some(c) = self.next() {
             if stops.contains(&c) {
@@ -234,7 +233,7 @@ impl Parser<'_> {
         }
     }
 
-    /// What follows `key.`.
+    /// Parses what follows `key.`.
     fn below(&mut self, values: &mut Values, key: String, nesting: usize) -> Result<(), SetError> {
         if nesting > MAX_NESTING {
             return Err(SetError::TooDeep);
@@ -266,7 +265,7 @@ impl Parser<'_> {
         text.parse().map_err(|_| SetError::Index(text))
     }
 
-    /// What follows `[index]`.
+    /// Parses what follows `[index]`.
     fn item(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Result<(), SetError> {
         if index < 0 {
             return Err(SetError::NegativeIndex(index));
@@ -295,7 +294,7 @@ impl Parser<'_> {
                     _ => Values::new(),
                 };
                 if let Err(error) = self.key(&mut inner, nesting) {
-                    // What was set before the mistake stays, in maps that were there.
+                    // What was set before the error stays in maps that already existed.
                     if let Some(slot) = list.get_mut(position) {
                         *slot = Value::Object(inner);
                     }
@@ -365,7 +364,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Takes blanks and one comma; whether nothing else stood before it or the end.
+    /// Consumes blanks and one comma. Returns whether nothing else came before it or the end.
     fn skip_empty(&mut self) -> bool {
         let rest = self.rest.trim_start();
         if let Some(after) = rest.strip_prefix(',') {
@@ -377,14 +376,15 @@ impl Parser<'_> {
     }
 }
 
-/// Sets `key`; an empty one is left out.
+/// Sets `key`; an empty key is ignored.
 fn insert(values: &mut Values, key: String, value: Value) {
     if !key.is_empty() {
         values.insert(key, value);
     }
 }
 
-/// A value of `--set`: `true`, `false`, `null` in any case, and integers without leading zeros.
+/// Converts a value of `--set`: `true`, `false` and `null` in any case, and integers without
+/// leading zeros.
 fn typed(text: String) -> Value {
     if text.eq_ignore_ascii_case("true") {
         return Value::Bool(true);

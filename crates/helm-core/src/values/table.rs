@@ -1,8 +1,8 @@
-//! `Table`: a map with Go's reference semantics, for as long as values are coalesced.
+//! `Table`: a map with Go's reference semantics, used while values are coalesced.
 //!
-//! Helm coalesces in place, and charts come to share tables: what one writes to a table within a
-//! table of `global` shows in all others. So tables are shared here too. What nobody writes to
-//! stays the tree that it was.
+//! Helm coalesces in place, and charts come to share tables: a write to a nested table of `global`
+//! by one is visible to all others. Tables here are therefore shared as well. Tables that are not
+//! written to remain the original tree.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use go_template::{Str, Tree, TreeMap, Type};
 
-/// A table; clones are handles to the same one.
+/// A table; clones are handles to the same table.
 #[derive(Clone, Debug)]
 pub(crate) struct Table(Rc<RefCell<State>>);
 
@@ -21,26 +21,26 @@ enum State {
     Changed(Changed),
 }
 
-/// A tree with what was set, or handed out to be written to, and `None` for what was removed.
+/// A tree with the entries that were set, or returned for writing; removed entries are `None`.
 #[derive(Clone, Debug)]
 struct Changed {
     base: Arc<TreeMap>,
-    over: BTreeMap<Str, Option<Node>>,
+    over: BTreeMap<Str, Option<TableValue>>,
 }
 
 static EMPTY: LazyLock<Arc<TreeMap>> = LazyLock::new(|| Arc::new(TreeMap::new(Type::MAP, [])));
 
 /// A value in a table.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum TableValue {
     /// A table.
     Table(Table),
-    /// Anything else.
+    /// Any other value.
     Leaf(Tree),
 }
 
-impl Node {
-    /// A value of a tree, of which nothing is copied.
+impl TableValue {
+    /// Wraps a value of a tree without copying it.
     pub(crate) fn of(tree: &Tree) -> Self {
         match tree {
             Tree::Map(map) => Self::Table(Table::of(map)),
@@ -48,12 +48,12 @@ impl Node {
         }
     }
 
-    /// Whether it is null.
+    /// Returns whether it is null.
     pub(crate) fn is_nil(&self) -> bool {
         matches!(self, Self::Leaf(Tree::Nil))
     }
 
-    /// The value as a tree.
+    /// Returns the value as a tree.
     pub(crate) fn freeze(&self) -> Tree {
         match self {
             Self::Table(table) => Tree::Map(table.freeze()),
@@ -70,23 +70,23 @@ impl Changed {
         }
     }
 
-    fn get(&mut self, key: &Str) -> Option<Node> {
+    fn get(&mut self, key: &Str) -> Option<TableValue> {
         if let Some(node) = self.over.get(key) {
             return node.clone();
         }
-        let node = Node::of(self.base.get(key.as_bytes())?);
-        if let Node::Table(_) = &node {
+        let node = TableValue::of(self.base.get(key.as_bytes())?);
+        if let TableValue::Table(_) = &node {
             self.over.insert(key.clone(), Some(node.clone()));
         }
         Some(node)
     }
 
-    /// What is not set over the tree, and what is.
+    /// Returns the entries of the tree that are not overridden, and the overriding ones.
     fn parts(
         &self,
     ) -> (
         impl Iterator<Item = (&Str, &Tree)>,
-        impl Iterator<Item = (&Str, &Node)>,
+        impl Iterator<Item = (&Str, &TableValue)>,
     ) {
         let base = self.base.iter();
         let base = base.filter(|(key, _)| self.over.is_empty() || !self.over.contains_key(*key));
@@ -100,7 +100,7 @@ impl Changed {
     fn freeze(&self) -> Arc<TreeMap> {
         let changes = self.over.iter().filter_map(|(key, node)| {
             let before = self.base.get(key.as_bytes());
-            let now = node.as_ref().map(Node::freeze);
+            let now = node.as_ref().map(TableValue::freeze);
             let same = match (&now, before) {
                 (Some(Tree::Map(now)), Some(Tree::Map(before))) => Arc::ptr_eq(now, before),
                 (now, before) => now.is_none() && before.is_none(),
@@ -116,22 +116,22 @@ impl Changed {
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self::of(&EMPTY)
     }
 
-    /// A table that is this tree until it is written to.
+    /// Creates a table that reads this tree until it is written to.
     pub(crate) fn of(tree: &Arc<TreeMap>) -> Self {
         Self(Rc::new(RefCell::new(State::Frozen(Arc::clone(tree)))))
     }
 
-    /// Lays what is in this table over a tree: a key that it does not have reads as there. Answers
-    /// what was in it.
-    pub(crate) fn lay_over(&self, tree: &Arc<TreeMap>) -> Vec<(Str, Node)> {
+    /// Puts this table's entries on top of a tree: missing keys are read from there. Returns the
+    /// previous entries.
+    pub(crate) fn lay_over(&self, tree: &Arc<TreeMap>) -> Vec<(Str, TableValue)> {
         self.change(|changed| {
             let (base, over) = changed.parts();
-            let base = base.map(|(key, value)| (key.clone(), Node::of(value)));
+            let base = base.map(|(key, value)| (key.clone(), TableValue::of(value)));
             let over = over.map(|(key, node)| (key.clone(), node.clone()));
             let own: Vec<_> = base.chain(over).collect();
             let set = own.iter().cloned().map(|(key, node)| (key, Some(node)));
@@ -143,7 +143,7 @@ impl Table {
         })
     }
 
-    /// Runs `change` on this table, which is no longer the tree that it was made of.
+    /// Runs `change` on this table, detaching it from its tree.
     fn change<T>(&self, change: impl FnOnce(&mut Changed) -> T) -> T {
         let mut state = self.0.borrow_mut();
         if let State::Frozen(tree) = &*state {
@@ -151,12 +151,12 @@ impl Table {
         }
         match &mut *state {
             State::Changed(changed) => change(changed),
-            // The branch above leaves no frozen one.
+            // The state was made `Changed` above.
             State::Frozen(tree) => change(&mut Changed::of(tree)),
         }
     }
 
-    /// Whether it has no keys.
+    /// Returns whether it has no keys.
     pub(crate) fn is_empty(&self) -> bool {
         match &*self.0.borrow() {
             State::Frozen(tree) => tree.is_empty(),
@@ -167,34 +167,34 @@ impl Table {
         }
     }
 
-    /// The value of `key`. A table is the one that this table holds: writing to it shows here.
-    pub(crate) fn get(&self, key: &Str) -> Option<Node> {
+    /// Returns the value of `key`. Writing to a returned table changes this table.
+    pub(crate) fn get(&self, key: &Str) -> Option<TableValue> {
         if let State::Frozen(tree) = &*self.0.borrow() {
             match tree.get(key.as_bytes()) {
                 None => return None,
                 Some(Tree::Map(_)) => {}
-                Some(leaf) => return Some(Node::Leaf(leaf.clone())),
+                Some(leaf) => return Some(TableValue::Leaf(leaf.clone())),
             }
         }
         self.change(|changed| changed.get(key))
     }
 
-    /// The table at `key`.
+    /// Returns the table at `key`.
     pub(crate) fn table(&self, key: &Str) -> Option<Self> {
         match self.get(key)? {
-            Node::Table(table) => Some(table),
-            Node::Leaf(_) => None,
+            TableValue::Table(table) => Some(table),
+            TableValue::Leaf(_) => None,
         }
     }
 
-    /// The table below all `keys`.
+    /// Returns the table at the path `keys`.
     pub(crate) fn path<'k>(&self, keys: impl IntoIterator<Item = &'k str>) -> Option<Self> {
         keys.into_iter()
             .try_fold(self.clone(), |table, key| table.table(&Str::from(key)))
     }
 
     /// Sets `key`.
-    pub(crate) fn insert(&self, key: Str, value: Node) {
+    pub(crate) fn insert(&self, key: Str, value: TableValue) {
         self.change(|changed| changed.over.insert(key, Some(value)));
     }
 
@@ -203,7 +203,7 @@ impl Table {
         self.change(|changed| changed.over.insert(key.clone(), None));
     }
 
-    /// The keys as they are now.
+    /// Returns the current keys.
     pub(crate) fn keys(&self) -> Vec<Str> {
         match &*self.0.borrow() {
             State::Frozen(tree) => tree.iter().map(|(key, _)| key.clone()).collect(),
@@ -215,7 +215,7 @@ impl Table {
         }
     }
 
-    /// The keys whose values are null.
+    /// Returns the keys whose values are null.
     pub(crate) fn nil_keys(&self) -> Vec<Str> {
         let is_nil = |tree: &Tree| matches!(tree, Tree::Nil);
         match &*self.0.borrow() {
@@ -232,7 +232,7 @@ impl Table {
         }
     }
 
-    /// A table with the same values: tables below are shared.
+    /// Returns a copy that shares nested tables.
     pub(crate) fn shallow_copy(&self) -> Self {
         let copy = self.change(|changed| {
             let below = changed.base.iter();
@@ -246,8 +246,8 @@ impl Table {
         Self(Rc::new(RefCell::new(State::Changed(copy))))
     }
 
-    /// The table as a tree, which this table then reads too: tables that were shared become trees
-    /// that are shared.
+    /// Returns the table as a tree, which this table then reads as well, so that shared tables
+    /// become shared trees.
     pub(crate) fn freeze(&self) -> Arc<TreeMap> {
         let tree = match &*self.0.borrow() {
             State::Frozen(tree) => return Arc::clone(tree),
@@ -269,13 +269,13 @@ mod tests {
     }
 
     #[test]
-    fn handles_share_and_untouched_trees_stay() {
+    fn handles_share_changes_and_unchanged_trees_are_reused() {
         let root = table(r#"{"a":{"b":{"c":1}},"untouched":{"x":1}}"#);
         let before = root.freeze();
         let b = root.path(["a", "b"]).unwrap();
-        b.insert("d".into(), Node::Leaf(Tree::Nil));
+        b.insert("d".into(), TableValue::Leaf(Tree::Nil));
         let copy = root.shallow_copy();
-        copy.insert("e".into(), Node::Leaf(Tree::Bool(true)));
+        copy.insert("e".into(), TableValue::Leaf(Tree::Bool(true)));
         b.remove(&"c".into());
         let frozen = root.freeze();
         assert_eq!(
@@ -294,9 +294,9 @@ mod tests {
     fn shared_tables_freeze_to_one_tree() {
         let root = Table::new();
         let shared = table(r#"{"x":1}"#);
-        shared.insert("y".into(), Node::Leaf(Tree::Nil));
-        root.insert("a".into(), Node::Table(shared.clone()));
-        root.insert("b".into(), Node::Table(shared));
+        shared.insert("y".into(), TableValue::Leaf(Tree::Nil));
+        root.insert("a".into(), TableValue::Table(shared.clone()));
+        root.insert("b".into(), TableValue::Table(shared));
         let frozen = root.freeze();
         let (Some(Tree::Map(a)), Some(Tree::Map(b))) = (frozen.get("a"), frozen.get("b")) else {
             panic!()

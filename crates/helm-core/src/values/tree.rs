@@ -6,7 +6,7 @@ use serde_json::{Map, Number, Value};
 use super::Values;
 use crate::DigestBuilder;
 
-/// Values from JSON: integers are `int64`, all other numbers `float64`.
+/// Converts JSON: integers become `int64`, all other numbers `float64`.
 pub(crate) fn from_json(value: &Value) -> Tree {
     match value {
         Value::Null => Tree::Nil,
@@ -21,7 +21,7 @@ pub(crate) fn from_json(value: &Value) -> Tree {
     }
 }
 
-/// A map of values from JSON.
+/// Converts a JSON map.
 pub(crate) fn from_map(map: &Values) -> TreeMap {
     let entries = map
         .iter()
@@ -29,7 +29,7 @@ pub(crate) fn from_map(map: &Values) -> TreeMap {
     TreeMap::new(Type::MAP, entries)
 }
 
-/// The JSON of a tree.
+/// Converts a tree to JSON.
 pub(crate) fn to_json(tree: &Tree) -> Value {
     match tree {
         Tree::Nil | Tree::NilOf(_) => Value::Null,
@@ -43,7 +43,7 @@ pub(crate) fn to_json(tree: &Tree) -> Value {
     }
 }
 
-/// The JSON of a map of values.
+/// Converts a map to JSON.
 pub(crate) fn to_map(map: &TreeMap) -> Values {
     map.iter()
         .map(|(key, value)| (key.to_string_lossy().into_owned(), to_json(value)))
@@ -63,7 +63,7 @@ pub(crate) fn merge(base: &TreeMap, over: &TreeMap) -> TreeMap {
     TreeMap::new(Type::MAP, entries.chain(merged))
 }
 
-/// The tree without the nulls in its maps, at any depth of maps; lists stay as they are.
+/// Returns the tree without nulls in nested maps; lists are unchanged.
 pub(crate) fn without_nulls(tree: &Tree) -> Tree {
     if !has_nulls(tree) {
         return tree.clone();
@@ -87,13 +87,16 @@ fn has_nulls(tree: &Tree) -> bool {
     }
 }
 
-/// Adds a tree to a digest. Numbers of one value count the same whatever their kind, so that
-/// values which went through a release record have the digest that they had before.
+/// Adds a tree to a digest. Equal numbers count the same regardless of their kind, so that values
+/// from a release record keep their digest.
 pub(crate) fn digest_into(tree: &Tree, digest: &mut DigestBuilder) {
     match tree {
         Tree::Nil | Tree::NilOf(_) => digest.add("n"),
         Tree::Bool(value) => digest.add(if *value { "t" } else { "f" }),
-        #[allow(clippy::cast_precision_loss, reason = "records hold numbers as floats")]
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "records store numbers as floats"
+        )]
         Tree::Int(value) | Tree::Int64(value) => digest.add(float_bytes(*value as f64)),
         Tree::Float(value) => digest.add(float_bytes(*value)),
         Tree::Str(text) => {
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_are_taken_out_of_maps_only() {
+    fn nulls_are_removed_from_maps_only() {
         let cleaned = without_nulls(&tree(
             r#"{"a":null,"b":{"c":null,"d":1},"l":[null,{"x":null}]}"#,
         ));
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_numbers_do_not_change_the_digest() {
+    fn number_kinds_do_not_change_the_digest() {
         let digest = |json| {
             let mut digest = DigestBuilder::new();
             digest_into(&tree(json), &mut digest);

@@ -1,4 +1,4 @@
-//! Chart cases: a packaged chart with values in, Helm's manifest, hooks and notes out.
+//! Chart cases: a packaged chart and values, with Helm's manifest, hooks and notes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,11 +16,11 @@ use serde::Deserialize;
 use super::vectors::capabilities;
 use super::{Outcome, compare, guarded, run_all, wanted};
 
-/// `case.yaml`.
+/// The content of `case.yaml`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Case {
-    /// The archive, from the folder.
+    /// Path of the archive within the folder.
     pub(crate) chart: String,
     name: String,
     namespace: String,
@@ -46,7 +46,7 @@ struct ExpectedHook {
     manifest: String,
 }
 
-/// The directories of all cases below `folder/cases`.
+/// Returns the directories of all cases below `folder/cases`.
 pub(crate) fn directories(folder: &Path) -> Vec<PathBuf> {
     let below = |path: &Path| -> Vec<PathBuf> {
         let entries =

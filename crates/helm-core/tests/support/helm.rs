@@ -1,4 +1,4 @@
-//! Any folder of charts beside a helm binary: both render each chart with its own values.
+//! Compares with a helm binary: both render each chart of any folder with its own values.
 
 #![allow(
     clippy::expect_used,
@@ -13,8 +13,9 @@ use helm_core::values::{self, Values};
 
 use crate::support::{self, MASK, Outcome, compare, guarded, run_all, wanted};
 
-/// Renders every chart of a folder (or the one that the folder is), directories and archives, and compares with `helm template`:
-/// without values, and with each `ci/*-values.yaml` that a chart directory has.
+/// Renders every chart of a folder (or the folder itself, if it is a chart), directories and
+/// archives, and compares with `helm template`: without values, and with each `ci/*-values.yaml` of
+/// a chart directory.
 pub(crate) fn run(folder: &Path, helm: &Path) -> Vec<Outcome> {
     let entries = std::fs::read_dir(folder).expect("the folder of charts can be read");
     let mut charts: Vec<PathBuf> = entries
@@ -77,7 +78,7 @@ fn check(chart: &Path, values: Option<&Path>, helm: &Path) -> Result<(), String>
     }
 }
 
-/// What the binary prints, or its complaint.
+/// Returns what the binary prints, or its error.
 fn ask(chart: &Path, values: Option<&Path>, helm: &Path) -> Result<Result<String, String>, String> {
     let mut command = Command::new(helm);
     command
@@ -97,8 +98,8 @@ fn ask(chart: &Path, values: Option<&Path>, helm: &Path) -> Result<Result<String
     })
 }
 
-/// `expected` with a mask for every line in which two runs of the binary differ: passwords,
-/// certificates, times.
+/// Returns `expected` with a mask for every line that differs between two runs of the binary:
+/// passwords, certificates, times.
 fn masked(expected: &str, again: &str) -> String {
     if expected.lines().count() != again.lines().count() {
         return expected.to_owned();
@@ -110,7 +111,7 @@ fn masked(expected: &str, again: &str) -> String {
     masked.join("\n")
 }
 
-/// What `helm template` prints.
+/// Returns what `helm template` would print.
 fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
     let compiled = support::cases::compile(chart)?;
     let user = match values {

@@ -1,4 +1,4 @@
-//! What the conformance runner and the conformance test share: cases, comparison, table.
+//! Shared by the conformance runner and the conformance test: cases, comparison, table.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,18 +18,19 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How one case ended.
+/// Result of one case.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The chart or the family of functions.
     pub(crate) group: String,
     /// The case.
     pub(crate) id: String,
-    /// What differs; nothing when it passed.
+    /// The difference, or `None` if it passed.
     pub(crate) failure: Option<String>,
 }
 
-/// The folder with Helm's answers: `CONFORMANCE`, or `../shared/conformance` beside the workspace.
+/// Returns the folder with Helm's output: `CONFORMANCE`, or `../shared/conformance` beside the
+/// workspace.
 pub(crate) fn folder() -> Option<PathBuf> {
     let folder = match std::env::var_os("CONFORMANCE") {
         Some(folder) => PathBuf::from(folder),
@@ -38,7 +39,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// Runs `check` on every item, on all processors; a panic is a failure like any other.
+/// Runs `check` on every item, on all processors; a panic counts as a failure.
 pub(crate) fn run_all<T: Sync>(items: &[T], check: impl Fn(&T) -> Outcome + Sync) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
@@ -58,7 +59,7 @@ pub(crate) fn run_all<T: Sync>(items: &[T], check: impl Fn(&T) -> Outcome + Sync
     outcomes
 }
 
-/// Runs `check`; what it panics with becomes the failure.
+/// Runs `check` and turns a panic into a failure.
 pub(crate) fn guarded(check: impl FnOnce() -> Result<(), String>) -> Option<String> {
     match catch_unwind(AssertUnwindSafe(check)) {
         Ok(result) => result.err(),
@@ -72,7 +73,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_default()
 }
 
-/// A line per group, then the failures, then the total.
+/// Returns the report (a line per group, the failures, the total) and the number of failures.
 pub(crate) fn report(outcomes: &[Outcome]) -> (String, usize) {
     let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for outcome in outcomes {
@@ -122,10 +123,10 @@ fn indented(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The line that stands for any line.
+/// A line that matches any line.
 pub(crate) const MASK: &str = "@@nondeterministic@@";
 
-/// Compares texts byte for byte, but for lines of `expected` that stand for any line.
+/// Compares texts byte for byte, except lines of `expected` that match any line.
 pub(crate) fn compare(what: &str, expected: &str, found: &str) -> Result<(), String> {
     if expected == found {
         return Ok(());
@@ -154,7 +155,7 @@ pub(crate) fn compare(what: &str, expected: &str, found: &str) -> Result<(), Str
     }
 }
 
-/// The cases that `ONLY` names, a part of group or id.
+/// Returns whether a case is selected by `ONLY`, a part of its group or id.
 pub(crate) fn wanted(group: &str, id: &str) -> bool {
     std::env::var("ONLY").map_or(true, |only| format!("{group}/{id}").contains(&only))
 }

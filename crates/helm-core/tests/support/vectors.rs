@@ -1,4 +1,4 @@
-//! Function vectors: a template in, Helm's output or error out (layout: the folder's README).
+//! Function vectors: a template and Helm's output or error (layout: the folder's README).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -107,7 +107,7 @@ pub(crate) fn check(vector: &Vector) -> Result<(), String> {
     }
 }
 
-/// What the vector's template renders to; without one all files under their names.
+/// Renders the vector's template or, without one, all files under their names.
 pub(crate) fn render(vector: &Vector) -> Result<Vec<u8>, String> {
     fn text(error: impl std::fmt::Display) -> String {
         error.to_string()
@@ -144,7 +144,7 @@ pub(crate) fn render(vector: &Vector) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-/// Capabilities as the answers were made with.
+/// Returns the capabilities with which the vectors were recorded.
 pub(crate) fn capabilities(
     kube_version: &str,
     api_versions: &[String],
@@ -177,7 +177,7 @@ fn release(given: &Release) -> ReleaseInfo {
     }
 }
 
-/// The values with every number a float, as a values file has them.
+/// Converts every number to a float, as in a values file.
 fn floats(values: &Values) -> Values {
     values
         .iter()

@@ -51,6 +51,25 @@ pub(crate) struct ApiKind {
     pub has_status: bool,
 }
 
+impl ApiKind {
+    /// Describes the kind of a type that is known when the operator is compiled, without asking the
+    /// API server. It is assumed to support everything.
+    pub(crate) fn of_type(resource: ApiResource, scope: Scope) -> Self {
+        Self {
+            resource,
+            scope,
+            verbs: Verbs {
+                list: true,
+                watch: true,
+                patch: true,
+                delete: true,
+            },
+            scalable: true,
+            has_status: true,
+        }
+    }
+}
+
 /// The verbs of a kind that the operator uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "one per verb")]

@@ -7,7 +7,7 @@ use kube::core::{ApiResource, Status};
 
 /// The target of a request, for conditions, events and logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub struct Target {
     /// The verb as in RBAC: `get`, `patch`, `delete`, `deletecollection`, …
     pub verb: &'static str,
     /// The resource as in RBAC: `deployments.apps`, `secrets`.
@@ -54,7 +54,7 @@ impl fmt::Display for Target {
 
 /// A failed request.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     /// The server forbids it (403): a permission is missing, or admission denies it.
     #[error("cannot {target}: {}", status.message)]
     Forbidden {

@@ -25,7 +25,7 @@ pub(crate) struct InstanceId(String);
 /// Identifies a custom resource by group, kind, namespace and name, so that it survives backup
 /// and restore, which change the uid. A valid label value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct CrIdentity(String);
+pub struct CrIdentity(String);
 
 impl OperatorId {
     /// Creates an id from a name. A name that is not a valid label value is shortened and gets a

@@ -40,11 +40,10 @@ use kube::Client;
 use kube::core::GroupVersionKind;
 
 pub(crate) use discovery::{ApiKind, DiscoveryError, Scope};
-pub(crate) use error::{ApiError, Target};
-pub(crate) use ownership::{
-    Claimant, CrIdentity, ForeignOwner, InstanceId, Marks, OperatorId, Ownership, Primary,
-};
-pub(crate) use request::PathError;
+pub use error::{ApiError, Target};
+pub(crate) use ownership::{Claimant, InstanceId, Marks, OperatorId, Ownership, Primary};
+pub use ownership::{CrIdentity, ForeignOwner};
+pub use request::PathError;
 
 use discovery::Discovery;
 

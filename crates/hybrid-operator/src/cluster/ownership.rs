@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use super::Scope;
 use super::identity::type_text;
 
-pub(crate) use super::identity::{CrIdentity, InstanceId, OperatorId, Primary, label_value};
+pub use super::identity::CrIdentity;
+pub(crate) use super::identity::{InstanceId, OperatorId, Primary, label_value};
 
 /// Label with the name of the chart, as operator-sdk sets it.
 pub(crate) const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
@@ -68,29 +69,22 @@ impl Marks<'_> {
     }
 }
 
-/// Adds the ownership metadata to an object before it is sent: labels, Helm's metadata, and an
-/// owner reference, or annotations where a reference is impossible or unwanted (`keep`).
+/// Adds the ownership metadata of an object of a release before it is sent: that of
+/// [`mark_owned`], and Helm's.
 ///
 /// A namespaced object without a namespace gets the namespace of the release.
 pub(crate) fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
+    mark_owned(
+        object,
+        marks.primary,
+        marks.operator,
+        marks.release_namespace,
+        scope,
+    );
     let Some(metadata) = entry_map(object, "metadata") else {
         return;
     };
-    if scope == Scope::Cluster {
-        metadata.remove("namespace");
-    } else if text_at(metadata, "namespace").is_empty() {
-        metadata.insert("namespace".to_owned(), marks.release_namespace.into());
-    }
-    let namespace = metadata
-        .get("namespace")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-
-    let mut labels = vec![
-        (CHART_LABEL, label_value(marks.chart)),
-        (OPERATOR_LABEL, marks.operator.to_string()),
-        (CR_LABEL, marks.primary.identity().to_string()),
-    ];
+    let mut labels = vec![(CHART_LABEL, label_value(marks.chart))];
     let mut annotations = Vec::new();
     if !marks.hook {
         labels.push((MANAGED_BY_LABEL, MANAGED_BY_HELM.to_owned()));
@@ -103,15 +97,48 @@ pub(crate) fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
     if let Some(run) = marks.run {
         labels.push((RUN_LABEL, label_value(run)));
     }
-    let kept = is_kept_value(metadata.get("annotations"));
-    if !kept && marks.primary.can_be_referenced(scope, namespace.as_deref()) {
-        add_owner_reference(metadata, marks.primary);
-    } else {
-        annotations.push((PRIMARY_ANNOTATION, marks.primary.name_text()));
-        annotations.push((PRIMARY_TYPE_ANNOTATION, marks.primary.type_text()));
-    }
     set_texts(metadata, "labels", labels);
     set_texts(metadata, "annotations", annotations);
+}
+
+/// Adds the ownership metadata of a custom resource to an object before it is sent: labels, and an
+/// owner reference, or annotations where a reference is impossible or unwanted (`keep`).
+///
+/// A namespaced object without a namespace gets `namespace`.
+pub(crate) fn mark_owned(
+    object: &mut Value,
+    primary: &Primary,
+    operator: &OperatorId,
+    namespace: &str,
+    scope: Scope,
+) {
+    let Some(metadata) = entry_map(object, "metadata") else {
+        return;
+    };
+    if scope == Scope::Cluster {
+        metadata.remove("namespace");
+    } else if text_at(metadata, "namespace").is_empty() {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+    let namespace = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let labels = vec![
+        (OPERATOR_LABEL, operator.to_string()),
+        (CR_LABEL, primary.identity().to_string()),
+    ];
+    let kept = is_kept_value(metadata.get("annotations"));
+    if !kept && primary.can_be_referenced(scope, namespace.as_deref()) {
+        add_owner_reference(metadata, primary);
+    } else {
+        let annotations = vec![
+            (PRIMARY_ANNOTATION, primary.name_text()),
+            (PRIMARY_TYPE_ANNOTATION, primary.type_text()),
+        ];
+        set_texts(metadata, "annotations", annotations);
+    }
+    set_texts(metadata, "labels", labels);
 }
 
 /// The owner that an object's metadata names.
@@ -184,7 +211,7 @@ pub(crate) enum Ownership {
 
 /// The owner of a foreign object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ForeignOwner {
+pub enum ForeignOwner {
     /// Another release.
     Release {
         /// Name of the release.

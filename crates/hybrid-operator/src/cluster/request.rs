@@ -32,7 +32,7 @@ pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 /// A name that the API server does not accept and that would change the meaning of a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid object {what} {text:?}")]
-pub(crate) struct PathError {
+pub struct PathError {
     /// `name` or `namespace`.
     pub what: &'static str,
     /// The invalid text.

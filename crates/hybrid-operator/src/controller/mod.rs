@@ -11,11 +11,6 @@ mod backoff;
 pub(crate) mod definitions;
 mod ended;
 pub(crate) mod follow;
-#[allow(
-    dead_code,
-    unreachable_pub,
-    reason = "the caches that native controllers are about to use"
-)]
 mod objects;
 mod queue;
 mod registry;
@@ -29,12 +24,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+pub use crate::cluster::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
 pub(crate) use backoff::Backoff;
 pub(crate) use follow::WatchState;
-#[allow(unused_imports, reason = "the same")]
-pub(crate) use objects::{
-    Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject,
-};
+pub use objects::TypedObject;
+pub(crate) use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
 pub(crate) use queue::{Priority, Queue};
 pub(crate) use registry::{Owners, Registry, Route, WatchGuard, WatchKey};
 pub(crate) use source::Source;
@@ -86,6 +80,18 @@ pub enum Outcome {
 
 /// The error of a failed reconcile. The key is reconciled again after its backoff.
 pub(crate) type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
+
+/// An error that a retry cannot cure: the key is reconciled again only after another event.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Terminal(ReconcileError);
+
+impl Terminal {
+    /// Wraps an error.
+    pub fn new(error: impl Into<ReconcileError>) -> Self {
+        Self(error.into())
+    }
+}
 
 /// Reconciles objects with their desired state.
 pub(crate) trait Reconcile: Send + Sync + 'static {

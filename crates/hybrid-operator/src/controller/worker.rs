@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
-use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request};
+use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 
 /// Options of the workers of a controller.
@@ -61,9 +61,14 @@ impl QueueInner {
 impl QueueHandle {
     /// Creates an empty queue.
     pub(crate) fn new(metrics: ControllerMetrics) -> Self {
+        Self::with_backoff(metrics, Backoff::default())
+    }
+
+    /// Creates an empty queue with these pauses after failures.
+    pub(crate) fn with_backoff(metrics: ControllerMetrics, backoff: Backoff) -> Self {
         Self(Arc::new(QueueInner {
             queue: Mutex::default(),
-            backoff: Mutex::default(),
+            backoff: Mutex::new(backoff),
             wake: Notify::new(),
             metrics,
         }))
@@ -202,6 +207,15 @@ impl QueueInner {
                     Outcome::Done => (ReconcileResult::Success, None),
                     Outcome::After(delay) => (ReconcileResult::RequeueAfter, Some(delay)),
                 }
+            }
+            Err(error) if error.is::<Terminal>() => {
+                self.backoff().reset(key);
+                let error: &dyn std::error::Error = error.as_ref();
+                error!(
+                    error,
+                    "reconcile failed; not retried until something changes"
+                );
+                (ReconcileResult::Error, None)
             }
             Err(error) => {
                 let mut noise = [0_u8];

@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::client::{self, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
-use crate::controller::Registry;
 use crate::controller::definitions::follow_definitions;
+use crate::controller::{ObjectCaches, Registry};
 use crate::leader::{Elector, Term};
 use crate::options::Options;
 use crate::release::ReleaseIndex;
@@ -59,8 +59,6 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Discovery and object access over that client.
     pub(crate) cluster: Cluster,
-    /// Publishes events about objects.
-    pub(crate) recorder: Recorder,
     /// Names this process in events.
     pub(crate) reporter: Reporter,
 }
@@ -72,6 +70,8 @@ pub(crate) struct Caches {
     pub(crate) registry: Registry,
     /// The history of all releases.
     pub(crate) records: ReleaseIndex,
+    /// Typed objects that native controllers read.
+    pub(crate) objects: ObjectCaches,
 }
 
 /// The names under which this process writes.
@@ -224,9 +224,14 @@ impl Manager {
             caches: Caches {
                 registry: Registry::counted(client.clone(), metrics.watches()),
                 records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
+                objects: ObjectCaches::new(
+                    client.clone(),
+                    options.watch_namespaces.clone(),
+                    metrics.watches(),
+                    stop.child_token(),
+                ),
             },
             connection: Connection {
-                recorder: Recorder::new(client.clone(), reporter(&options)),
                 reporter: reporter(&options),
                 client,
                 cluster,

@@ -1,196 +1,347 @@
-//! Builds a controller from a reconcile function.
+//! Builds a controller from a reconcile function and what it owns and watches.
 
-use std::fmt::Debug;
-use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use k8s_openapi::NamespaceResourceScope;
-use kube::core::ApiResource;
-use kube::{Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use kube::core::PartialObjectMeta;
 
-use super::context::{Context, Error};
-use super::dependents::{self, Dependents, StartCache};
+use super::action::Action;
+use super::context::Context;
+use super::controller::{Cleanup, NativeController};
+use super::error::Error;
+use super::predicate::Predicate;
+use super::reader::Readers;
+use crate::cluster::OperatorId;
+use crate::cluster::ownership::{operator_selector, owner_of};
 use crate::controller::{
-    Key, Outcome, QueueHandle, Reconcile, ReconcileError, Request, Source, WorkerOptions, Workers,
+    Backoff, Cached, Key, ObjectCache, ObjectCaches, ObjectScope, Priority, QueueHandle,
+    TypedObject,
 };
-use crate::manager::{Controller, ControllerContext, ControllerError};
 
-/// Bounds of a type that native controllers handle.
-pub trait Kind:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope>
-    + Clone
-    + Debug
-    + DeserializeOwned
-    + Serialize
-    + Send
-    + Sync
-    + 'static
-{
-}
-
-impl<K> Kind for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Serialize
-        + Send
-        + Sync
-        + 'static
-{
-}
-
-/// Returns a builder for a controller of `K`.
-pub fn controller<K: Kind>(name: &str) -> Builder<K> {
+/// Starts building a controller of `K`. `name` is its name in logs and metrics, and its field
+/// manager.
+pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
     Builder {
         name: name.to_owned(),
-        starts: Vec::new(),
+        selector: None,
+        predicate: Predicate::default(),
+        sources: Vec::new(),
+        triggers: Vec::new(),
+        cleanup: None,
+        resync: None,
         concurrency: None,
-        kind: PhantomData,
+        deadline: Duration::from_mins(5),
+        backoff: (Duration::from_millis(500), Duration::from_mins(5)),
     }
 }
 
-/// Builder of a [`NativeController`].
+/// A reconcile or clean-up function.
+pub(super) type Function<K> =
+    Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Action, Error>> + Send + Sync>;
+
+/// Opens a cache, and routes its changes to the queue.
+pub(super) type OpenSource<K> = Box<dyn FnOnce(&mut SourceContext<'_, K>) + Send>;
+
+/// What a source of changes works with.
+pub(super) struct SourceContext<'a, K> {
+    pub(super) caches: &'a ObjectCaches,
+    pub(super) readers: &'a mut Readers,
+    pub(super) queue: &'a QueueHandle,
+    pub(super) operator: &'a OperatorId,
+    pub(super) primaries: &'a ObjectCache<K>,
+}
+
+/// A controller without its reconcile function.
 pub struct Builder<K> {
-    name: String,
-    starts: Vec<StartCache>,
-    concurrency: Option<usize>,
-    kind: PhantomData<fn(K)>,
+    pub(super) name: String,
+    pub(super) selector: Option<String>,
+    pub(super) predicate: Predicate<K>,
+    pub(super) sources: Vec<OpenSource<K>>,
+    pub(super) triggers: Vec<BoxStream<'static, Key>>,
+    pub(super) cleanup: Option<Cleanup<K>>,
+    pub(super) resync: Option<Duration>,
+    pub(super) concurrency: Option<usize>,
+    pub(super) deadline: Duration,
+    pub(super) backoff: (Duration, Duration),
 }
 
-impl<K: Kind> Builder<K> {
-    /// Watches objects that match the label selector and have a `K` as their controller owner. They
-    /// are cached in full, so the selector should match only objects of this controller.
+impl<K: TypedObject> Builder<K> {
+    /// Owns objects of this type: they are applied with [`Context::apply`], every change of one
+    /// reconciles its custom resource, and [`Context::cached`] reads them.
+    ///
+    /// A label of the framework selects them, so that only objects of this operator are watched and
+    /// kept in memory, whole.
+    ///
+    /// Needs `get`, `list`, `watch`, `create`, `patch` and `delete` on the type.
     #[must_use]
-    pub fn owns<O: Kind>(self, selector: &str) -> Self {
-        self.watches::<O>(selector, |object| {
-            let owners = object.owner_references().iter();
-            let mut controllers = owners.filter(|owner| owner.controller == Some(true));
-            controllers
-                .find(|owner| {
-                    owner.kind == K::kind(&()) && owner.api_version == K::api_version(&())
-                })
-                .map(|owner| Key::new(object.namespace().as_deref(), &owner.name))
-        })
-    }
-
-    /// Watches objects that match the label selector; `concerns` maps a changed object to the
-    /// custom resource to reconcile.
-    #[must_use]
-    pub fn watches<O: Kind>(
-        mut self,
-        selector: &str,
-        concerns: impl Fn(&O) -> Option<Key> + Send + Sync + 'static,
-    ) -> Self {
-        self.starts
-            .push(dependents::cache::<O>(selector, Arc::new(concerns)));
+    pub fn owns<O: TypedObject>(mut self) -> Self {
+        self.sources.push(Box::new(|source| {
+            let selector = operator_selector(source.operator);
+            let cache = source.caches.whole::<O>(Some(&selector));
+            source.readers.set_owned(cache.clone());
+            route(&cache, source.queue, |object: &O| {
+                owner_key::<K>(object.meta())
+            });
+        }));
         self
     }
 
-    /// Sets the maximum number of concurrent reconciles.
+    /// Watches all objects of a type. `related` returns the keys of the custom resources that the
+    /// change of an object concerns.
+    ///
+    /// Every object of the type is kept in memory; see
+    /// [`watches_metadata`](Self::watches_metadata) and [`watches_selected`](Self::watches_selected).
+    ///
+    /// Needs `list` and `watch` on the type.
     #[must_use]
-    pub fn max_concurrent_reconciles(mut self, count: usize) -> Self {
+    pub fn watches<O: TypedObject, I: IntoIterator<Item = Key>>(
+        self,
+        related: impl Fn(&O) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.watching(None, move |object: &O, _: &ObjectCache<K>| {
+            related(object).into_iter().collect()
+        })
+    }
+
+    /// Watches the objects of a type that a label selector selects.
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches_selected<O: TypedObject, I: IntoIterator<Item = Key>>(
+        self,
+        selector: &str,
+        related: impl Fn(&O) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.watching(Some(selector), move |object: &O, _: &ObjectCache<K>| {
+            related(object).into_iter().collect()
+        })
+    }
+
+    /// Watches all objects of a type whose changes concern those custom resources that `concerns`
+    /// accepts, for example all whose selector selects a Namespace.
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches_for<O: TypedObject>(
+        self,
+        concerns: impl Fn(&O, &K) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.watching(None, move |object: &O, primaries: &ObjectCache<K>| {
+            let mut primaries = primaries.list(None);
+            primaries.retain(|primary| concerns(object, primary));
+            primaries
+                .iter()
+                .map(|primary| Key::of(&**primary))
+                .collect()
+        })
+    }
+
+    /// Watches the metadata of all objects of a type: nothing else of them is sent or kept. They are
+    /// read with [`Context::cached_metadata`].
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches_metadata<O: TypedObject, I: IntoIterator<Item = Key>>(
+        mut self,
+        related: impl Fn(&PartialObjectMeta<O>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.sources.push(Box::new(move |source| {
+            let cache = source.caches.metadata::<O>(None);
+            source.readers.set_watched(cache.clone());
+            route(&cache, source.queue, related);
+        }));
+        self
+    }
+
+    fn watching<O: TypedObject>(
+        mut self,
+        selector: Option<&str>,
+        related: impl Fn(&O, &ObjectCache<K>) -> Vec<Key> + Send + Sync + 'static,
+    ) -> Self {
+        let selector = selector.map(ToOwned::to_owned);
+        self.sources.push(Box::new(move |source| {
+            let cache = source.caches.whole::<O>(selector.as_deref());
+            source.readers.set_watched(cache.clone());
+            let primaries = source.primaries.clone();
+            route(&cache, source.queue, move |object: &O| {
+                related(object, &primaries)
+            });
+        }));
+        self
+    }
+
+    /// Adds an index to a type that the controller watches or owns; call it after `watches` or
+    /// `owns`. `values` returns the values under which [`by_index`](super::Reader::by_index) finds
+    /// an object.
+    #[must_use]
+    pub fn index<O: TypedObject>(
+        mut self,
+        name: &'static str,
+        values: impl Fn(&O) -> Vec<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.sources.push(Box::new(move |source| {
+            let caches = source.readers.caches::<O>();
+            if let Some(cache) = caches.watched.or(caches.owned) {
+                cache.add_index(name, Box::new(values));
+            }
+        }));
+        self
+    }
+
+    /// Reconciles after the changes that `predicate` accepts. Default: changes of the spec, of labels
+    /// and of annotations, but not of the status.
+    ///
+    /// The deletion of a custom resource is always reconciled.
+    #[must_use]
+    pub fn predicate(mut self, predicate: Predicate<K>) -> Self {
+        self.predicate = predicate;
+        self
+    }
+
+    /// Reconciles the keys of a stream: events from outside of the cluster.
+    #[must_use]
+    pub fn trigger(mut self, keys: impl Stream<Item = Key> + Send + 'static) -> Self {
+        self.triggers.push(keys.boxed());
+        self
+    }
+
+    /// Holds a custom resource that is being deleted until `cleanup` returns [`Action::Done`].
+    ///
+    /// The finalizer `name` (`example.com/something`) is added before the first reconcile. `cleanup`
+    /// is called instead of the reconcile function once the custom resource is being deleted, again
+    /// after an error or when it asks for it, and never twice at a time for one object. It must be
+    /// idempotent: the operator may be killed between its end and the removal of the finalizer.
+    ///
+    /// Needs `patch` on the custom resource.
+    #[must_use]
+    pub fn finalizer<F, Fut>(mut self, name: &str, cleanup: F) -> Self
+    where
+        F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Action, Error>> + Send + 'static,
+    {
+        self.cleanup = Some(Cleanup {
+            finalizer: name.to_owned(),
+            function: Arc::new(move |object, context| Box::pin(cleanup(object, context))),
+        });
+        self
+    }
+
+    /// Reconciles every custom resource again after this time without a change. Default: never.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.resync = Some(period);
+        self
+    }
+
+    /// Sets how many custom resources are reconciled at once. Default: the option
+    /// `--max-concurrent-reconciles`.
+    #[must_use]
+    pub fn concurrency(mut self, count: usize) -> Self {
         self.concurrency = Some(count.max(1));
         self
     }
 
-    /// Sets the function that reconciles a custom resource, and returns the controller.
+    /// Reconciles only custom resources that a label selector selects.
+    #[must_use]
+    pub fn selector(mut self, selector: &str) -> Self {
+        self.selector = Some(selector.to_owned());
+        self
+    }
+
+    /// Sets the pauses after failures: from `first`, doubling, to `longest`. Default: 500 ms to
+    /// 5 minutes.
+    #[must_use]
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.backoff = (first, longest.max(first));
+        self
+    }
+
+    /// Sets how long one call of a function may take before it is cancelled and counts as failed.
+    /// Default: 5 minutes.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Completes the controller with its reconcile function; see the [module](super) for what the
+    /// function may rely on.
     pub fn reconcile<F, Fut>(self, function: F) -> NativeController<K>
     where
         F: Fn(Arc<K>, Context<K>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<Outcome, Error>> + Send + 'static,
+        Fut: Future<Output = Result<Action, Error>> + Send + 'static,
     {
-        NativeController {
-            name: self.name,
-            starts: self.starts,
-            concurrency: self.concurrency,
-            function: Arc::new(move |object, context| Box::pin(function(object, context))),
+        let function: Function<K> =
+            Arc::new(move |object, context| Box::pin(function(object, context)));
+        NativeController::new(self, function)
+    }
+
+    pub(super) fn backoff_of_failures(&self) -> Backoff {
+        Backoff::new(self.backoff.0, self.backoff.1)
+    }
+}
+
+/// Reconciles the custom resources that the changes of a cache concern, by the object before and
+/// after the change.
+fn route<O, I>(
+    cache: &ObjectCache<O>,
+    queue: &QueueHandle,
+    related: impl Fn(&O) -> I + Send + Sync + 'static,
+) where
+    O: Send + Sync + 'static,
+    I: IntoIterator<Item = Key>,
+{
+    let queue = queue.clone();
+    cache.subscribe(Box::new(move |_, before, after| {
+        let objects = [before, after].into_iter().flatten();
+        let objects = objects.filter_map(Cached::object);
+        let mut keys: Vec<Key> = objects.flat_map(|object| related(object)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            queue.add(key, Priority::Event);
         }
+    }));
+}
+
+/// Returns the key of the `K` that an object names as its owner.
+fn owner_key<K: TypedObject>(meta: &kube::core::ObjectMeta) -> Option<Key> {
+    let owner = owner_of(meta)?;
+    if owner.kind != K::kind(&()) || owner.group != K::group(&()) {
+        return None;
     }
+    let namespace = owner.namespace.filter(|_| K::Scope::NAMESPACED);
+    Some(Key::new(namespace.as_deref(), &owner.name))
 }
 
-type Function<K> =
-    Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Outcome, Error>> + Send + Sync>;
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::{Namespace, Pod};
+    use serde_json::json;
 
-/// Controller that runs a reconcile function.
-pub struct NativeController<K> {
-    name: String,
-    starts: Vec<StartCache>,
-    concurrency: Option<usize>,
-    function: Function<K>,
-}
+    use super::owner_key;
 
-impl<K: Kind> Controller for NativeController<K> {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn run(
-        self: Box<Self>,
-        context: ControllerContext,
-    ) -> BoxFuture<'static, Result<(), ControllerError>> {
-        Box::pin(async move {
-            let queue = QueueHandle::new(context.metrics.controller(&self.name));
-            let dependents = dependents::start_all(self.starts, &context, &queue);
-            let resource = ApiResource::erase::<K>(&());
-            let source = Source::start(
-                &context.connection.client,
-                resource,
-                &context.namespaces,
-                None,
-                &queue,
-                &context.stop,
-            );
-            let stop = context.stop.clone();
-            let options = WorkerOptions {
-                concurrency: self
-                    .concurrency
-                    .unwrap_or(context.limits.max_concurrent_reconciles),
-                ..WorkerOptions::default()
-            };
-            let reconcile = Arc::new(Native {
-                name: self.name.clone(),
-                function: self.function,
-                source,
-                dependents,
-                context,
-            });
-            Workers::new(&queue, reconcile, options).run(stop).await;
-            Ok(())
-        })
-    }
-}
-
-struct Native<K> {
-    name: String,
-    function: Function<K>,
-    source: Source,
-    dependents: Dependents,
-    context: ControllerContext,
-}
-
-impl<K: Kind> Reconcile for Native<K> {
-    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
-        Box::pin(async move {
-            let Some(object) = self.source.get(&request.key) else {
-                return Ok(Outcome::Done);
-            };
-            let object: K = (*object).clone().try_parse()?;
-            if object.meta().deletion_timestamp.is_some() {
-                // Garbage collection deletes the objects that it owns.
-                return Ok(Outcome::Done);
-            }
-            let object = Arc::new(object);
-            let context = Context::new(
-                Arc::clone(&object),
-                self.context.clone(),
-                self.dependents.clone(),
-                &self.name,
-            );
-            (self.function)(object, context).await.map_err(Into::into)
-        })
+    #[test]
+    fn an_owned_object_leads_to_its_owner_of_the_right_kind_and_scope() {
+        let owned = |kind: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": kind, "name": "one", "uid": "u", "controller": true});
+            serde_json::from_value(
+                json!({"name": "x", "namespace": "a", "ownerReferences": [owner]}),
+            )
+            .unwrap()
+        };
+        let text = |key: Option<crate::controller::Key>| key.map(|key| key.to_string());
+        assert_eq!(
+            text(owner_key::<Pod>(&owned("Pod"))).as_deref(),
+            Some("a/one")
+        );
+        assert_eq!(
+            text(owner_key::<Namespace>(&owned("Namespace"))).as_deref(),
+            Some("one")
+        );
+        assert_eq!(owner_key::<Pod>(&owned("Service")), None);
     }
 }

@@ -1,213 +1,477 @@
-//! Context passed to the reconcile function of a native controller.
+//! What a reconcile function works with.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType};
-use kube::{Client, ResourceExt};
+use http::Method;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::core::PartialObjectMeta;
+use kube::runtime::events::{Event, EventType, Recorder};
+use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::builder::Kind;
-use super::dependents::Dependents;
-use crate::manager::ControllerContext;
+use super::apply::{Applier, kind_of};
+use super::error::Error;
+use super::reader::{MetadataReader, Reader, Readers};
+use super::status::Conditions;
+use crate::cluster::request::{self, Call};
+use crate::cluster::{ApiError, Primary};
+use crate::controller::{Key, ObjectScope, TypedObject};
 
-/// Error of a reconcile of a native controller.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An object could not be applied.
-    #[error("cannot apply {kind} {name}")]
-    Apply {
-        /// Kind of the object.
-        kind: String,
-        /// Name of the object.
-        name: String,
-        /// The request error.
-        #[source]
-        source: kube::Error,
-    },
-    /// The status could not be written.
-    #[error("cannot write the status of {name}")]
-    Status {
-        /// Name of the custom resource.
-        name: String,
-        /// The request error.
-        #[source]
-        source: kube::Error,
-    },
-    /// An object could not be serialized to JSON.
-    #[error("cannot serialize the object")]
-    Serialize(#[from] serde_json::Error),
-    /// Other error.
-    #[error(transparent)]
-    Other(#[from] Box<dyn std::error::Error + Send + Sync>),
+/// What all reconciles of a controller share.
+pub(super) struct Shared {
+    pub(super) applier: Applier,
+    pub(super) recorder: Recorder,
+    pub(super) readers: Readers,
+    /// The statuses that this process wrote last: a cached object may be older.
+    pub(super) statuses: Mutex<HashMap<Key, WrittenStatus>>,
 }
 
-/// Context of one reconcile of a `K`.
-#[derive(Clone)]
+pub(super) struct WrittenStatus {
+    version: u64,
+    status: Value,
+}
+
+/// One reconcile of a `K`.
+///
+/// # Guarantees
+/// * What is read from caches costs no request. What is applied or written as status costs one
+///   request if it differs from what is cached, and none otherwise.
+/// * An object of somebody else is never changed or deleted.
+///
+/// # Caveats
+/// * Caches are behind the API server by the time that an event takes. The change of an owned or
+///   watched object brings another reconcile.
 pub struct Context<K> {
     object: Arc<K>,
-    manager: ControllerContext,
-    dependents: Dependents,
-    field_manager: String,
+    primary: Primary,
+    shared: Arc<Shared>,
 }
 
-impl<K: Kind> Context<K> {
-    pub(super) fn new(
-        object: Arc<K>,
-        manager: ControllerContext,
-        dependents: Dependents,
-        controller: &str,
-    ) -> Self {
+impl<K> Clone for Context<K> {
+    fn clone(&self) -> Self {
         Self {
+            object: Arc::clone(&self.object),
+            primary: self.primary.clone(),
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// Names a typed custom resource.
+pub(super) fn primary_of<K: TypedObject>(object: &K) -> Primary {
+    let meta = object.meta();
+    let resource = kind_of::<K>().resource;
+    Primary {
+        gvk: kube::core::GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind),
+        namespace: meta.namespace.clone().filter(|_| K::Scope::NAMESPACED),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+    }
+}
+
+impl<K: TypedObject> Context<K> {
+    pub(super) fn new(object: Arc<K>, shared: Arc<Shared>) -> Self {
+        Self {
+            primary: primary_of(&*object),
             object,
-            manager,
-            dependents,
-            field_manager: format!("{controller}-controller"),
+            shared,
         }
     }
 
-    /// Returns the client, for requests that have no method here.
+    /// Returns the client, for requests that no other method sends.
     pub fn client(&self) -> &Client {
-        &self.manager.connection.client
+        &self.shared.applier.client
     }
 
-    /// Returns the cached objects of a type that the controller owns or watches, in the custom
-    /// resource's namespace.
-    pub fn cached<O: Kind>(&self) -> Vec<Arc<O>> {
-        let namespace = self.object.namespace();
-        let mut objects = self.dependents.all::<O>();
-        objects.retain(|object| object.namespace() == namespace);
-        objects
+    /// Returns the custom resource of this reconcile.
+    pub fn object(&self) -> &Arc<K> {
+        &self.object
     }
 
-    /// Applies an object by server-side apply, with the custom resource as its controller owner.
-    /// Sends no request if the cached object already matches.
+    /// Returns the reader of a type that the controller owns or watches.
     ///
     /// # Errors
-    /// If serialization or the request fails.
-    pub async fn apply<O: Kind>(&self, object: &O) -> Result<(), Error> {
-        let name = object.name_any();
-        let kind = O::kind(&()).into_owned();
-        let mut wanted = serde_json::to_value(object)?;
-        if let Some(fields) = wanted.as_object_mut() {
-            fields.insert("apiVersion".to_owned(), json!(O::api_version(&())));
-            fields.insert("kind".to_owned(), json!(kind));
+    /// [`Error::NotCached`] if the controller does neither.
+    pub fn cached<O: TypedObject>(&self) -> Result<Reader<O>, Error> {
+        self.shared.readers.reader(&self.primary)
+    }
+
+    /// Returns the reader of the metadata of a type, see
+    /// [`watches_metadata`](super::Builder::watches_metadata).
+    ///
+    /// # Errors
+    /// [`Error::NotCached`] if the controller does not watch it.
+    pub fn cached_metadata<O: TypedObject>(&self) -> Result<MetadataReader<O>, Error> {
+        self.shared
+            .readers
+            .reader::<PartialObjectMeta<O>>(&self.primary)
+    }
+
+    /// Returns an object by name, from the namespace of the custom resource if it can be in one: the
+    /// cached one if there is one, otherwise read from the API server.
+    ///
+    /// # Errors
+    /// When the request fails. An object that does not exist is `None`.
+    pub async fn get<O: TypedObject>(&self, name: &str) -> Result<Option<Arc<O>>, Error> {
+        let namespace = self.primary.namespace.as_deref();
+        self.get_in(namespace.filter(|_| O::Scope::NAMESPACED), name)
+            .await
+    }
+
+    /// The same for an object of any namespace; `None` for a cluster-scoped one.
+    ///
+    /// # Errors
+    /// When the request fails. An object that does not exist is `None`.
+    pub async fn get_in<O: TypedObject>(
+        &self,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Arc<O>>, Error> {
+        let cached = self.cached::<O>().ok();
+        if let Some(found) = cached.and_then(|cached| cached.get_in(namespace, name)) {
+            return Ok(Some(found));
         }
-        if let Some(metadata) = wanted.get_mut("metadata").and_then(Value::as_object_mut) {
-            let owner = self.object.controller_owner_ref(&());
-            metadata.insert("ownerReferences".to_owned(), json!([owner]));
-        }
-        for present in self.cached::<O>() {
-            if present.name_any() == name && contains(&serde_json::to_value(&*present)?, &wanted) {
-                return Ok(());
+        let key = Key::new(namespace, name);
+        let found = self.shared.applier.read::<O>(&key).await?;
+        Ok(found.map(Arc::new))
+    }
+
+    /// Makes an object exist as given, owned by the custom resource, and returns it.
+    ///
+    /// The fields that `object` sets become this controller's; those that it set before and does not
+    /// set any more are removed; fields of others stay. In the namespace of the custom resource the
+    /// owner is an owner reference, in other namespaces labels and annotations: such objects are not
+    /// garbage-collected, so the controller needs a [`finalizer`](super::Builder::finalizer).
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if the object exists and belongs to somebody else.
+    pub async fn apply<O: TypedObject>(&self, object: &O) -> Result<Arc<O>, Error> {
+        let wanted = self.shared.applier.wanted(object, &self.primary)?;
+        let caches = self.shared.readers.caches::<O>();
+        let mut present = [caches.owned, caches.watched].into_iter().flatten();
+        let present = present.find_map(|cache| cache.get(&wanted.key));
+        self.shared
+            .applier
+            .apply(wanted, present, &self.primary)
+            .await
+    }
+
+    /// Applies all of these objects, then deletes other objects of the type that the custom resource
+    /// owns.
+    ///
+    /// All objects are tried. If one fails, nothing is deleted and the first error is returned.
+    ///
+    /// # Errors
+    /// As [`apply`](Self::apply) and [`prune`](Self::prune).
+    pub async fn apply_all<O: TypedObject>(&self, objects: &[O]) -> Result<Vec<Arc<O>>, Error> {
+        let mut applied = Vec::with_capacity(objects.len());
+        let mut failed = None;
+        for object in objects {
+            match self.apply(object).await {
+                Ok(object) => applied.push(object),
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let namespace = self.object.namespace().unwrap_or_default();
-        let api: Api<O> = Api::namespaced(self.manager.connection.client.clone(), &namespace);
-        let params = PatchParams::apply(&self.field_manager).force();
-        api.patch(&name, &params, &Patch::Apply(&wanted))
-            .await
-            .map_err(|source| Error::Apply { kind, name, source })?;
-        Ok(())
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let wanted: Vec<Key> = applied.iter().map(|object| Key::of(&**object)).collect();
+        self.prune::<O>(|object| wanted.contains(&Key::of(object)))
+            .await?;
+        Ok(applied)
     }
 
-    /// Patches the status if it differs from that of the custom resource.
+    /// Deletes the objects of a type that the custom resource owns and that `keep` does not accept;
+    /// returns how many were left to delete, which includes those that are being deleted already.
     ///
     /// # Errors
-    /// If serialization or the request fails.
+    /// [`Error::NotCached`] if the controller does not own the type; otherwise the first request
+    /// error, after all have been tried.
+    pub async fn prune<O: TypedObject>(&self, keep: impl Fn(&O) -> bool) -> Result<usize, Error> {
+        let mut extra = self.cached::<O>()?.owned();
+        extra.retain(|object| !keep(object));
+        let mut failed = None;
+        for object in &extra {
+            if object.meta().deletion_timestamp.is_none()
+                && let Err(error) = self.shared.applier.delete(&**object).await
+            {
+                failed = failed.or(Some(error));
+            }
+        }
+        failed.map_or(Ok(extra.len()), Err)
+    }
+
+    /// Deletes this object if the custom resource owns it. One that is gone already is no error.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] if it belongs to somebody else.
+    pub async fn delete<O: TypedObject>(&self, object: &O) -> Result<(), Error> {
+        if let Some(owner) = super::apply::owner(object.meta(), &self.primary) {
+            return Err(Error::Foreign {
+                kind: O::kind(&()).into_owned(),
+                name: Key::of(object).to_string(),
+                owner,
+            });
+        }
+        self.shared.applier.delete(object).await
+    }
+
+    /// Starts from these conditions of the status; those that are set get the generation of this
+    /// object.
+    pub fn conditions(&self, present: Option<&[super::Condition]>) -> Conditions {
+        let present = present.unwrap_or_default().to_vec();
+        Conditions::new(present, self.object.meta().generation)
+    }
+
+    /// Writes the status if it differs from the present one. Fields that it leaves out are removed.
+    ///
+    /// # Errors
+    /// When the API server rejects it. A custom resource that is gone is no error.
     pub async fn patch_status<S: Serialize>(&self, status: &S) -> Result<(), Error> {
         let mut wanted = serde_json::to_value(status)?;
-        let object = serde_json::to_value(&*self.object)?;
-        let present = object.get("status").cloned().unwrap_or(Value::Null);
+        let key = Key::of(&*self.object);
+        let present = self.present_status(&key)?;
         if present == wanted {
             return Ok(());
         }
+        let written = wanted.clone();
         if let (Some(wanted), Some(present)) = (wanted.as_object_mut(), present.as_object()) {
             for field in present.keys() {
                 wanted.entry(field.clone()).or_insert(Value::Null);
             }
         }
-        let name = self.object.name_any();
-        let namespace = self.object.namespace().unwrap_or_default();
-        let api: Api<K> = Api::namespaced(self.manager.connection.client.clone(), &namespace);
-        let params = PatchParams {
-            field_manager: Some(self.field_manager.clone()),
-            ..PatchParams::default()
+        let kind = kind_of::<K>();
+        let (namespace, name) = (key.namespace.as_deref(), Some(&*key.name));
+        let path = request::path(&kind, namespace, name)?;
+        let manager = request::query_value(&self.shared.applier.manager);
+        let body = json!({"metadata": {"uid": self.primary.uid}, "status": wanted});
+        let call = Call::with_body(
+            Method::PATCH,
+            format!("{path}/status?fieldManager={manager}"),
+            request::METADATA_ONLY,
+            request::MERGE_PATCH,
+            body.to_string().into_bytes(),
+        );
+        let target = request::target("patch", &kind, namespace, name);
+        let answer = match request::call(self.client(), target, call).await {
+            Err(ApiError::NotFound { .. }) => return Ok(()),
+            answer => answer?,
         };
-        let patch = Patch::Merge(json!({"status": wanted}));
-        api.patch_status(&name, &params, &patch)
-            .await
-            .map_err(|source| Error::Status { name, source })?;
+        let answer: PartialObjectMeta<K> = answer.decode()?;
+        let statuses = self.shared.statuses.lock();
+        statuses.unwrap_or_else(PoisonError::into_inner).insert(
+            key,
+            WrittenStatus {
+                version: version_of(&answer),
+                status: written,
+            },
+        );
         Ok(())
     }
 
-    /// Sends an event about the custom resource, best effort.
-    pub async fn event(&self, kind: EventType, reason: &str, action: &str, note: String) {
+    /// Returns the newest known status: the cached one, or the one that was written last if that is
+    /// not cached yet.
+    fn present_status(&self, key: &Key) -> Result<Value, Error> {
+        let statuses = self.shared.statuses.lock();
+        let statuses = statuses.unwrap_or_else(PoisonError::into_inner);
+        if let Some(written) = statuses.get(key)
+            && written.version > version_of(&*self.object)
+        {
+            return Ok(written.status.clone());
+        }
+        drop(statuses);
+        let object = serde_json::to_value(&*self.object)?;
+        Ok(object.get("status").cloned().unwrap_or(Value::Null))
+    }
+
+    /// Publishes an event of type `Normal` about the custom resource; failures are only logged.
+    pub async fn normal_event(&self, reason: &str, note: impl Into<String>) {
+        self.event(EventType::Normal, reason, note.into()).await;
+    }
+
+    /// Publishes an event of type `Warning` about the custom resource; failures are only logged.
+    pub async fn warning_event(&self, reason: &str, note: impl Into<String>) {
+        self.event(EventType::Warning, reason, note.into()).await;
+    }
+
+    async fn event(&self, type_: EventType, reason: &str, note: String) {
         let event = Event {
-            type_: kind,
+            type_,
             reason: reason.to_owned(),
             note: Some(note),
-            action: action.to_owned(),
+            action: "Reconcile".to_owned(),
             secondary: None,
         };
-        let reference = self.object.object_ref(&());
-        if let Err(error) = self
-            .manager
-            .connection
-            .recorder
-            .publish(&event, &reference)
-            .await
-        {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "cannot send an event"
-            );
+        let reference = ObjectReference {
+            api_version: Some(self.primary.gvk.api_version()),
+            kind: Some(self.primary.gvk.kind.clone()),
+            namespace: self.primary.namespace.clone(),
+            name: Some(self.primary.name.clone()),
+            uid: Some(self.primary.uid.clone()),
+            ..ObjectReference::default()
+        };
+        if let Err(error) = self.shared.recorder.publish(&event, &reference).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "cannot publish an event");
         }
+    }
+
+    /// Waits until `look` accepts the cached object of this name in the namespace of the custom
+    /// resource, and returns its result. `look` gets `None` while there is no such object.
+    ///
+    /// # Errors
+    /// [`Error::NotCached`], or [`Error::Timeout`] after `within`.
+    ///
+    /// # Caveats
+    /// The reconcile occupies a worker while it waits. For waits of more than some seconds return
+    /// [`Action::Done`](super::Action::Done): the change of the object brings the next reconcile.
+    pub async fn wait_for<O: TypedObject, T>(
+        &self,
+        name: &str,
+        within: Duration,
+        mut look: impl FnMut(Option<&O>) -> Option<T>,
+    ) -> Result<T, Error> {
+        let reader = self.cached::<O>()?;
+        let namespace = self.primary.namespace.as_deref();
+        let key = Key::new(namespace.filter(|_| O::Scope::NAMESPACED), name);
+        let found = async {
+            match reader.cache() {
+                Some(cache) => {
+                    cache
+                        .wait_for(|cache| look(cache.get(&key).as_deref()))
+                        .await
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let found = tokio::time::timeout(within, found).await;
+        found.map_err(|_| Error::Timeout {
+            kind: O::kind(&()).into_owned(),
+            name: key.to_string(),
+            within,
+        })
     }
 }
 
-/// Returns whether `present` contains all fields of `wanted`.
-fn contains(present: &Value, wanted: &Value) -> bool {
-    match (present, wanted) {
-        (Value::Object(present), Value::Object(wanted)) => wanted.iter().all(|(key, value)| {
-            value.is_null()
-                || present
-                    .get(key)
-                    .is_some_and(|present| contains(present, value))
-        }),
-        (Value::Array(present), Value::Array(wanted)) => {
-            present.len() == wanted.len() && present.iter().zip(wanted).all(|(p, w)| contains(p, w))
-        }
-        _ => present == wanted,
-    }
+fn version_of<O: Resource>(object: &O) -> u64 {
+    let version = object.meta().resource_version.as_deref();
+    version
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::Duration;
 
-    use super::contains;
+    use hybrid_operator_test::scripted::{Answer, ScriptedApi, When};
+    use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
+    use serde_json::{Value, json};
 
-    #[test]
-    fn fields_added_by_the_server_are_not_a_difference() {
-        let wanted = json!({"spec": {"replicas": 2, "containers": [{"name": "a"}], "x": null}});
-        for (present, expected) in [
-            (
-                json!({"spec": {"replicas": 2, "containers": [{"name": "a", "pull": "Always"}]}, "status": {}}),
-                true,
-            ),
-            (
-                json!({"spec": {"replicas": 3, "containers": [{"name": "a"}]}}),
-                false,
-            ),
-            (
-                json!({"spec": {"replicas": 2, "containers": [{"name": "a"}, {"name": "b"}]}}),
-                false,
-            ),
-            (json!({"spec": {"containers": [{"name": "a"}]}}), false),
-        ] {
-            assert_eq!(contains(&present, &wanted), expected, "{present}");
-        }
+    use super::super::{Error, Fixture};
+
+    const STATUS: &str = "/api/v1/namespaces/a/pods/one/status";
+
+    fn pod(status: Value, version: &str) -> Pod {
+        let metadata =
+            json!({"name": "one", "namespace": "a", "uid": "u", "resourceVersion": version});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+
+    fn map(name: &str) -> ConfigMap {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "a"}})).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_status_is_written_only_when_it_differs_and_lacks_what_is_left_out() {
+        let api = ScriptedApi::new();
+        let written = json!({"metadata": {"name": "one", "resourceVersion": "9"}});
+        api.on(When::patch(STATUS), Answer::json(200, written));
+        let fixture = Fixture::new(
+            pod(json!({"phase": "Running", "reason": "x"}), "5"),
+            api.client("a"),
+        );
+        let context = fixture.build();
+        context
+            .patch_status(&json!({"phase": "Running", "reason": "x"}))
+            .await
+            .unwrap();
+        assert!(api.requests().is_empty());
+        context
+            .patch_status(&json!({"phase": "Failed"}))
+            .await
+            .unwrap();
+        // The cached object is older than what was written: that counts.
+        context
+            .patch_status(&json!({"phase": "Failed"}))
+            .await
+            .unwrap();
+        let sent = api.requests();
+        assert_eq!(sent.len(), 1);
+        let body = sent[0].body.as_ref().unwrap();
+        assert_eq!(body["status"], json!({"phase": "Failed", "reason": null}));
+        context
+            .patch_status(&json!({"phase": "Running", "reason": "x"}))
+            .await
+            .unwrap();
+        assert_eq!(api.requests().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_cached_is_read_and_what_is_not_there_is_none() {
+        let api = ScriptedApi::new();
+        api.on(
+            When::get("/api/v1/namespaces/a/configmaps/live"),
+            Answer::json(200, json!({"metadata": {"name": "live"}})),
+        );
+        api.on(When::get("/api/v1/namespaces/x"), Answer::not_found());
+        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+            .caching([map("cached")])
+            .build();
+        assert!(context.get::<ConfigMap>("cached").await.unwrap().is_some());
+        assert!(api.requests().is_empty());
+        assert!(context.get::<ConfigMap>("live").await.unwrap().is_some());
+        assert!(context.get::<Namespace>("x").await.unwrap().is_none());
+        let error = context.cached::<Namespace>().map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::NotCached { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_ends_with_the_object_or_the_time() {
+        let api = ScriptedApi::new();
+        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+            .caching([map("cached")])
+            .build();
+        let minute = Duration::from_mins(1);
+        let found = context.wait_for("cached", minute, |map: Option<&ConfigMap>| map.map(|_| 7));
+        assert_eq!(found.await.unwrap(), 7);
+        let missing = context.wait_for("missing", minute, |map: Option<&ConfigMap>| map.map(|_| 7));
+        assert!(matches!(missing.await, Err(Error::Timeout { .. })));
+    }
+
+    #[tokio::test]
+    async fn only_what_the_custom_resource_owns_is_pruned() {
+        let api = ScriptedApi::new();
+        api.on(
+            When::delete("/api/v1/namespaces/a/configmaps/old"),
+            Answer::json(200, json!({})),
+        );
+        let owned = |name: &str| -> ConfigMap {
+            let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": "u", "controller": true});
+            let metadata =
+                json!({"name": name, "namespace": "a", "uid": name, "ownerReferences": [owner]});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let context = Fixture::new(pod(json!({}), "5"), api.client("a"))
+            .owning([owned("old"), owned("new"), map("foreign")])
+            .build();
+        let left = context.prune::<ConfigMap>(|map| map.metadata.name.as_deref() == Some("new"));
+        assert_eq!(left.await.unwrap(), 1);
+        assert_eq!(api.requests().len(), 1);
+        let body = api.requests()[0].body.clone().unwrap();
+        assert_eq!(body["preconditions"]["uid"], "old");
     }
 }

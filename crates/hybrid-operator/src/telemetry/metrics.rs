@@ -114,6 +114,7 @@ struct Families {
     active: Family<ControllerLabel, Gauge>,
     depth: Family<QueueLabel, Gauge>,
     adds: Family<QueueLabel, Counter>,
+    blocked: Family<ControllerLabel, Counter>,
     watches: WatchMetrics,
 }
 
@@ -131,6 +132,7 @@ impl Default for Families {
             active: Family::default(),
             depth: Family::default(),
             adds: Family::default(),
+            blocked: Family::default(),
             watches: WatchMetrics::default(),
         }
     }
@@ -181,6 +183,11 @@ impl Metrics {
             c.adds.clone(),
         );
         registry.register(
+            "hybrid_operator_blocked_reconciles",
+            "Reconciles of native controllers that blocked their thread for more than 5 s",
+            c.blocked.clone(),
+        );
+        registry.register(
             "hybrid_operator_watch_restarts",
             "Number of watches restarted with a fresh list",
             c.watches.0.clone(),
@@ -211,6 +218,14 @@ impl Metrics {
             name: name.into(),
             families: self.0.controllers.clone(),
         }
+    }
+
+    /// Counts a function of a native controller that blocks its thread.
+    pub(crate) fn blocked(&self, controller: &str) {
+        let controller = ControllerLabel {
+            controller: controller.to_owned(),
+        };
+        self.0.controllers.blocked.get_or_create(&controller).inc();
     }
 
     /// Returns the metrics of watches.

@@ -1,24 +1,24 @@
-//! Keeps the compiled patterns that a thread used last, so that loops over templates do not compile
-//! them again. Each thread has its own, so that none waits for another.
+//! Per-thread cache of the most recently used compiled patterns, so that loops in templates do not
+//! compile them again and threads do not contend.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::{Error, Regexp};
 
-/// How many patterns a thread keeps.
-const KEPT: usize = 32;
-/// Longer patterns are compiled each time: they are rare, and must not fill the memory.
-const LONGEST: usize = 1024;
+/// Number of patterns per thread.
+const CAPACITY: usize = 32;
+/// Longer patterns are not cached, to bound the memory; they are rare.
+const MAX_PATTERN_LENGTH: usize = 1024;
 
-/// The most recently used pattern is the last.
-type Kept = Vec<(Box<[u8]>, Rc<Regexp>)>;
+/// The most recently used pattern is last.
+type Entries = Vec<(Box<[u8]>, Rc<Regexp>)>;
 
 thread_local! {
-    static CACHE: RefCell<Kept> = const { RefCell::new(Vec::new()) };
+    static CACHE: RefCell<Entries> = const { RefCell::new(Vec::new()) };
 }
 
-/// The compiled pattern, from the cache of this thread if it is there.
+/// Returns the compiled pattern, from this thread's cache if possible.
 pub fn cached(pattern: &[u8]) -> Result<Rc<Regexp>, Error> {
     let known = CACHE.with_borrow_mut(|kept| {
         let at = kept
@@ -33,9 +33,9 @@ pub fn cached(pattern: &[u8]) -> Result<Rc<Regexp>, Error> {
         return Ok(regexp);
     }
     let regexp = Rc::new(Regexp::new(pattern)?);
-    if pattern.len() <= LONGEST {
+    if pattern.len() <= MAX_PATTERN_LENGTH {
         CACHE.with_borrow_mut(|kept| {
-            if kept.len() >= KEPT {
+            if kept.len() >= CAPACITY {
                 kept.remove(0);
             }
             kept.push((pattern.into(), Rc::clone(&regexp)));

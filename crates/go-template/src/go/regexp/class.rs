@@ -1,12 +1,12 @@
-//! Character classes: brackets, `\d`, `[:alpha:]` and `\p{Greek}`, by Go's rules and names.
+//! Character classes: brackets, `\d`, `[:alpha:]` and `\p{Greek}`, with Go's rules and names.
 
 use super::error::{Error, ErrorCode};
 use super::escape::{next_rune, parse_escape};
 use super::parse::Flags;
 use super::rune_set::RuneSet;
 
-/// What a class parser found: the set and the rest of the pattern.
-pub(super) type Parsed<'p> = (RuneSet, &'p [u8]);
+/// Result of a class parser: the set and the rest of the pattern.
+pub(super) type ParsedClass<'p> = (RuneSet, &'p [u8]);
 
 /// Inclusive ranges of code points.
 type Ranges = &'static [(u32, u32)];
@@ -37,7 +37,7 @@ const POSIX: &[(&[u8], Ranges)] = &[
 ];
 
 /// Parses a bracketed class; `s` begins with `[`.
-pub(super) fn parse_class(s: &[u8], flags: Flags) -> Result<Parsed<'_>, Error> {
+pub(super) fn parse_class(s: &[u8], flags: Flags) -> Result<ParsedClass<'_>, Error> {
     let mut rest = s.get(1..).unwrap_or_default();
     let negated = rest.first() == Some(&b'^');
     if negated {
@@ -90,14 +90,14 @@ fn class_char<'p>(s: &'p [u8], whole: &[u8]) -> Result<(u32, &'p [u8]), Error> {
     }
 }
 
-/// What stands in `s` before `rest`, which is its tail.
+/// Returns the part of `s` before its suffix `rest`.
 pub(super) fn consumed<'p>(s: &'p [u8], rest: &[u8]) -> &'p [u8] {
     s.get(..s.len().saturating_sub(rest.len()))
         .unwrap_or_default()
 }
 
-/// Parses `[:name:]`; none when `s` does not begin with one.
-fn parse_named(s: &[u8], flags: Flags) -> Result<Option<Parsed<'_>>, Error> {
+/// Parses `[:name:]`. Returns `None` if `s` does not begin with one.
+fn parse_named(s: &[u8], flags: Flags) -> Result<Option<ParsedClass<'_>>, Error> {
     let Some(body) = s.strip_prefix(b"[:") else {
         return Ok(None);
     };
@@ -125,8 +125,8 @@ fn group(ranges: &[(u32, u32)], negated: bool, flags: Flags) -> RuneSet {
     if negated { set.negated() } else { set }
 }
 
-/// Parses `\p{…}`, `\pL`, `\d` and their like; none when `s` does not begin with one.
-pub(super) fn parse_class_escape(s: &[u8], flags: Flags) -> Result<Option<Parsed<'_>>, Error> {
+/// Parses `\p{…}`, `\pL`, `\d` and similar. Returns `None` if `s` does not begin with one.
+pub(super) fn parse_class_escape(s: &[u8], flags: Flags) -> Result<Option<ParsedClass<'_>>, Error> {
     let [b'\\', letter, rest @ ..] = s else {
         return Ok(None);
     };
@@ -143,10 +143,10 @@ pub(super) fn parse_class_escape(s: &[u8], flags: Flags) -> Result<Option<Parsed
     Ok(Some((group(ranges, negated, flags), rest)))
 }
 
-fn parse_unicode(s: &[u8], negated: bool, flags: Flags) -> Result<Parsed<'_>, Error> {
+fn parse_unicode(s: &[u8], negated: bool, flags: Flags) -> Result<ParsedClass<'_>, Error> {
     let after = s.get(2..).unwrap_or_default();
     let (rune, tail) = if after.is_empty() {
-        // Go decodes the empty rest to a bad rune of no width, which names nothing.
+        // Go decodes an empty rest to a zero-width U+FFFD, which is not a class name.
         ('\u{FFFD}', after)
     } else {
         next_rune(after)?

@@ -1,26 +1,26 @@
-//! Why a pattern is refused, in the words of Go's `regexp/syntax`.
+//! Errors in patterns, with the wording of Go's `regexp/syntax`.
 
 use std::fmt;
 
-/// What is wrong with a pattern.
+/// The kind of an error in a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ErrorCode {
     /// A range such as `z-a`, or a class that does not exist.
     #[error("invalid character class range")]
     InvalidCharRange,
-    /// An escape that means nothing.
+    /// An unknown escape.
     #[error("invalid escape sequence")]
     InvalidEscape,
     /// A bad name in `(?P<name>`.
     #[error("invalid named capture")]
     InvalidNamedCapture,
-    /// Something behind `(?` that is not known.
+    /// Unknown syntax after `(?`.
     #[error("invalid or unsupported Perl syntax")]
     InvalidPerlOp,
-    /// `a**` and its like.
+    /// `a**` and similar.
     #[error("invalid nested repetition operator")]
     InvalidRepeatOp,
-    /// More than 1000 repetitions, also nested, or `{2,1}`.
+    /// More than 1000 repetitions, including nested ones, or `{2,1}`.
     #[error("invalid repeat count")]
     InvalidRepeatSize,
     /// The pattern is not UTF-8.
@@ -41,18 +41,18 @@ pub enum ErrorCode {
     /// `)` without `(`.
     #[error("unexpected )")]
     UnexpectedParen,
-    /// Groups within groups without end.
+    /// Groups nested too deeply.
     #[error("expression nests too deeply")]
     NestingDepth,
-    /// The program for the pattern would be too large.
+    /// The compiled pattern would be too large.
     #[error("expression too large")]
     Large,
 }
 
-/// A pattern that is no regular expression.
+/// An error in a regular expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// What is wrong.
+    /// The kind of error.
     pub code: ErrorCode,
     /// The offending part of the pattern.
     pub expr: Vec<u8>,

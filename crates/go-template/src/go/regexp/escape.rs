@@ -1,10 +1,10 @@
-//! Escapes of single characters, and stepping through a pattern rune by rune.
+//! Escapes of single characters, and iteration over the runes of a pattern.
 
 use super::class::consumed;
 use super::error::{Error, ErrorCode};
 use crate::go::utf8::{RUNE_ERROR, decode_rune, runes};
 
-/// Takes the first rune of a pattern that is not empty.
+/// Splits off the first rune of a non-empty pattern.
 pub(super) fn next_rune(s: &[u8]) -> Result<(char, &[u8]), Error> {
     let (rune, width) = decode_rune(s);
     if rune == RUNE_ERROR && width == 1 {
@@ -13,7 +13,7 @@ pub(super) fn next_rune(s: &[u8]) -> Result<(char, &[u8]), Error> {
     Ok((rune, s.get(width..).unwrap_or_default()))
 }
 
-/// Fails where the text stops being UTF-8.
+/// Fails if the text is not UTF-8.
 pub(super) fn check_utf8(s: &[u8]) -> Result<(), Error> {
     match runes(s).find(|&(_, rune, width)| rune == RUNE_ERROR && width == 1) {
         Some((at, ..)) => Err(Error::new(
@@ -40,7 +40,7 @@ pub(super) fn parse_escape(s: &[u8]) -> Result<(u32, &[u8]), Error> {
         'v' => 11,
         'x' => return parse_hex(s, rest),
         '0' => return Ok(parse_octal(0, rest)),
-        // One digit alone would be a back reference, which no RE2 has.
+        // A single digit would be a back reference, which RE2 does not support.
         '1'..='7' if matches!(rest.first(), Some(b'0'..=b'7')) => {
             return Ok(parse_octal(rune as u32 - u32::from(b'0'), rest));
         }

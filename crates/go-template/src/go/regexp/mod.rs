@@ -1,11 +1,12 @@
-//! Go's `regexp` over `regex-automata`: RE2 patterns in Go's syntax, Go's answers for every call.
+//! Go's `regexp` on top of `regex-automata`: RE2 patterns in Go's syntax, with Go's results.
 //!
-//! The `regex` crate reads another language: `\Qa\E`, `a{,2}`, `[[]` and `\123` are errors there
-//! and fine in Go, `a**`, `x{1001}` and `(?x)` the other way round, `[a&&b]` and `\d` mean other
-//! things. So patterns are parsed here and given to the automata as an expression tree.
+//! The `regex` crate has a different syntax: it rejects `\Qa\E`, `a{,2}`, `[[]` and `\123`, which
+//! Go accepts; it accepts `a**`, `x{1001}` and `(?x)`, which Go rejects; `[a&&b]` and `\d` have
+//! other meanings. Patterns are therefore parsed here and passed to the automata as an expression
+//! tree.
 //!
-//! Go decodes every byte that is not UTF-8 as U+FFFD. Texts with such bytes are searched in a
-//! copy that has U+FFFD in their place, and offsets are mapped back.
+//! Go decodes every byte that is not UTF-8 as U+FFFD. Texts with such bytes are searched in a copy
+//! with U+FFFD in their place, and offsets are mapped back.
 
 mod cache;
 mod class;
@@ -23,9 +24,9 @@ pub use cache::cached;
 pub use error::{Error, ErrorCode};
 pub use replace::TooLong;
 
-/// The memory that the automaton of a pattern may take, in bytes.
+/// Maximum memory for the automaton of a pattern, in bytes.
 const MAX_PROGRAM: usize = 48 << 20;
-/// The memory that a search may fill with states it has met, in bytes.
+/// Maximum memory for the cached states of a search, in bytes.
 const MAX_STATES: usize = 512 << 10;
 
 /// A compiled regular expression.
@@ -41,14 +42,14 @@ const MAX_STATES: usize = 512 << 10;
 #[derive(Debug, Clone)]
 pub struct Regexp {
     automaton: meta::Regex,
-    /// The names of the groups, from group 1 on.
+    /// The names of the groups, starting with group 1.
     names: Vec<Option<Vec<u8>>>,
     has_pattern: bool,
     size: u64,
 }
 
 impl Regexp {
-    /// Compiles a pattern, as Go's `regexp.Compile`.
+    /// Compiles a pattern, like Go's `regexp.Compile`.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         let parsed = parse::parse(pattern)?;
         let config = meta::Config::new()
@@ -66,19 +67,19 @@ impl Regexp {
         })
     }
 
-    /// The memory that it takes without what a search fills, in bytes.
+    /// Returns its memory use without the cache of searches, in bytes.
     pub fn memory(&self) -> usize {
         self.automaton.memory_usage()
     }
 
-    /// How much work a search of `length` bytes can be, in units of some 100 ns: time grows with
-    /// the text and with the pattern.
+    /// Returns an upper bound of the work of searching `length` bytes, in units of about 100 ns; it
+    /// grows with the text and the pattern.
     pub fn cost(&self, length: usize) -> u64 {
         (length as u64).saturating_mul(self.size) / 64
     }
 }
 
-/// Go's `regexp.QuoteMeta`: escapes everything that means something in a pattern.
+/// Go's `regexp.QuoteMeta`: escapes all metacharacters.
 pub fn quote_meta(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for &c in text {
@@ -90,7 +91,7 @@ pub fn quote_meta(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The message of Go's `regexp.MustCompile` for a pattern that does not compile.
+/// Returns the message of Go's `regexp.MustCompile` for an invalid pattern.
 pub fn must_compile_message(pattern: &[u8], error: &Error) -> String {
     let quoted = if crate::go::strconv::can_backquote(pattern) {
         [b"`", pattern, b"`"].concat()
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_those_of_go() {
+    fn errors_match_go() {
         let cases = [
             ("(", "missing closing ): `(`"),
             (")", "unexpected ): `)`"),
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_go_reads_is_read() {
+    fn syntax_that_only_go_supports_is_accepted() {
         for pattern in [
             r"\Qa.b\E", r"\Q(", "a{,2}", "[[]", r"\123", "[a&&b]", "[]a]", "a{01}", r"\_",
         ] {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_read_as_replacement_runes() {
+    fn invalid_utf8_matches_replacement_runes() {
         let re = Regexp::new(".".as_bytes()).unwrap();
         let all = re.find_all(b"a\xE4\xB8\xC3\xA9", -1).unwrap();
         assert_eq!(all, [&b"a"[..], b"\xE4", b"\xB8", b"\xC3\xA9"]);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn replacements_expand_groups_as_go_does() {
+    fn replacements_expand_groups_as_in_go() {
         let cases = [
             ("a(x*)b", "-ab-axxb-", "$1W", "---"),
             ("a(x*)b", "-ab-axxb-", "${1}W", "-W-xxW-"),
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_patterns_are_refused_or_cheap() {
+    fn hostile_patterns_are_rejected_or_cheap() {
         let deep = "(".repeat(900) + "a" + &")".repeat(900);
         assert_eq!(message(&deep), "ok");
         let deeper = "(".repeat(1100) + "a" + &")".repeat(1100);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn compiled_patterns_are_kept() {
+    fn compiled_patterns_are_cached() {
         let first = cached(b"kept?").unwrap();
         assert!(std::rc::Rc::ptr_eq(&first, &cached(b"kept?").unwrap()));
         for number in 0..100 {

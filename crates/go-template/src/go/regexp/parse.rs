@@ -1,4 +1,4 @@
-//! Reads a pattern in Go's syntax and builds the expression that `regex-automata` compiles.
+//! Parses a pattern in Go's syntax into the expression that `regex-automata` compiles.
 
 use regex_syntax::hir::{Capture, Hir, Look, Repetition};
 
@@ -13,14 +13,14 @@ const MAX_REPEAT: u32 = 1000;
 const MAX_HEIGHT: u32 = 1000;
 /// Go's limit for the instructions of a program.
 const MAX_SIZE: u64 = (128 << 20) / 40;
-/// How many ranges all classes of a pattern may have together. Go allows 16 times as many.
+/// Limit for the number of ranges in all classes of a pattern. Go allows 16 times as many.
 const MAX_RANGES: usize = 1 << 20;
 
 /// The flags that `(?ims-U)` sets.
 #[derive(Debug, Clone, Copy, Default)]
 #[allow(
     clippy::struct_excessive_bools,
-    reason = "each is a flag of its own in the pattern"
+    reason = "each is a separate flag of the pattern"
 )]
 pub(super) struct Flags {
     pub(super) fold: bool,
@@ -31,21 +31,21 @@ pub(super) struct Flags {
 
 /// A parsed pattern.
 #[derive(Debug)]
-pub(super) struct Parsed {
+pub(super) struct ParsedPattern {
     pub(super) hir: Hir,
-    /// The names of the groups, from group 1 on.
+    /// The names of the groups, starting with group 1.
     pub(super) names: Vec<Option<Vec<u8>>>,
-    /// How many instructions Go's program would have, roughly.
+    /// Approximate number of instructions in Go's program.
     pub(super) size: u64,
 }
 
-/// A part of the expression with what the limits need to know.
+/// A part of the expression, with the data that the limits need.
 #[derive(Debug)]
 struct Item {
     hir: Hir,
     height: u32,
     size: u64,
-    /// The greatest product of nested repetition counts.
+    /// The largest product of nested repetition counts.
     repeats: u32,
 }
 
@@ -65,7 +65,7 @@ impl Item {
 struct Frame {
     alternatives: Vec<Item>,
     current: Vec<Item>,
-    /// The flags to restore behind the group.
+    /// The flags to restore after the group.
     outer: Flags,
     capture: Option<u32>,
 }
@@ -81,7 +81,7 @@ impl Frame {
     }
 }
 
-pub(super) fn parse(pattern: &[u8]) -> Result<Parsed, Error> {
+pub(super) fn parse(pattern: &[u8]) -> Result<ParsedPattern, Error> {
     let mut parser = Parser {
         pattern,
         flags: Flags::default(),
@@ -96,18 +96,18 @@ pub(super) fn parse(pattern: &[u8]) -> Result<Parsed, Error> {
         return Err(Error::new(ErrorCode::MissingParen, pattern));
     }
     let whole = parser.close()?;
-    Ok(Parsed {
+    Ok(ParsedPattern {
         hir: whole.hir,
         names: parser.names,
         size: whole.size,
     })
 }
 
-/// What an opening parenthesis begins.
+/// The kind of group that an opening parenthesis begins.
 enum Group {
-    /// `(?:`, which captures nothing.
+    /// `(?:`, which does not capture.
     Plain,
-    /// `(`, perhaps with a name.
+    /// `(`, possibly with a name.
     Capturing(Option<Vec<u8>>),
 }
 
@@ -118,7 +118,7 @@ struct Parser<'p> {
     open: Vec<Frame>,
     frame: Frame,
     ranges: usize,
-    /// The items made so far: expressions cannot nest deeper than they have parts.
+    /// Number of items so far, an upper bound of the nesting.
     total: u32,
 }
 
@@ -157,7 +157,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Everything but repetitions.
+    /// Parses everything but repetitions.
     fn step(&mut self, c: u8, rest: &'p [u8]) -> Result<&'p [u8], Error> {
         let after = rest.get(1..).unwrap_or_default();
         match c {
@@ -290,8 +290,8 @@ impl<'p> Parser<'p> {
         Err(Error::new(code, self.pattern))
     }
 
-    /// Replaces the last item by itself repeated. `whole` begins at the operator, `after` behind
-    /// it; `last` is where the preceding token began, if that was a repetition too.
+    /// Replaces the last item with a repetition of it. `whole` begins at the operator, `after`
+    /// after it; `last` is the start of the preceding token, if that was a repetition too.
     fn repeat(
         &mut self,
         min: u32,
@@ -323,7 +323,7 @@ impl<'p> Parser<'p> {
             (true, None) if min > 0 => 1 + u64::from(min) * item.size,
             _ => 2 + item.size,
         };
-        // A count of zero removes the part, whatever it holds.
+        // A count of zero removes the part, whatever it contains.
         let repeats = match (counted, max) {
             (true, Some(0)) => 1,
             (true, _) => item.repeats.saturating_mul(copies.max(1)),
@@ -365,7 +365,7 @@ impl<'p> Parser<'p> {
         self.open.push(std::mem::replace(&mut self.frame, inner));
     }
 
-    /// Ends the innermost group, which is the whole pattern when none is open.
+    /// Closes the innermost group, or the whole pattern if none is open.
     fn close(&mut self) -> Result<Item, Error> {
         let last = self.concat()?;
         let mut alternatives = std::mem::take(&mut self.frame.alternatives);
@@ -434,7 +434,7 @@ impl<'p> Parser<'p> {
         })
     }
 
-    /// Parses what begins with `(?`: a named group, flags, or both flags and a group.
+    /// Parses what begins with `(?`: a named group, flags, or flags with a group.
     fn perl_group(&mut self, s: &'p [u8]) -> Result<&'p [u8], Error> {
         let named = match s {
             [b'(', b'?', b'P', b'<', body @ ..] | [b'(', b'?', b'<', body @ ..]
@@ -497,13 +497,13 @@ impl<'p> Parser<'p> {
 
 /// The counts of `{min,max}`.
 struct Counts<'p> {
-    /// Least and, if there is one, greatest count; none when they are out of order or bounds.
+    /// Minimum and optional maximum; `None` if they are out of order or range.
     bounds: Option<(u32, Option<u32>)>,
     rest: &'p [u8],
 }
 
-/// Parses `{min}`, `{min,}` or `{min,max}`; none when `s` begins with something else, in which
-/// case the brace is a literal.
+/// Parses `{min}`, `{min,}` or `{min,max}`. Returns `None` if `s` begins with anything else; the
+/// brace is a literal then.
 fn parse_counts(s: &[u8]) -> Option<Counts<'_>> {
     let allowed = |count: Option<u32>| count.filter(|&count| count <= MAX_REPEAT);
     let (min, rest) = parse_count(s.get(1..)?)?;
@@ -524,7 +524,7 @@ fn parse_counts(s: &[u8]) -> Option<Counts<'_>> {
     })
 }
 
-/// A decimal number without leading zeros; the value is none when it is out of bounds.
+/// Parses a decimal number without leading zeros; the value is `None` if it is out of range.
 fn parse_count(s: &[u8]) -> Option<(Option<u32>, &[u8])> {
     let length = s.iter().take_while(|c| c.is_ascii_digit()).count();
     let (digits, rest) = s.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! Replacing matches, literally or by a template with `$1` and `${name}`.
+//! Replacement of matches, literally or with a template that uses `$1` and `${name}`.
 
 use regex_automata::util::captures::Captures;
 
@@ -6,7 +6,7 @@ use super::Regexp;
 use super::search::{Haystack, is_name_rune};
 use crate::go::utf8::runes;
 
-/// The replaced text would be longer than the caller allows.
+/// The result would be longer than the caller allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the replaced text is too long")]
 pub struct TooLong;
@@ -19,9 +19,9 @@ enum Piece<'t> {
 }
 
 impl Regexp {
-    /// Appends `text` with every match replaced by `template`, as Go's `ReplaceAllString`: `$1`,
-    /// `$name` and their forms in braces stand for groups, `$$` for a dollar sign. Gives up once
-    /// more than `limit` bytes were appended.
+    /// Appends `text` with every match replaced by `template`, like Go's `ReplaceAllString`: `$1`,
+    /// `$name` and their forms in braces expand to groups, `$$` to a dollar sign. Fails once more
+    /// than `limit` bytes were appended.
     pub fn replace_all(
         &self,
         text: &[u8],
@@ -35,16 +35,16 @@ impl Regexp {
         let pieces = parse_template(template);
         let mut captures = self.automaton.create_captures();
         replace(text, out, limit, |haystack, at, out| match at {
-            Step::Find(at) => self.captures_at(haystack, at, &mut captures),
-            Step::Replace => {
+            MatchRequest::Find(at) => self.captures_at(haystack, at, &mut captures),
+            MatchRequest::Replace => {
                 self.expand(&pieces, haystack, &captures, out);
                 None
             }
         })
     }
 
-    /// Appends `text` with every match replaced by `replacement` as it is, as Go's
-    /// `ReplaceAllLiteralString`. Gives up once more than `limit` bytes were appended.
+    /// Appends `text` with every match replaced by the literal `replacement`, like Go's
+    /// `ReplaceAllLiteralString`. Fails once more than `limit` bytes were appended.
     pub fn replace_all_literal(
         &self,
         text: &[u8],
@@ -53,8 +53,8 @@ impl Regexp {
         limit: usize,
     ) -> Result<(), TooLong> {
         replace(text, out, limit, |haystack, at, out| match at {
-            Step::Find(at) => self.find_at(haystack, at),
-            Step::Replace => {
+            MatchRequest::Find(at) => self.find_at(haystack, at),
+            MatchRequest::Replace => {
                 out.extend_from_slice(replacement);
                 None
             }
@@ -76,7 +76,7 @@ impl Regexp {
                     continue;
                 }
                 Piece::Group(index) => group(*index),
-                // Of several groups of one name, the first that took part counts.
+                // Of several groups with one name, the first that matched counts.
                 Piece::Name(name) => self
                     .names
                     .iter()
@@ -91,24 +91,24 @@ impl Regexp {
     }
 }
 
-/// Walks over the matches that `run` finds and lets it write their replacements.
+/// Iterates over the matches found by `run` and has it write their replacements.
 fn replace<'t>(
     text: &'t [u8],
     out: &mut Vec<u8>,
     limit: usize,
-    mut run: impl FnMut(&Haystack<'t>, Step, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
+    mut run: impl FnMut(&Haystack<'t>, MatchRequest, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
 ) -> Result<(), TooLong> {
     let haystack = Haystack::new(text);
     let before = out.len();
     let (mut last_end, mut at) = (0, 0);
     while at <= haystack.len() {
-        let Some(found) = run(&haystack, Step::Find(at), out) else {
+        let Some(found) = run(&haystack, MatchRequest::Find(at), out) else {
             break;
         };
         out.extend_from_slice(haystack.part(last_end..found.start));
-        // An empty match directly behind the last one is not replaced.
+        // An empty match directly after the previous match is not replaced.
         if found.end > last_end || found.start == 0 {
-            run(&haystack, Step::Replace, out);
+            run(&haystack, MatchRequest::Replace, out);
         }
         if out.len() - before > limit {
             return Err(TooLong);
@@ -124,8 +124,8 @@ fn replace<'t>(
     }
 }
 
-/// What the loop over matches asks for.
-enum Step {
+/// Requests of the loop over matches.
+enum MatchRequest {
     Find(usize),
     Replace,
 }
@@ -154,7 +154,7 @@ fn parse_template(template: &[u8]) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Parses what follows a dollar sign: a name or number, perhaps in braces.
+/// Parses what follows a dollar sign: a name or number, possibly in braces.
 fn parse_reference(s: &[u8]) -> Option<(Piece<'_>, &[u8])> {
     let (braced, body) = match s {
         [b'{', body @ ..] => (true, body),

@@ -1,4 +1,4 @@
-//! Sets of runes: what a character class holds while it is parsed.
+//! Sets of runes for parsing character classes.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir};
 
@@ -6,7 +6,7 @@ use crate::go::unicode::PAIRED_LATER;
 
 const MAX_RUNE: u32 = 0x10_FFFF;
 
-/// A set of code points as inclusive ranges, in any order until it is cleaned.
+/// A set of code points as inclusive ranges, unordered until it is cleaned.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RuneSet {
     ranges: Vec<(u32, u32)>,
@@ -23,7 +23,7 @@ impl RuneSet {
         }
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -36,13 +36,13 @@ impl RuneSet {
         self.ranges.extend_from_slice(&other.ranges);
     }
 
-    /// The set with the runes that differ from members only in case (simple folding).
+    /// Returns the set extended by case variants of its members (simple folding).
     #[must_use]
     pub(super) fn folded(&self) -> Self {
         let later = Self::from_ranges(PAIRED_LATER).to_class();
         let mut class = self.to_class();
         class.difference(&later);
-        // Fails only without the Unicode tables, which are always built in.
+        // Fails only without Unicode tables, which are always built in.
         let _ = class.try_case_fold_simple();
         class.difference(&later);
         let mut folded = Self::from_class(&class);
@@ -88,7 +88,7 @@ impl RuneSet {
         }
     }
 
-    /// The class without surrogates, which no text decodes to.
+    /// Returns the class without surrogates, which do not occur in decoded text.
     fn to_class(&self) -> ClassUnicode {
         let ranges = self
             .ranges

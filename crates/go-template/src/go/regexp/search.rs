@@ -1,4 +1,5 @@
-//! Finding matches: one, all, and the pieces between them, with Go's rules for empty matches.
+//! Searching: one match, all matches, and the pieces between them, with Go's rules for empty
+//! matches.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -9,11 +10,11 @@ use regex_automata::util::captures::Captures;
 use super::Regexp;
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune, runes};
 
-/// The text that is searched: the original, or a copy that is UTF-8.
+/// The searched text: the original, or a copy that is valid UTF-8.
 pub(super) struct Haystack<'t> {
     pub(super) original: &'t [u8],
     text: Cow<'t, [u8]>,
-    /// For every offset of a copy, the offset in the original.
+    /// For every offset in a copy, the offset in the original.
     origins: Vec<usize>,
 }
 
@@ -45,12 +46,12 @@ impl<'t> Haystack<'t> {
         self.text.len()
     }
 
-    /// The width of the rune at `at`, 0 at the end.
+    /// Returns the width of the rune at `at`, or 0 at the end.
     pub(super) fn width(&self, at: usize) -> usize {
         decode_rune(self.text.get(at..).unwrap_or_default()).1
     }
 
-    /// The part of the original that a range of the searched text stands for.
+    /// Returns the part of the original for a range of the searched text.
     pub(super) fn part(&self, range: Range<usize>) -> &'t [u8] {
         let origin = |at: usize| match self.text {
             Cow::Borrowed(_) => at,
@@ -70,14 +71,14 @@ impl Regexp {
             .is_match(Input::new(haystack.text.as_ref()).earliest(true))
     }
 
-    /// Go's `FindString`, none where there is no match.
+    /// Go's `FindString`; `None` if there is no match.
     pub fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         let haystack = Haystack::new(text);
         self.find_at(&haystack, 0).map(|range| haystack.part(range))
     }
 
-    /// Go's `FindAllString`: at most `limit` matches, all when it is negative. None stands for
-    /// Go's nil, when there is no match.
+    /// Go's `FindAllString`: at most `limit` matches, or all if it is negative. `None` stands for
+    /// Go's nil if there is no match.
     pub fn find_all<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
         let haystack = Haystack::new(text);
         let ranges = self.find_ranges(&haystack, limit);
@@ -88,8 +89,8 @@ impl Regexp {
         (!found.is_empty()).then_some(found)
     }
 
-    /// Go's `Split`: the pieces between matches, at most `limit`, all when it is negative. None
-    /// stands for Go's nil, when none are asked for.
+    /// Go's `Split`: at most `limit` pieces between matches, or all if it is negative. `None`
+    /// stands for Go's nil if `limit` is 0.
     pub fn split<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
         if limit == 0 {
             return None;
@@ -122,7 +123,7 @@ impl Regexp {
         self.automaton.search(&input).map(|found| found.range())
     }
 
-    /// As [`Regexp::find_at`], with the ranges of the groups.
+    /// Like [`Regexp::find_at`], with the ranges of the groups.
     pub(super) fn captures_at(
         &self,
         haystack: &Haystack<'_>,
@@ -143,7 +144,7 @@ impl Regexp {
             let Some(range) = self.find_at(haystack, at) else {
                 break;
             };
-            // An empty match directly behind the last one does not count.
+            // An empty match directly after the previous match does not count.
             let counts = range.end != at || Some(range.start) != previous_end;
             at = if range.end == at {
                 match haystack.width(at) {
@@ -162,7 +163,7 @@ impl Regexp {
     }
 }
 
-/// Whether a rune may stand in a group's name.
+/// Returns whether a rune may occur in a group's name.
 pub(super) fn is_name_rune(rune: char) -> bool {
     use crate::go::unicode::{is_digit, is_letter};
     rune == '_' || rune != RUNE_ERROR && (is_letter(rune) || is_digit(rune))

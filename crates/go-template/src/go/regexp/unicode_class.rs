@@ -1,10 +1,10 @@
-//! The names that `\p{…}` knows: Unicode's general categories and those scripts that Go finds.
+//! The names for `\p{…}`: Unicode's general categories and the scripts that Go finds.
 
 use regex_syntax::hir::{Class, HirKind};
 
 use super::rune_set::RuneSet;
 
-/// Long names of categories, as Go folds names: one capital, then small letters, without
+/// Long names of categories as Go normalizes them: one capital, then small letters, without
 /// separators.
 const CATEGORY_NAMES: &[(&str, &str)] = &[
     ("Casedletter", "LC"),
@@ -51,15 +51,15 @@ const CATEGORY_NAMES: &[(&str, &str)] = &[
     ("Uppercaseletter", "Lu"),
 ];
 
-/// The categories that the Unicode tables answer directly.
+/// The categories that the Unicode tables contain directly.
 const CATEGORIES: &[&str] = &[
     "Cc", "Cf", "Co", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N", "Nd", "Nl",
     "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z", "Zl",
     "Zp", "Zs",
 ];
 
-/// The scripts of Unicode 15.0 whose name is one word. Go cannot find the others: it drops the
-/// underscore from the name that is asked for, but not from those it knows.
+/// The scripts of Unicode 15.0 with a one-word name. Go cannot find the others: it drops the
+/// underscore from the requested name, but not from its own names.
 const SCRIPTS: &[&str] = &[
     "Adlam",
     "Ahom",
@@ -180,7 +180,7 @@ const SCRIPTS: &[&str] = &[
     "Yi",
 ];
 
-/// The set that a name means, none when Go does not know the name.
+/// Returns the set for a name, or `None` if Go does not know it.
 pub(super) fn lookup(name: &[u8]) -> Option<RuneSet> {
     let name = canonical(name);
     let long = CATEGORY_NAMES.iter().find(|(long, _)| *long == name);
@@ -209,12 +209,12 @@ fn assigned() -> Option<RuneSet> {
     Some(set)
 }
 
-/// A class as regex-syntax knows it, limited to what Go's tables know.
+/// Returns a class of regex-syntax, restricted to the Unicode version of Go's tables.
 fn table(class: &str) -> Option<RuneSet> {
     let hir = regex_syntax::parse(&format!(r"[[{class}]&&\p{{Age:15.0}}]")).ok()?;
     match hir.kind() {
         HirKind::Class(Class::Unicode(class)) => Some(RuneSet::from_class(class)),
-        // A category of one rune.
+        // A category with a single rune.
         HirKind::Literal(text) => {
             let (rune, _) = crate::go::utf8::decode_rune(&text.0);
             Some(RuneSet::from_ranges(&[(rune as u32, rune as u32)]))
@@ -223,7 +223,7 @@ fn table(class: &str) -> Option<RuneSet> {
     }
 }
 
-/// A leading capital, the rest small, without underscores, hyphens and spaces.
+/// Normalizes a name: leading capital, lower case, without underscores, hyphens and spaces.
 fn canonical(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     for c in String::from_utf8_lossy(name).chars() {

@@ -1,4 +1,4 @@
-//! Constraints such as `>=1.2, <2 || ~3.1`: reading them and checking versions against them.
+//! Constraints such as `>=1.2, <2 || ~3.1`: parsing, and checking of versions.
 
 use std::cmp::Ordering;
 
@@ -6,18 +6,18 @@ use super::version::compare_identifiers;
 use super::{Parts, Version, split};
 use crate::go::strconv::quote;
 
-/// The longest text that is read as a constraint, in bytes.
+/// Maximum length of a constraint, in bytes.
 const MAX_LENGTH: usize = 512;
-/// The most alternatives (`||`) of a constraint.
+/// Maximum number of alternatives (`||`).
 const MAX_GROUPS: usize = 32;
 
-/// A text that is no constraint.
+/// An error in the text of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseConstraintError {
-    /// A group has another form.
+    /// A malformed group.
     #[error("improper constraint: {0}")]
     Improper(String),
-    /// A version within the constraint cannot be read.
+    /// An invalid version in the constraint.
     #[error("constraint parser error")]
     Version,
     /// The text is too long.
@@ -28,7 +28,7 @@ pub enum ParseConstraintError {
     TooManyGroups,
 }
 
-/// Alternatives, of which one must hold.
+/// Alternative constraints; a version must satisfy one of them.
 ///
 /// ```
 /// use go_template::go::semver::{Constraints, Version};
@@ -41,11 +41,11 @@ pub struct Constraints {
     groups: Vec<Group>,
 }
 
-/// Constraints that must all hold.
+/// Constraints that must all be satisfied.
 #[derive(Debug, Clone)]
 struct Group {
     constraints: Vec<Constraint>,
-    /// Whether one of them names a prerelease, so that all of them consider prereleases.
+    /// Whether one of them names a prerelease, so that all of them accept prereleases.
     prereleases: bool,
 }
 
@@ -61,7 +61,7 @@ enum Operator {
     Caret,
 }
 
-/// Which part of the version is missing or a wildcard: what follows it does not count either.
+/// The first part of the version that is missing or a wildcard; the parts after it are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wildcard {
     None,
@@ -78,7 +78,7 @@ struct Constraint {
 }
 
 impl Constraints {
-    /// Reads constraints, as `semver.NewConstraint`.
+    /// Parses constraints, like `semver.NewConstraint`.
     pub fn new(text: &[u8]) -> Result<Self, ParseConstraintError> {
         if text.len() > MAX_LENGTH {
             return Err(ParseConstraintError::TooLong);
@@ -95,7 +95,7 @@ impl Constraints {
         Ok(Self { groups })
     }
 
-    /// Whether the version satisfies one of the alternatives.
+    /// Returns whether the version satisfies one of the alternatives.
     pub fn check(&self, version: &Version) -> bool {
         self.groups.iter().any(|group| {
             let release = version.prerelease.is_empty();
@@ -125,7 +125,7 @@ fn rewrite_ranges(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Two versions with a hyphen between spaces, and the spaces around; and what follows.
+/// Matches two versions separated by a hyphen with spaces, and returns the rest.
 fn match_range(s: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (low, rest) = match_version(skip_spaces(s))?;
     let rest = skip_some_spaces(rest)?.strip_prefix(b"-")?;
@@ -138,8 +138,8 @@ fn match_version(s: &[u8]) -> Option<(&[u8], &[u8])> {
     Some(s.split_at(s.len() - rest.len()))
 }
 
-/// What may stand for a number in a constraint. The bar is there by an oversight of the library,
-/// and leads to an error later.
+/// Returns whether a byte may occur in a number of a constraint. The bar is an oversight in the
+/// library; it causes an error later.
 fn in_constraint(c: u8) -> bool {
     c.is_ascii_digit() || matches!(c, b'x' | b'X' | b'*' | b'|')
 }
@@ -186,7 +186,7 @@ impl Group {
             if rest.is_empty() {
                 break;
             }
-            // Between two constraints stand spaces, or a comma.
+            // Constraints are separated by spaces or a comma.
             match rest.strip_prefix(b",") {
                 Some(after) => rest = skip_spaces(after),
                 None if rest.len() < after.len() => {}
@@ -257,8 +257,8 @@ impl Constraint {
         })
     }
 
-    /// Whether the version, which is a release or may be a prerelease here, satisfies the
-    /// constraint.
+    /// Returns whether the version satisfies the constraint, given that prereleases were already
+    /// checked.
     fn check(&self, version: &Version) -> bool {
         match self.operator {
             Operator::Equal if self.wildcard == Wildcard::None => {
@@ -329,7 +329,7 @@ impl Constraint {
         if version.compare(own).is_lt() {
             return false;
         }
-        // `~0.0.0` and `*` take all that is not less.
+        // `~0.0.0` and `*` accept every version that is not lower.
         let open = matches!(self.wildcard, Wildcard::None | Wildcard::Major);
         if (own.major, own.minor, own.patch) == (0, 0, 0) && open {
             return true;

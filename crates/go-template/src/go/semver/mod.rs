@@ -1,8 +1,8 @@
-//! Versions and constraints as `Masterminds/semver` 3.5 reads and compares them.
+//! Versions and constraints as parsed and compared by `Masterminds/semver` 3.5.
 //!
-//! Versions are read loosely, as Helm and Sprig do: `v1`, `1.2` and leading zeros are fine. How a
-//! constraint treats prereleases, wildcards and missing parts is not in the specification;
-//! the rules of that library are what charts rely on.
+//! Versions are parsed loosely, as in Helm and Sprig: `v1`, `1.2` and leading zeros are accepted.
+//! The treatment of prereleases, wildcards and missing parts in constraints is not specified;
+//! charts rely on the rules of that library.
 
 mod constraint;
 mod version;
@@ -10,8 +10,8 @@ mod version;
 pub use constraint::{Constraints, ParseConstraintError};
 pub use version::{ParseVersionError, Version};
 
-/// The parts of a version in a text, before they are read as numbers: digits, and in constraints
-/// also wildcards.
+/// The parts of a version in a text, before they are parsed as numbers: digits, or wildcards in
+/// constraints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Parts<'t> {
     major: &'t [u8],
@@ -21,8 +21,8 @@ struct Parts<'t> {
     metadata: &'t [u8],
 }
 
-/// Matches the longest version at the beginning of `s` and gives what follows it. `in_number` says
-/// which bytes may stand for a number.
+/// Matches the longest version at the start of `s` and returns the rest. `in_number` returns
+/// whether a byte may occur in a number.
 fn split(s: &[u8], in_number: fn(u8) -> bool) -> Option<(Parts<'_>, &[u8])> {
     let mut parts = Parts::default();
     let mut rest = s.strip_prefix(b"v").unwrap_or(s);
@@ -44,13 +44,13 @@ fn split(s: &[u8], in_number: fn(u8) -> bool) -> Option<(Parts<'_>, &[u8])> {
     Some((parts, rest))
 }
 
-/// The longest run of at least one byte that `belongs`.
+/// Splits off the longest non-empty run of bytes that satisfy `belongs`.
 fn run(s: &[u8], belongs: fn(u8) -> bool) -> Option<(&[u8], &[u8])> {
     let length = s.iter().position(|&c| !belongs(c)).unwrap_or(s.len());
     (length > 0).then(|| s.split_at(length))
 }
 
-/// Identifiers with single dots between them.
+/// Splits off identifiers separated by single dots.
 fn identifiers(s: &[u8]) -> Option<(&[u8], &[u8])> {
     let belongs = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
     let (_, mut rest) = run(s, belongs)?;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_texts_are_named() {
+    fn invalid_texts_have_errors_of_the_library() {
         let error = |constraint: &str, version: &str| holds(constraint, version).unwrap_err();
         assert_eq!(error("", "1"), "improper constraint: \"\"");
         assert_eq!(error(">=1.2>3", "1"), "improper constraint: \">=1.2>3\"");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_loosely_and_strictly() {
+    fn versions_are_parsed_loosely_and_strictly() {
         let version = Version::new(b"v01.2-rc.1+b").unwrap();
         assert_eq!(version.to_string(), "1.2.0-rc.1+b");
         assert_eq!(version.original, "v01.2-rc.1+b");

@@ -1,4 +1,4 @@
-//! A version: reading, comparing, incrementing and printing it.
+//! A version: parsing, comparing, incrementing and formatting.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,25 +6,25 @@ use std::fmt;
 use super::{Parts, split};
 use crate::go::strconv::{NumError, parse_uint};
 
-/// The longest text that is read as a version, in bytes.
+/// Maximum length of a version, in bytes.
 const MAX_LENGTH: usize = 256;
 
-/// A text that is no version.
+/// An error in the text of a version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseVersionError {
-    /// The text has another form.
+    /// Malformed text.
     #[error("invalid semantic version")]
     Invalid,
-    /// The text is empty, where a strict version is asked for.
+    /// Empty text for a strict version.
     #[error("version string empty")]
     Empty,
     /// The text is too long.
     #[error("version string is too long (max {MAX_LENGTH} bytes)")]
     TooLong,
-    /// A part of a strict version holds something that is no digit.
+    /// A part of a strict version contains a non-digit.
     #[error("invalid characters in version")]
     Characters,
-    /// A number begins with zero, where that is not allowed.
+    /// A number begins with zero where that is not allowed.
     #[error("version segment starts with 0")]
     LeadingZero,
     /// A number does not fit.
@@ -33,10 +33,10 @@ pub enum ParseVersionError {
     /// A number of a strict version does not fit.
     #[error("{0}")]
     StrictSegment(String),
-    /// The part behind `-` has another form.
+    /// A malformed part after `-`.
     #[error("invalid prerelease string")]
     Prerelease,
-    /// The part behind `+` has another form.
+    /// A malformed part after `+`.
     #[error("invalid metadata string")]
     Metadata,
     /// Incrementing would overflow.
@@ -61,16 +61,16 @@ pub struct Version {
     pub minor: u64,
     /// The third number.
     pub patch: u64,
-    /// What stands behind `-`, else empty.
+    /// The part after `-`, or empty.
     pub prerelease: String,
-    /// What stands behind `+`, else empty.
+    /// The part after `+`, or empty.
     pub metadata: String,
-    /// The text that was read.
+    /// The parsed text.
     pub original: String,
 }
 
 impl Version {
-    /// Reads a version loosely, as `semver.NewVersion`.
+    /// Parses a version loosely, like `semver.NewVersion`.
     pub fn new(text: &[u8]) -> Result<Self, ParseVersionError> {
         if text.len() > MAX_LENGTH {
             return Err(ParseVersionError::TooLong);
@@ -88,7 +88,7 @@ impl Version {
         Ok(version)
     }
 
-    /// Reads a version by the specification, as `semver.StrictNewVersion`.
+    /// Parses a version by the specification, like `semver.StrictNewVersion`.
     pub fn strict(text: &[u8]) -> Result<Self, ParseVersionError> {
         if text.is_empty() {
             return Err(ParseVersionError::Empty);
@@ -148,7 +148,7 @@ impl Version {
         })
     }
 
-    /// The next patch version; a prerelease becomes its release.
+    /// Returns the next patch version; a prerelease becomes its release.
     pub fn next_patch(&self) -> Result<Self, ParseVersionError> {
         let step = u64::from(self.prerelease.is_empty());
         let patch = self
@@ -158,7 +158,7 @@ impl Version {
         Ok(self.numbered(self.major, self.minor, patch))
     }
 
-    /// The next minor version.
+    /// Returns the next minor version.
     pub fn next_minor(&self) -> Result<Self, ParseVersionError> {
         let minor = self
             .minor
@@ -167,7 +167,7 @@ impl Version {
         Ok(self.numbered(self.major, minor, 0))
     }
 
-    /// The next major version.
+    /// Returns the next major version.
     pub fn next_major(&self) -> Result<Self, ParseVersionError> {
         let major = self
             .major
@@ -189,7 +189,7 @@ impl Version {
         .renamed()
     }
 
-    /// The version with another prerelease.
+    /// Returns the version with another prerelease.
     pub fn with_prerelease(&self, prerelease: &str) -> Result<Self, ParseVersionError> {
         if !prerelease.is_empty() {
             check_prerelease(prerelease)?;
@@ -201,7 +201,7 @@ impl Version {
         .renamed())
     }
 
-    /// The version with other metadata.
+    /// Returns the version with other metadata.
     pub fn with_metadata(&self, metadata: &str) -> Result<Self, ParseVersionError> {
         if !metadata.is_empty() {
             check_identifiers(metadata.as_bytes(), &ParseVersionError::Metadata)?;
@@ -213,7 +213,7 @@ impl Version {
         .renamed())
     }
 
-    /// Makes the original text that of the version, with the `v` that it had.
+    /// Updates the original text to match the version, keeping its `v`.
     fn renamed(mut self) -> Self {
         let v = if self.original.starts_with('v') {
             "v"
@@ -224,7 +224,7 @@ impl Version {
         self
     }
 
-    /// The order of versions: metadata does not count, a prerelease comes before its release.
+    /// Compares versions: metadata is ignored, a prerelease precedes its release.
     pub fn compare(&self, other: &Self) -> Ordering {
         (self.major, self.minor, self.patch)
             .cmp(&(other.major, other.minor, other.patch))
@@ -233,8 +233,8 @@ impl Version {
 }
 
 impl PartialOrd for Version {
-    /// As [`Version::compare`], except that versions which differ only in metadata or in how they
-    /// were written have no order.
+    /// Like [`Version::compare`], except that versions which differ only in metadata or spelling
+    /// are unordered.
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         match self.compare(other) {
             Ordering::Equal if self != other => None,
@@ -266,7 +266,7 @@ fn cut(s: &[u8], at: u8) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// A number that may be missing.
+/// Parses a number that may be missing.
 fn number(digits: &[u8]) -> Result<u64, String> {
     if digits.is_empty() {
         return Ok(0);
@@ -309,7 +309,7 @@ pub(super) fn compare_prereleases(a: &str, b: &str) -> Ordering {
     compare_identifiers(a, b)
 }
 
-/// Compares dotted identifiers one by one; the longer of two that are otherwise alike is greater.
+/// Compares dotted identifiers one by one; the longer list is greater if all others are equal.
 pub(super) fn compare_identifiers(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.split('.'), b.split('.'));
     loop {
@@ -323,7 +323,7 @@ pub(super) fn compare_identifiers(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Numbers come before words, and nothing before all.
+/// Numbers precede words, and a missing identifier precedes everything.
 fn compare_identifier(a: &str, b: &str) -> Ordering {
     if a == b {
         return Ordering::Equal;
@@ -336,7 +336,7 @@ fn compare_identifier(a: &str, b: &str) -> Ordering {
         (None, None) => a.cmp(b),
         (Some(_), None) => Ordering::Less,
         (None, Some(_)) => Ordering::Greater,
-        // Numbers that are equal but written differently: the library calls the first the lesser.
+        // For equal numbers with different spelling, the library treats the first as lower.
         (Some(a), Some(b)) => a.cmp(&b).then(Ordering::Less),
     }
 }

@@ -4,22 +4,22 @@ use std::io::Write;
 
 use super::{NumError, hexfloat, parse_int, push_uint, underscores_ok};
 
-/// More significant digits than any `f64` has; what a format asks for beyond is zeros.
+/// Maximum number of significant digits of any `f64`; further digits are zeros.
 const MAX_PRECISION: usize = 1100;
 
-/// The shortest decimal digits of a number and where its point stands: `0.d1d2d3… * 10^point`. Zero
-/// has no digits.
+/// The shortest decimal digits of a number and the position of its point: `0.d1d2d3… * 10^point`.
+/// Zero has no digits.
 #[derive(Debug, Clone, Copy)]
 pub struct Digits {
     buffer: [u8; 24],
     length: usize,
-    /// The power of ten by which `0.d1d2d3…` is multiplied.
+    /// The power of ten that `0.d1d2d3…` is multiplied by.
     pub point: i32,
 }
 
 impl Digits {
-    /// The shortest digits that read back as `value`, or as the `f32` nearest to it when `bits` is
-    /// 32.
+    /// Returns the shortest digits that parse to `value`, or to the `f32` nearest to it if `bits`
+    /// is 32.
     pub fn shortest(value: f64, bits: u32) -> Self {
         let mut digits = Self {
             buffer: [0; 24],
@@ -54,8 +54,9 @@ impl Digits {
         digits
     }
 
-    /// Where two shortest texts are equally near, Go takes the even one and the standard library
-    /// the greater. That takes nearly as many digits as the type can hold.
+    /// Breaks a tie like Go: if two shortest texts are equally near, Go takes the even one and the
+    /// standard library the greater. This only happens with nearly as many digits as the type can
+    /// represent.
     fn break_tie(&mut self, value: f64, bits: u32) {
         let Some(last) = self.length.checked_sub(1) else {
             return;
@@ -83,7 +84,7 @@ impl Digits {
         }
     }
 
-    /// The digits, without trailing zeros.
+    /// Returns the digits without trailing zeros.
     pub fn as_bytes(&self) -> &[u8] {
         self.buffer.get(..self.length).unwrap_or_default()
     }
@@ -126,8 +127,8 @@ fn split_exponent(text: &[u8]) -> (&[u8], i32) {
     )
 }
 
-/// Appends `value` as Go's `strconv.AppendFloat`. `format` is one of `b e E f g G x X`; without a
-/// precision the text is the shortest that reads back as the same value of `bits` (32 or 64) bits.
+/// Appends `value` like Go's `strconv.AppendFloat`. `format` is one of `b e E f g G x X`; without a
+/// precision the text is the shortest that parses to the same value of `bits` (32 or 64) bits.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -187,7 +188,7 @@ fn push_sign(dst: &mut Vec<u8>, value: f64) {
 
 fn push_shortest(dst: &mut Vec<u8>, value: f64, format: u8, bits: u32) {
     let magnitude = value.abs();
-    // Small whole numbers are what templates print most; they need no search for the shortest
+    // Small whole numbers are the most common in templates and need no search for the shortest
     // digits.
     if matches!(format, b'g' | b'f') && magnitude < 1_000_000.0 && magnitude.fract() == 0.0 {
         #[allow(
@@ -206,7 +207,7 @@ fn push_shortest(dst: &mut Vec<u8>, value: f64, format: u8, bits: u32) {
         _ if (-4..6).contains(&(point - 1)) || digits.is_empty() => {
             push_f(dst, digits, point, decimals);
         }
-        // 'e' stands two letters before 'g'.
+        // 'e' is two letters before 'g'.
         _ => push_e(
             dst,
             digits,
@@ -236,7 +237,7 @@ fn push_fixed(dst: &mut Vec<u8>, value: f64, format: u8, precision: usize) {
     }
 }
 
-/// `%g` with a precision: at most so many significant digits, without trailing zeros.
+/// Formats `%g` with a precision: at most that many significant digits, without trailing zeros.
 fn push_general(dst: &mut Vec<u8>, magnitude: f64, format: u8, precision: usize) {
     let decimals = precision.min(MAX_PRECISION) - 1;
     let text = format!("{magnitude:.decimals$e}");
@@ -279,7 +280,7 @@ fn count(digits: &[u8]) -> i32 {
     i32::try_from(digits.len()).unwrap_or(i32::MAX)
 }
 
-/// `d.ddde±dd` with `decimals` digits after the point.
+/// Appends `d.ddde±dd` with `decimals` digits after the point.
 fn push_e(dst: &mut Vec<u8>, digits: &[u8], point: i32, decimals: usize, letter: u8) {
     dst.push(digits.first().copied().unwrap_or(b'0'));
     if decimals > 0 {
@@ -301,7 +302,7 @@ fn push_exponent(dst: &mut Vec<u8>, exponent: i32, letter: u8) {
     push_uint(dst, u64::from(exponent.unsigned_abs()));
 }
 
-/// `ddd.ddd` with `decimals` digits after the point.
+/// Appends `ddd.ddd` with `decimals` digits after the point.
 fn push_f(dst: &mut Vec<u8>, digits: &[u8], point: i32, decimals: usize) {
     let whole = usize::try_from(point).unwrap_or(0);
     if whole == 0 {
@@ -370,8 +371,8 @@ fn special(s: &[u8]) -> Option<f64> {
     infinite.then_some(sign * f64::INFINITY)
 }
 
-/// Whether the text is a sign, digits with at most one point, and perhaps an exponent. Underscores
-/// count as digits here.
+/// Returns whether the text is a sign, digits with at most one point, and an optional exponent.
+/// Underscores count as digits here.
 fn is_decimal(s: &[u8]) -> bool {
     let s = s
         .strip_prefix(b"-")
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_form_switches_to_exponents_at_a_million() {
+    fn shortest_form_switches_to_exponents_at_a_million() {
         let cases = [
             (1.0, "1"),
             (-0.0, "-0"),
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_precision_rounds_the_exact_value_half_to_even() {
+    fn precision_rounds_the_exact_value_half_to_even() {
         assert_eq!(formatted(0.125, b'f', Some(2)), "0.12");
         assert_eq!(formatted(2.5, b'f', Some(0)), "2");
         assert_eq!(formatted(1234.5678, b'e', Some(2)), "1.23e+03");
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_are_read_as_go_literals() {
+    fn floats_are_parsed_as_go_literals() {
         let cases: [(&[u8], Result<f64, NumErrorKind>); 16] = [
             (b"1_000.5", Ok(1000.5)),
             (b".5", Ok(0.5)),

@@ -1,5 +1,4 @@
-//! Floats in base two and sixteen: the formats `b` and `x`, and hexadecimal literals such as
-//! `0x1.8p-3`.
+//! Floats in base 2 and 16: the formats `b` and `x`, and hexadecimal literals such as `0x1.8p-3`.
 
 use super::{NumError, push_int, push_uint, underscores_ok};
 
@@ -21,7 +20,7 @@ const DOUBLE: Layout = Layout {
     bias: -1023,
 };
 
-/// A finite float taken apart: `mantissa * 2^(exponent - mantissa bits)`.
+/// A decomposed finite float: `mantissa * 2^(exponent - mantissa bits)`.
 struct Parts {
     mantissa: u64,
     exponent: i32,
@@ -144,7 +143,7 @@ fn hex_digit(digit: u64, upper: bool) -> u8 {
     }
 }
 
-/// Whether the text, behind its sign, begins as a hexadecimal float with at least one more
+/// Returns whether the text, after its sign, begins like a hexadecimal float with at least one more
 /// character.
 pub(super) fn is_hex(s: &[u8]) -> bool {
     let s = s
@@ -154,7 +153,7 @@ pub(super) fn is_hex(s: &[u8]) -> bool {
     matches!(s, [b'0', b'x' | b'X', _, ..])
 }
 
-/// Reads a hexadecimal float; its exponent is mandatory.
+/// Parses a hexadecimal float; the exponent is mandatory.
 pub(super) fn parse(s: &[u8], bits: u32) -> Result<f64, NumError<f64>> {
     let Some((mantissa, exponent, dropped)) = read(s) else {
         return Err(NumError::syntax());
@@ -181,8 +180,8 @@ pub(super) fn parse(s: &[u8], bits: u32) -> Result<f64, NumError<f64>> {
     }
 }
 
-/// The leading 64 bits of the mantissa, the power of two of its last bit, and whether set bits were
-/// dropped.
+/// Returns the leading 64 bits of the mantissa, the power of two of its last bit, and whether
+/// nonzero bits were dropped.
 fn read(s: &[u8]) -> Option<(u64, i32, bool)> {
     let s = s
         .strip_prefix(b"-")
@@ -234,8 +233,7 @@ fn read(s: &[u8]) -> Option<(u64, i32, bool)> {
     ))
 }
 
-/// Rounds to the layout, half to even. The second result says that the value is beyond the largest
-/// one.
+/// Rounds to the layout, half to even. The second result is whether the value overflows.
 fn assemble(mut mantissa: u64, exponent: i32, dropped: bool, layout: &Layout) -> (u64, bool) {
     let bits = layout.mantissa_bits;
     let (largest, smallest) = (
@@ -243,8 +241,7 @@ fn assemble(mut mantissa: u64, exponent: i32, dropped: bool, layout: &Layout) ->
         layout.bias + 1,
     );
     let mut exponent = exponent.saturating_add(i32::try_from(bits).unwrap_or(0));
-    // Two more bits than the layout has are kept for rounding; the lower says whether anything was
-    // lost behind them.
+    // Two extra bits are kept for rounding; the lower one is set if any nonzero bit was lost.
     while mantissa != 0 && mantissa >> (bits + 2) == 0 {
         mantissa <<= 1;
         exponent -= 1;

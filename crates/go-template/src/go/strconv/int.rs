@@ -2,9 +2,9 @@
 
 use super::{NumError, underscores_ok};
 
-/// Go's `strconv.ParseUint`. `base` 0 reads prefixes and underscores; `bits` is 1 to 64.
+/// Go's `strconv.ParseUint`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
 ///
-/// A base above 36 or a width above 64 is taken as 36 and 64: both are constants of the callers.
+/// A base above 36 or a width above 64 is clamped; callers pass constants.
 pub fn parse_uint(s: &[u8], base: u32, bits: u32) -> Result<u64, NumError<u64>> {
     let prefixed = base == 0;
     let (base, digits) = match (base, s) {
@@ -46,7 +46,7 @@ pub fn parse_uint(s: &[u8], base: u32, bits: u32) -> Result<u64, NumError<u64>> 
     Ok(value)
 }
 
-/// Go's `strconv.ParseInt`. `base` 0 reads prefixes and underscores; `bits` is 1 to 64.
+/// Go's `strconv.ParseInt`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
 pub fn parse_int(s: &[u8], base: u32, bits: u32) -> Result<i64, NumError<i64>> {
     let (negative, magnitude) = match s {
         [b'-', rest @ ..] => (true, rest),
@@ -111,7 +111,7 @@ pub fn push_uint(dst: &mut Vec<u8>, mut value: u64) {
     dst.extend_from_slice(buffer.get(20 - used..).unwrap_or_default());
 }
 
-/// Go's `strconv.FormatInt` for bases 2 to 36; other bases are taken as the nearest of these.
+/// Go's `strconv.FormatInt` for bases 2 to 36; other bases are clamped.
 pub fn format_int(value: i64, base: u32) -> Vec<u8> {
     let base = u64::from(base.clamp(2, 36));
     let mut rest = value.unsigned_abs();
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base_zero_reads_prefixes_and_underscores() {
+    fn base_zero_accepts_prefixes_and_underscores() {
         let cases: [(&[u8], Result<i64, NumErrorKind>); 16] = [
             (b"0", Ok(0)),
             (b"010", Ok(8)),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_are_printed_in_any_base() {
+    fn integers_are_formatted_in_any_base() {
         assert_eq!(format_int(-255, 16), b"-ff");
         assert_eq!(format_int(i64::MIN, 10), b"-9223372036854775808");
         let mut out = Vec::new();

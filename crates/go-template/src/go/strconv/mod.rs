@@ -1,7 +1,7 @@
-//! Go's `strconv`: text to numbers and back, and quoted text.
+//! Go's `strconv`: conversion between text and numbers, and quoting.
 //!
-//! `fmt`'s verbs and Sprig's conversions are both built on these functions; nothing else in the
-//! crate formats a float or quotes a string by itself.
+//! The verbs of `fmt` and Sprig's conversions are built on these functions; nothing else in the
+//! crate formats floats or quotes strings.
 
 mod float;
 mod hexfloat;
@@ -17,10 +17,10 @@ pub use quote::{
 };
 pub use unquote::{Unquoted, unquote, unquote_char};
 
-/// Why a text is no number.
+/// The kind of a number conversion error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NumErrorKind {
-    /// The text does not have the form of such a number.
+    /// The text is malformed.
     #[error("invalid syntax")]
     Syntax,
     /// The number does not fit.
@@ -28,15 +28,15 @@ pub enum NumErrorKind {
     Range,
 }
 
-/// A conversion that failed. Go gives a value beside the error, which callers that ignore the error
-/// rely on.
+/// A failed conversion. Go returns a value along with the error, and callers that ignore the error
+/// rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("{kind}")]
 pub struct NumError<T: std::fmt::Debug> {
-    /// What is wrong.
+    /// The kind of error.
     pub kind: NumErrorKind,
-    /// What Go returns beside the error: zero for bad syntax, the nearest representable value for a
-    /// range error.
+    /// The value that Go returns along with the error: zero for bad syntax, the nearest
+    /// representable value for a range error.
     pub value: T,
 }
 
@@ -55,7 +55,7 @@ impl<T: std::fmt::Debug + Default> NumError<T> {
         }
     }
 
-    /// Go's text: `strconv.ParseInt: parsing "x": invalid syntax`.
+    /// Returns Go's text: `strconv.ParseInt: parsing "x": invalid syntax`.
     pub fn describe(&self, function: &str, input: &[u8]) -> String {
         let quoted = quote(input);
         format!(
@@ -66,7 +66,7 @@ impl<T: std::fmt::Debug + Default> NumError<T> {
     }
 }
 
-/// Whether underscores stand only between digits, or between a base prefix and a digit.
+/// Returns whether underscores occur only between digits, or between a base prefix and a digit.
 fn underscores_ok(s: &[u8]) -> bool {
     #[derive(PartialEq)]
     enum Saw {

@@ -19,13 +19,13 @@ pub fn quote_to_ascii(s: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends [`quote`]'s answer.
+/// Appends the result of [`quote`].
 pub fn push_quoted(dst: &mut Vec<u8>, s: &[u8]) {
     dst.reserve(s.len() + 2);
     dst.push(b'"');
     let mut rest = s;
     loop {
-        // Text is copied in runs of what needs no escape.
+        // Copy runs of text that need no escape.
         let plain = rest
             .iter()
             .position(|&c| !matches!(c, b' '..=b'~') || c == b'"' || c == b'\\');
@@ -45,7 +45,7 @@ pub fn push_quoted(dst: &mut Vec<u8>, s: &[u8]) {
     dst.push(b'"');
 }
 
-/// Appends [`quote_to_ascii`]'s answer.
+/// Appends the result of [`quote_to_ascii`].
 pub fn push_quoted_ascii(dst: &mut Vec<u8>, s: &[u8]) {
     dst.push(b'"');
     for (at, rune, width) in runes(s) {
@@ -58,15 +58,14 @@ pub fn push_quoted_ascii(dst: &mut Vec<u8>, s: &[u8]) {
     dst.push(b'"');
 }
 
-/// Go's `strconv.QuoteRune`: the rune as a character literal; what is no rune reads as U+FFFD.
+/// Go's `strconv.QuoteRune`: the rune as a character literal; an invalid rune reads as U+FFFD.
 pub fn quote_rune(rune: u32) -> Vec<u8> {
     let mut out = Vec::new();
     push_quoted_rune(&mut out, rune, false);
     out
 }
 
-/// Appends a rune as a character literal, with escapes for all that is not ASCII when `ascii` is
-/// set.
+/// Appends a rune as a character literal, escaping all non-ASCII characters if `ascii` is set.
 pub fn push_quoted_rune(dst: &mut Vec<u8>, rune: u32, ascii: bool) {
     dst.push(b'\'');
     push_escaped(
@@ -118,7 +117,7 @@ fn push_hex(dst: &mut Vec<u8>, letter: u8, value: u32, digits: u32) {
     }
 }
 
-/// Whether the text can stand between backquotes on one line, as Go's `strconv.CanBackquote`.
+/// Go's `strconv.CanBackquote`: whether the text can be written on one line between backquotes.
 pub fn can_backquote(s: &[u8]) -> bool {
     runes(s).all(|(_, rune, width)| match rune {
         RUNE_ERROR => width > 1,
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoting_escapes_what_go_does_not_print() {
+    fn quoting_escapes_unprintable_runes_as_in_go() {
         let cases: [(&[u8], &str); 9] = [
             (b"plain text", r#""plain text""#),
             (b"a\"b\\c", r#""a\"b\\c""#),
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn backquotes_hold_one_printable_line() {
+    fn can_backquote_accepts_one_printable_line() {
         assert!(can_backquote("a\tb \u{e9}".as_bytes()));
         assert!(!can_backquote(b"a`b"));
         assert!(!can_backquote(b"a\nb"));

@@ -1,4 +1,4 @@
-//! Reading quoted text: Go's `Unquote` and `UnquoteChar`.
+//! Parsing of quoted text: Go's `Unquote` and `UnquoteChar`.
 
 use super::NumErrorKind;
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune};
@@ -6,11 +6,11 @@ use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune};
 /// One character of a quoted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unquoted<'a> {
-    /// The code point, or the byte that an octal or `\x` escape names.
+    /// The code point, or the byte given by an octal or `\x` escape.
     pub value: u32,
-    /// Whether the character is written in UTF-8 rather than as one byte.
+    /// Whether the character is encoded in UTF-8 rather than as one byte.
     pub multibyte: bool,
-    /// What follows the character.
+    /// The text after the character.
     pub rest: &'a [u8],
 }
 
@@ -50,8 +50,8 @@ pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
     Ok(out)
 }
 
-/// Go's `strconv.UnquoteChar`: the first character of the inside of a literal. `quote` is the quote
-/// that may be escaped and must not stand bare; zero allows neither.
+/// Go's `strconv.UnquoteChar`: the first character inside a literal. `quote` is the quote that may
+/// be escaped and must not occur unescaped; zero allows neither.
 pub fn unquote_char(s: &[u8], quote: u8) -> Result<Unquoted<'_>, NumErrorKind> {
     let (escape, rest) = match s {
         [] | [b'\\'] => return Err(NumErrorKind::Syntax),
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_lose_their_quotes_and_escapes() {
+    fn unquote_removes_quotes_and_escapes() {
         let cases: [(&[u8], Option<&[u8]>); 16] = [
             (b"\"a\\tb\\x41\\101\"", Some(b"a\tbAA")),
             (

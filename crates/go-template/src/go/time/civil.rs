@@ -1,5 +1,5 @@
-//! The proleptic Gregorian calendar: days since 1970 to dates and back, for all that an `i64` of
-//! seconds can reach.
+//! The proleptic Gregorian calendar: conversion between days since 1970 and dates, for the whole
+//! range of `i64` seconds.
 
 /// A day in the calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days of a common year before month `month`, which is 1 to 13.
+/// Returns the days of a common year before month `month`, which is 1 to 13.
 pub(super) fn days_before(month: u8) -> u16 {
     let index = usize::from(month).saturating_sub(1);
     DAYS_BEFORE.get(index).copied().unwrap_or(365)
@@ -32,7 +32,7 @@ pub(super) fn days_in(month: u8, year: i64) -> u8 {
     }
 }
 
-/// The date that lies `days` after 1970-01-01. Years are counted from March, so that leap days come
+/// Returns the date `days` after 1970-01-01. Years are counted from March, so that leap days come
 /// last; an era is 400 years, after which the calendar repeats.
 pub(super) fn date_of(days: i64) -> CivilDate {
     const ERA: i64 = 146_097;
@@ -54,8 +54,8 @@ pub(super) fn date_of(days: i64) -> CivilDate {
     }
 }
 
-/// The days from 1970-01-01 to a date. The month may lie outside 1 to 12 and the day outside its
-/// month: they run over, as in Go's `Date`.
+/// Returns the days from 1970-01-01 to a date. Months outside 1 to 12 and days outside their month
+/// are normalized, as in Go's `Date`.
 pub(super) fn days_of(year: i64, month: i64, day: i64) -> i64 {
     let months = month.saturating_sub(1);
     let year = year.saturating_add(months.div_euclid(12));
@@ -74,7 +74,7 @@ pub(super) fn days_of(year: i64, month: i64, day: i64) -> i64 {
         .wrapping_add(day.wrapping_sub(1))
 }
 
-/// The day of the year, from 1.
+/// Returns the day of the year, from 1.
 pub(super) fn year_day(date: CivilDate) -> u16 {
     let leap = date.month > 2 && is_leap(date.year);
     days_before(date.month) + u16::from(date.day) + u16::from(leap)

@@ -1,11 +1,11 @@
-//! Formatting a time by a layout, as Go's `Time.AppendFormat`.
+//! Formatting of a time by a layout, like Go's `Time.AppendFormat`.
 
 use super::layout::{Element, Fraction, MONTHS, Offset, OffsetPrecision, WEEKDAYS, next_chunk};
 use super::{Location, STRING_LAYOUT, Time, Zone};
 use crate::go::strconv::push_int;
 
 impl Time {
-    /// Appends the time as the layout says.
+    /// Appends the time formatted by the layout.
     pub fn format(&self, layout: &[u8], dst: &mut Vec<u8>) {
         let mut rest = layout;
         while !rest.is_empty() {
@@ -19,7 +19,7 @@ impl Time {
         }
     }
 
-    /// Appends the time as it is in a named zone.
+    /// Appends the time in a named zone.
     pub fn format_in(&self, zone: &Zone, layout: &[u8], dst: &mut Vec<u8>) {
         let at = zone.at(self.unix_seconds());
         let location = Location::Fixed {
@@ -29,7 +29,7 @@ impl Time {
         self.clone().with_location(location).format(layout, dst);
     }
 
-    /// Go's `Time.String`, without the reading of the monotonic clock.
+    /// Go's `Time.String`, without the monotonic clock reading.
     pub fn text(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(40);
         self.format(STRING_LAYOUT, &mut out);
@@ -96,7 +96,7 @@ fn push_name(dst: &mut Vec<u8>, names: &[&str], index: usize, length: Option<usi
     );
 }
 
-/// Pads with zeros behind the sign.
+/// Pads with zeros after the sign.
 fn push_padded(dst: &mut Vec<u8>, value: i64, width: usize) {
     if value < 0 {
         dst.push(b'-');
@@ -121,8 +121,8 @@ fn push_offset(dst: &mut Vec<u8>, offset: i32, shape: Offset) {
         return dst.push(b'Z');
     }
     let minutes = i64::from(offset / 60);
-    // Go takes the sign from the minutes, so an offset of less than a minute counts as positive
-    // and keeps the sign of its seconds.
+    // Go takes the sign from the minutes, so an offset of less than a minute counts as positive and
+    // keeps the sign of its seconds.
     let (sign, seconds) = if minutes < 0 {
         (b'-', -i64::from(offset))
     } else {

@@ -1,6 +1,6 @@
-//! Layouts: cutting `Mon Jan _2 15:04:05 2006` into the elements that Go knows.
+//! Layouts: splits `Mon Jan _2 15:04:05 2006` into the elements that Go knows.
 
-/// The separator and the number of digits of a fractional second.
+/// The separator and number of digits of a fractional second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fraction {
     pub(super) digits: usize,
@@ -10,13 +10,13 @@ pub(super) struct Fraction {
 /// The shape of a numeric zone offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offset {
-    /// Whether `Z` stands for no offset.
+    /// Whether `Z` represents a zero offset.
     pub(super) zulu: bool,
     pub(super) colon: bool,
     pub(super) precision: OffsetPrecision,
 }
 
-/// How much of an offset is written.
+/// The precision of an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OffsetPrecision {
     Hours,
@@ -24,7 +24,7 @@ pub(super) enum OffsetPrecision {
     Seconds,
 }
 
-/// What an element of a layout stands for.
+/// An element of a layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     LongMonth,
@@ -51,20 +51,20 @@ pub(super) enum Element {
     LowerPm,
     ZoneName,
     Offset(Offset),
-    /// `.000`: so many digits.
+    /// `.000`: exactly this many digits.
     FractionZeros(Fraction),
-    /// `.999`: at most so many digits, trailing zeros left out.
+    /// `.999`: at most this many digits, without trailing zeros.
     FractionNines(Fraction),
 }
 
-/// A layout up to and with its first element.
+/// A layout up to and including its first element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Chunk<'l> {
     /// The literal text before the element.
     pub(super) prefix: &'l [u8],
-    /// The element with its own text; none when only literal text is left.
+    /// The element with its text; `None` if only literal text is left.
     pub(super) element: Option<(Element, &'l [u8])>,
-    /// What follows the element.
+    /// The text after the element.
     pub(super) rest: &'l [u8],
 }
 
@@ -92,7 +92,7 @@ pub(super) fn next_chunk(layout: &[u8]) -> Chunk<'_> {
     }
 }
 
-/// The element at the beginning of `s`, with its length.
+/// Returns the element at the start of `s`, with its length.
 fn element_at(s: &[u8]) -> Option<(Element, usize)> {
     use Element as E;
     let lower_follows = |at: usize| s.get(at).is_some_and(u8::is_ascii_lowercase);
@@ -134,7 +134,7 @@ fn element_at(s: &[u8]) -> Option<(Element, usize)> {
 fn offset_at(s: &[u8]) -> Option<(Element, usize)> {
     let zulu = s.first() == Some(&b'Z');
     let digits = s.get(1..)?;
-    // In Go's order: the first that fits counts.
+    // In Go's order: the first match counts.
     let shapes: [(&[u8], bool, OffsetPrecision); 5] = [
         (b"070000", false, OffsetPrecision::Seconds),
         (b"07:00:00", true, OffsetPrecision::Seconds),

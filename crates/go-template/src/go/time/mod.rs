@@ -1,7 +1,7 @@
-//! Go's `time.Time`: an instant with the zone it is shown in, formatted and parsed by layouts.
+//! Go's `time.Time`: an instant with a display zone, formatted and parsed by layouts.
 //!
-//! Zones are UTC or fixed offsets, which is all that a template can make: Sprig shows a time in a
-//! named zone but never gives such a time back.
+//! Zones are UTC or fixed offsets, which is all that templates can create: Sprig can show a time in
+//! a named zone but never returns such a time.
 
 mod civil;
 mod format;
@@ -26,7 +26,7 @@ pub const RFC3339_NANO: &[u8] = b"2006-01-02T15:04:05.999999999Z07:00";
 const YEAR_ONE: i64 = 62_135_596_800;
 const DAY: i64 = 86_400;
 
-/// Where a time is shown.
+/// The zone in which a time is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Location {
     /// UTC, which is also the local zone.
@@ -42,7 +42,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// Seconds east of UTC.
+    /// Returns the seconds east of UTC.
     pub fn offset(&self) -> i32 {
         match self {
             Self::Utc => 0,
@@ -50,7 +50,7 @@ impl Location {
         }
     }
 
-    /// The abbreviation.
+    /// Returns the abbreviation.
     pub fn name(&self) -> &[u8] {
         match self {
             Self::Utc => b"UTC",
@@ -59,7 +59,7 @@ impl Location {
     }
 }
 
-/// An instant with nanoseconds, and where it is shown.
+/// An instant in nanoseconds, and its display zone.
 ///
 /// ```
 /// use go_template::go::time::Time;
@@ -84,7 +84,7 @@ impl Default for Time {
 }
 
 impl Time {
-    /// The instant `seconds` and `nanoseconds` (below 1e9) after 1970, shown in UTC.
+    /// Returns the instant `seconds` and `nanoseconds` (below 1e9) after 1970, shown in UTC.
     pub fn unix(seconds: i64, nanoseconds: u32) -> Self {
         Self {
             seconds,
@@ -93,8 +93,8 @@ impl Time {
         }
     }
 
-    /// The instant of a date and a time of day, shown in UTC. Values outside their ranges run over
-    /// into the next greater unit.
+    /// Returns the instant of a date and time of day, shown in UTC. Values out of range carry over
+    /// into the next larger unit.
     pub fn date(date: [i64; 3], clock: [i64; 3], nanoseconds: u32) -> Self {
         let [year, month, day] = date;
         let [hour, minute, second] = clock;
@@ -106,41 +106,41 @@ impl Time {
         Self::unix(seconds, nanoseconds)
     }
 
-    /// The same instant, shown elsewhere.
+    /// Returns the same instant, shown in another zone.
     #[must_use]
     pub fn with_location(mut self, location: Location) -> Self {
         self.location = location;
         self
     }
 
-    /// Where the time is shown.
+    /// Returns the display zone.
     pub fn location(&self) -> &Location {
         &self.location
     }
 
-    /// Seconds since 1970.
+    /// Returns the seconds since 1970.
     pub fn unix_seconds(&self) -> i64 {
         self.seconds
     }
 
-    /// Nanoseconds since 1970, which wrap around outside of 1678 to 2262 as in Go.
+    /// Returns the nanoseconds since 1970, which wrap around outside of 1678 to 2262, as in Go.
     pub fn unix_nanoseconds(&self) -> i64 {
         self.seconds
             .wrapping_mul(SECOND)
             .wrapping_add(i64::from(self.nanoseconds))
     }
 
-    /// The nanoseconds within the second.
+    /// Returns the nanoseconds within the second.
     pub fn nanosecond(&self) -> u32 {
         self.nanoseconds
     }
 
-    /// Whether this is the zero time.
+    /// Returns whether this is the zero time.
     pub fn is_zero(&self) -> bool {
         self.seconds == -YEAR_ONE && self.nanoseconds == 0
     }
 
-    /// The instant `span` later.
+    /// Returns the instant `span` later.
     #[must_use]
     pub fn add(&self, span: Duration) -> Self {
         let nanoseconds = i64::from(self.nanoseconds) + span.0 % SECOND;
@@ -155,7 +155,7 @@ impl Time {
         }
     }
 
-    /// The date so many years, months and days later, normalised as in Go.
+    /// Returns the date this many years, months and days later, normalized as in Go.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
         let (date, [hour, minute, second]) = (self.civil(), self.clock());
@@ -173,7 +173,7 @@ impl Time {
         time.with_location(self.location.clone())
     }
 
-    /// The span from `earlier` to this time; what does not fit becomes the greatest or least span.
+    /// Returns the span from `earlier` to this time; saturates on overflow.
     pub fn since(&self, earlier: &Self) -> Duration {
         let span = self.total_nanoseconds() - earlier.total_nanoseconds();
         let clamped = span.clamp(i64::MIN.into(), i64::MAX.into());
@@ -184,7 +184,7 @@ impl Time {
         i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanoseconds)
     }
 
-    /// Rounds down to a multiple of `unit` since the zero time, as Go's `Truncate`.
+    /// Rounds down to a multiple of `unit` since the zero time, like Go's `Truncate`.
     #[must_use]
     pub fn truncate(&self, unit: Duration) -> Self {
         match self.rest_of(unit) {
@@ -193,7 +193,7 @@ impl Time {
         }
     }
 
-    /// Rounds to the nearest multiple of `unit` since the zero time, half up, as Go's `Round`.
+    /// Rounds to the nearest multiple of `unit` since the zero time, half up, like Go's `Round`.
     #[must_use]
     pub fn round(&self, unit: Duration) -> Self {
         match self.rest_of(unit) {
@@ -211,7 +211,7 @@ impl Time {
         i64::try_from(since_year_one.rem_euclid(i128::from(unit.0))).ok()
     }
 
-    /// The order of the instants, wherever they are shown.
+    /// Compares the instants, regardless of zones.
     pub fn compare(&self, other: &Self) -> std::cmp::Ordering {
         (self.seconds, self.nanoseconds).cmp(&(other.seconds, other.nanoseconds))
     }
@@ -224,45 +224,45 @@ impl Time {
         civil::date_of(self.local_seconds().div_euclid(DAY))
     }
 
-    /// Hour, minute and second.
+    /// Returns hour, minute and second.
     pub fn clock(&self) -> [i64; 3] {
         let second = self.local_seconds().rem_euclid(DAY);
         [second / 3600, second / 60 % 60, second % 60]
     }
 
-    /// The year.
+    /// Returns the year.
     pub fn year(&self) -> i64 {
         self.civil().year
     }
 
-    /// The month, from 1.
+    /// Returns the month, from 1.
     pub fn month(&self) -> u8 {
         self.civil().month
     }
 
-    /// The day of the month, from 1.
+    /// Returns the day of the month, from 1.
     pub fn day(&self) -> u8 {
         self.civil().day
     }
 
-    /// The day of the year, from 1.
+    /// Returns the day of the year, from 1.
     pub fn year_day(&self) -> u16 {
         civil::year_day(self.civil())
     }
 
-    /// The day of the week, Sunday being 0.
+    /// Returns the day of the week; Sunday is 0.
     pub fn weekday(&self) -> u8 {
         let days = self.local_seconds().div_euclid(DAY);
         u8::try_from((days + 4).rem_euclid(7)).unwrap_or(0)
     }
 }
 
-/// The English name of a month from 1 to 12, Go's `Month.String`.
+/// Returns the English name of a month from 1 to 12, like Go's `Month.String`.
 pub fn month_name(month: i64) -> String {
     named(&layout::MONTHS, month.checked_sub(1)).unwrap_or_else(|| format!("%!Month({month})"))
 }
 
-/// The English name of a weekday, Sunday being 0, Go's `Weekday.String`.
+/// Returns the English name of a weekday, Sunday being 0, like Go's `Weekday.String`.
 pub fn weekday_name(weekday: i64) -> String {
     named(&layout::WEEKDAYS, Some(weekday)).unwrap_or_else(|| format!("%!Weekday({weekday})"))
 }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_parsed_as_go_parses_them() {
+    fn texts_are_parsed_as_in_go() {
         let cases = [
             (
                 "2006-01-02T15:04:05Z07:00",
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_is_gos() {
+    fn arithmetic_matches_go() {
         let day = Time::date([2024, 1, 31], [0, 0, 0], 5);
         assert_eq!(
             day.add_date(0, 1, 0).text(),

@@ -1,14 +1,14 @@
-//! Parsing a time by a layout, as Go's `time.ParseInLocation` with UTC as the location.
+//! Parsing of a time by a layout, like Go's `time.ParseInLocation` with UTC as the location.
 
 use super::civil::{days_before, days_in, is_leap};
 use super::layout::{Element, MONTHS, Offset, OffsetPrecision, WEEKDAYS, next_chunk};
 use super::{Location, Time};
 use crate::go::duration::{leading_int, quote};
 
-/// A text that does not fit its layout.
+/// An error while parsing a time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseTimeError {
-    /// An element or literal text of the layout has no counterpart.
+    /// The text does not match an element or literal text of the layout.
     #[error(
         "parsing time {} as {}: cannot parse {} as {}",
         quote(value),
@@ -23,26 +23,26 @@ pub enum ParseTimeError {
         value: Vec<u8>,
         /// The part of the layout.
         layout_part: Vec<u8>,
-        /// The text that was left there.
+        /// The remaining text.
         value_part: Vec<u8>,
     },
-    /// Text is left where the layout ends.
+    /// Text remains after the end of the layout.
     #[error("parsing time {}: extra text: {}", quote(value), quote(rest))]
     Extra {
         /// The whole text.
         value: Vec<u8>,
-        /// What is left.
+        /// The remaining text.
         rest: Vec<u8>,
     },
-    /// A number is outside its range.
+    /// A number is out of range.
     #[error("parsing time {}: {what} out of range", quote(value))]
     Range {
         /// The whole text.
         value: Vec<u8>,
-        /// What the number stands for.
+        /// The meaning of the number.
         what: &'static str,
     },
-    /// The day of the year is another than that of month and day.
+    /// The day of the year contradicts month and day.
     #[error("parsing time {}: day-of-year does not match {what}", quote(value))]
     YearDay {
         /// The whole text.
@@ -52,15 +52,15 @@ pub enum ParseTimeError {
     },
 }
 
-/// Why an element could not be read.
-enum Failure {
+/// An error in one element.
+enum ElementError {
     Mismatch,
     Range(&'static str),
 }
 
-type Read<'v, T> = Result<(T, &'v [u8]), Failure>;
+type Read<'v, T> = Result<(T, &'v [u8]), ElementError>;
 
-/// What was read so far.
+/// The elements parsed so far.
 #[derive(Default)]
 struct Fields<'v> {
     year: i64,
@@ -79,7 +79,7 @@ struct Fields<'v> {
 }
 
 impl Time {
-    /// Parses `value` by `layout`; without a zone in the text the time is in UTC.
+    /// Parses `value` by `layout`; without a zone in the text, the time is in UTC.
     pub fn parse(layout: &[u8], value: &[u8]) -> Result<Self, ParseTimeError> {
         let mut fields = Fields::default();
         let (mut rest, mut text) = (layout, value);
@@ -107,8 +107,8 @@ impl Time {
             rest = chunk.rest;
             text = match fields.read(element, text, rest) {
                 Ok(text) => text,
-                Err(Failure::Mismatch) => return Err(mismatch(element_text, text)),
-                Err(Failure::Range(what)) => {
+                Err(ElementError::Mismatch) => return Err(mismatch(element_text, text)),
+                Err(ElementError::Range(what)) => {
                     return Err(ParseTimeError::Range {
                         value: value.to_vec(),
                         what,
@@ -120,8 +120,8 @@ impl Time {
     }
 }
 
-/// Skips the literal `prefix`, in which a run of spaces stands for any number of them. Fails with
-/// the text that is left.
+/// Skips the literal `prefix`, in which a run of spaces matches any number of spaces. Fails with
+/// the remaining text.
 fn skip<'v>(mut value: &'v [u8], mut prefix: &[u8]) -> Result<&'v [u8], &'v [u8]> {
     while let Some((&wanted, after)) = prefix.split_first() {
         if wanted == b' ' {
@@ -147,27 +147,27 @@ fn cut_spaces(s: &[u8]) -> &[u8] {
 }
 
 impl<'v> Fields<'v> {
-    /// Reads one element from `value` and gives what is left. `layout` is what follows it.
+    /// Parses one element from `value` and returns the rest. `layout` is what follows the element.
     fn read(
         &mut self,
         element: Element,
         value: &'v [u8],
         layout: &[u8],
-    ) -> Result<&'v [u8], Failure> {
+    ) -> Result<&'v [u8], ElementError> {
         let rest;
         match element {
             Element::Year => {
-                let (digits, after) = value.split_at_checked(2).ok_or(Failure::Mismatch)?;
-                let year = signed(digits).ok_or(Failure::Mismatch)?;
+                let (digits, after) = value.split_at_checked(2).ok_or(ElementError::Mismatch)?;
+                let year = signed(digits).ok_or(ElementError::Mismatch)?;
                 self.year = if year >= 69 { year + 1900 } else { year + 2000 };
                 rest = after;
             }
             Element::LongYear => {
-                let (digits, after) = value.split_at_checked(4).ok_or(Failure::Mismatch)?;
+                let (digits, after) = value.split_at_checked(4).ok_or(ElementError::Mismatch)?;
                 if !digits.first().is_some_and(u8::is_ascii_digit) {
-                    return Err(Failure::Mismatch);
+                    return Err(ElementError::Mismatch);
                 }
-                self.year = signed(digits).ok_or(Failure::Mismatch)?;
+                self.year = signed(digits).ok_or(ElementError::Mismatch)?;
                 rest = after;
             }
             Element::Month => {
@@ -183,7 +183,7 @@ impl<'v> Fields<'v> {
             Element::NumMonth | Element::ZeroMonth => {
                 let (month, after) = two_digits(value, element == Element::ZeroMonth)?;
                 if !(1..=12).contains(&month) {
-                    return Err(Failure::Range("month"));
+                    return Err(ElementError::Range("month"));
                 }
                 self.month = Some(month);
                 rest = after;
@@ -218,7 +218,7 @@ impl<'v> Fields<'v> {
                 }
                 _ => {
                     let (offset, after) = read_offset(value, shape)?;
-                    // Go marks the absence of an offset by this value.
+                    // Go uses this value to mark a missing offset.
                     self.offset = Some(offset).filter(|&offset| offset != -1);
                     rest = after;
                 }
@@ -228,15 +228,16 @@ impl<'v> Fields<'v> {
                     self.utc = true;
                     rest = after;
                 } else {
-                    let length = zone_length(value).ok_or(Failure::Mismatch)?;
-                    (self.zone_name, rest) =
-                        value.split_at_checked(length).ok_or(Failure::Mismatch)?;
+                    let length = zone_length(value).ok_or(ElementError::Mismatch)?;
+                    (self.zone_name, rest) = value
+                        .split_at_checked(length)
+                        .ok_or(ElementError::Mismatch)?;
                 }
             }
             Element::FractionZeros(fraction) => {
                 let (digits, after) = value
                     .split_at_checked(fraction.digits + 1)
-                    .ok_or(Failure::Mismatch)?;
+                    .ok_or(ElementError::Mismatch)?;
                 self.nanosecond = nanoseconds(digits)?;
                 rest = after;
             }
@@ -253,13 +254,13 @@ impl<'v> Fields<'v> {
         Ok(rest)
     }
 
-    /// Reads an element of the time of day.
+    /// Parses an element of the time of day.
     fn read_clock(
         &mut self,
         element: Element,
         value: &'v [u8],
         layout: &[u8],
-    ) -> Result<&'v [u8], Failure> {
+    ) -> Result<&'v [u8], ElementError> {
         let rest;
         match element {
             Element::Hour => {
@@ -277,17 +278,21 @@ impl<'v> Fields<'v> {
                 let read = two_digits(value, element == Element::ZeroSecond)?;
                 let (second, after) = limited(read, 59, "second")?;
                 self.second = second;
-                rest = self.unasked_fraction(after, layout)?;
+                rest = self.implicit_fraction(after, layout)?;
             }
             Element::UpperPm => rest = self.half_day(value, b"AM", b"PM")?,
             Element::LowerPm => rest = self.half_day(value, b"am", b"pm")?,
-            _ => return Err(Failure::Mismatch),
+            _ => return Err(ElementError::Mismatch),
         }
         Ok(rest)
     }
 
-    /// A fraction behind the seconds is read even where the layout has none.
-    fn unasked_fraction(&mut self, value: &'v [u8], layout: &[u8]) -> Result<&'v [u8], Failure> {
+    /// Parses a fraction after the seconds even if the layout has none.
+    fn implicit_fraction(
+        &mut self,
+        value: &'v [u8],
+        layout: &[u8],
+    ) -> Result<&'v [u8], ElementError> {
         let Some(length) = fraction_length(value) else {
             return Ok(value);
         };
@@ -303,14 +308,19 @@ impl<'v> Fields<'v> {
         Ok(rest)
     }
 
-    fn half_day(&mut self, value: &'v [u8], am: &[u8], pm: &[u8]) -> Result<&'v [u8], Failure> {
-        let (text, rest) = value.split_at_checked(2).ok_or(Failure::Mismatch)?;
+    fn half_day(
+        &mut self,
+        value: &'v [u8],
+        am: &[u8],
+        pm: &[u8],
+    ) -> Result<&'v [u8], ElementError> {
+        let (text, rest) = value.split_at_checked(2).ok_or(ElementError::Mismatch)?;
         if text == pm {
             self.afternoon = true;
         } else if text == am {
             self.morning = true;
         } else {
-            return Err(Failure::Mismatch);
+            return Err(ElementError::Mismatch);
         }
         Ok(rest)
     }
@@ -367,7 +377,7 @@ impl<'v> Fields<'v> {
             }),
             None if self.zone_name.is_empty() => utc,
             None => {
-                // The offset of an unknown abbreviation is taken as zero, except behind GMT.
+                // The offset of an unknown abbreviation is zero, except for GMT with a number.
                 let hours = self
                     .zone_name
                     .strip_prefix(b"GMT")
@@ -383,7 +393,7 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// Month and day of a day of the year.
+/// Returns month and day of a day of the year.
 fn month_and_day(year: i64, year_day: u16) -> Option<(u8, u8)> {
     let mut ordinal = year_day;
     if is_leap(year) {
@@ -403,28 +413,28 @@ fn month_and_day(year: i64, year_day: u16) -> Option<(u8, u8)> {
 
 fn limited<'v>((number, rest): (u8, &'v [u8]), max: u8, what: &'static str) -> Read<'v, u8> {
     if number > max {
-        Err(Failure::Range(what))
+        Err(ElementError::Range(what))
     } else {
         Ok((number, rest))
     }
 }
 
-/// One or two digits; exactly two when `fixed`.
+/// Parses one or two digits; exactly two if `fixed`.
 fn two_digits(s: &[u8], fixed: bool) -> Read<'_, u8> {
     match s {
         [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
             Ok(((tens - b'0') * 10 + (ones - b'0'), rest))
         }
         [ones @ b'0'..=b'9', rest @ ..] if !fixed => Ok((ones - b'0', rest)),
-        _ => Err(Failure::Mismatch),
+        _ => Err(ElementError::Mismatch),
     }
 }
 
-/// One to three digits; exactly three when `fixed`.
+/// Parses one to three digits; exactly three if `fixed`.
 fn three_digits(s: &[u8], fixed: bool) -> Read<'_, u16> {
     let length = s.iter().take(3).take_while(|c| c.is_ascii_digit()).count();
     if length == 0 || fixed && length != 3 {
-        return Err(Failure::Mismatch);
+        return Err(ElementError::Mismatch);
     }
     let (digits, rest) = s.split_at(length);
     Ok((
@@ -435,7 +445,7 @@ fn three_digits(s: &[u8], fixed: bool) -> Read<'_, u16> {
     ))
 }
 
-/// A number with an optional sign that is the whole text.
+/// Parses a number with an optional sign that spans the whole text.
 fn signed(s: &[u8]) -> Option<i64> {
     let (negative, digits) = match s {
         [b'-', digits @ ..] => (true, digits),
@@ -451,7 +461,7 @@ fn signed(s: &[u8]) -> Option<i64> {
     })
 }
 
-/// Finds the name that `s` begins with, whatever its case.
+/// Finds the name that `s` begins with, case-insensitively.
 fn lookup<'v>(names: &[&str], s: &'v [u8], length: Option<usize>) -> Read<'v, u8> {
     for (index, name) in (0..).zip(names) {
         let name = name.get(..length.unwrap_or(name.len())).unwrap_or(name);
@@ -461,10 +471,10 @@ fn lookup<'v>(names: &[&str], s: &'v [u8], length: Option<usize>) -> Read<'v, u8
             return Ok((index, rest));
         }
     }
-    Err(Failure::Mismatch)
+    Err(ElementError::Mismatch)
 }
 
-/// Reads `+07:00` and its other shapes into seconds.
+/// Parses `+07:00` and its other shapes into seconds.
 fn read_offset(s: &[u8], shape: Offset) -> Read<'_, i32> {
     let count = match shape.precision {
         OffsetPrecision::Hours => 1,
@@ -478,11 +488,11 @@ fn read_offset(s: &[u8], shape: Offset) -> Read<'_, i32> {
     };
     let (text, rest) = s
         .split_at_checked(width * count + 3 - width)
-        .ok_or(Failure::Mismatch)?;
-    let (sign, mut digits) = text.split_first().ok_or(Failure::Mismatch)?;
+        .ok_or(ElementError::Mismatch)?;
+    let (sign, mut digits) = text.split_first().ok_or(ElementError::Mismatch)?;
     let separators = text.iter().skip(3).step_by(3);
     if shape.colon && separators.copied().any(|c| c != b':') {
-        return Err(Failure::Mismatch);
+        return Err(ElementError::Mismatch);
     }
     let mut parts = [0_u8; 3];
     let mut well_formed = matches!(sign, b'+' | b'-');
@@ -495,24 +505,24 @@ fn read_offset(s: &[u8], shape: Offset) -> Read<'_, i32> {
         digits = after.strip_prefix(gap).unwrap_or(after);
     }
     let [hours, minutes, seconds] = parts;
-    // 24 hours and 60 minutes are allowed: some people write them.
+    // 24 hours and 60 minutes are accepted, as in Go.
     if seconds > 60 {
-        return Err(Failure::Range("time zone offset second"));
+        return Err(ElementError::Range("time zone offset second"));
     }
     if minutes > 60 {
-        return Err(Failure::Range("time zone offset minute"));
+        return Err(ElementError::Range("time zone offset minute"));
     }
     if hours > 24 {
-        return Err(Failure::Range("time zone offset hour"));
+        return Err(ElementError::Range("time zone offset hour"));
     }
     if !well_formed {
-        return Err(Failure::Mismatch);
+        return Err(ElementError::Mismatch);
     }
     let offset = (i32::from(hours) * 60 + i32::from(minutes)) * 60 + i32::from(seconds);
     Ok((if *sign == b'-' { -offset } else { offset }, rest))
 }
 
-/// The length of what looks like a zone's abbreviation.
+/// Returns the length of what looks like a zone abbreviation.
 fn zone_length(s: &[u8]) -> Option<usize> {
     if s.len() < 3 {
         return None;
@@ -539,7 +549,7 @@ fn zone_length(s: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a sign and a number up to 23 at the beginning, 0 when there is none.
+/// Returns the length of a leading sign and number up to 23, or 0.
 fn signed_offset_length(s: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = s else {
         return 0;
@@ -550,7 +560,7 @@ fn signed_offset_length(s: &[u8]) -> usize {
     }
 }
 
-/// The length of a separator with at least one digit, none when there is no such thing.
+/// Returns the length of a separator with at least one digit, or `None`.
 fn fraction_length(s: &[u8]) -> Option<usize> {
     let [b'.' | b',', digits @ ..] = s else {
         return None;
@@ -559,14 +569,14 @@ fn fraction_length(s: &[u8]) -> Option<usize> {
     (length > 0).then_some(length + 1)
 }
 
-/// Reads a separator and digits into nanoseconds; digits behind the ninth are dropped.
-fn nanoseconds(s: &[u8]) -> Result<u32, Failure> {
+/// Parses a separator and digits into nanoseconds; digits after the ninth are dropped.
+fn nanoseconds(s: &[u8]) -> Result<u32, ElementError> {
     let [b'.' | b',', digits @ ..] = s else {
-        return Err(Failure::Mismatch);
+        return Err(ElementError::Mismatch);
     };
     let digits = digits.get(..digits.len().min(9)).unwrap_or_default();
-    let value = signed(digits).ok_or(Failure::Mismatch)?;
-    let value = u32::try_from(value).map_err(|_| Failure::Range("fractional second"))?;
+    let value = signed(digits).ok_or(ElementError::Mismatch)?;
+    let value = u32::try_from(value).map_err(|_| ElementError::Range("fractional second"))?;
     let missing = 9 - u32::try_from(digits.len()).unwrap_or(9);
     Ok(value * 10_u32.pow(missing))
 }

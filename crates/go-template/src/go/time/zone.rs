@@ -1,4 +1,4 @@
-//! Time zones by name, from the bundled IANA database; what the machine has installed is not asked.
+//! Time zones by name, from the bundled IANA database; the system's database is not used.
 
 use std::sync::LazyLock;
 
@@ -14,29 +14,29 @@ const ERA: i64 = 146_097 * 86_400;
 #[derive(Debug, Clone)]
 pub struct Zone(TimeZone);
 
-/// What a zone's clocks show at an instant.
+/// The local time settings of a zone at an instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneAt {
-    /// The abbreviation, such as `CEST`; empty when it has none.
+    /// The abbreviation, such as `CEST`; empty if there is none.
     pub name: String,
     /// Seconds east of UTC.
     pub offset: i32,
 }
 
 impl Zone {
-    /// The zone that Go's `time.LoadLocation` finds under a name; none when it finds none. The
-    /// local zone is UTC here, whatever the machine's is.
+    /// Returns the zone that Go's `time.LoadLocation` finds under a name. The local zone is UTC,
+    /// regardless of the machine's.
     pub fn load(name: &[u8]) -> Option<Self> {
         let name = std::str::from_utf8(name).ok()?;
         if matches!(name, "" | "UTC" | "Local") {
             return Some(Self(TimeZone::UTC));
         }
         let zone = DATABASE.get(name).ok()?;
-        // Go finds zones in files, whose names are told apart by case.
+        // Go finds zones in files, whose names are case-sensitive.
         (zone.iana_name() == Some(name)).then_some(Self(zone))
     }
 
-    /// What the clocks show `seconds` after 1970.
+    /// Returns the settings `seconds` after 1970.
     pub fn at(&self, seconds: i64) -> ZoneAt {
         let seconds = seconds.max(Timestamp::MIN.as_second());
         let beyond = seconds.saturating_sub(Timestamp::MAX.as_second());

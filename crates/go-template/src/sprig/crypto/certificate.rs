@@ -1,10 +1,10 @@
-//! Certificates as Go's `x509.CreateCertificate` makes them from Sprig's template.
+//! Certificates, encoded like Go's `x509.CreateCertificate` does for Sprig's template.
 
 use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
 
-use super::der::{Malformed, Reader, bit_string, element, integer, oid, sequence, tag};
+use super::der::{DerReader, Malformed, bit_string, element, integer, oid, sequence, tag};
 use super::key::{KeyError, PrivateKey};
 use super::pem;
 use crate::error::FuncError;
@@ -12,8 +12,8 @@ use crate::go::duration::{Duration, HOUR};
 use crate::go::strconv::quote;
 use crate::go::time::Time;
 
-/// What a certificate is to say.
-pub(super) struct Template {
+/// The content of a certificate.
+pub(super) struct CertificateTemplate {
     pub(super) common_name: Vec<u8>,
     pub(super) addresses: Vec<IpAddr>,
     pub(super) names: Vec<Vec<u8>>,
@@ -22,25 +22,25 @@ pub(super) struct Template {
     pub(super) is_authority: bool,
 }
 
-/// Who signs.
+/// The issuer of a certificate.
 pub(super) enum Issuer<'k> {
-    /// The certificate's own key.
+    /// The certificate is signed by its own key.
     Itself,
-    /// Another certificate with its key.
+    /// It is signed by another certificate's key.
     Authority(&'k Authority),
 }
 
-/// A certificate that signs others.
+/// A certificate authority.
 pub(super) struct Authority {
     pub(super) key: PrivateKey,
-    /// Its subject, encoded.
+    /// Its encoded subject.
     subject: Vec<u8>,
     key_id: Option<Vec<u8>>,
-    /// Its public key, encoded.
+    /// Its encoded public key.
     public_key: Vec<u8>,
 }
 
-/// Why a certificate cannot be made.
+/// An error while creating a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum CertificateError {
     #[error("{0}")]
@@ -55,8 +55,8 @@ pub(super) enum CertificateError {
     Mismatch,
 }
 
-impl Template {
-    /// The certificate in DER.
+impl CertificateTemplate {
+    /// Creates the certificate in DER.
     pub(super) fn create(
         &self,
         key: &PrivateKey,
@@ -91,7 +91,7 @@ impl Template {
                 if authority.key.public_key()?.info != authority.public_key {
                     return Err(CertificateError::Mismatch);
                 }
-                // An authority of the same name is taken for the certificate itself.
+                // An authority with the same name is treated as the certificate itself.
                 let id = authority
                     .key_id
                     .as_ref()
@@ -142,7 +142,7 @@ impl Template {
         key_id: Option<Vec<u8>>,
         authority_id: Option<&Vec<u8>>,
     ) -> Result<Vec<u8>, CertificateError> {
-        // Digital signature and key encipherment, for authorities also signing certificates.
+        // Digital signature and key encipherment; for authorities also certificate signing.
         let usage: &[u8] = if self.is_authority {
             &[2, 0xA4]
         } else {
@@ -233,15 +233,15 @@ fn encode_time(time: &Time) -> Result<Vec<u8>, CertificateError> {
     Ok(element(kind, &text))
 }
 
-/// The parts of a certificate that signing with it needs.
-struct Parsed<'d> {
+/// The parts of a certificate that are needed to sign with it.
+struct ParsedCertificate<'d> {
     subject: &'d [u8],
     public_key: &'d [u8],
     key_id: Option<&'d [u8]>,
 }
 
-fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
-    let mut outer = Reader::new(bytes);
+fn parse(bytes: &[u8]) -> Result<ParsedCertificate<'_>, Malformed> {
+    let mut outer = DerReader::new(bytes);
     let mut certificate = outer.sequence()?;
     let mut body = certificate.sequence()?;
     certificate.sequence()?;
@@ -253,7 +253,8 @@ fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
         body.any()?;
     }
     body.expect(tag::INTEGER)?;
-    let sequence = |body: &mut Reader<'_>| body.any().map(|element| element.tag == tag::SEQUENCE);
+    let sequence =
+        |body: &mut DerReader<'_>| body.any().map(|element| element.tag == tag::SEQUENCE);
     // Algorithm, issuer and validity.
     if !(sequence(&mut body)? && sequence(&mut body)? && sequence(&mut body)?) {
         return Err(Malformed);
@@ -269,7 +270,7 @@ fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
             key_id = find_key_id(part.content)?;
         }
     }
-    Ok(Parsed {
+    Ok(ParsedCertificate {
         subject: subject.whole,
         public_key: public_key.whole,
         key_id,
@@ -277,7 +278,7 @@ fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Malformed> {
 }
 
 fn find_key_id(extensions: &[u8]) -> Result<Option<&[u8]>, Malformed> {
-    let mut extensions = Reader::new(extensions).sequence()?;
+    let mut extensions = DerReader::new(extensions).sequence()?;
     let mut found = None;
     while !extensions.is_empty() {
         let mut extension = extensions.sequence()?;
@@ -287,7 +288,7 @@ fn find_key_id(extensions: &[u8]) -> Result<Option<&[u8]>, Malformed> {
         }
         let value = extension.expect(tag::OCTET_STRING)?;
         if name == oid::SUBJECT_KEY_ID {
-            found = Some(Reader::new(value).expect(tag::OCTET_STRING)?);
+            found = Some(DerReader::new(value).expect(tag::OCTET_STRING)?);
         }
     }
     Ok(found)
@@ -304,7 +305,7 @@ fn malformed(_: Malformed) -> FuncError {
 }
 
 impl Authority {
-    /// The authority of a certificate and its key, both in PEM.
+    /// Parses the authority from a PEM certificate and its PEM key.
     pub(super) fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Self, FuncError> {
         let block = pem::decode(certificate);
         let block = block.ok_or_else(|| FuncError::new("unable to decode certificate"))?;

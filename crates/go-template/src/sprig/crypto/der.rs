@@ -1,6 +1,6 @@
-//! DER, the encoding of keys and certificates: as much of it as these need.
+//! The subset of DER, the encoding of keys and certificates, that these need.
 
-/// Tags of the types that are used.
+/// Tags of the used types.
 pub(super) mod tag {
     pub(in crate::sprig::crypto) const BOOLEAN: u8 = 0x01;
     pub(in crate::sprig::crypto) const INTEGER: u8 = 0x02;
@@ -15,18 +15,18 @@ pub(super) mod tag {
     pub(in crate::sprig::crypto) const SEQUENCE: u8 = 0x30;
     pub(in crate::sprig::crypto) const SET: u8 = 0x31;
 
-    /// A tag that only means something where it stands, around other elements.
+    /// Returns a context-specific tag for constructed elements.
     pub(in crate::sprig::crypto) const fn constructed(number: u8) -> u8 {
         0xA0 | number
     }
 
-    /// A tag that only means something where it stands, around bytes.
+    /// Returns a context-specific tag for primitive elements.
     pub(in crate::sprig::crypto) const fn primitive(number: u8) -> u8 {
         0x80 | number
     }
 }
 
-/// Object identifiers, encoded.
+/// Encoded object identifiers.
 pub(super) mod oid {
     pub(in crate::sprig::crypto) const RSA: &[u8] = b"\x2A\x86\x48\x86\xF7\x0D\x01\x01\x01";
     pub(in crate::sprig::crypto) const SHA256_WITH_RSA: &[u8] =
@@ -47,7 +47,7 @@ pub(super) mod oid {
     pub(in crate::sprig::crypto) const CLIENT_AUTH: &[u8] = b"\x2B\x06\x01\x05\x05\x07\x03\x02";
 }
 
-/// An element of the given tag.
+/// Encodes an element with the given tag.
 pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(content.len() + 6);
     out.push(tag);
@@ -63,12 +63,12 @@ pub(super) fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A sequence of elements.
+/// Encodes a sequence of elements.
 pub(super) fn sequence(elements: &[&[u8]]) -> Vec<u8> {
     element(tag::SEQUENCE, &elements.concat())
 }
 
-/// A number that is not negative, given as big-endian bytes.
+/// Encodes a non-negative number, given as big-endian bytes.
 pub(super) fn integer(magnitude: &[u8]) -> Vec<u8> {
     let zeros = magnitude.iter().take_while(|&&byte| byte == 0).count();
     let significant = magnitude.get(zeros..).unwrap_or_default();
@@ -78,32 +78,32 @@ pub(super) fn integer(magnitude: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A string of whole bytes as bits.
+/// Encodes whole bytes as a bit string.
 pub(super) fn bit_string(bytes: &[u8]) -> Vec<u8> {
     element(tag::BIT_STRING, &[&[0], bytes].concat())
 }
 
-/// A text that is not the DER it should be.
+/// Malformed DER.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("asn1: structure error: malformed or unexpected element")]
 pub(super) struct Malformed;
 
 /// Reads elements one after another.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reader<'d> {
+pub(super) struct DerReader<'d> {
     rest: &'d [u8],
 }
 
-/// An element that was read.
+/// A parsed element.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Element<'d> {
     pub(super) tag: u8,
     pub(super) content: &'d [u8],
-    /// The element with its tag and length.
+    /// The element including tag and length.
     pub(super) whole: &'d [u8],
 }
 
-impl<'d> Reader<'d> {
+impl<'d> DerReader<'d> {
     pub(super) fn new(bytes: &'d [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -112,12 +112,12 @@ impl<'d> Reader<'d> {
         self.rest.is_empty()
     }
 
-    /// The tag of the next element.
+    /// Returns the tag of the next element.
     pub(super) fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
     }
 
-    /// The next element, whatever it is.
+    /// Reads the next element of any type.
     pub(super) fn any(&mut self) -> Result<Element<'d>, Malformed> {
         let [tag, first, after @ ..] = self.rest else {
             return Err(Malformed);
@@ -147,7 +147,7 @@ impl<'d> Reader<'d> {
         })
     }
 
-    /// The content of the next element, which must have the given tag.
+    /// Reads the content of the next element, which must have the given tag.
     pub(super) fn expect(&mut self, tag: u8) -> Result<&'d [u8], Malformed> {
         let element = self.any()?;
         if element.tag == tag {
@@ -157,7 +157,7 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// The elements of the next one, which must be a sequence.
+    /// Returns a reader for the elements of the next element, which must be a sequence.
     pub(super) fn sequence(&mut self) -> Result<Self, Malformed> {
         self.expect(tag::SEQUENCE).map(Self::new)
     }

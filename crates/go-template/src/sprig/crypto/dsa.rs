@@ -1,14 +1,14 @@
-//! DSA keys with primes of 2048 and 256 bits, which nothing signs with any more but Sprig makes.
+//! DSA keys with primes of 2048 and 256 bits, which are obsolete but supported by Sprig.
 
 use rsa::BigUint;
 use rsa::rand_core::RngCore;
 
-use super::der::{Malformed, Reader, integer, sequence, tag};
+use super::der::{DerReader, Malformed, integer, sequence, tag};
 use super::entropy::Entropy;
 
 const P_BITS: usize = 2048;
 const Q_BITS: usize = 256;
-/// Rounds of the primality test: the chance of error is below 4^-rounds.
+/// Rounds of the primality test: the error probability is below 4^-rounds.
 const ROUNDS: usize = 40;
 const SMALL_PRIMES: [u32; 53] = [
     3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97,
@@ -24,14 +24,14 @@ pub(super) struct DsaKey {
 }
 
 impl DsaKey {
-    /// Version 0 and the five numbers.
+    /// Encodes version 0 and the five numbers.
     pub(super) fn to_der(&self) -> Vec<u8> {
         let numbers = self.numbers.each_ref().map(|number| integer(number));
         sequence(&[&integer(&[0]), &numbers.concat()])
     }
 
     pub(super) fn from_der(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut fields = Reader::new(bytes).sequence()?;
+        let mut fields = DerReader::new(bytes).sequence()?;
         fields.expect(tag::INTEGER)?;
         let mut numbers: [Vec<u8>; 5] = Default::default();
         for number in &mut numbers {
@@ -65,14 +65,14 @@ pub(super) fn generate(random: &mut Entropy) -> DsaKey {
     }
 }
 
-/// A prime P of which a prime Q divides P - 1.
+/// Generates primes P and Q such that Q divides P - 1.
 fn primes(random: &mut Entropy) -> (BigUint, BigUint) {
     loop {
         let q = with_ends_set(number(random, Q_BITS), Q_BITS);
         if !is_prime(&q, random) {
             continue;
         }
-        // As many candidates as FIPS 186 allows before it asks for another Q.
+        // FIPS 186 allows this many candidates before a new Q is required.
         for _ in 0..4 * P_BITS {
             let candidate = with_ends_set(number(random, P_BITS), P_BITS);
             let rest = &candidate % (&q * 2_u32);
@@ -90,7 +90,7 @@ fn number(random: &mut Entropy, bits: usize) -> BigUint {
     BigUint::from_bytes_be(&bytes)
 }
 
-/// The number with its lowest and highest bit set.
+/// Returns the number with its lowest and highest bit set.
 fn with_ends_set(number: BigUint, bits: usize) -> BigUint {
     let one = BigUint::from(1_u8);
     let top = &one << (bits - 1);
@@ -103,7 +103,7 @@ fn with_ends_set(number: BigUint, bits: usize) -> BigUint {
     odd + top
 }
 
-/// The test of Miller and Rabin, after trial division.
+/// Runs trial division and then the Miller-Rabin test.
 fn is_prime(number: &BigUint, random: &mut Entropy) -> bool {
     let (zero, one) = (BigUint::from(0_u8), BigUint::from(1_u8));
     if SMALL_PRIMES.iter().any(|&prime| number % prime == zero) {

@@ -1,4 +1,4 @@
-//! The system's randomness in the two shapes that the key generators ask for.
+//! The system's random number generator behind the two traits that the key generators require.
 
 use std::convert::Infallible;
 
@@ -9,8 +9,8 @@ use crate::error::FuncError;
 
 /// Random numbers from the system.
 ///
-/// The trait leaves no way to report a failure, so a seed is fetched first: should the system fail
-/// later, which it does not do once it has answered, numbers are derived from that.
+/// The trait cannot report failures, so a seed is fetched first: if the system fails later, which
+/// it does not after a first success, numbers are derived from the seed.
 pub(super) struct Entropy {
     seed: [u8; 32],
     counter: u64,

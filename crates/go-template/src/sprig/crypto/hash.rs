@@ -41,7 +41,7 @@ fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8
 fn adler32_sum(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     const MODULUS: u64 = 65_521;
     let (mut a, mut b) = (1_u64, 0_u64);
-    // Sums of this many bytes stay far below the range of the counters.
+    // Sums of this many bytes do not overflow the counters.
     for chunk in args.str(0).as_bytes().chunks(4096) {
         for &byte in chunk {
             a += u64::from(byte);

@@ -1,4 +1,4 @@
-//! Private keys: making them, reading them from PEM, writing them, signing with them.
+//! Private keys: generating, PEM decoding and encoding, signing.
 
 use ed25519_dalek::Signer as _;
 use p256::elliptic_curve::sec1::ToSec1Point;
@@ -7,18 +7,18 @@ use rsa::traits::PublicKeyParts;
 use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey};
 use sha2::{Digest, Sha256};
 
-use super::der::{Malformed, Reader, bit_string, element, integer, oid, sequence, tag};
+use super::der::{DerReader, Malformed, bit_string, element, integer, oid, sequence, tag};
 use super::dsa::{self, DsaKey};
 use super::entropy::Entropy;
 use super::pem;
 use super::rsa_key::{self, KeySize};
 use crate::error::FuncError;
 
-/// What precedes the hash in a signature of PKCS #1: the name of SHA-256.
+/// The DER prefix of a PKCS #1 signature that identifies SHA-256.
 const SHA256_PREFIX: &[u8] =
     b"\x30\x31\x30\x0D\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
 
-/// Why a key cannot be read or used. The texts are those of Sprig and Go.
+/// An error while parsing or using a key. The texts are those of Sprig and Go.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyError {
     #[error("no PEM data in input")]
@@ -40,7 +40,7 @@ pub(super) enum KeyError {
 /// A private key.
 pub(super) enum PrivateKey {
     Rsa(Box<RsaPrivateKey>),
-    /// On the curve P-256, the only one that Sprig makes keys on.
+    /// On the curve P-256, the only one for which Sprig generates keys.
     Ec(Box<p256::SecretKey>),
     Ed25519(Box<ed25519_dalek::SigningKey>),
     Dsa(Box<DsaKey>),
@@ -55,7 +55,7 @@ impl PrivateKey {
         loop {
             let mut scalar = [0; 32];
             crate::sprig::random::fill(&mut scalar)?;
-            // Only a few numbers beyond the order of the curve are refused.
+            // Only the few numbers beyond the order of the curve are rejected.
             if let Ok(key) = p256::SecretKey::from_slice(&scalar) {
                 return Ok(Self::Ec(Box::new(key)));
             }
@@ -74,7 +74,7 @@ impl PrivateKey {
         Ok(Self::Dsa(Box::new(dsa::generate(&mut Entropy::new()?))))
     }
 
-    /// Reads the first block of a PEM text, as Sprig's `parsePrivateKeyPEM`.
+    /// Parses the first block of a PEM text, like Sprig's `parsePrivateKeyPEM`.
     pub(super) fn from_pem(text: &[u8]) -> Result<Self, KeyError> {
         let block = pem::decode(text).ok_or(KeyError::NoPem)?;
         if block.kind == "PRIVATE KEY" {
@@ -96,7 +96,7 @@ impl PrivateKey {
 
     fn from_pkcs8(bytes: &[u8]) -> Result<Self, KeyError> {
         let malformed = |error: Malformed| KeyError::Pkcs8(error.to_string());
-        let mut fields = Reader::new(bytes).sequence().map_err(malformed)?;
+        let mut fields = DerReader::new(bytes).sequence().map_err(malformed)?;
         fields.expect(tag::INTEGER).map_err(malformed)?;
         let mut algorithm = fields.sequence().map_err(malformed)?;
         let name = algorithm.expect(tag::OID).map_err(malformed)?;
@@ -113,7 +113,7 @@ impl PrivateKey {
                 ec_from_der(key, curve).map_err(|error| embedded("EC", error))
             }
             oid::ED25519 => {
-                let seed = Reader::new(key)
+                let seed = DerReader::new(key)
                     .expect(tag::OCTET_STRING)
                     .map_err(malformed)?;
                 let seed = seed.try_into().map_err(|_| {
@@ -132,7 +132,7 @@ impl PrivateKey {
         }
     }
 
-    /// The key in PEM, in the form that Go uses for its kind.
+    /// Encodes the key in PEM, in the form that Go uses for its kind.
     pub(super) fn to_pem(&self) -> Result<String, KeyError> {
         Ok(match self {
             Self::Rsa(key) => {
@@ -164,7 +164,7 @@ impl PrivateKey {
         })
     }
 
-    /// The public key as a certificate holds it, and the bits of it that identify it.
+    /// Returns the public key as encoded in certificates, and the bits that identify it.
     pub(super) fn public_key(&self) -> Result<PublicKey, KeyError> {
         let (algorithm, bits) = match self {
             Self::Rsa(key) => {
@@ -192,7 +192,7 @@ impl PrivateKey {
         Ok(PublicKey { info, bits })
     }
 
-    /// The name of the algorithm that [`PrivateKey::sign`] uses, as certificates hold it.
+    /// Returns the encoded name of the algorithm that [`PrivateKey::sign`] uses.
     pub(super) fn signature_algorithm(&self) -> Result<Vec<u8>, KeyError> {
         Ok(match self {
             Self::Rsa(_) => {
@@ -227,11 +227,11 @@ impl PrivateKey {
     }
 }
 
-/// A public key as certificates hold it.
+/// A public key in certificates.
 pub(super) struct PublicKey {
     /// The encoded key with its algorithm.
     pub(super) info: Vec<u8>,
-    /// The key alone, from which key identifiers are made.
+    /// The key alone, from which key identifiers are derived.
     pub(super) bits: Vec<u8>,
 }
 
@@ -244,17 +244,17 @@ fn rsa_from_der(bytes: &[u8]) -> Result<PrivateKey, KeyError> {
     let key = key.map_err(|error| KeyError::Rsa(error.to_string()))?;
     key.validate()
         .map_err(|error| KeyError::Rsa(error.to_string()))?;
-    // Signing with a key that is not longer than its padding cannot work.
+    // A key that is not longer than its padding cannot sign.
     if key.n() < &(BigUint::from(1_u8) << 511) {
         return Err(KeyError::Rsa("the key is too short".to_owned()));
     }
     Ok(PrivateKey::Rsa(Box::new(key)))
 }
 
-/// Reads a key of SEC 1. The curve stands in the key, or around it.
+/// Parses a SEC 1 key. The curve is given in the key or in its wrapper.
 fn ec_from_der(bytes: &[u8], outer_curve: Option<&[u8]>) -> Result<PrivateKey, String> {
     let malformed = |error: Malformed| format!("x509: failed to parse EC private key: {error}");
-    let mut fields = Reader::new(bytes).sequence().map_err(malformed)?;
+    let mut fields = DerReader::new(bytes).sequence().map_err(malformed)?;
     if fields.expect(tag::INTEGER).map_err(malformed)? != [1] {
         return Err("x509: unknown EC private key version".to_owned());
     }
@@ -262,12 +262,12 @@ fn ec_from_der(bytes: &[u8], outer_curve: Option<&[u8]>) -> Result<PrivateKey, S
     let mut curve = outer_curve;
     if curve.is_none() && fields.peek() == Some(tag::constructed(0)) {
         let inner = fields.expect(tag::constructed(0)).map_err(malformed)?;
-        curve = Some(Reader::new(inner).expect(tag::OID).map_err(malformed)?);
+        curve = Some(DerReader::new(inner).expect(tag::OID).map_err(malformed)?);
     }
     if curve != Some(oid::P256) {
         return Err("x509: unknown elliptic curve".to_owned());
     }
-    // Some writers pad the number with zeros and others leave its zeros out.
+    // Some writers pad the number with zeros and others omit leading zeros.
     let zeros = scalar.iter().take_while(|&&byte| byte == 0).count();
     let significant = scalar.get(zeros..).unwrap_or_default();
     let padding = 32_usize.checked_sub(significant.len());

@@ -1,8 +1,8 @@
 //! Cryptography: checksums, passwords, private keys and certificates.
 //!
-//! Keys and certificates are random, so no two renders agree; what agrees with Go is their form:
-//! the types of PEM blocks, algorithms, extensions and their order, validity, serial numbers.
-//! Keys of elliptic curves are read and made on P-256 only.
+//! Keys and certificates are random and differ between renders, but their form agrees with Go:
+//! types of PEM blocks, algorithms, extensions and their order, validity, serial numbers. Only the
+//! elliptic curve P-256 is supported.
 
 mod certificate;
 mod der;
@@ -17,7 +17,7 @@ mod rsa_key;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use certificate::{Authority, Issuer, Template};
+use certificate::{Authority, CertificateTemplate, Issuer};
 use key::PrivateKey;
 use rsa_key::KeySize;
 
@@ -34,7 +34,7 @@ const INT: Type = Type::INT;
 const LIST: Type = Type::LIST;
 const STRING: Type = Type::STRING;
 
-/// What keys count as, in steps of the budget: a step is some 100 ns.
+/// The cost of keys, in steps of the budget; a step is about 100 ns.
 const SMALL_KEY_STEPS: u64 = 1_000;
 const RSA_2048_STEPS: u64 = 1_000_000;
 const RSA_4096_STEPS: u64 = 10_000_000;
@@ -130,7 +130,7 @@ fn certificate_value(certificate: impl Into<Value>, key: impl Into<Value>) -> Va
     ))
 }
 
-/// Checks a certificate and its key, both PEM in base64, and gives them decoded.
+/// Checks a certificate and its key, both base64 of PEM, and returns them decoded.
 fn build_custom_cert(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let decode = |index: usize, what: &str| {
         base64_decode(args.str(index).as_bytes())
@@ -154,9 +154,9 @@ fn key_argument(args: &Args<'_>, index: usize) -> Result<PrivateKey, FuncError> 
         .map_err(|error| FuncError::new(format!("parsing private key: {error}")))
 }
 
-/// The template of an authority: name and days of validity are the first two arguments.
-fn authority_template(args: &Args<'_>) -> Template {
-    Template {
+/// Returns the template of an authority: name and days of validity are the first two arguments.
+fn authority_template(args: &Args<'_>) -> CertificateTemplate {
+    CertificateTemplate {
         common_name: args.str(0).as_bytes().to_vec(),
         addresses: Vec::new(),
         names: Vec::new(),
@@ -166,8 +166,8 @@ fn authority_template(args: &Args<'_>) -> Template {
     }
 }
 
-/// The template of other certificates: name, addresses, further names, days of validity.
-fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<Template, FuncError> {
+/// Returns the template of other certificates: name, IP addresses, DNS names, days of validity.
+fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemplate, FuncError> {
     let mut addresses = Vec::new();
     for item in items(args.get(1)) {
         let Value::Str(text) = &item else {
@@ -192,7 +192,7 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<Template, FuncE
         };
         names.push(text.as_bytes().to_vec());
     }
-    Ok(Template {
+    Ok(CertificateTemplate {
         common_name: args.str(0).as_bytes().to_vec(),
         addresses,
         names,
@@ -209,7 +209,7 @@ fn items(value: &Value) -> Vec<Value> {
         .unwrap_or_default()
 }
 
-fn create(template: &Template, key: &PrivateKey, issuer: &Issuer<'_>) -> Answer {
+fn create(template: &CertificateTemplate, key: &PrivateKey, issuer: &Issuer<'_>) -> Answer {
     let certificate = template.create(key, issuer)?;
     Ok(certificate_value(
         pem::encode("CERTIFICATE", &certificate),
@@ -243,7 +243,7 @@ fn gen_self_signed_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer 
     create(&leaf_template(call, args)?, &key, &Issuer::Itself)
 }
 
-/// The authority that argument 4 is.
+/// Returns the authority in argument 4.
 fn authority_argument(args: &Args<'_>) -> Result<Authority, FuncError> {
     let part = |name: &str| {
         let field = args

@@ -1,4 +1,4 @@
-//! Passwords: hashed for `htpasswd`, derived from a master password, and AES keyed by one.
+//! Passwords: hashing for `htpasswd`, derivation from a master password, and AES encryption.
 
 use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -16,7 +16,7 @@ type Text = Result<(), FuncError>;
 
 const STRING: Type = Type::STRING;
 
-/// What the slow functions count as, in steps of the budget.
+/// The cost of slow functions, in steps of the budget.
 const HASH_STEPS: u64 = 200_000;
 
 const BCRYPT_COST: u32 = 10;
@@ -98,7 +98,7 @@ const SHORT: &[&str] = &["Cvcn"];
 const BASIC: &[&str] = &["aaanaaan", "aannaaan", "aaannaaa"];
 const PIN: &[&str] = &["nnnn"];
 
-/// The characters that a letter of a template stands for.
+/// Returns the characters that a letter of a template represents.
 fn characters(class: u8) -> &'static [u8] {
     match class {
         b'V' => b"AEIOU",
@@ -112,7 +112,7 @@ fn characters(class: u8) -> &'static [u8] {
     }
 }
 
-/// The algorithm of Master Password: the site's password from that of the user.
+/// Derives a site password from the user's password with the Master Password algorithm.
 fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let kind = args.str(1);
@@ -155,7 +155,7 @@ fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-/// The password as a key: cut or padded with zeros to 32 bytes.
+/// Derives the key from the password: cut or zero-padded to 32 bytes.
 fn cipher(password: &[u8]) -> Aes256 {
     let mut key = [0; 32];
     for (slot, byte) in key.iter_mut().zip(password) {
@@ -170,7 +170,7 @@ fn xor(block: &mut [u8; BLOCK], other: &[u8; BLOCK]) {
     }
 }
 
-/// Encrypts in CBC mode behind a random initialisation vector, in base64.
+/// Encrypts in CBC mode with a random initialization vector in front, in base64.
 fn encrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     let (cipher, text) = (cipher(args.str(0).as_bytes()), args.str(1).as_bytes());
     if text.is_empty() {

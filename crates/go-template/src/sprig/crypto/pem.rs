@@ -1,4 +1,4 @@
-//! PEM: the first block of a text, and blocks as Go writes them.
+//! PEM: parses the first block of a text, and writes blocks like Go.
 
 use data_encoding::BASE64;
 
@@ -45,7 +45,7 @@ pub(super) fn decode(text: &[u8]) -> Option<Block> {
     None
 }
 
-/// Writes a block, 64 characters to a line.
+/// Encodes a block with 64 characters per line.
 pub(super) fn encode(kind: &str, bytes: &[u8]) -> String {
     let digits = BASE64.encode(bytes);
     let mut out = String::with_capacity(digits.len() + digits.len() / 64 + 64);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_survive_text_and_headers_around_them() {
+    fn blocks_are_found_between_text_and_headers() {
         let bytes: Vec<u8> = (0..100).collect();
         let block = encode("TEST KEY", &bytes);
         assert_eq!(block.lines().nth(1).map(str::len), Some(64));

@@ -1,7 +1,7 @@
-//! RSA keys as Go makes them: two primes of half the bits, and 65537.
+//! RSA keys generated as in Go: two primes of half the bits, and the exponent 65537.
 //!
-//! The primes come from `crypto-primes`, whose arithmetic of fixed width finds them three times
-//! sooner than the `rsa` crate, which does the rest.
+//! The primes come from `crypto-primes`, whose fixed-width arithmetic finds them three times faster
+//! than the `rsa` crate, which does the rest.
 
 use crypto_bigint::{
     Bounded, Encoding, RandomBits, RandomMod, U1024, U2048, UnsignedWithMontyForm,
@@ -13,16 +13,16 @@ use rsa::{BigUint, RsaPrivateKey};
 use super::entropy::Entropy;
 use crate::error::FuncError;
 
-/// The bits of a key.
+/// The size of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySize {
-    /// As in certificates.
+    /// Used in certificates.
     Bits2048,
-    /// As of `genPrivateKey "rsa"`.
+    /// Used by `genPrivateKey "rsa"`.
     Bits4096,
 }
 
-/// Makes a key. Its primes are looked for side by side.
+/// Generates a key. Its primes are searched in parallel.
 pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
     let prime = || match size {
         KeySize::Bits2048 => random_prime::<U1024>(),
@@ -35,15 +35,15 @@ pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
             (p, other.join())
         });
         let q = q.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // It fails only where the primes are the same or do not go with the exponent.
+        // Fails only if the primes are equal or incompatible with the exponent.
         if let Ok(key) = RsaPrivateKey::from_p_q(p?, q?, BigUint::from(65_537_u32)) {
             return Ok(key);
         }
     }
 }
 
-/// A prime that fills `T`. Its two highest bits are set, so that the product of two of them has
-/// twice its bits.
+/// Generates a prime that fills `T`. Its two highest bits are set, so that the product of two
+/// primes has twice the bits.
 fn random_prime<T>() -> Result<BigUint, FuncError>
 where
     T: UnsignedWithMontyForm + RandomBits + RandomMod + Bounded + Encoding,
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_valid_of_the_size_asked_for_and_never_the_same() {
+    fn keys_are_valid_distinct_and_of_the_requested_size() {
         let keys = [(); 3].map(|()| generate(KeySize::Bits2048).unwrap());
         for key in &keys {
             check(key, 2048);

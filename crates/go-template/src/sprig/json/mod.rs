@@ -1,6 +1,6 @@
-//! JSON over [`Value`] as Go's `encoding/json` writes and reads it, and Sprig's functions for it.
+//! JSON encoding and decoding of [`Value`] like Go's `encoding/json`, and Sprig's functions for it.
 //!
-//! Hosts that have functions of their own for JSON build them on [`encode`] and [`decode`].
+//! Hosts build their own JSON functions on [`encode`] and [`decode`].
 //!
 //! ```
 //! use go_template::{Limits, sprig::json};
@@ -47,7 +47,7 @@ impl From<EncodeError> for FuncError {
     }
 }
 
-/// Writes a value; where it cannot be written, gives nothing unless a limit was reached.
+/// Encodes a value; encoding errors give no output, except exceeded limits.
 fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut Vec<u8>) -> Text {
     let before = out.len();
     match encode(value, style, call.budget().limits(), out) {
@@ -95,7 +95,7 @@ fn to_raw_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> T
     )?)
 }
 
-/// Reads JSON; errors are dropped, and what was read in spite of them is kept.
+/// Decodes JSON; errors are dropped, and a partial result is returned.
 fn from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     call.budget().step(args.str(0).len() as u64 / 8)?;
     Ok(decode(args.str(0).as_bytes()).value)

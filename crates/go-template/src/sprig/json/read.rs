@@ -1,33 +1,33 @@
-//! Reading JSON as Go's `encoding/json` does into an `interface {}`, with its messages.
+//! JSON decoding like Go's `encoding/json` into an `interface {}`, with its messages.
 
 use crate::go::strconv::{parse_float, quote};
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune};
 use crate::value::{List, Map, Str, Value};
 
-/// Go's limit for containers within containers.
+/// Go's limit for nested containers.
 const MAX_DEPTH: usize = 10_000;
 
-/// What was read from a text.
+/// The result of decoding a text.
 #[derive(Debug)]
 pub struct Decoded {
-    /// The value, with nil for a number that does not fit; nil for a text that is no JSON.
+    /// The value, with nil for a number that does not fit; nil for invalid JSON.
     pub value: Value,
-    /// What is wrong with the text.
+    /// The error in the text, if any.
     pub error: Option<DecodeError>,
 }
 
-/// What is wrong with a text.
+/// An error in a JSON text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// A character that does not belong where it is.
+    /// An unexpected character.
     #[error("invalid character {} {context}", shown(*.character))]
     Character {
-        /// The byte, read as a Latin-1 character.
+        /// The byte, as a Latin-1 character.
         character: u8,
-        /// Where it is.
+        /// The context.
         context: &'static str,
     },
-    /// The text ends too early.
+    /// Unexpected end of the text.
     #[error("unexpected end of JSON input")]
     End,
     /// A number beyond the range of a `float64`.
@@ -48,9 +48,9 @@ fn shown(character: u8) -> String {
     }
 }
 
-/// Reads a text that is one JSON value.
+/// Decodes a text that consists of one JSON value.
 pub fn decode(text: &[u8]) -> Decoded {
-    let mut reader = Reader {
+    let mut reader = JsonReader {
         rest: text,
         open: Vec::new(),
         number_error: None,
@@ -67,23 +67,23 @@ pub fn decode(text: &[u8]) -> Decoded {
     }
 }
 
-/// A container that is not closed yet.
+/// An open container.
 enum Open {
     List(Vec<Value>),
-    /// With the key that the next value belongs to.
+    /// With the key of the next value.
     Map(Map, Str),
 }
 
-struct Reader<'t> {
+struct JsonReader<'t> {
     rest: &'t [u8],
     open: Vec<Open>,
     number_error: Option<DecodeError>,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     fn read(&mut self) -> Result<Value, DecodeError> {
         'value: loop {
-            // A value, or the beginning of a container that goes on with its first member.
+            // Read a value, or the start of a container followed by its first member.
             let mut value = match self.peek()? {
                 b'{' => {
                     self.open_container()?;
@@ -109,15 +109,15 @@ impl Reader<'_> {
                 b't' => self.literal(b"true", Value::Bool(true))?,
                 b'f' => self.literal(b"false", Value::Bool(false))?,
                 b'n' => self.literal(b"null", Value::Nil)?,
-                _ => return Err(self.complain("looking for beginning of value")),
+                _ => return Err(self.unexpected("looking for beginning of value")),
             };
-            // What follows the value, as long as it closes containers.
+            // Read what follows the value while it closes containers.
             loop {
                 let Some(container) = self.open.pop() else {
                     self.skip_spaces();
                     return match self.rest {
                         [] => Ok(value),
-                        _ => Err(self.complain("after top-level value")),
+                        _ => Err(self.unexpected("after top-level value")),
                     };
                 };
                 let next = self.peek()?;
@@ -141,8 +141,10 @@ impl Reader<'_> {
                         }
                         value = Value::Map(map);
                     }
-                    (Open::List(_), _) => return Err(self.complain("after array element")),
-                    (Open::Map(..), _) => return Err(self.complain("after object key:value pair")),
+                    (Open::List(_), _) => return Err(self.unexpected("after array element")),
+                    (Open::Map(..), _) => {
+                        return Err(self.unexpected("after object key:value pair"));
+                    }
                 }
             }
         }
@@ -160,34 +162,34 @@ impl Reader<'_> {
         self.advance(spaces.count());
     }
 
-    /// The next byte that is no space.
+    /// Returns the next byte that is not a space.
     fn peek(&mut self) -> Result<u8, DecodeError> {
         self.skip_spaces();
         self.rest.first().copied().ok_or(DecodeError::End)
     }
 
-    /// The complaint about the next byte. At the end of the text, Go complains of a space.
-    fn complain(&self, context: &'static str) -> DecodeError {
+    /// Returns an error for the next byte. At the end of the text, Go reports a space.
+    fn unexpected(&self, context: &'static str) -> DecodeError {
         let character = self.rest.first().copied().unwrap_or(b' ');
         DecodeError::Character { character, context }
     }
 
     fn open_container(&mut self) -> Result<(), DecodeError> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(self.complain("exceeded max depth"));
+            return Err(self.unexpected("exceeded max depth"));
         }
         self.advance(1);
         Ok(())
     }
 
-    /// A key with its colon.
+    /// Reads a key with its colon.
     fn key(&mut self) -> Result<Str, DecodeError> {
         if self.peek()? != b'"' {
-            return Err(self.complain("looking for beginning of object key string"));
+            return Err(self.unexpected("looking for beginning of object key string"));
         }
         let key = self.string()?;
         if self.peek()? != b':' {
-            return Err(self.complain("after object key"));
+            return Err(self.unexpected("after object key"));
         }
         self.advance(1);
         Ok(key)
@@ -215,7 +217,7 @@ impl Reader<'_> {
         self.advance(1);
         for (expected, context) in word.iter().skip(1).zip(contexts) {
             if self.rest.first() != Some(expected) {
-                return Err(self.complain(context));
+                return Err(self.unexpected(context));
             }
             self.advance(1);
         }
@@ -225,7 +227,7 @@ impl Reader<'_> {
     fn digits(&mut self, context: &'static str) -> Result<(), DecodeError> {
         let count = self.rest.iter().take_while(|c| c.is_ascii_digit()).count();
         if count == 0 {
-            return Err(self.complain(context));
+            return Err(self.unexpected(context));
         }
         self.advance(count);
         Ok(())
@@ -262,7 +264,7 @@ impl Reader<'_> {
         Ok(Value::Nil)
     }
 
-    /// A string; the opening quote is next.
+    /// Reads a string, starting at the opening quote.
     fn string(&mut self) -> Result<Str, DecodeError> {
         self.advance(1);
         let length = self.plain_length();
@@ -286,12 +288,12 @@ impl Reader<'_> {
                     return Ok(Str::from(out));
                 }
                 Some(b'\\') => self.escape(&mut out)?,
-                Some(_) => return Err(self.complain("in string literal")),
+                Some(_) => return Err(self.unexpected("in string literal")),
             }
         }
     }
 
-    /// How many bytes stand before the next quote, backslash or control character.
+    /// Returns the number of bytes before the next quote, backslash or control character.
     fn plain_length(&self) -> usize {
         let special = |c: &u8| matches!(c, b'"' | b'\\' | 0..0x20);
         self.rest
@@ -315,7 +317,7 @@ impl Reader<'_> {
                 push_rune(out, self.surrogate_pair(unit)?);
                 return Ok(());
             }
-            _ => return Err(self.complain("in string escape code")),
+            _ => return Err(self.unexpected("in string escape code")),
         };
         self.advance(1);
         out.push(plain);
@@ -327,7 +329,7 @@ impl Reader<'_> {
         for _ in 0..4 {
             let digit = self.rest.first().and_then(|&c| (c as char).to_digit(16));
             let Some(digit) = digit else {
-                return Err(self.complain("in \\u hexadecimal character escape"));
+                return Err(self.unexpected("in \\u hexadecimal character escape"));
             };
             value = value * 16 + digit;
             self.advance(1);
@@ -335,7 +337,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// The rune of a `\u` escape, together with that of its other half if one follows.
+    /// Returns the rune of a `\u` escape, combined with a following low surrogate.
     fn surrogate_pair(&mut self, unit: u32) -> Result<char, DecodeError> {
         if let Some(rune) = char::from_u32(unit) {
             return Ok(rune);
@@ -350,14 +352,14 @@ impl Reader<'_> {
                 let rune = char::from_u32(0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00));
                 return Ok(rune.unwrap_or(RUNE_ERROR));
             }
-            // The other escape stands for itself.
+            // The second escape is not a low surrogate and is read separately.
             self.rest = before;
         }
         Ok(RUNE_ERROR)
     }
 }
 
-/// Appends text with U+FFFD for what is not UTF-8.
+/// Appends text with U+FFFD for invalid UTF-8.
 fn push_valid(out: &mut Vec<u8>, text: &[u8]) {
     if std::str::from_utf8(text).is_ok() {
         return out.extend_from_slice(text);

@@ -1,5 +1,5 @@
-//! Writing JSON as Go's `encoding/json` does: sorted keys, floats as in JavaScript, and, unless raw,
-//! escapes for what HTML could misread.
+//! JSON encoding like Go's `encoding/json`: sorted keys, floats as in JavaScript and, unless raw,
+//! HTML escapes.
 
 use std::collections::HashSet;
 
@@ -10,15 +10,15 @@ use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
 use crate::value::{Kind, List, Map, Object, Type, Value};
 
-/// From this depth on, containers that enclose each other are remembered to find cycles.
+/// Nesting from which enclosing containers are tracked to detect cycles.
 const DEPTH_BEFORE_CYCLES: usize = 100;
 
-/// How JSON is laid out.
+/// The layout of JSON output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Whether `<`, `>` and `&` are escaped.
     pub escape_html: bool,
-    /// Whether every member stands on a line of its own, indented by two spaces.
+    /// Whether every member is on a separate line, indented by two spaces.
     pub pretty: bool,
 }
 
@@ -33,31 +33,31 @@ impl Style {
         escape_html: true,
         pretty: true,
     };
-    /// Go's encoder with `SetEscapeHTML(false)`, without the newline at the end.
+    /// Go's encoder with `SetEscapeHTML(false)`, without the trailing newline.
     pub const RAW: Self = Self {
         escape_html: false,
         pretty: false,
     };
 }
 
-/// Why a value cannot be written.
+/// An error while encoding a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// A float that JSON has no text for.
+    /// A float that JSON cannot represent.
     #[error("json: unsupported value: {0}")]
     UnsupportedValue(&'static str),
-    /// A value that holds itself.
+    /// A value that contains itself.
     #[error("json: unsupported value: encountered a cycle via {0}")]
     Cycle(&'static str),
-    /// A kind that JSON does not have.
+    /// A kind that JSON does not support.
     #[error("json: unsupported type: {0}")]
     UnsupportedType(&'static str),
-    /// A limit was reached.
+    /// A limit was exceeded.
     #[error(transparent)]
     Budget(#[from] BudgetError),
 }
 
-/// Appends a value as JSON. What was appended before an error is of no account.
+/// Appends a value as JSON. After an error the appended text is unspecified.
 pub fn encode(
     value: &Value,
     style: Style,
@@ -65,7 +65,7 @@ pub fn encode(
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
     let start = out.len();
-    Writer {
+    JsonWriter {
         style,
         limits,
         start,
@@ -76,17 +76,17 @@ pub fn encode(
     .value(value)
 }
 
-struct Writer<'a> {
+struct JsonWriter<'a> {
     style: Style,
     limits: &'a Limits,
     start: usize,
     out: &'a mut Vec<u8>,
     depth: usize,
-    /// The addresses of the containers around the current one.
+    /// The addresses of the enclosing containers.
     enclosing: HashSet<usize>,
 }
 
-impl Writer<'_> {
+impl JsonWriter<'_> {
     fn value(&mut self, value: &Value) -> Result<(), EncodeError> {
         match value {
             Value::NilOf(ty) if ty.kind() == Kind::Func => {
@@ -122,7 +122,7 @@ impl Writer<'_> {
         self.out.push(b'"');
     }
 
-    /// Goes into a container, unless it is inside itself or too deep.
+    /// Enters a container, unless it encloses itself or is nested too deeply.
     fn nested(
         &mut self,
         address: usize,
@@ -135,7 +135,7 @@ impl Writer<'_> {
             }
             .into());
         }
-        // Shared parts can make a small value into a long text.
+        // Shared parts can turn a small value into a long text.
         if self.out.len() - self.start > self.limits.string {
             return Err(BudgetError::String {
                 limit: self.limits.string,
@@ -155,7 +155,7 @@ impl Writer<'_> {
         result
     }
 
-    /// Begins a member of a container: a comma between two, and a new line where that is asked.
+    /// Begins a member of a container: writes the comma and, if pretty, a new line.
     fn begin_member(&mut self, first: bool) {
         if !first {
             self.out.push(b',');
@@ -260,7 +260,7 @@ impl Writer<'_> {
     }
 }
 
-/// Appends a float: with an exponent below `1e-6` and from `1e21` on, else with all its digits.
+/// Appends a float: with an exponent below `1e-6` and from `1e21` on, otherwise in full.
 pub fn push_float(out: &mut Vec<u8>, number: f64) -> Result<(), EncodeError> {
     if number.is_nan() {
         return Err(EncodeError::UnsupportedValue("NaN"));
@@ -275,7 +275,7 @@ pub fn push_float(out: &mut Vec<u8>, number: f64) -> Result<(), EncodeError> {
         return Ok(());
     }
     format_float(out, number, b'e', None, 64);
-    // The exponent needs no leading zero: `e-09` becomes `e-9`.
+    // Removes the leading zero of the exponent: `e-09` becomes `e-9`.
     if let [.., b'e', b'-', b'0', last] = out.as_slice() {
         let last = *last;
         out.truncate(out.len() - 2);
@@ -284,7 +284,7 @@ pub fn push_float(out: &mut Vec<u8>, number: f64) -> Result<(), EncodeError> {
     Ok(())
 }
 
-/// Appends a string with its quotes. What is not UTF-8 becomes U+FFFD.
+/// Appends a quoted string. Invalid UTF-8 becomes U+FFFD.
 pub fn push_string(out: &mut Vec<u8>, text: &[u8], escape_html: bool) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let hex = |digit: u8| HEX.get(usize::from(digit & 15)).copied().unwrap_or(b'0');

@@ -1,10 +1,10 @@
-//! `multipleOf` for decimals: Go computes with the number as it is written, of which binary floats
-//! (`0.3` and `0.1`) know nothing.
+//! `multipleOf` for decimals: Go computes with the number as written, which binary floats cannot
+//! represent exactly (`0.3` and `0.1`).
 
 use boon::{ErrorKind, ValidationError};
 
-/// Whether an error is still one when multiples are those of decimals.
-pub(super) fn is_mistake(error: &ValidationError<'_, '_>) -> bool {
+/// Returns whether an error remains one if `multipleOf` is computed with decimals.
+pub(super) fn is_violation(error: &ValidationError<'_, '_>) -> bool {
     match &error.kind {
         ErrorKind::MultipleOf { got, want } => {
             !is_multiple(got.as_f64().unwrap_or(0.0), want.as_f64().unwrap_or(1.0))
@@ -12,17 +12,17 @@ pub(super) fn is_mistake(error: &ValidationError<'_, '_>) -> bool {
         ErrorKind::Group
         | ErrorKind::Schema { .. }
         | ErrorKind::Reference { .. }
-        | ErrorKind::AllOf => error.causes.is_empty() || error.causes.iter().any(is_mistake),
-        ErrorKind::AnyOf => error.causes.iter().all(is_mistake),
+        | ErrorKind::AllOf => error.causes.is_empty() || error.causes.iter().any(is_violation),
+        ErrorKind::AnyOf => error.causes.iter().all(is_violation),
         ErrorKind::OneOf(None) => {
-            let fine = error.causes.iter().filter(|cause| !is_mistake(cause));
+            let fine = error.causes.iter().filter(|cause| !is_violation(cause));
             fine.count() != 1
         }
         _ => true,
     }
 }
 
-/// Whether `number` is a whole multiple of `unit`, both taken as their shortest decimals.
+/// Returns whether `number` is a whole multiple of `unit`, both taken as their shortest decimals.
 fn is_multiple(number: f64, unit: f64) -> bool {
     let (Some((number, exponent)), Some((unit, unit_exponent))) = (decimal(number), decimal(unit))
     else {
@@ -41,7 +41,7 @@ fn is_multiple(number: f64, unit: f64) -> bool {
     }
     let mut unit = unit;
     for _ in shift..0 {
-        // Beyond any number that digits can spell, only zero is a multiple.
+        // If the unit is so much larger, only zero is a multiple.
         if unit > number {
             break;
         }
@@ -50,7 +50,7 @@ fn is_multiple(number: f64, unit: f64) -> bool {
     number % unit == 0
 }
 
-/// The digits of a float as an integer, and the power of ten that they are multiplied by.
+/// Returns the digits of a float as an integer, and the power of ten to multiply them by.
 fn decimal(value: f64) -> Option<(u128, i32)> {
     let text = format!("{:e}", value.abs());
     let (mantissa, exponent) = text.split_once('e')?;

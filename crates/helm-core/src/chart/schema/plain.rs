@@ -1,9 +1,9 @@
-//! Schemas of plain keywords, which are read and applied as they are. Compiling a schema takes longer
-//! than everything else that a first render needs; nearly all schemas of charts use a dozen
-//! keywords, and nearly all values are right.
+//! Fast path for schemas of common keywords. Compiling a schema takes longer than everything else
+//! in a first render; nearly all schemas of charts use a dozen keywords, and nearly all values are
+//! valid.
 //!
-//! Only what the drafts since 7 agree upon is known here. A schema with anything else is not read,
-//! and where the answer is not "valid" for certain, the whole library decides and finds the words.
+//! Only what all drafts since 7 agree on is supported. Other schemas are rejected, and wherever the
+//! result is not certainly "valid", the full library decides and words the errors.
 
 mod pattern;
 mod read;
@@ -16,46 +16,46 @@ use serde_json::Value;
 
 use pattern::Pattern;
 
-/// How deep references may lead without an answer.
+/// Limit on the depth of references.
 const DEPTH: usize = 256;
-/// The whole numbers that a float holds exactly.
+/// The largest integer up to which a float holds all integers exactly.
 const EXACT: i64 = 1 << 53;
 
-/// A schema of plain keywords.
+/// A schema of common keywords.
 #[derive(Debug)]
-pub(super) struct Plain {
-    root: Node,
-    /// The targets of references to where schemas do not usually stand.
-    elsewhere: BTreeMap<String, Node>,
+pub(super) struct PlainSchema {
+    root: SchemaNode,
+    /// Targets of references outside the usual places of schemas.
+    elsewhere: BTreeMap<String, SchemaNode>,
 }
 
-/// A schema, or one within it.
+/// A schema or subschema.
 #[derive(Debug, Default)]
-struct Node {
-    /// It is `true` or `false`.
+struct SchemaNode {
+    /// The schema is `true` or `false`.
     fixed: Option<bool>,
     reference: Option<Box<str>>,
-    /// Bits of [`Kind`]; 0 allows all.
+    /// Bits of [`TypeBits`]; 0 allows all types.
     types: u8,
     choices: Option<Vec<Value>>,
     pattern: Option<Box<Pattern>>,
-    properties: BTreeMap<Box<str>, Node>,
-    additional: Option<Box<Node>>,
+    properties: BTreeMap<Box<str>, SchemaNode>,
+    additional: Option<Box<SchemaNode>>,
     required: Vec<Box<str>>,
-    items: Option<Box<Node>>,
+    items: Option<Box<SchemaNode>>,
     bounds: Option<Box<Bounds>>,
-    all: Vec<Node>,
-    any: Vec<Node>,
-    one: Vec<Node>,
-    not: Option<Box<Node>>,
-    condition: Option<Box<Node>>,
-    then: Option<Box<Node>>,
-    otherwise: Option<Box<Node>>,
-    definitions: BTreeMap<Box<str>, Node>,
-    defs: BTreeMap<Box<str>, Node>,
+    all: Vec<SchemaNode>,
+    any: Vec<SchemaNode>,
+    one: Vec<SchemaNode>,
+    not: Option<Box<SchemaNode>>,
+    condition: Option<Box<SchemaNode>>,
+    then: Option<Box<SchemaNode>>,
+    otherwise: Option<Box<SchemaNode>>,
+    definitions: BTreeMap<Box<str>, SchemaNode>,
+    defs: BTreeMap<Box<str>, SchemaNode>,
 }
 
-/// Least and most of something.
+/// Minimum and maximum values.
 #[derive(Debug, Default)]
 struct Bounds {
     length: (Option<u64>, Option<u64>),
@@ -66,10 +66,10 @@ struct Bounds {
     unique: bool,
 }
 
-/// The types of JSON, as bits.
-struct Kind;
+/// JSON types as bits.
+struct TypeBits;
 
-impl Kind {
+impl TypeBits {
     const NULL: u8 = 1;
     const BOOLEAN: u8 = 2;
     const INTEGER: u8 = 4;
@@ -79,12 +79,12 @@ impl Kind {
     const OBJECT: u8 = 64;
 }
 
-/// What a schema says of a value.
+/// Result of validating a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Valid,
     Invalid,
-    /// It takes more than is known here.
+    /// The supported keywords cannot decide.
     Unknown,
 }
 
@@ -123,19 +123,19 @@ impl Verdict {
     }
 }
 
-impl Plain {
-    /// Reads a schema; `None` if it is more than plain.
+impl PlainSchema {
+    /// Parses a schema. Returns `None` if it uses anything unsupported.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
         read::schema(text)
     }
 
-    /// What it says of a value.
+    /// Validates a value.
     pub(super) fn check(&self, value: &Tree) -> Verdict {
         self.apply(&self.root, value, 0)
     }
 
-    /// The target of a reference that was found when the schema was read.
-    fn target(&self, reference: &str) -> Option<&Node> {
+    /// Returns the target of a reference that was resolved when the schema was parsed.
+    fn target(&self, reference: &str) -> Option<&SchemaNode> {
         let below = |prefix| reference.strip_prefix(prefix);
         match reference {
             "#" => Some(&self.root),
@@ -146,7 +146,7 @@ impl Plain {
         }
     }
 
-    fn apply(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+    fn apply(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
         if depth > DEPTH {
             return Unknown;
         }
@@ -157,7 +157,7 @@ impl Plain {
         let Some(target) = self.target(reference) else {
             return Unknown;
         };
-        // Draft 7 ignores what stands beside a reference, which later ones respect.
+        // Draft 7 ignores the siblings of `$ref`; later drafts apply them.
         match self.apply(target, value, depth + 1) {
             Valid if own() == Valid => Valid,
             Valid => Unknown,
@@ -165,8 +165,8 @@ impl Plain {
         }
     }
 
-    /// What a schema says besides its reference.
-    fn own(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+    /// Applies a schema without its reference.
+    fn own(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
         if let Some(fixed) = node.fixed {
             return fixed.into();
         }
@@ -186,13 +186,13 @@ impl Plain {
             .and(|| self.combined(node, value, depth))
     }
 
-    /// What schemas say that are combined to one.
-    fn combined(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
-        let apply = |node: &Node| self.apply(node, value, depth + 1);
-        let branch = |node: &Option<Box<Node>>| node.as_deref().map_or(Valid, apply);
+    /// Applies `allOf`, `anyOf`, `oneOf`, `not` and `if`.
+    fn combined(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
+        let apply = |node: &SchemaNode| self.apply(node, value, depth + 1);
+        let branch = |node: &Option<Box<SchemaNode>>| node.as_deref().map_or(Valid, apply);
         Verdict::all(node.all.iter().map(apply))
             .and(|| {
-                // One of them is enough: none must not be.
+                // `anyOf` fails if all of its schemas fail.
                 let failures = || Verdict::all(node.any.iter().map(|any| apply(any).not()));
                 if node.any.is_empty() {
                     Valid
@@ -213,8 +213,8 @@ impl Plain {
             })
     }
 
-    /// What is said of what is in a map or a list.
-    fn below(&self, node: &Node, value: &Tree, depth: usize) -> Verdict {
+    /// Applies the keywords for the children of a map or list.
+    fn below(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
         match value {
             Tree::Map(map) => {
                 let mut required = node.required.iter();
@@ -293,7 +293,7 @@ impl Bounds {
     }
 }
 
-/// Whether no two items are the same.
+/// Returns whether no two items are equal.
 fn all_differ(items: &[Tree]) -> Verdict {
     if items.len() < 2 {
         return Valid;
@@ -310,23 +310,23 @@ fn all_differ(items: &[Tree]) -> Verdict {
     (!twice).into()
 }
 
-/// The types that a value is of; `None` for what JSON does not know.
+/// Returns the types of a value, or `None` if it is not JSON.
 fn kinds(value: &Tree) -> Option<u8> {
     Some(match value {
-        Tree::Nil | Tree::NilOf(_) => Kind::NULL,
-        Tree::Bool(_) => Kind::BOOLEAN,
-        Tree::Int(_) | Tree::Int64(_) => Kind::INTEGER | Kind::NUMBER,
+        Tree::Nil | Tree::NilOf(_) => TypeBits::NULL,
+        Tree::Bool(_) => TypeBits::BOOLEAN,
+        Tree::Int(_) | Tree::Int64(_) => TypeBits::INTEGER | TypeBits::NUMBER,
         Tree::Float(value) if !value.is_finite() => return None,
-        Tree::Float(value) if value.fract() == 0.0 => Kind::INTEGER | Kind::NUMBER,
-        Tree::Float(_) => Kind::NUMBER,
-        Tree::Str(_) => Kind::STRING,
+        Tree::Float(value) if value.fract() == 0.0 => TypeBits::INTEGER | TypeBits::NUMBER,
+        Tree::Float(_) => TypeBits::NUMBER,
+        Tree::Str(_) => TypeBits::STRING,
         Tree::Bytes(_) => return None,
-        Tree::List(_) => Kind::ARRAY,
-        Tree::Map(_) => Kind::OBJECT,
+        Tree::List(_) => TypeBits::ARRAY,
+        Tree::Map(_) => TypeBits::OBJECT,
     })
 }
 
-/// A number that a float holds exactly.
+/// Returns a number that a float holds exactly.
 #[allow(clippy::cast_precision_loss, reason = "what is not exact is left out")]
 fn float(value: &Tree) -> Option<f64> {
     match value {
@@ -338,7 +338,7 @@ fn float(value: &Tree) -> Option<f64> {
     }
 }
 
-/// Whether a value is one of some.
+/// Returns whether a value is one of the choices.
 fn among(value: &Tree, choices: &[Value]) -> Verdict {
     let mut verdict = Invalid;
     for choice in choices {

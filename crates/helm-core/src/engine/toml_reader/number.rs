@@ -7,9 +7,9 @@ use go_template::go::strconv::parse_float;
 use go_template::go::time::{Location, Time};
 use go_template::sprig::time_value;
 
-use super::{Read, Reader, shown};
+use super::{Read, TomlReader, shown};
 
-/// The forms of dates, and the zone that Go gives those without one.
+/// Date layouts, with the zone that Go assigns to dates without one.
 const LAYOUTS: &[(&str, &str)] = &[
     ("2006-01-02T15:04:05.999999999Z07:00", ""),
     ("2006-01-02T15:04:05.999999999", "datetime-local"),
@@ -20,7 +20,7 @@ const LAYOUTS: &[(&str, &str)] = &[
     ("15:04", "time-local"),
 ];
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     pub(super) fn number_or_date(&mut self) -> Read<Value> {
         let start = self.at;
         let base = match self.text.get(start..start + 2) {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A decimal integer or a float that began at `start`.
+    /// Parses a decimal integer or a float that began at `start`.
     fn decimal(&mut self, start: usize) -> Read<Value> {
         self.skip(|c| c.is_ascii_digit() || c == '_')?;
         if matches!(self.peek()?, Some('.' | 'e' | 'E')) {
@@ -203,7 +203,7 @@ fn underscores_fit(text: &str) -> bool {
     accept
 }
 
-/// Go's parser takes numbers without their leading zero; TOML does not.
+/// Go's parser accepts numbers without their leading zero; TOML does not.
 fn lacks_leading_zero(text: &str, layout: &str) -> bool {
     for (index, c) in layout.bytes().enumerate() {
         if matches!(c, b'.' | b'Z') {

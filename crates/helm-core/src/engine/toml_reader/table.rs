@@ -1,14 +1,14 @@
-//! The tables of a document, and the rules by which keys may be set in them.
+//! The tables of a document, and the rules for setting keys in them.
 
 use go_template::{List, Map, Type, TypeInfo, Value};
 
-use super::{Read, Reader};
+use super::{Read, TomlReader};
 
 static TABLES: TypeInfo = TypeInfo::slice("[]map[string]interface {}", Type::MAP);
 const TABLES_TYPE: Type = Type::new(&TABLES);
 
-impl Reader<'_> {
-    /// Makes a table the one that keys belong to, and those above it where they are missing.
+impl TomlReader<'_> {
+    /// Makes a table the current one, and creates missing parents.
     pub(super) fn enter(&mut self, key: &[String], array: bool) -> Read {
         let Some((last, parents)) = key.split_last() else {
             return Ok(());
@@ -52,7 +52,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Sets a key of the present table, which must not have it yet.
+    /// Sets a new key of the current table.
     pub(super) fn set(&mut self, name: &str, value: Value) -> Read {
         let mut hash = self.root.clone();
         let mut path = Vec::new();
@@ -70,7 +70,7 @@ impl Reader<'_> {
                 let text = format!("Key '{}' has already been defined.", dotted(&path));
                 return Self::fail_line(self.key_line, text);
             }
-            // A list of inline tables was built while its items were read.
+            // A list of inline tables was built while its items were parsed.
             if matches!((&present, &value), (Value::List(_), Value::List(_))) {
                 hash.insert(name, value);
             }
@@ -81,7 +81,7 @@ impl Reader<'_> {
     }
 }
 
-/// The table of a name: of an array of tables the last.
+/// Returns the table of a name; for an array of tables, its last one.
 fn below(hash: &Map, name: &str) -> Option<Map> {
     match hash.get(name)? {
         Value::Map(map) => Some(map),

@@ -1,4 +1,4 @@
-//! Patterns that mean the same in ECMAScript, which schemas are written in, and here.
+//! Patterns that mean the same in ECMAScript, the dialect of schemas, and in the regex crate.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,15 @@ use super::Verdict;
 #[derive(Debug)]
 pub(super) struct Pattern {
     text: String,
-    /// Compiled when a text is first held against it.
+    /// Compiled on first use.
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
-    /// `None` if it has more than that, or is no pattern.
+    /// Returns `None` if the pattern uses anything else or is invalid.
     pub(super) fn new(text: String) -> Option<Self> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" _-/:,.^$|()[]+*?".contains(&byte);
-        // Non-capturing groups, and what classes mean only here.
+        // Non-capturing groups, and class syntax that only the regex crate has.
         let special = ["(?", "[[", "--"];
         let is_plain = text.bytes().all(plain) && !special.iter().any(|part| text.contains(part));
         if !is_plain || regex_syntax::parse(&text).is_err() {
@@ -30,9 +30,9 @@ impl Pattern {
         })
     }
 
-    /// Whether a text matches.
+    /// Returns whether a text matches.
     pub(super) fn check(&self, text: &[u8]) -> Verdict {
-        // The dot excludes other line ends there.
+        // The dot excludes other line terminators in ECMAScript.
         if !text.iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Verdict::Unknown;
         }

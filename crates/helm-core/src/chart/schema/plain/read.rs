@@ -1,5 +1,5 @@
-//! Reads schemas of plain keywords. Everything must be as the metaschemas of all drafts have it;
-//! whatever is not, or is not known here, is an error, which means: not plain.
+//! Parses schemas of common keywords. Everything must be valid under the metaschemas of all drafts;
+//! anything else, or anything unknown, is an error, which means that the schema is not plain.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor}
 use serde_json::{Number, Value};
 
 use super::pattern::Pattern;
-use super::{Bounds, EXACT, Kind, Node, Plain};
+use super::{Bounds, EXACT, PlainSchema, SchemaNode, TypeBits};
 
-/// What `$schema` may be; a scheme comes before and `#` may follow.
+/// Allowed values of `$schema`, without the scheme and an optional trailing `#`.
 pub(super) const DIALECTS: [&str; 4] = [
     "json-schema.org/schema",
     "json-schema.org/draft-07/schema",
@@ -18,8 +18,8 @@ pub(super) const DIALECTS: [&str; 4] = [
     "json-schema.org/draft/2020-12/schema",
 ];
 
-/// Keywords that some draft knows and this does not.
-const OTHERS: [&str; 28] = [
+/// Keywords of some draft that are not supported.
+const UNSUPPORTED: [&str; 28] = [
     "$anchor",
     "$dynamicAnchor",
     "$dynamicRef",
@@ -50,9 +50,9 @@ const OTHERS: [&str; 28] = [
     "unevaluatedProperties",
 ];
 
-pub(super) fn schema(text: &[u8]) -> Option<Plain> {
+pub(super) fn schema(text: &[u8]) -> Option<PlainSchema> {
     let Root(root) = serde_json::from_slice(text).ok()?;
-    let mut plain = Plain {
+    let mut plain = PlainSchema {
         root,
         elsewhere: BTreeMap::new(),
     };
@@ -61,7 +61,7 @@ pub(super) fn schema(text: &[u8]) -> Option<Plain> {
     if missing.is_empty() {
         return Some(plain);
     }
-    // A reference to below a keyword that is none.
+    // The remaining references point below unknown keywords.
     let document: Value = serde_json::from_slice(text).ok()?;
     while let Some(reference) = missing.pop() {
         if plain.target(&reference).is_some() {
@@ -78,9 +78,9 @@ pub(super) fn schema(text: &[u8]) -> Option<Plain> {
     Some(plain)
 }
 
-impl Plain {
-    /// Collects the references that lead to what is not known yet.
-    fn missing(&self, node: &Node, missing: &mut Vec<Box<str>>) {
+impl PlainSchema {
+    /// Collects references to targets that are not known yet.
+    fn missing(&self, node: &SchemaNode, missing: &mut Vec<Box<str>>) {
         if let Some(reference) = &node.reference
             && self.target(reference).is_none()
         {
@@ -92,7 +92,7 @@ impl Plain {
     }
 }
 
-impl Node {
+impl SchemaNode {
     fn below(&self) -> impl Iterator<Item = &Self> {
         let maps = [&self.properties, &self.definitions, &self.defs];
         let lists = [&self.all, &self.any, &self.one];
@@ -111,11 +111,11 @@ impl Node {
     }
 }
 
-/// The schema of a document, which may say its dialect.
-struct Root(Node);
+/// The schema of a document, which may name its dialect.
+struct Root(SchemaNode);
 
-/// A schema within another.
-struct Sub(Node);
+/// A subschema.
+struct Sub(SchemaNode);
 
 impl<'de> Deserialize<'de> for Root {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -138,25 +138,25 @@ struct NodeVisitor {
 }
 
 impl<'de> Visitor<'de> for NodeVisitor {
-    type Value = Node;
+    type Value = SchemaNode;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a plain schema")
     }
 
-    fn visit_bool<E: de::Error>(self, fixed: bool) -> Result<Node, E> {
-        Ok(Node {
+    fn visit_bool<E: de::Error>(self, fixed: bool) -> Result<SchemaNode, E> {
+        Ok(SchemaNode {
             fixed: Some(fixed),
-            ..Node::default()
+            ..SchemaNode::default()
         })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut node = Node::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SchemaNode, A::Error> {
+        let mut node = SchemaNode::default();
         let mut seen = Vec::new();
         while let Some(Keyword(keyword)) = map.next_key()? {
             if seen.contains(&keyword) {
-                return Err(de::Error::custom("a keyword stands twice"));
+                return Err(de::Error::custom("duplicate keyword"));
             }
             keyword_into(&keyword, &mut node, &mut map, self.root)?;
             seen.push(keyword);
@@ -175,10 +175,10 @@ impl<'de> Deserialize<'de> for Keyword {
     }
 }
 
-/// Reads what a keyword says.
+/// Parses the value of a keyword into the node.
 fn keyword_into<'de, A: MapAccess<'de>>(
     keyword: &str,
-    node: &mut Node,
+    node: &mut SchemaNode,
     map: &mut A,
     root: bool,
 ) -> Result<(), A::Error> {
@@ -187,27 +187,27 @@ fn keyword_into<'de, A: MapAccess<'de>>(
             let url: String = map.next_value()?;
             let known = if keyword == "$id" { is_id } else { is_dialect };
             if !root || !known(&url) {
-                return Err(de::Error::custom("another dialect, or a place of its own"));
+                return Err(de::Error::custom("unsupported dialect or id"));
             }
         }
         "$ref" => node.reference = Some(map.next_value()?),
         "definitions" => node.definitions = map.next_value::<Subs>()?.0,
         "$defs" => node.defs = map.next_value::<Subs>()?.0,
         "type" => node.types = map.next_value::<Types>()?.0,
-        "enum" if node.choices.is_none() => node.choices = Some(filled(map.next_value()?)?),
+        "enum" if node.choices.is_none() => node.choices = Some(non_empty(map.next_value()?)?),
         "const" if node.choices.is_none() => node.choices = Some(vec![map.next_value()?]),
         "pattern" => {
             let pattern: String = map.next_value()?;
             let pattern = Pattern::new(pattern);
-            let pattern = pattern.ok_or_else(|| de::Error::custom("a pattern of more"))?;
+            let pattern = pattern.ok_or_else(|| de::Error::custom("unsupported pattern"))?;
             node.pattern = Some(Box::new(pattern));
         }
         "properties" => node.properties = map.next_value::<Subs>()?.0,
         "additionalProperties" => node.additional = Some(sub(map)?),
         "required" => {
             node.required = map.next_value()?;
-            if has_twins(&node.required) {
-                return Err(de::Error::custom("a property is required twice"));
+            if has_duplicates(&node.required) {
+                return Err(de::Error::custom("duplicate required property"));
             }
         }
         "items" => node.items = Some(sub(map)?),
@@ -227,8 +227,8 @@ fn keyword_into<'de, A: MapAccess<'de>>(
         "examples" => {
             map.next_value::<Vec<IgnoredAny>>()?;
         }
-        other if OTHERS.contains(&other) => {
-            return Err(de::Error::custom("a keyword that is not known"));
+        other if UNSUPPORTED.contains(&other) => {
+            return Err(de::Error::custom("unsupported keyword"));
         }
         other => {
             let mut bounds = node.bounds.take().unwrap_or_default();
@@ -242,7 +242,7 @@ fn keyword_into<'de, A: MapAccess<'de>>(
     Ok(())
 }
 
-/// Reads what a keyword of least or most says; whether it is one.
+/// Parses the value of a minimum or maximum keyword. Returns whether it is one.
 fn bound_into<'de, A: MapAccess<'de>>(
     keyword: &str,
     bounds: &mut Bounds,
@@ -273,37 +273,36 @@ fn is_dialect(url: &str) -> bool {
     name.is_some_and(|name| DIALECTS.contains(&name))
 }
 
-/// Whether a document says where it is, in a way that changes nothing: its references begin with
-/// `#`, and no draft is there.
+/// Returns whether `$id` has no effect: references begin with `#`, and it does not name a draft.
 fn is_id(url: &str) -> bool {
     let simple = |c: char| c.is_ascii_alphanumeric() || "-._~/:".contains(c);
     let web = url.starts_with("http://") || url.starts_with("https://");
     web && url.chars().all(simple) && !url.contains("json-schema.org")
 }
 
-fn sub<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Box<Node>, A::Error> {
+fn sub<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Box<SchemaNode>, A::Error> {
     map.next_value::<Sub>().map(|sub| Box::new(sub.0))
 }
 
-fn subs<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<Node>, A::Error> {
-    let subs: Vec<Sub> = filled(map.next_value()?)?;
+fn subs<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Vec<SchemaNode>, A::Error> {
+    let subs: Vec<Sub> = non_empty(map.next_value()?)?;
     Ok(subs.into_iter().map(|sub| sub.0).collect())
 }
 
-fn filled<T, E: de::Error>(list: Vec<T>) -> Result<Vec<T>, E> {
+fn non_empty<T, E: de::Error>(list: Vec<T>) -> Result<Vec<T>, E> {
     if list.is_empty() {
-        return Err(de::Error::custom("an empty list"));
+        return Err(de::Error::custom("empty list"));
     }
     Ok(list)
 }
 
-fn has_twins(names: &[Box<str>]) -> bool {
+fn has_duplicates(names: &[Box<str>]) -> bool {
     let mut sorted: Vec<&Box<str>> = names.iter().collect();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair.first() == pair.last())
 }
 
-/// A number that a float holds exactly.
+/// Parses a number that a float holds exactly.
 fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     let number: Number = map.next_value()?;
     let exact = match number.as_i64() {
@@ -313,10 +312,10 @@ fn number<'de, A: MapAccess<'de>>(map: &mut A) -> Result<f64, A::Error> {
     number
         .as_f64()
         .filter(|_| exact)
-        .ok_or_else(|| de::Error::custom("a number that no float holds"))
+        .ok_or_else(|| de::Error::custom("number not representable as a float"))
 }
 
-/// Any text, which is not kept.
+/// Any string; its content is dropped.
 struct Text;
 
 impl<'de> Deserialize<'de> for Text {
@@ -327,7 +326,7 @@ impl<'de> Deserialize<'de> for Text {
             type Value = Text;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
+                f.write_str("a string")
             }
 
             fn visit_str<E: de::Error>(self, _: &str) -> Result<Text, E> {
@@ -339,8 +338,8 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// Schemas by name, none of which stands twice.
-struct Subs(BTreeMap<Box<str>, Node>);
+/// Schemas by name, without duplicates.
+struct Subs(BTreeMap<Box<str>, SchemaNode>);
 
 impl<'de> Deserialize<'de> for Subs {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -357,7 +356,7 @@ impl<'de> Deserialize<'de> for Subs {
                 let mut subs = BTreeMap::new();
                 while let Some((name, Sub(node))) = map.next_entry()? {
                     if subs.insert(name, node).is_some() {
-                        return Err(de::Error::custom("a name stands twice"));
+                        return Err(de::Error::custom("duplicate name"));
                     }
                 }
                 Ok(Subs(subs))
@@ -382,22 +381,22 @@ impl<'de> Deserialize<'de> for Types {
 
         let names = match Form::deserialize(deserializer)? {
             Form::One(name) => vec![name],
-            Form::Some(names) => filled(names)?,
+            Form::Some(names) => non_empty(names)?,
         };
         let mut types = 0;
         for name in names {
             let bit = match name.as_str() {
-                "null" => Kind::NULL,
-                "boolean" => Kind::BOOLEAN,
-                "integer" => Kind::INTEGER,
-                "number" => Kind::NUMBER,
-                "string" => Kind::STRING,
-                "array" => Kind::ARRAY,
-                "object" => Kind::OBJECT,
-                _ => return Err(de::Error::custom("no type")),
+                "null" => TypeBits::NULL,
+                "boolean" => TypeBits::BOOLEAN,
+                "integer" => TypeBits::INTEGER,
+                "number" => TypeBits::NUMBER,
+                "string" => TypeBits::STRING,
+                "array" => TypeBits::ARRAY,
+                "object" => TypeBits::OBJECT,
+                _ => return Err(de::Error::custom("unknown type")),
             };
             if types & bit != 0 {
-                return Err(de::Error::custom("a type stands twice"));
+                return Err(de::Error::custom("duplicate type"));
             }
             types |= bit;
         }

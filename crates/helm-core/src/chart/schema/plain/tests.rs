@@ -2,22 +2,22 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::{File, Schema};
-use super::{Plain, Verdict};
+use super::{PlainSchema, Verdict};
 use crate::values::tree;
 
 fn verdict(schema: &Value, value: &Value) -> Option<Verdict> {
-    let plain = Plain::read(schema.to_string().as_bytes())?;
+    let plain = PlainSchema::read(schema.to_string().as_bytes())?;
     Some(plain.check(&tree::from_json(value)))
 }
 
-/// What the library says; an error of the schema counts as one of the value.
+/// Returns the result of the full library; an error in the schema counts as an invalid value.
 fn library(schema: &Value, value: &Value) -> bool {
     let schema = Schema::new(File::new("values.schema.json", schema.to_string()));
     schema.check_compiled(value).is_ok()
 }
 
 #[test]
-fn what_is_not_plain_is_not_read() {
+fn unsupported_schemas_are_rejected() {
     for schema in [
         json!({"pattern": "a{2}"}),
         json!({"pattern": "\\d"}),
@@ -46,16 +46,16 @@ fn what_is_not_plain_is_not_read() {
         json!("no schema"),
     ] {
         assert!(
-            Plain::read(schema.to_string().as_bytes()).is_none(),
+            PlainSchema::read(schema.to_string().as_bytes()).is_none(),
             "{schema}"
         );
     }
     let twice = br#"{"type": "string", "type": "object"}"#;
-    assert!(Plain::read(twice).is_none());
+    assert!(PlainSchema::read(twice).is_none());
 }
 
 #[test]
-fn dialects_that_are_plain_are_known_to_the_library() {
+fn supported_dialects_are_known_to_the_full_library() {
     for name in super::read::DIALECTS {
         for url in [format!("http://{name}#"), format!("https://{name}")] {
             let schema = json!({"$schema": url, "type": "object"});
@@ -66,7 +66,7 @@ fn dialects_that_are_plain_are_known_to_the_library() {
 }
 
 #[test]
-fn references_lead_to_definitions_and_to_any_other_place() {
+fn references_resolve_to_definitions_and_other_locations() {
     let schema = json!({
         "definitions": {
             "port": {"type": "integer", "maximum": 65535},
@@ -95,7 +95,7 @@ fn references_lead_to_definitions_and_to_any_other_place() {
         assert_eq!(verdict(&schema, &value), Some(expected.into()), "{value}");
         assert_eq!(library(&schema, &value), expected, "{value}");
     }
-    // What draft 7 ignores beside a reference is certain only where it does not matter.
+    // Draft 7 ignores siblings of `$ref`; the result is certain only if that makes no difference.
     let beside = json!({
         "$id": "https://example.com/charts",
         "properties": {"a": {"$ref": "#/definitions/a", "type": "string"}},
@@ -109,12 +109,12 @@ fn references_lead_to_definitions_and_to_any_other_place() {
         assert_eq!(verdict(&beside, &value), Some(expected), "{value}");
         assert_eq!(library(&beside, &value), expected == Verdict::Valid);
     }
-    // Without an end there is no answer.
+    // A reference cycle has no result.
     let endless = json!({"$ref": "#"});
     assert_eq!(verdict(&endless, &json!(1)), Some(Verdict::Unknown));
 }
 
-/// Schemas of every plain keyword.
+/// Generates schemas of every supported keyword.
 fn schema() -> impl Strategy<Value = Value> {
     let types = prop::sample::select(vec![
         "null", "boolean", "integer", "number", "string", "array", "object",
@@ -178,7 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn what_is_certain_is_what_the_library_says(schema in schema(), value in value()) {
+    fn certain_results_agree_with_the_full_library(schema in schema(), value in value()) {
         let schema = json!({"properties": {"root": schema}});
         let value = json!({"root": value});
         match verdict(&schema, &value) {

@@ -1,5 +1,6 @@
-//! What a custom resource says of its release: the reason of a failure outlives the process that
-//! met it, each failure has an event of its own, and nothing is said of another revision.
+//! What a custom resource's status says about its release: the reason of a failure outlives the
+//! process that reported it, each failure has its own event, and no condition refers to another
+//! revision.
 
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
@@ -7,7 +8,9 @@ use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+};
 
 /// An object with a label that may be invalid.
 const LABELLED: &str = "\
@@ -24,8 +27,8 @@ fn is_ready(cr: &Value) -> bool {
     })
 }
 
-/// Whether a condition has this status and a message with this text at the present generation.
-fn says(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
+/// Returns whether a condition of the current generation has this status and text in its message.
+fn has_condition(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
     condition(cr, type_).is_some_and(|c| {
         c["status"] == status
             && c["message"].as_str().unwrap_or_default().contains(text)
@@ -33,8 +36,8 @@ fn says(cr: &Value, type_: &str, status: &str, text: &str) -> bool {
     })
 }
 
-/// Whether a request says in the status that a release failed.
-fn tells_failure(request: &Recorded) -> bool {
+/// Returns whether a request writes a failed release to the status.
+fn reports_failure(request: &Recorded) -> bool {
     request.resource == "widgets/status"
         && request.body.as_ref().is_some_and(|body| {
             condition(body, "ReleaseFailed").is_some_and(|c| c["status"] == "True")
@@ -42,7 +45,7 @@ fn tells_failure(request: &Recorded) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_reason_of_a_failure_is_told_by_the_next_process() {
+async fn next_process_reports_the_reason_of_a_failure() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -50,9 +53,9 @@ async fn the_reason_of_a_failure_is_told_by_the_next_process() {
         let project = Project::new(options, &[("map.yaml", LABELLED)]);
         let namespace = TestNamespace::create(plane, "reason").await.unwrap();
         let faults = Faults::new();
-        faults.stop_at(1, Fault::Unreachable, tells_failure);
+        faults.stop_at(1, Fault::Unreachable, reports_failure);
         let client = plane.client_with(&faults).await.unwrap();
-        let operator = Mortal::start(&project, client, namespace.name());
+        let operator = InProcessOperator::start(&project, client, namespace.name());
         let widgets = api(&namespace, "Widget");
         apply(&widgets, "one", &json!({"spec": {"team": "not a label"}})).await;
         let injected = async || faults.was_injected();
@@ -65,13 +68,15 @@ async fn the_reason_of_a_failure_is_told_by_the_next_process() {
         assert!(condition(&before, "ReleaseFailed").is_none(), "{before:#}");
 
         let client = plane.client().await.unwrap();
-        let _operator = Mortal::start(&project, client, namespace.name());
-        let told = |cr: &Value| {
-            says(cr, "ReleaseFailed", "True", "one-map")
-                && says(cr, "Deployed", "False", "one-map")
-                && (options.is_empty() || says(cr, "Stalled", "True", ""))
+        let _operator = InProcessOperator::start(&project, client, namespace.name());
+        let reported = |cr: &Value| {
+            has_condition(cr, "ReleaseFailed", "True", "one-map")
+                && has_condition(cr, "Deployed", "False", "one-map")
+                && (options.is_empty() || has_condition(cr, "Stalled", "True", ""))
         };
-        let cr = until(&widgets, "one", "the reason", told).await.unwrap();
+        let cr = until(&widgets, "one", "the reason", reported)
+            .await
+            .unwrap();
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -80,7 +85,7 @@ async fn the_reason_of_a_failure_is_told_by_the_next_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_is_written_over_the_version_that_was_read_and_told_again_after_a_conflict() {
+async fn status_writes_carry_the_resource_version_and_are_retried_after_a_conflict() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -90,7 +95,7 @@ async fn a_status_is_written_over_the_version_that_was_read_and_told_again_after
     let is_status = |request: &Recorded| request.resource == "widgets/status";
     faults.at(1, Fault::Status(409), is_status);
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());
@@ -108,21 +113,24 @@ async fn a_status_is_written_over_the_version_that_was_read_and_told_again_after
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_failure_has_an_event_of_its_own_and_the_condition_has_its_message() {
+async fn each_failure_has_its_own_event_and_condition_message() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let project = Project::new("", &[("map.yaml", LABELLED)]);
     let namespace = TestNamespace::create(plane, "events").await.unwrap();
     let client = plane.client().await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     for team in ["the first one", "the second one"] {
         apply(&widgets, "one", &json!({"spec": {"team": team}})).await;
-        let told = |cr: &Value| {
-            says(cr, "Deployed", "False", team) && says(cr, "ReleaseFailed", "True", team)
+        let reported = |cr: &Value| {
+            has_condition(cr, "Deployed", "False", team)
+                && has_condition(cr, "ReleaseFailed", "True", team)
         };
-        let cr = until(&widgets, "one", "the failure", told).await.unwrap();
+        let cr = until(&widgets, "one", "the failure", reported)
+            .await
+            .unwrap();
         assert_eq!(
             condition(&cr, "Deployed").unwrap()["reason"],
             "InstallError"
@@ -153,7 +161,7 @@ spec:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_name_of_a_release_is_told_while_it_is_pending() {
+async fn status_shows_the_release_name_while_it_is_pending() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -161,7 +169,7 @@ async fn the_name_of_a_release_is_told_while_it_is_pending() {
     let project = Project::new("", &templates);
     let namespace = TestNamespace::create(plane, "pending").await.unwrap();
     let client = plane.client().await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
     let pending = |cr: &Value| {
@@ -192,7 +200,7 @@ spec:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tests_run_at_once_after_an_upgrade_and_speak_of_no_other_revision() {
+async fn tests_run_right_after_an_upgrade_and_report_only_on_their_revision() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -201,17 +209,18 @@ async fn tests_run_at_once_after_an_upgrade_and_speak_of_no_other_revision() {
     let namespace = TestNamespace::create(plane, "tests").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    let _operator = Mortal::start(&project, client, namespace.name());
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
     let widgets = api(&namespace, "Widget");
     for (revision, fails, outcome) in [(1, false, "True"), (2, true, "False"), (3, false, "True")] {
         let spec = json!({"spec": {"fails": fails, "team": revision.to_string()}});
         apply(&widgets, "one", &spec).await;
-        let told = |cr: &Value| {
-            cr["status"]["release"]["revision"] == revision && says(cr, "TestSuccess", outcome, "")
+        let reported = |cr: &Value| {
+            cr["status"]["release"]["revision"] == revision
+                && has_condition(cr, "TestSuccess", outcome, "")
         };
-        drop(until(&widgets, "one", outcome, told).await.unwrap());
+        drop(until(&widgets, "one", outcome, reported).await.unwrap());
     }
-    // Every status that speaks of a revision has the outcome of its own tests or none.
+    // Every status of a revision has the outcome of its own tests or none.
     for request in faults.requests() {
         let Some(body) = request
             .body

@@ -1,5 +1,5 @@
-//! Custom resources that go: nothing is installed for one that is gone, and nothing keeps one from
-//! going, whatever its templates, its chart or its dependencies say by then.
+//! Deleted custom resources: nothing is installed for them, and nothing blocks their deletion,
+//! whatever has become of their templates, chart or dependencies.
 
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::adoption::install;
 use crate::helm_cli::helm;
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -34,13 +36,13 @@ async fn start(
     namespace: &TestNamespace,
     project: &Project,
     faults: &Faults,
-) -> Mortal {
+) -> InProcessOperator {
     let client = plane.client_with(faults).await.unwrap();
-    Mortal::start(project, client, namespace.name())
+    InProcessOperator::start(project, client, namespace.name())
 }
 
-/// Deletes the custom resource, and waits until nothing is left of it and its release.
-async fn goes(namespace: &TestNamespace) {
+/// Deletes the custom resource, and waits until it and its release are gone.
+async fn uninstalled(namespace: &TestNamespace) {
     let widgets = api(namespace, "Widget");
     drop(widgets.delete("one", &DeleteParams::default()).await);
     wait::gone(&widgets, "one", LIMIT).await.unwrap();
@@ -60,7 +62,7 @@ async fn records(namespace: &TestNamespace) -> Vec<Option<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_that_is_gone_before_it_has_the_finalizer_is_not_installed() {
+async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -87,7 +89,7 @@ async fn a_custom_resource_that_is_gone_before_it_has_the_finalizer_is_not_insta
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn templates_that_fail_keep_no_custom_resource_from_going() {
+async fn failing_templates_do_not_block_deletion() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -113,13 +115,13 @@ async fn templates_that_fail_keep_no_custom_resource_from_going() {
                 drop(operator);
                 operator = start(plane, &namespace, &project, &faults).await;
             }
-            goes(&namespace).await;
+            uninstalled(&namespace).await;
             drop(operator);
         }
     }
 }
 
-/// Lets the accounts of a namespace change its `ConfigMap`s.
+/// Lets the service accounts of a namespace change its `ConfigMap`s.
 async fn allow_accounts(namespace: &TestNamespace) {
     let rules =
         json!({"rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]});
@@ -133,7 +135,7 @@ async fn allow_accounts(namespace: &TestNamespace) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chart_that_no_longer_renders_keeps_no_custom_resource_from_going() {
+async fn chart_that_no_longer_renders_does_not_block_deletion() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -146,21 +148,21 @@ async fn a_chart_that_no_longer_renders_keeps_no_custom_resource_from_going() {
     drop(operator);
     project.write("chart/templates/map.yaml", "{{ fail \"no\" }}");
     let _operator = start(plane, &namespace, &project, &Faults::new()).await;
-    goes(&namespace).await;
+    uninstalled(&namespace).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dependency_of_a_kind_that_is_not_served_keeps_no_custom_resource_from_going() {
-    goes_in_spite_of_a_dependency("Nothing").await;
+async fn dependency_of_an_unserved_kind_does_not_block_deletion() {
+    check_deletion_despite_a_dependency("Nothing").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dependency_that_may_not_be_listed_keeps_no_custom_resource_from_going() {
-    goes_in_spite_of_a_dependency("Gadget").await;
+async fn forbidden_dependency_does_not_block_deletion() {
+    check_deletion_despite_a_dependency("Gadget").await;
 }
 
-/// Deletes a custom resource that depends on one of this kind. Gadgets may not be listed.
-async fn goes_in_spite_of_a_dependency(kind: &str) {
+/// Deletes a custom resource that depends on one of this kind. Listing Gadgets is forbidden.
+async fn check_deletion_despite_a_dependency(kind: &str) {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -178,7 +180,7 @@ async fn goes_in_spite_of_a_dependency(kind: &str) {
     let faults = Faults::new();
     faults.inject_with(|r| (r.resource == "gadgets").then_some(Fault::Status(403)));
     let _operator = start(plane, &namespace, &project, &faults).await;
-    // It wants another revision, which has to wait.
+    // The spec change requires another revision, which has to wait.
     apply(&widgets, "one", &json!({"spec": {"extra": true}})).await;
     let waits = |cr: &Value| {
         condition(cr, "Ready").is_some_and(|c| {
@@ -186,11 +188,11 @@ async fn goes_in_spite_of_a_dependency(kind: &str) {
         })
     };
     drop(until(&widgets, "one", "waiting", waits).await.unwrap());
-    goes(&namespace).await;
+    uninstalled(&namespace).await;
 }
 
 #[tokio::test]
-async fn the_adoption_of_a_release_is_no_licence_for_later_objects() {
+async fn adopting_a_release_does_not_take_over_later_objects() {
     let Some(program) = helm() else { return };
     let project = Project::new("", &[("map.yaml", MAP)]);
     let Some(world) = project.start("licence").await else {

@@ -1,4 +1,4 @@
-//! An API server that is away: at the start, and later.
+//! An API server that is unreachable at startup and later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use tokio::sync::watch;
 
 use crate::world::{LIMIT, api, apply, condition, control_plane, operator, until};
 
-/// A way to the API server that can be closed and opened.
-struct Door {
+/// A TCP proxy to the API server that can be switched off and on.
+struct SwitchableProxy {
     address: SocketAddr,
     open: Arc<AtomicBool>,
-    /// Ends the connections that are open.
+    /// Closes the open connections.
     cut: watch::Sender<u32>,
 }
 
-impl Door {
-    /// A closed door before `server`: connections are taken and dropped.
+impl SwitchableProxy {
+    /// Starts a switched-off proxy to `server`, which accepts connections and drops them.
     async fn closed(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ impl Door {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
+async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -64,8 +64,8 @@ async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
     let cluster = &mut config["clusters"][0]["cluster"];
     let server = cluster["server"].as_str().unwrap();
     let server = server.trim_start_matches("https://").trim_end_matches('/');
-    let door = Door::closed(server.to_owned()).await;
-    cluster["server"] = json!(format!("https://{}", door.address));
+    let proxy = SwitchableProxy::closed(server.to_owned()).await;
+    cluster["server"] = json!(format!("https://{}", proxy.address));
     let dir = tempfile::tempdir().unwrap();
     let kubeconfig = dir.path().join("kubeconfig");
     std::fs::write(&kubeconfig, config.to_string()).unwrap();
@@ -74,13 +74,13 @@ async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
         .kubeconfig(&kubeconfig)
         .spawn()
         .unwrap();
-    let says = async || running.log().contains("cannot reach the API server");
-    wait::until(LIMIT, "a word about the API server", says)
+    let reported = async || running.log().contains("cannot reach the API server");
+    wait::until(LIMIT, "a log line about the API server", reported)
         .await
         .unwrap();
     assert_eq!(running.exit_status(), None, "it waits");
 
-    door.set(true);
+    proxy.set(true);
     running.ready().await.unwrap();
     let memcacheds = api(&namespace, "Memcached");
     let ready = |cr: &Value| {
@@ -92,19 +92,19 @@ async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
 
-    // While it is away a spec changes, and an object.
-    door.set(false);
+    // While the API server is unreachable, a spec and an object change.
+    proxy.set(false);
     apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 2}})).await;
     let services = api(&namespace, "Service");
     services
         .delete("cache-memcached", &kube::api::DeleteParams::default())
         .await
         .unwrap();
-    door.set(true);
+    proxy.set(true);
     until(&memcacheds, "cache", "Ready again", ready)
         .await
         .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
-    until(&services, "cache-memcached", "there again", |service| {
+    until(&services, "cache-memcached", "recreated", |service| {
         !service.is_null()
     })
     .await

@@ -1,8 +1,8 @@
-//! An API server in trouble: refusals, overload, lost answers, cut watches, and connections that are
-//! open at one end alone, while custom resources change. Everything converges, nothing is lost or
-//! doubled, and nobody runs hot.
+//! A faulty API server: rejections, overload, lost responses, interrupted watches and half-open
+//! connections, while custom resources change. Everything must converge, with nothing lost or
+//! duplicated and without hot loops.
 //!
-//! `SOAK=600` lets it go on for that many seconds.
+//! `SOAK=600` runs it for that many seconds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,9 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Mortal, Project, api, apply, condition, control_plane, until};
+use crate::world::{
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -23,20 +25,20 @@ metadata: {name: {{ .Release.Name }}-map}
 data: {value: {{ .Values.value | quote }}}
 ";
 
-/// How many custom resources change.
+/// Number of custom resources that change.
 const MANY: usize = 8;
 
-/// Requests a second that even trouble does not excuse.
-const HOT: usize = 150;
+/// Request rate per second that not even a faulty API server justifies.
+const MAX_REQUEST_RATE: usize = 150;
 
-/// An operator with these deadlines.
-fn impatient(
+/// Starts an operator with these deadlines.
+fn start_with_deadlines(
     project: &Project,
     client: Client,
     namespace: &TestNamespace,
     deadlines: Deadlines,
-) -> Mortal {
-    Mortal::with(
+) -> InProcessOperator {
+    InProcessOperator::with(
         project,
         client,
         namespace.name(),
@@ -51,35 +53,35 @@ fn is_ready(cr: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_converges_when_the_trouble_is_over() {
+async fn everything_converges_when_the_faults_end() {
     let Some(plane) = control_plane().await else {
         return;
     };
     let seconds = std::env::var("SOAK").ok().and_then(|s| s.parse().ok());
-    let trouble = Duration::from_secs(seconds.unwrap_or(20));
+    let duration = Duration::from_secs(seconds.unwrap_or(20));
     let project = Project::new("reconcilePeriod: 1s", &[("map.yaml", MAP)]);
-    let namespace = TestNamespace::create(plane, "trouble").await.unwrap();
+    let namespace = TestNamespace::create(plane, "faults").await.unwrap();
     let faults = Faults::new();
     let client = plane.client_with(&faults).await.unwrap();
-    // What never ends is noticed soon enough for many times within this test.
+    // The deadlines are short enough to expire many times during this test.
     let deadlines = Deadlines {
         answer: Duration::from_secs(1),
         silence: Duration::from_secs(3),
     };
-    let _operator = impatient(&project, client, &namespace, deadlines);
+    let _operator = start_with_deadlines(&project, client, &namespace, deadlines);
     let widgets = api(&namespace, "Widget");
 
-    // The same numbers in every run.
+    // A fixed seed makes every run the same.
     let mut numbers = fastrand::Rng::with_seed(1);
     faults.inject_with(move |request| {
         let is_watch = request.verb == "watch";
         let one_in = if is_watch { 3 } else { 5 };
         if numbers.u32(..one_in) > 0 {
-            // There are few watches, and each lasts.
+            // There are few watches, and each is long-lived.
             return (is_watch && numbers.bool()).then_some(Fault::Silence);
         }
         let faults = [
-            // As with a token that has expired.
+            // As with an expired token.
             Fault::Status(401),
             Fault::Status(409),
             Fault::Status(410),
@@ -91,7 +93,7 @@ async fn everything_converges_when_the_trouble_is_over() {
             Fault::Hang,
             Fault::Silence,
         ];
-        // Only a watch can be too old.
+        // Only a watch can return 410 Gone.
         let fault = faults[numbers.usize(..faults.len())];
         (fault != Fault::Status(410) || is_watch).then_some(fault)
     });
@@ -99,7 +101,7 @@ async fn everything_converges_when_the_trouble_is_over() {
     let mut numbers = fastrand::Rng::with_seed(2);
     let mut wanted = BTreeMap::new();
     let mut round = 0;
-    while began.elapsed() < trouble {
+    while began.elapsed() < duration {
         let name = format!("w{}", numbers.usize(..MANY));
         apply(
             &widgets,
@@ -109,14 +111,14 @@ async fn everything_converges_when_the_trouble_is_over() {
         .await;
         wanted.insert(name, round.to_string());
         round += 1;
-        // The next change comes when the operator has had a few words with the API server.
+        // The next change is made after the operator has sent a few requests.
         let before = faults.requests().len();
         let busy = async || faults.requests().len() >= before + 5;
         drop(hybrid_operator_test::wait::until(Duration::from_secs(2), "requests", busy).await);
     }
     let sent = faults.requests().len();
-    let rate = sent / usize::try_from(trouble.as_secs()).unwrap();
-    assert!(rate < HOT, "{rate} requests a second");
+    let rate = sent / usize::try_from(duration.as_secs()).unwrap();
+    assert!(rate < MAX_REQUEST_RATE, "{rate} requests a second");
     faults.clear_faults();
 
     let maps = api(&namespace, "ConfigMap");
@@ -137,7 +139,7 @@ async fn everything_converges_when_the_trouble_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_falls_silent_is_noticed() {
+async fn silent_watch_is_detected() {
     let Some(plane) = control_plane().await else {
         return;
     };
@@ -150,9 +152,9 @@ async fn a_watch_that_falls_silent_is_noticed() {
         silence: Duration::from_secs(1),
         ..Deadlines::default()
     };
-    let _operator = impatient(&project, client, &namespace, deadlines);
+    let _operator = start_with_deadlines(&project, client, &namespace, deadlines);
     let widgets = api(&namespace, "Widget");
-    // A watch tells of one change before it falls silent; there are more.
+    // A watch delivers one change before it falls silent; there are more.
     for value in ["1", "2", "3"] {
         apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
         drop(until(&widgets, "one", "Ready", is_ready).await.unwrap());

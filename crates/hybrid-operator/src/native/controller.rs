@@ -1,0 +1,446 @@
+//! Runs the functions of a native controller.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use kube::ResourceExt;
+use kube::runtime::events::Recorder;
+use serde_json::json;
+use tracing::{Instrument, Span, error, warn};
+
+use super::action::Action;
+use super::apply::{Applier, kind_of};
+use super::builder::{Builder, Function, SourceContext};
+use super::context::{Context, Shared};
+use super::error::Error;
+use super::reader::Readers;
+use crate::cluster::ApiError;
+use crate::cluster::request::{self, Call};
+use crate::controller::{
+    Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
+    Request, Terminal, TypedObject, WorkerOptions, Workers,
+};
+use crate::manager::{Controller, ControllerContext, ControllerError};
+
+/// Pauses of a function that returns [`Action::Now`] again and again.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long a function may compute without an `.await` before that is reported.
+const BLOCKED: Duration = Duration::from_secs(5);
+/// Time beyond the deadline after which a function that blocks its thread counts as failed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What happens before a custom resource is deleted.
+pub(super) struct Cleanup<K> {
+    pub(super) finalizer: String,
+    pub(super) function: Function<K>,
+}
+
+/// A controller built from a function.
+pub struct NativeController<K> {
+    builder: Builder<K>,
+    function: Function<K>,
+}
+
+impl<K: TypedObject> NativeController<K> {
+    pub(super) fn new(builder: Builder<K>, function: Function<K>) -> Self {
+        Self { builder, function }
+    }
+}
+
+impl<K: TypedObject> Controller for NativeController<K> {
+    fn name(&self) -> &str {
+        &self.builder.name
+    }
+
+    fn run(
+        self: Box<Self>,
+        context: ControllerContext,
+    ) -> BoxFuture<'static, Result<(), ControllerError>> {
+        Box::pin(async move {
+            let Self {
+                mut builder,
+                function,
+            } = *self;
+            let metrics = context.metrics.controller(&builder.name);
+            let queue = QueueHandle::with_backoff(metrics, builder.backoff_of_failures());
+            let caches = &context.caches.objects;
+            let primaries = caches.whole::<K>(builder.selector.as_deref());
+            let mut readers = Readers::default();
+            for open in builder.sources.drain(..) {
+                open(&mut SourceContext {
+                    caches,
+                    readers: &mut readers,
+                    queue: &queue,
+                    operator: &context.identity.operator,
+                    primaries: &primaries,
+                });
+            }
+            let stop = context.stop.clone();
+            for mut keys in builder.triggers.drain(..) {
+                let (queue, stop) = (queue.clone(), stop.clone());
+                let forward = async move {
+                    while let Some(key) = keys.next().await {
+                        queue.add(key, Priority::Event);
+                    }
+                };
+                tokio::spawn(async move { stop.run_until_cancelled(forward).await });
+            }
+            // An unknown object may be cached a moment later, but what is wrong with its owner's
+            // objects must not be decided from half a list.
+            let synced = async {
+                for cache in readers.synced() {
+                    cache.await;
+                }
+                primaries.synced().await;
+            };
+            if stop.run_until_cancelled(synced).await.is_none() {
+                return Ok(());
+            }
+            follow_primaries(&primaries, &queue, &builder);
+            let options = WorkerOptions {
+                concurrency: builder
+                    .concurrency
+                    .unwrap_or(context.limits.max_concurrent_reconciles),
+                deadline: builder.deadline + GRACE,
+            };
+            let connection = &context.connection;
+            let shared = Shared {
+                applier: Applier {
+                    client: connection.client.clone(),
+                    operator: context.identity.operator.clone(),
+                    manager: builder.name.clone(),
+                },
+                recorder: Recorder::new(connection.client.clone(), connection.reporter.clone()),
+                readers,
+                statuses: Mutex::default(),
+            };
+            let reconciler = NativeReconciler {
+                name: builder.name,
+                function,
+                cleanup: builder.cleanup,
+                resync: builder.resync,
+                deadline: builder.deadline,
+                primaries,
+                shared: Arc::new(shared),
+                blocked: Arc::default(),
+                pauses: Mutex::new(Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)),
+                metrics: context.metrics.clone(),
+            };
+            Workers::new(&queue, Arc::new(reconciler), options)
+                .run(stop)
+                .await;
+            Ok(())
+        })
+    }
+}
+
+/// Puts custom resources into the queue when they change.
+fn follow_primaries<K: TypedObject>(
+    primaries: &ObjectCache<K>,
+    queue: &QueueHandle,
+    builder: &Builder<K>,
+) {
+    let (queue, predicate) = (queue.clone(), builder.predicate.clone());
+    primaries.subscribe(Box::new(move |key, before, after| {
+        let before = before.and_then(Cached::object);
+        let worth = match after {
+            // An object that is gone or cannot be decoded is reported.
+            None | Some(Cached::Undecodable(_)) => true,
+            Some(Cached::Object(after)) => {
+                let replaced = before.is_some_and(|before| before.uid() != after.uid());
+                let deleting = after.meta().deletion_timestamp.is_some();
+                let before = before.filter(|_| !replaced);
+                deleting || predicate.accepts(before.map(|object| &**object), after)
+            }
+        };
+        if worth {
+            // The owner has changed it: earlier failures do not count any more.
+            queue.reset_backoff(key);
+            queue.add(key.clone(), Priority::Event);
+        }
+    }));
+}
+
+struct NativeReconciler<K> {
+    name: String,
+    function: Function<K>,
+    cleanup: Option<Cleanup<K>>,
+    resync: Option<Duration>,
+    deadline: Duration,
+    primaries: ObjectCache<K>,
+    shared: Arc<Shared>,
+    /// Keys whose function still blocks a thread after its deadline.
+    blocked: Arc<Mutex<HashSet<Key>>>,
+    pauses: Mutex<Backoff>,
+    metrics: crate::telemetry::metrics::Metrics,
+}
+
+impl<K: TypedObject> Reconcile for NativeReconciler<K> {
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let key = &request.key;
+            let outcome = match self.primaries.entry(key) {
+                None => {
+                    self.forget(key);
+                    return Ok(Outcome::Done);
+                }
+                Some(Cached::Undecodable(message)) => {
+                    let kind = K::kind(&());
+                    let error = format!(
+                        "{kind} {key} does not have the fields that this operator expects ({message}); change it, or delete it and create it again"
+                    );
+                    return Err(Terminal::new(error).into());
+                }
+                Some(Cached::Object(object)) => self.run(key, object).await,
+            };
+            match outcome {
+                Ok(action) => Ok(self.next(key, action)),
+                Err(Error::Terminal(error)) => Err(Terminal::new(error).into()),
+                Err(error) => Err(error.into()),
+            }
+        })
+    }
+}
+
+impl<K: TypedObject> NativeReconciler<K> {
+    /// Calls the right function for the state of a custom resource.
+    async fn run(&self, key: &Key, object: Arc<K>) -> Result<Action, Error> {
+        let deleting = object.meta().deletion_timestamp.is_some();
+        let Some(cleanup) = &self.cleanup else {
+            if deleting {
+                // What it owns is removed by the garbage collector.
+                return Ok(Action::Done);
+            }
+            return self.call(key, &self.function, object).await;
+        };
+        let is_held = object.finalizers().contains(&cleanup.finalizer);
+        match (deleting, is_held) {
+            (true, false) => Ok(Action::Done),
+            (true, true) => {
+                let action = self
+                    .call(key, &cleanup.function, Arc::clone(&object))
+                    .await?;
+                if action == Action::Done {
+                    self.set_finalizers(&object, &cleanup.finalizer, false)
+                        .await?;
+                }
+                Ok(action)
+            }
+            (false, true) => self.call(key, &self.function, object).await,
+            (false, false) => match self
+                .set_finalizers(&object, &cleanup.finalizer, true)
+                .await?
+            {
+                Some(object) => self.call(key, &self.function, object).await,
+                None => Ok(Action::Done),
+            },
+        }
+    }
+
+    /// Calls a function on a thread of its own, so that one that blocks its thread holds up neither
+    /// watches nor leases nor other controllers.
+    async fn call(
+        &self,
+        key: &Key,
+        function: &Function<K>,
+        object: Arc<K>,
+    ) -> Result<Action, Error> {
+        let busy = Busy::begin(&self.blocked, key).ok_or_else(|| {
+            Error::other("the previous call for this object still blocks its thread")
+        })?;
+        let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared));
+        let call = function(object, context);
+        let polls = Arc::new(Polls::new());
+        let watched = Watched {
+            future: call,
+            polls: Arc::clone(&polls),
+        };
+        let deadline = self.deadline;
+        let bounded = async move { tokio::time::timeout(deadline, watched).await };
+        let bounded = bounded.instrument(Span::current());
+        let runtime = tokio::runtime::Handle::current();
+        let cancel = CancelOnDrop::default();
+        let cancelled = cancel.0.clone();
+        let mut task = tokio::task::spawn_blocking(move || {
+            let _busy = busy;
+            runtime.block_on(cancelled.run_until_cancelled_owned(bounded))
+        });
+        let mut reported = false;
+        let result = loop {
+            tokio::select! {
+                result = &mut task => break result,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {
+                    if !reported && polls.blocked_for() > BLOCKED {
+                        reported = true;
+                        self.metrics.blocked(&self.name);
+                        error!("the function blocks its thread; use .await, or tokio::task::spawn_blocking for long computations");
+                    }
+                }
+            }
+        };
+        match result {
+            Ok(Some(Ok(result))) => result,
+            Ok(Some(Err(_))) => {
+                warn!(?deadline, "the function was cancelled at its deadline");
+                Err(Error::other(format!("took longer than {deadline:?}")))
+            }
+            Ok(None) => Err(Error::other("the operator is shutting down")),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Error::other("the operator is shutting down")),
+            },
+        }
+    }
+
+    /// Adds or removes the finalizer; returns the object as it is then, or `None` if it is gone.
+    async fn set_finalizers(
+        &self,
+        object: &K,
+        finalizer: &str,
+        present: bool,
+    ) -> Result<Option<Arc<K>>, Error> {
+        let kind = kind_of::<K>();
+        let mut finalizers = object.finalizers().to_vec();
+        finalizers.retain(|name| name != finalizer);
+        if present {
+            finalizers.push(finalizer.to_owned());
+        }
+        let meta = object.meta();
+        // The version makes sure that no other finalizer is lost that was added meanwhile.
+        let body = json!({"metadata": {
+            "uid": meta.uid, "resourceVersion": meta.resource_version, "finalizers": finalizers,
+        }});
+        let key = Key::of(object);
+        let (namespace, name) = (key.namespace.as_deref(), Some(&*key.name));
+        let path = request::path(&kind, namespace, name)?;
+        let manager = request::query_value(&self.shared.applier.manager);
+        let call = Call::with_body(
+            http::Method::PATCH,
+            format!("{path}?fieldManager={manager}"),
+            request::JSON,
+            request::MERGE_PATCH,
+            body.to_string().into_bytes(),
+        );
+        let target = request::target("patch", &kind, namespace, name);
+        match request::call(&self.shared.applier.client, target, call).await {
+            Ok(answer) => Ok(Some(Arc::new(answer.decode()?))),
+            Err(ApiError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Says when the object is reconciled again.
+    fn next(&self, key: &Key, action: Action) -> Outcome {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        match action {
+            Action::Now => Outcome::After(pauses.failed(key, 0)),
+            Action::After(delay) if delay < FIRST_PAUSE => Outcome::After(pauses.failed(key, 0)),
+            Action::After(delay) => {
+                pauses.reset(key);
+                Outcome::After(delay)
+            }
+            Action::Done => {
+                pauses.reset(key);
+                self.resync.map_or(Outcome::Done, Outcome::After)
+            }
+        }
+    }
+
+    fn forget(&self, key: &Key) {
+        let pauses = self.pauses.lock();
+        pauses.unwrap_or_else(PoisonError::into_inner).reset(key);
+        let statuses = self.shared.statuses.lock();
+        statuses.unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+}
+
+/// Cancels a function when nobody awaits it any more.
+#[derive(Default)]
+struct CancelOnDrop(tokio_util::sync::CancellationToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Marks a key while its function runs.
+struct Busy {
+    keys: Arc<Mutex<HashSet<Key>>>,
+    key: Key,
+}
+
+impl Busy {
+    /// Returns `None` if a function of the key runs already.
+    fn begin(keys: &Arc<Mutex<HashSet<Key>>>, key: &Key) -> Option<Self> {
+        let inserted = keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key.clone());
+        inserted.then(|| Self {
+            keys: Arc::clone(keys),
+            key: key.clone(),
+        })
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let keys = self.keys.lock();
+        keys.unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.key);
+    }
+}
+
+/// When the poll of a future that is in progress began.
+struct Polls {
+    start: Instant,
+    /// Milliseconds from `start`, plus one; 0 between polls.
+    began: AtomicU64,
+}
+
+impl Polls {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            began: AtomicU64::new(0),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// How long the poll in progress has taken so far.
+    fn blocked_for(&self) -> Duration {
+        match self.began.load(Ordering::Relaxed) {
+            0 => Duration::ZERO,
+            began => Duration::from_millis(self.now().saturating_sub(began)),
+        }
+    }
+}
+
+/// A future whose polls are timed.
+struct Watched {
+    future: BoxFuture<'static, Result<Action, Error>>,
+    polls: Arc<Polls>,
+}
+
+impl Future for Watched {
+    type Output = Result<Action, Error>;
+
+    fn poll(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        self.polls.began.store(self.polls.now(), Ordering::Relaxed);
+        let poll = self.future.as_mut().poll(context);
+        self.polls.began.store(0, Ordering::Relaxed);
+        poll
+    }
+}

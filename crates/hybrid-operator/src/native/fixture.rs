@@ -1,0 +1,75 @@
+//! A [`Context`] without an operator, for tests of reconcile functions.
+
+use std::sync::{Arc, Mutex};
+
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+
+use super::apply::Applier;
+use super::context::{Context, Shared};
+use super::reader::Readers;
+use crate::cluster::OperatorId;
+use crate::controller::{ObjectCache, TypedObject};
+
+/// Builds a [`Context`] for the test of a reconcile function: its client is the given one, for
+/// example that of `hybrid_operator_test::ScriptedApi`, and its caches hold the given objects.
+///
+/// ```no_run
+/// # use k8s_openapi::api::core::v1::{ConfigMap, Pod as MyKind};
+/// # async fn reconcile(_: std::sync::Arc<MyKind>, _: hybrid_operator::native::Context<MyKind>) {}
+/// # async fn test(object: MyKind, client: kube::Client, config_map: ConfigMap) {
+/// let context = hybrid_operator::native::Fixture::new(object, client)
+///     .owning([config_map])
+///     .build();
+/// reconcile(context.object().clone(), context).await;
+/// # }
+/// ```
+pub struct Fixture<K> {
+    object: K,
+    client: Client,
+    readers: Readers,
+}
+
+impl<K: TypedObject> Fixture<K> {
+    /// Starts with a custom resource and a client.
+    pub fn new(object: K, client: Client) -> Self {
+        Self {
+            object,
+            client,
+            readers: Readers::default(),
+        }
+    }
+
+    /// Caches objects as if the controller owned their type.
+    #[must_use]
+    pub fn owning<O: TypedObject>(mut self, objects: impl IntoIterator<Item = O>) -> Self {
+        self.readers.set_owned(ObjectCache::of(objects));
+        self
+    }
+
+    /// Caches objects as if the controller watched their type.
+    #[must_use]
+    pub fn caching<O: TypedObject>(mut self, objects: impl IntoIterator<Item = O>) -> Self {
+        self.readers.set_watched(ObjectCache::of(objects));
+        self
+    }
+
+    /// Builds the context.
+    pub fn build(self) -> Context<K> {
+        let reporter = Reporter {
+            controller: "fixture".to_owned(),
+            instance: None,
+        };
+        let shared = Shared {
+            applier: Applier {
+                client: self.client.clone(),
+                operator: OperatorId::new("fixture"),
+                manager: "fixture".to_owned(),
+            },
+            recorder: Recorder::new(self.client, reporter),
+            readers: self.readers,
+            statuses: Mutex::default(),
+        };
+        Context::new(Arc::new(self.object), Arc::new(shared))
+    }
+}

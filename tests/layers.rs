@@ -57,7 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
     ("render_pool", &[]),
-    ("cluster", &["client"]),
+    ("cluster", &["client", "watches"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
     ("values", &["watches"]),

@@ -417,7 +417,7 @@ impl ApplyOperation<'_> {
         self.policy
             .leave_out
             .iter()
-            .filter(|rule| rule.applies(&self.key, &self.object))
+            .filter(|rule| rule.target.matches(&self.key, &self.object))
             .collect()
     }
 

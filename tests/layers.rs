@@ -51,7 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "duration",
         ],
     ),
-    ("native", &["controller", "cluster"]),
+    ("native", &["controller", "cluster", "telemetry"]),
     ("action", &["controller", "release", "cluster", "readiness"]),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
@@ -103,7 +103,10 @@ const HOLD_A_CLIENT: &[&str] = &[
     "controller/",
     "leader/",
     "manager/",
+    // The requests of a native controller, and what its functions and their tests are given.
+    "native/apply.rs",
     "native/context.rs",
+    "native/fixture.rs",
     "release/index.rs",
     "release/secret.rs",
     // Reads the logs of a hook's Pods before they are deleted.

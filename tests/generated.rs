@@ -1,21 +1,40 @@
 //! Checks that the generated files are up to date. `make generate` writes them.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use memcached_operator::api::v1alpha1::MemcachedBackup;
 
-#[test]
-fn crd_of_memcached_backup_is_up_to_date() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/config/crd/bases/cache.example.com_memcachedbackups.yaml"
-    );
-    let wanted = go_yaml::to_string(&MemcachedBackup::crd()).unwrap();
+/// Compares a generated CRD with its file, or writes the file.
+fn check(path: &str, crd: &CustomResourceDefinition) {
+    let path = format!("{}/{path}", env!("CARGO_MANIFEST_DIR"));
+    let wanted = go_yaml::to_string(crd).unwrap();
     if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::write(path, &wanted).unwrap();
+        std::fs::write(&path, &wanted).unwrap();
     }
-    let present = std::fs::read_to_string(path).unwrap_or_default();
+    let present = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         present == wanted,
         "{path} is out of date; run `make generate`"
+    );
+}
+
+#[test]
+fn crd_of_memcached_backup_is_up_to_date() {
+    check(
+        "config/crd/bases/cache.example.com_memcachedbackups.yaml",
+        &MemcachedBackup::crd(),
+    );
+}
+
+#[test]
+fn crds_of_the_examples_are_up_to_date() {
+    check("examples/at/config/crd.yaml", &at_operator::api::At::crd());
+    check(
+        "examples/memcached-native/config/crd.yaml",
+        &memcached_native::api::Memcached::crd(),
+    );
+    check(
+        "examples/multi-secret/config/crd.yaml",
+        &multi_secret::api::MultiSecret::crd(),
     );
 }

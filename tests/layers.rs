@@ -12,6 +12,7 @@ use std::path::Path;
 
 /// Modules from top to bottom, each with the modules it may use, which are all in later rows.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("operator", &["helm", "manager", "options", "telemetry"]),
     (
         "options",
         &[

@@ -1,9 +1,19 @@
 //! The native controller next to the chart.
 
-use kube::api::DeleteParams;
-use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use crate::world::{World, apply};
+use hybrid_operator::native::{self, Action, Context, Error, NativeController};
+use hybrid_operator_test::{TestNamespace, wait};
+use kube::CustomResource;
+use kube::api::DeleteParams;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::examples::NativeOperator;
+use crate::world::{LIMIT, World, api, apply, control_plane, until};
 
 #[tokio::test]
 async fn backup_runs_the_requested_number_of_pods_and_lists_them() {
@@ -57,4 +67,140 @@ async fn negative_size_is_rejected_by_the_crd() {
         .create(&kube::api::PostParams::default(), &object)
         .await;
     assert!(error.unwrap_err().to_string().contains("spec.size"));
+}
+
+/// Stands for a kind whose functions do what `mode` says.
+#[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
+#[kube(
+    group = "test.example.com",
+    version = "v1",
+    kind = "Widget",
+    namespaced,
+    schema = "disabled"
+)]
+struct WidgetSpec {
+    mode: String,
+}
+
+/// Counts calls of the functions for `terminal`.
+static TERMINAL_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+fn misbehaving() -> NativeController<Widget> {
+    native::controller::<Widget>("misbehaving")
+        .concurrency(3)
+        .deadline(Duration::from_secs(2))
+        .reconcile(misbehave)
+}
+
+async fn misbehave(widget: Arc<Widget>, context: Context<Widget>) -> Result<Action, Error> {
+    match widget.spec.mode.as_str() {
+        "panic" => std::panic::panic_any("on purpose"),
+        "block" => {
+            // Longer than the test: only the end of the process ends it.
+            std::thread::sleep(LIMIT);
+            Ok(Action::done())
+        }
+        "never" => std::future::pending().await,
+        "now" => Ok(Action::now()),
+        "terminal" => {
+            TERMINAL_CALLS.fetch_add(1, Ordering::SeqCst);
+            Err(Error::terminal("this spec can never work"))
+        }
+        mode => {
+            context.patch_status(&json!({"mode": mode})).await?;
+            Ok(Action::done())
+        }
+    }
+}
+
+async fn metrics(address: &str) -> String {
+    let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+    let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+    connection.write_all(request).await.unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).await.unwrap();
+    text
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn functions_that_misbehave_affect_their_own_object_alone() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "misbehaving").await.unwrap();
+    let widgets = api(&namespace, "Widget");
+    for mode in ["panic", "block", "never", "now", "terminal"] {
+        apply(&widgets, mode, &json!({"spec": {"mode": mode}})).await;
+    }
+    // An object of an older schema.
+    apply(&widgets, "undecodable", &json!({"spec": {"mode": 7}})).await;
+    let name = namespace.name();
+    let operator = NativeOperator::start(plane, name, Some(&namespace), misbehaving()).await;
+    let is = |mode: &'static str| move |widget: &Value| widget["status"]["mode"] == mode;
+    apply(&widgets, "well", &json!({"spec": {"mode": "fine"}})).await;
+    until(&widgets, "well", "its status", is("fine"))
+        .await
+        .unwrap();
+    let blocked = async || {
+        let text = metrics(&operator.metrics).await;
+        text.contains("hybrid_operator_blocked_reconciles_total{controller=\"misbehaving\"} 1")
+    };
+    wait::until(LIMIT, "the metric", blocked).await.unwrap();
+    // After its deadline a blocked thread does not occupy a worker.
+    apply(&widgets, "well", &json!({"spec": {"mode": "still fine"}})).await;
+    until(&widgets, "well", "its status", is("still fine"))
+        .await
+        .unwrap();
+    assert_eq!(TERMINAL_CALLS.load(Ordering::SeqCst), 1);
+    // Each of them works as soon as its object is mended.
+    for name in ["panic", "never", "now", "terminal", "undecodable"] {
+        apply(&widgets, name, &json!({"spec": {"mode": "mended"}})).await;
+        until(&widgets, name, "its status", is("mended"))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "finalizer").await.unwrap();
+    let widgets = api(&namespace, "Widget");
+    let start = async |calls: &Arc<AtomicUsize>| {
+        let calls = Arc::clone(calls);
+        let controller = native::controller::<Widget>("finalizer")
+            .finalizer("test.example.com/clean-up", move |_, _| {
+                let call = calls.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    match call {
+                        0 => Err(Error::other("not yet")),
+                        1 => Ok(Action::now()),
+                        _ => Ok(Action::done()),
+                    }
+                }
+            })
+            .reconcile(misbehave);
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+    };
+    let calls = Arc::new(AtomicUsize::new(0));
+    let operator = start(&calls).await;
+    apply(&widgets, "one", &json!({"spec": {"mode": "fine"}})).await;
+    let held = |widget: &Value| {
+        widget["metadata"]["finalizers"] == json!(["test.example.com/clean-up"])
+            && widget["status"]["mode"] == "fine"
+    };
+    until(&widgets, "one", "its finalizer", held).await.unwrap();
+    // Deleted while no operator runs.
+    drop(operator);
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    let _operator = start(&calls).await;
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
 }

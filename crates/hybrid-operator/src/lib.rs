@@ -13,6 +13,7 @@ pub mod helm;
 mod leader;
 pub mod manager;
 pub mod native;
+pub mod operator;
 pub mod options;
 mod readiness;
 mod release;

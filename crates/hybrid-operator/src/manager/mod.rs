@@ -171,8 +171,14 @@ impl Manager {
 
     /// Adds a controller.
     #[must_use]
-    pub fn with(mut self, controller: impl Controller + 'static) -> Self {
-        self.controllers.push(Box::new(controller));
+    pub fn with(self, controller: impl Controller + 'static) -> Self {
+        self.with_boxed(Box::new(controller))
+    }
+
+    /// Adds a boxed controller.
+    #[must_use]
+    pub fn with_boxed(mut self, controller: Box<dyn Controller>) -> Self {
+        self.controllers.push(controller);
         self
     }
 

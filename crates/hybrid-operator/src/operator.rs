@@ -1,0 +1,155 @@
+//! The program of an operator: its command line, logs and exit code.
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Command, FromArgMatches};
+
+use crate::helm::{self, HelmController};
+use crate::manager::{Controller, Manager};
+use crate::options::{RunArgs, double_dashes};
+use crate::telemetry::logs;
+
+/// How long threads that still run may hold up the exit.
+const EXIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// Adds code to the controller of a chart.
+type ExtendChart = Box<dyn Fn(HelmController) -> HelmController>;
+
+/// The program of an operator, with the one command `run`.
+///
+/// ```no_run
+/// # fn controller() -> hybrid_operator::native::NativeController<k8s_openapi::api::core::v1::Pod> { todo!() }
+/// use std::process::ExitCode;
+///
+/// use hybrid_operator::operator::Operator;
+///
+/// fn main() -> ExitCode {
+///     Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+///         .with_charts()
+///         .with(controller())
+///         .main()
+/// }
+/// ```
+pub struct Operator {
+    command: Command,
+    charts: Option<ExtendChart>,
+    controllers: Vec<Box<dyn Controller>>,
+}
+
+impl Operator {
+    /// Creates a program without controllers. `name` and `version` are shown by `--help` and
+    /// `--version`.
+    pub fn new(name: &'static str, version: &'static str) -> Self {
+        let run = RunArgs::augment_args(Command::new("run"))
+            .about("Run the operator until it gets SIGTERM or SIGINT");
+        let command = Command::new(name)
+            .version(version)
+            .about("Kubernetes operator")
+            .after_help(format!("Example:\n  {name} run --leader-elect"))
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .subcommand(run);
+        Self {
+            command,
+            charts: None,
+            controllers: Vec::new(),
+        }
+    }
+
+    /// Describes the operator in `--help`.
+    #[must_use]
+    pub fn about(mut self, about: &'static str) -> Self {
+        self.command = self.command.about(about);
+        self
+    }
+
+    /// Adds a controller for each entry of the watches file (`--watches-file`).
+    #[must_use]
+    pub fn with_charts(self) -> Self {
+        self.with_extended_charts(|chart| chart)
+    }
+
+    /// Adds a controller for each entry of the watches file, with what `extend` adds to it, for
+    /// example a [value translator](helm::HelmController::value_translator).
+    #[must_use]
+    pub fn with_extended_charts(
+        mut self,
+        extend: impl Fn(HelmController) -> HelmController + 'static,
+    ) -> Self {
+        self.charts = Some(Box::new(extend));
+        self
+    }
+
+    /// Adds a controller.
+    #[must_use]
+    pub fn with(mut self, controller: impl Controller + 'static) -> Self {
+        self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Runs the command line of this process.
+    ///
+    /// Returns 0 after a signal, 1 after an error, which is printed to standard error, and 2 for
+    /// invalid arguments.
+    pub fn main(mut self) -> ExitCode {
+        let args = double_dashes(std::env::args_os());
+        let matches = std::mem::take(&mut self.command).get_matches_from(args);
+        let Some((_, matches)) = matches.subcommand() else {
+            // clap requires a subcommand.
+            return ExitCode::FAILURE;
+        };
+        let args = match RunArgs::from_arg_matches(matches) {
+            Ok(args) => args,
+            Err(error) => error.exit(),
+        };
+        match self.run(args) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                print_error(error.as_ref());
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
+        let options = args.options(|name| std::env::var(name).ok());
+        logs::start(&options.logs);
+        let charts = match &self.charts {
+            Some(extend) => {
+                let charts = helm::load(&options.watches_file)?.into_iter();
+                charts.map(extend).collect()
+            }
+            None => Vec::new(),
+        };
+        let mut manager = Manager::new(options);
+        for chart in charts {
+            manager = manager.with(chart);
+        }
+        for controller in self.controllers {
+            manager = manager.with_boxed(controller);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()?;
+        let ended = runtime.block_on(manager.run());
+        runtime.shutdown_timeout(EXIT_WITHIN);
+        Ok(ended?)
+    }
+}
+
+/// Prints an error with its causes.
+#[expect(
+    clippy::print_stderr,
+    reason = "errors of a command line go to standard error"
+)]
+fn print_error(error: &dyn Error) {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    eprintln!("error: {text}");
+}

@@ -1,0 +1,373 @@
+//! The operators of `examples/`, each through the life of its custom resources, with a restart in
+//! the middle.
+
+use std::path::PathBuf;
+
+use hybrid_operator::manager::{Controller, Manager};
+use hybrid_operator::options::{Options, RunArgs};
+use hybrid_operator_test::fault::Faults;
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{LIMIT, api, api_of, condition, control_plane, define, merge, root, until};
+
+/// A native operator in this process. It is killed when dropped.
+pub(crate) struct NativeOperator {
+    pub(crate) faults: Faults,
+    pub(crate) metrics: String,
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl NativeOperator {
+    /// Starts an operator with one controller, for a namespace or, without one, for all.
+    pub(crate) async fn start(
+        plane: &ControlPlane,
+        name: &str,
+        namespace: Option<&TestNamespace>,
+        controller: impl Controller + 'static,
+    ) -> Self {
+        let faults = Faults::new();
+        let client = plane.client_with(&faults).await.unwrap();
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let metrics = free.local_addr().unwrap().to_string();
+        drop(free);
+        let manager = Manager::new(options(name, namespace, &metrics))
+            .client(client)
+            .with(controller);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.spawn(manager.run_until(CancellationToken::new()));
+        Self {
+            faults,
+            metrics,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Returns the writes of objects so far.
+    fn writes(&self) -> Vec<String> {
+        let requests = self.faults.requests();
+        let writes = requests.iter().filter(|request| request.is_write());
+        writes.map(Recorded::kind).collect()
+    }
+}
+
+impl Drop for NativeOperator {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Options {
+    let args = <RunArgs as clap::Parser>::parse_from(["run", "--health-probe-bind-address=0"]);
+    let mut options = args.options(|variable| match variable {
+        "WATCH_NAMESPACE" => namespace.map(|namespace| namespace.name().to_owned()),
+        "OPERATOR_NAME" | "POD_NAME" => Some(name.to_owned()),
+        _ => None,
+    });
+    metrics.clone_into(&mut options.metrics_bind_address);
+    options
+}
+
+/// Installs the CRD of an example and returns the control plane.
+async fn example(name: &str) -> Option<&'static ControlPlane> {
+    let plane = control_plane().await?;
+    let crd: PathBuf = root().join("examples").join(name).join("config/crd.yaml");
+    define(plane, &std::fs::read_to_string(crd).unwrap()).await;
+    Some(plane)
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) {
+    let object = serde_json::from_value(object).unwrap();
+    drop(api.create(&PostParams::default(), &object).await.unwrap());
+}
+
+fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready").is_some_and(|ready| {
+        ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memcached_has_as_many_pods_as_it_asks_for_and_heals() {
+    let Some(plane) = example("memcached-native").await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "memcached-native")
+        .await
+        .unwrap();
+    let start = async || {
+        let controller = memcached_native::controller::controller();
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+    };
+    let operator = start().await;
+    let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
+    let memcached = |size: i32| {
+        json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
+               "metadata": {"name": "cache"}, "spec": {"size": size}})
+    };
+    let refused = serde_json::from_value(memcached(0)).unwrap();
+    let refused = memcacheds.create(&PostParams::default(), &refused).await;
+    assert!(refused.unwrap_err().to_string().contains("spec.size"));
+
+    create(&memcacheds, memcached(3)).await;
+    let has = async |size: usize| {
+        let nodes = |cache: &Value| {
+            cache["status"]["nodes"]
+                .as_array()
+                .is_some_and(|n| n.len() == size)
+        };
+        let settled = |cache: &Value| is_ready(cache) && nodes(cache);
+        until(&memcacheds, "cache", "its nodes", settled)
+            .await
+            .unwrap()
+    };
+    has(3).await;
+    merge(&memcacheds, "cache", &json!({"spec": {"size": 4}})).await;
+    has(4).await;
+
+    // A restart changes nothing.
+    drop(operator);
+    let operator = start().await;
+    merge(
+        &memcacheds,
+        "cache",
+        &json!({"metadata": {"labels": {"seen": "yes"}}}),
+    )
+    .await;
+    let deployments = api(&namespace, "Deployment");
+    let before = deployments.get("cache").await.unwrap();
+    // What somebody removes comes back.
+    for pod in api(&namespace, "Pod")
+        .list(&ListParams::default())
+        .await
+        .unwrap()
+    {
+        let name = pod.metadata.name.unwrap();
+        drop(
+            api(&namespace, "Pod")
+                .delete(&name, &DeleteParams::default())
+                .await,
+        );
+    }
+    has(4).await;
+    let after = deployments.get("cache").await.unwrap();
+    assert_eq!(before.metadata.uid, after.metadata.uid);
+    assert!(
+        !operator.writes().contains(&"apply deployments".to_owned()),
+        "{:?}",
+        operator.writes()
+    );
+    drop(
+        deployments
+            .delete("cache", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    let again = |found: &Value| found["metadata"]["uid"] != json!(before.metadata.uid);
+    until(&deployments, "cache", "a new Deployment", again)
+        .await
+        .unwrap();
+    has(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_runs_at_its_time_and_ends_with_its_exit_code() {
+    let Some(plane) = example("at").await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "at").await.unwrap();
+    let start = async || {
+        let controller = at_operator::controller::controller();
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+    };
+    let operator = start().await;
+    let ats = api_of(&namespace, "example.com", "At");
+    let at = |name: &str, schedule: &str| {
+        json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": name},
+               "spec": {"schedule": schedule, "command": "echo done"}})
+    };
+    let phase = async |name: &str, phase: &str| {
+        let is = |at: &Value| at["status"]["phase"] == phase;
+        until(&ats, name, phase, is).await.unwrap()
+    };
+    let soon = Timestamp::now() + std::time::Duration::from_secs(4);
+    create(&ats, at("soon", &soon.to_string())).await;
+    phase("soon", "PENDING").await;
+    let pods = api(&namespace, "Pod");
+    assert!(pods.get_opt("soon").await.unwrap().is_none());
+    // A restart does not lose the time.
+    drop(operator);
+    let _operator = start().await;
+    wait::object(&pods, "soon", "its Pod", LIMIT, |pod| pod.is_some())
+        .await
+        .unwrap();
+    assert!(Timestamp::now() >= soon);
+    // The simulated node lets the command succeed, or fail where an annotation says so.
+    let done = phase("soon", "DONE").await;
+    assert_eq!(done["status"]["exitCode"], 0);
+
+    let mut past = at("past", "2020-01-01T00:00:00Z");
+    past["spec"]["podAnnotations"] = json!({"test.hybrid-operator/pod": "failed"});
+    create(&ats, past).await;
+    let failed = phase("past", "FAILED").await;
+    assert_eq!(failed["status"]["exitCode"], 1);
+    let owners = pods.get("past").await.unwrap().metadata.owner_references;
+    assert_eq!(owners.unwrap()[0].kind, "At");
+
+    create(&ats, at("bad", "tomorrow")).await;
+    let invalid = |at: &Value| condition(at, "Valid").is_some_and(|c| c["status"] == "False");
+    let bad = until(&ats, "bad", "a condition", invalid).await.unwrap();
+    let message = condition(&bad, "Valid").unwrap()["message"]
+        .as_str()
+        .unwrap();
+    assert!(message.contains("2030-01-02T03:04:05Z"), "{message}");
+    let change = json!({"spec": {"schedule": "2020-01-01T00:00:00Z"}});
+    let refused = ats
+        .patch("bad", &PatchParams::default(), &Patch::Merge(&change))
+        .await;
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .contains("create another At")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind() {
+    let Some(plane) = example("multi-secret").await else {
+        return;
+    };
+    let home = TestNamespace::create(plane, "multi-secret").await.unwrap();
+    let [one, two] = [
+        TestNamespace::create(plane, "selected").await.unwrap(),
+        TestNamespace::create(plane, "selected").await.unwrap(),
+    ];
+    let namespaces: Api<Namespace> = Api::all(home.client());
+    let label = async |namespace: &TestNamespace, value: Value| {
+        let patch = json!({"metadata": {"labels": {"multi-secret": value}}});
+        let params = PatchParams::default();
+        drop(
+            namespaces
+                .patch(namespace.name(), &params, &Patch::Merge(&patch))
+                .await
+                .unwrap(),
+        );
+    };
+    let start = async || {
+        let controller = multi_secret::controller::controller();
+        NativeOperator::start(plane, home.name(), None, controller).await
+    };
+    label(&one, json!(home.name())).await;
+    let operator = start().await;
+    let multi_secrets = api_of(&home, "example.com", "MultiSecret");
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
+        "spec": {"stringData": {"password": "secret"},
+                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
+    });
+    create(&multi_secrets, object).await;
+    let created = async |count: usize| {
+        let is = |object: &Value| is_ready(object) && object["status"]["created"] == count;
+        until(&multi_secrets, "shared", "its Secrets", is)
+            .await
+            .unwrap()
+    };
+    created(1).await;
+    // A namespace that comes to be selected gets its Secret.
+    label(&two, json!(home.name())).await;
+    created(2).await;
+    let secrets = |namespace: &TestNamespace| api(namespace, "Secret");
+    let has = async |namespace: &TestNamespace| {
+        let is = |secret: &Value| secret["data"] == json!({"password": "c2VjcmV0"});
+        until(&secrets(namespace), "shared", "its data", is)
+            .await
+            .unwrap()
+    };
+    // What is changed or deleted is restored, also after a restart, which itself writes nothing.
+    merge(
+        &secrets(&one),
+        "shared",
+        &json!({"data": {"password": "b3RoZXI="}}),
+    )
+    .await;
+    has(&one).await;
+    drop(operator);
+    let operator = start().await;
+    let gone = secrets(&two)
+        .delete("shared", &DeleteParams::default())
+        .await
+        .unwrap();
+    drop(gone);
+    has(&two).await;
+    let writes = operator.writes();
+    assert_eq!(writes, ["apply secrets"], "{writes:?}");
+    // A Secret of the same name that is somebody else's is not touched.
+    let three = TestNamespace::create(plane, "selected").await.unwrap();
+    let foreign = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shared"}});
+    create(&secrets(&three), foreign).await;
+    label(&three, json!(home.name())).await;
+    let refused = |object: &Value| {
+        condition(object, "Ready").is_some_and(|ready| {
+            let message = ready["message"].as_str().unwrap_or_default();
+            ready["status"] == "False" && message.contains(three.name())
+        })
+    };
+    drop(
+        until(&multi_secrets, "shared", "the refusal", refused)
+            .await
+            .unwrap(),
+    );
+    label(&three, Value::Null).await;
+    created(2).await;
+    let foreign = secrets(&three).get("shared").await.unwrap();
+    assert_eq!(foreign.metadata.labels, None);
+    // A namespace that is no longer selected loses its Secret; the deletion removes all.
+    label(&two, Value::Null).await;
+    wait::gone(&secrets(&two), "shared", LIMIT).await.unwrap();
+    created(1).await;
+    drop(
+        multi_secrets
+            .delete("shared", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+    assert!(secrets(&one).get_opt("shared").await.unwrap().is_none());
+}
+
+/// The manifests of every example are what its README tells the reader to apply.
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_of_the_examples_are_accepted() {
+    for (name, group, kind) in [
+        ("at", "example.com", "At"),
+        ("memcached-native", "native.example.com", "Memcached"),
+        ("multi-secret", "example.com", "MultiSecret"),
+    ] {
+        let Some(plane) = example(name).await else {
+            return;
+        };
+        let namespace = TestNamespace::create(plane, "sample").await.unwrap();
+        let path = root()
+            .join("examples")
+            .join(name)
+            .join("config/sample.yaml");
+        let text = std::fs::read_to_string(path).unwrap();
+        let sample: DynamicObject = go_yaml::from_str(&text).unwrap();
+        let name = sample.metadata.name.clone().unwrap();
+        let params = PatchParams::apply("e2e");
+        let (samples, patch) = (api_of(&namespace, group, kind), Patch::Apply(&sample));
+        drop(samples.patch(&name, &params, &patch).await.unwrap());
+    }
+}

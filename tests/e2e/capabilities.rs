@@ -1,7 +1,7 @@
 //! Charts that ask what the cluster serves are rendered anew when that changes.
 
 use hybrid_operator_test::wait;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, PostParams};
 use serde_json::json;
 
 use crate::world::{ANYTHING, LIMIT, Project, World, cluster_api, define, definition_of};
@@ -72,7 +72,12 @@ async fn a_kind_that_comes_to_be_served_wakes_the_releases_that_look_it_up() {
         "metadata": {"name": "it"}, "spec": {"size": 3},
     });
     let object = serde_json::from_value(object).unwrap();
-    drop(looked.create(&Default::default(), &object).await.unwrap());
+    drop(
+        looked
+            .create(&PostParams::default(), &object)
+            .await
+            .unwrap(),
+    );
     world
         .data(
             "one-map",

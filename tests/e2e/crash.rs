@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, history, until,
 };
 
 /// Number of runs in parallel.
@@ -120,19 +120,16 @@ impl Run<'_> {
         }
         let password = self.password(&namespace).await;
 
-        let faults = Faults::new();
-        let client = self.plane.client_with(&faults).await.unwrap();
-        faults.stop_at(k, fault, Recorded::is_write);
-        let operator = InProcessOperator::start(self.project, client, namespace.name());
-        self.change(&widgets).await;
         // If the scenario completes without a crash, there is no write `k`.
-        tokio::select! {
-            () = wait_for_injection(&faults) => {}
-            () = self.done(&widgets) => {}
-        }
-        let injected = faults.was_injected();
-        drop(operator);
-        if !injected {
+        let crash = self.project.crash_at(
+            self.plane,
+            &namespace,
+            (k, fault),
+            Recorded::is_write,
+            self.change(&widgets),
+            self.done(&widgets),
+        );
+        if !Box::pin(crash).await {
             return None;
         }
 
@@ -217,27 +214,9 @@ impl Run<'_> {
 
     /// Returns the final state once records and objects no longer change.
     async fn end(&self, namespace: &TestNamespace, _operator: &InProcessOperator) -> End {
-        let secrets = api(namespace, "Secret");
-        let history = async || {
-            let list = ListParams::default().labels("owner=helm");
-            let mut records: Vec<(String, String)> = secrets
-                .list(&list)
-                .await
-                .unwrap()
-                .items
-                .into_iter()
-                .map(|secret| {
-                    let labels = secret.metadata.labels.unwrap();
-                    (labels["version"].clone(), labels["status"].clone())
-                })
-                .collect();
-            records.sort();
-            let records: Vec<String> = records.into_iter().map(|(_, status)| status).collect();
-            records
-        };
         let expected = self.scenario.history();
         let settled = async || {
-            let found = history().await;
+            let found = history(namespace, "one").await;
             if found == expected {
                 Ok(found)
             } else {
@@ -304,13 +283,6 @@ impl Run<'_> {
             Scenario::Uninstall => {}
         }
     }
-}
-
-/// Waits until the planned fault has occurred.
-async fn wait_for_injection(faults: &Faults) {
-    let injected = async || faults.was_injected();
-    let waited = wait::until(LIMIT, "the fault", injected).await;
-    drop(waited);
 }
 
 /// Crashes the operator before and after every write of a scenario.

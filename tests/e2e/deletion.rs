@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, until,
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, injected, until,
 };
 
 const MAP: &str = "\
@@ -77,8 +77,7 @@ async fn custom_resource_deleted_before_it_has_the_finalizer_is_not_installed() 
     let _operator = start(plane, &namespace, &project, &faults).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {}})).await;
-    let injected = async || faults.was_injected();
-    wait::until(LIMIT, "the finalizer", injected).await.unwrap();
+    injected(&faults).await;
     drop(widgets.delete("one", &DeleteParams::default()).await);
     wait::gone(&widgets, "one", LIMIT).await.unwrap();
     apply(&widgets, "two", &json!({"spec": {}})).await;

@@ -1,7 +1,7 @@
 //! Release records: large ones that are stored in parts, with crashes at every write, and manual
 //! changes.
 
-use hybrid_operator_test::fault::{Fault, Faults};
+use hybrid_operator_test::fault::Fault;
 use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
@@ -101,18 +101,12 @@ impl<'p> Run<'p> {
         change: impl Future<Output = ()>,
         end: impl Future<Output = ()>,
     ) -> Option<()> {
-        let faults = Faults::new();
-        let client = self.plane.client_with(&faults).await.unwrap();
-        faults.stop_at(k, fault, Recorded::is_write);
-        let operator = InProcessOperator::start(self.project, client, self.namespace.name());
-        change.await;
-        let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
-        tokio::select! {
-            injected = injected => injected.unwrap(),
-            () = end => {}
-        }
-        drop(operator);
-        faults.was_injected().then_some(())
+        let (plane, namespace) = (self.plane, &self.namespace);
+        let crash = (k, fault);
+        self.project
+            .crash_at(plane, namespace, crash, Recorded::is_write, change, end)
+            .await
+            .then_some(())
     }
 
     /// Returns the remaining parts and records.
@@ -240,20 +234,16 @@ async fn custom_resource_deleted_before_its_first_record_leaves_no_parts() {
     };
     let project = large_chart(false);
     let run = Run::begin(plane, &project).await;
-    let faults = Faults::new();
-    let client = plane.client_with(&faults).await.unwrap();
     // The process crashes after writing the parts and before writing the record.
     let is_record = |request: &Recorded| {
         let body = request.body.as_ref();
         request.kind() == "create secrets"
             && body.is_some_and(|body| body["type"] == "helm.sh/release.v1")
     };
-    faults.stop_at(1, Fault::Unreachable, is_record);
-    let operator = InProcessOperator::start(&project, client, run.namespace.name());
-    run.spec("1").await;
-    let injected = wait::until(LIMIT, "the fault", async || faults.was_injected());
-    injected.await.unwrap();
-    drop(operator);
+    let crash = (1, Fault::Unreachable);
+    let (change, end) = (run.spec("1"), std::future::pending());
+    let crashed = project.crash_at(plane, &run.namespace, crash, is_record, change, end);
+    assert!(Box::pin(crashed).await);
     let (parts, records) = run.left().await;
     assert_eq!((parts.len(), records.len()), (2, 0));
     run.delete().await;

@@ -52,17 +52,12 @@ async fn next_process_reports_the_reason_of_a_failure() {
     for options in ["", "install: {remediation: {retries: 0}}"] {
         let project = Project::new(options, &[("map.yaml", LABELLED)]);
         let namespace = TestNamespace::create(plane, "reason").await.unwrap();
-        let faults = Faults::new();
-        faults.stop_at(1, Fault::Unreachable, reports_failure);
-        let client = plane.client_with(&faults).await.unwrap();
-        let operator = InProcessOperator::start(&project, client, namespace.name());
         let widgets = api(&namespace, "Widget");
-        apply(&widgets, "one", &json!({"spec": {"team": "not a label"}})).await;
-        let injected = async || faults.was_injected();
-        wait::until(LIMIT, "the end of the first process", injected)
-            .await
-            .unwrap();
-        drop(operator);
+        let spec = json!({"spec": {"team": "not a label"}});
+        let (change, end) = (apply(&widgets, "one", &spec), std::future::pending());
+        let crash = (1, Fault::Unreachable);
+        let crashed = project.crash_at(plane, &namespace, crash, reports_failure, change, end);
+        assert!(Box::pin(crashed).await);
         let before = widgets.get("one").await.unwrap();
         let before = serde_json::to_value(before).unwrap();
         assert!(condition(&before, "ReleaseFailed").is_none(), "{before:#}");

@@ -147,6 +147,17 @@ impl Fixture {
         drop(operator);
     }
 
+    /// Runs an operator that crashes before it writes the `ConfigMap`.
+    async fn crashes(&self, spec: Value) {
+        let crash = (1, Fault::Unreachable);
+        let (change, end) = (self.spec("one", spec), std::future::pending());
+        let (plane, namespace) = (self.plane, &self.namespace);
+        let crashed = self
+            .project
+            .crash_at(plane, namespace, crash, is_map, change, end);
+        assert!(Box::pin(crashed).await);
+    }
+
     async fn edit(&self, value: &str) {
         let data = json!({"data": {"value": value}});
         merge(&self.api("ConfigMap"), "one-map", &data).await;
@@ -266,13 +277,7 @@ async fn interrupted_install_is_finished_and_settles() {
     let Some(fixture) = Fixture::new("").await else {
         return;
     };
-    let faults = Faults::new();
-    faults.stop_at(1, Fault::Unreachable, is_map);
-    let operator = fixture.start(faults).await;
-    fixture.spec("one", json!({"value": "1"})).await;
-    let injected = async || operator.faults.was_injected();
-    wait::until(LIMIT, "the fault", injected).await.unwrap();
-    drop(operator);
+    fixture.crashes(json!({"value": "1"})).await;
     fixture.settles(is_ready).await;
     assert_eq!(fixture.records().await.len(), 1);
 }
@@ -424,13 +429,7 @@ async fn spec_reverted_during_a_pending_revision_settles() {
             return;
         };
         fixture.installed(json!({"value": "1"})).await;
-        let faults = Faults::new();
-        faults.stop_at(1, Fault::Unreachable, is_map);
-        let operator = fixture.start(faults).await;
-        fixture.spec("one", json!({"value": "2"})).await;
-        let injected = async || operator.faults.was_injected();
-        wait::until(LIMIT, "the fault", injected).await.unwrap();
-        drop(operator);
+        fixture.crashes(json!({"value": "2"})).await;
         fixture.spec("one", json!({"value": "1"})).await;
         fixture
             .settles(|cr| is_ready(cr) && cr["status"]["release"]["status"] == "deployed")

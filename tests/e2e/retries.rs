@@ -171,6 +171,21 @@ fn is_stalled(because: &'static str) -> impl Fn(&Value) -> bool {
     move |cr| is_true(cr, "Stalled").is_some_and(|message| message.contains(because))
 }
 
+/// Waits until the first revision has failed three times and its fourth attempt is planned, eight
+/// seconds after the third.
+async fn has_failed_three_times(world: &World) {
+    let failed_thrice = |record: &Value| {
+        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
+    };
+    let secret = "sh.helm.release.v1.one.v1";
+    world
+        .until("Secret", secret, "three failures", failed_thrice)
+        .await;
+    world
+        .until("Widget", "one", "the next attempt", announces_attempt)
+        .await;
+}
+
 /// Returns whether the failure is reported with the time of the next attempt.
 fn announces_attempt(cr: &Value) -> bool {
     is_true(cr, "Irreconcilable")
@@ -352,17 +367,7 @@ async fn freed_object_name_triggers_an_immediate_retry() {
     let maps = world.api("ConfigMap");
     apply(&maps, "one-map", &json!({"data": {"value": "theirs"}})).await;
     world.widget("one", json!({"value": "1"})).await;
-    // The fourth attempt starts eight seconds after the third.
-    let failed_thrice = |record: &Value| {
-        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
-    };
-    let secret = "sh.helm.release.v1.one.v1";
-    world
-        .until("Secret", secret, "three failures", failed_thrice)
-        .await;
-    world
-        .until("Widget", "one", "the next attempt", announces_attempt)
-        .await;
+    has_failed_three_times(&world).await;
     let freed = std::time::Instant::now();
     drop(maps.delete("one-map", &DeleteParams::default()).await);
     world.ready("Widget", "one").await;
@@ -384,16 +389,7 @@ async fn raised_quota_triggers_an_immediate_retry() {
         .until("ResourceQuota", "few", "in force", in_force)
         .await;
     world.widget("one", json!({"value": "1"})).await;
-    let failed_thrice = |record: &Value| {
-        record["metadata"]["labels"]["helm.sdk.operatorframework.io/failures"] == "1-3"
-    };
-    let secret = "sh.helm.release.v1.one.v1";
-    world
-        .until("Secret", secret, "three failures", failed_thrice)
-        .await;
-    world
-        .until("Widget", "one", "the next attempt", announces_attempt)
-        .await;
+    has_failed_three_times(&world).await;
     apply(&quotas, "few", &hard(5)).await;
     world.ready("Widget", "one").await;
     assert_eq!(world.history("one").await, ["deployed"]);

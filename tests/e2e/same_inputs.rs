@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use hybrid_operator::options::Options;
 use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::request::Recorded;
-use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
+use hybrid_operator_test::{ControlPlane, TestNamespace};
 use kube::api::{Api, DynamicObject, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::adoption::install;
 use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, Project, World, api, apply, condition, control_plane, injected, merge, until,
 };
 
 /// A password, a value, and an object that only some values enable.
@@ -134,10 +134,7 @@ async fn random_password_is_kept_when_the_pending_record_of_another_process_expi
     let operator = start(plane, &namespace, &project, &faults, another).await;
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
-    let injected = async || faults.was_injected();
-    wait::until(LIMIT, "the end of the first process", injected)
-        .await
-        .unwrap();
+    injected(&faults).await;
     drop(operator);
     let first = password(&namespace).await;
     let _operator = start(plane, &namespace, &project, &Faults::new(), |_| {}).await;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use hybrid_operator::helm::{self, HelmController};
 use hybrid_operator::manager::Manager;
 use hybrid_operator::options::{Options, RunArgs};
+use hybrid_operator_test::fault::{Fault, Faults};
 use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::wait::{self, Check};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
 use kube::Client;
@@ -91,22 +93,7 @@ impl World {
 
     /// Returns the statuses of a release's records, oldest first.
     pub(crate) async fn history(&self, release: &str) -> Vec<String> {
-        let labels = format!("owner=helm,name={release}");
-        let list = ListParams::default().labels(&labels);
-        let mut records: Vec<(u32, String)> = self
-            .api("Secret")
-            .list(&list)
-            .await
-            .unwrap()
-            .items
-            .into_iter()
-            .map(|secret| {
-                let labels = secret.metadata.labels.unwrap();
-                (labels["version"].parse().unwrap(), labels["status"].clone())
-            })
-            .collect();
-        records.sort_unstable();
-        records.into_iter().map(|(_, status)| status).collect()
+        history(&self.namespace, release).await
     }
 
     /// Waits until a condition holds for an object.
@@ -182,6 +169,31 @@ impl Project {
             namespace,
             operator,
         })
+    }
+
+    /// Runs an operator, makes a change, and crashes the operator at the `nth` request from now on
+    /// for which `counts` returns true: before the server executes it ([`Fault::Unreachable`]) or
+    /// after ([`Fault::AnswerLost`]). Returns false if `end` completes without a crash.
+    pub(crate) async fn crash_at(
+        &self,
+        plane: &ControlPlane,
+        namespace: &TestNamespace,
+        (nth, fault): (usize, Fault),
+        counts: impl Fn(&Recorded) -> bool + Send + 'static,
+        change: impl Future<Output = ()>,
+        end: impl Future<Output = ()>,
+    ) -> bool {
+        let faults = Faults::new();
+        let client = plane.client_with(&faults).await.unwrap();
+        faults.stop_at(nth, fault, counts);
+        let operator = InProcessOperator::start(self, client, namespace.name());
+        change.await;
+        tokio::select! {
+            () = injected(&faults) => {}
+            () = end => {}
+        }
+        drop(operator);
+        faults.was_injected()
     }
 
     /// Returns the path of the watches file.
@@ -461,6 +473,31 @@ pub(crate) async fn until(
         }
     })
     .await
+}
+
+/// Returns the statuses of the records of a release, oldest first.
+pub(crate) async fn history(namespace: &TestNamespace, release: &str) -> Vec<String> {
+    let labels = format!("owner=helm,name={release}");
+    let list = ListParams::default().labels(&labels);
+    let mut records: Vec<(u32, String)> = api(namespace, "Secret")
+        .list(&list)
+        .await
+        .unwrap()
+        .items
+        .into_iter()
+        .map(|secret| {
+            let labels = secret.metadata.labels.unwrap();
+            (labels["version"].parse().unwrap(), labels["status"].clone())
+        })
+        .collect();
+    records.sort_unstable();
+    records.into_iter().map(|(_, status)| status).collect()
+}
+
+/// Waits until the planned fault has been injected.
+pub(crate) async fn injected(faults: &Faults) {
+    let injected = async || faults.was_injected();
+    wait::until(LIMIT, "the fault", injected).await.unwrap();
 }
 
 /// Returns a condition of an object.

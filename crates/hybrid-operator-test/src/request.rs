@@ -82,6 +82,11 @@ impl Recorded {
         }
     }
 
+    /// Returns the JSON of the body; null if there is none.
+    pub fn json(&self) -> &Value {
+        self.body.as_ref().unwrap_or(&Value::Null)
+    }
+
     /// Returns whether the request is a write.
     pub fn is_write(&self) -> bool {
         self.method != Method::GET && !self.query.contains_key("dryRun")

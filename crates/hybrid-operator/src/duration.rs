@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Why a string is not a duration. The messages are those of Go's `time.ParseDuration`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DurationError {
+pub(crate) enum DurationError {
     /// The string does not have the format of a duration.
     #[error("time: invalid duration {0:?}")]
     Invalid(String),
@@ -28,7 +28,7 @@ pub enum DurationError {
 ///
 /// # Errors
 /// When the string is not a duration, or is negative.
-pub fn parse(text: &str) -> Result<Duration, DurationError> {
+pub(crate) fn parse(text: &str) -> Result<Duration, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
         Some(rest) => (text.starts_with('-'), rest),

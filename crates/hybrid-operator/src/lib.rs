@@ -4,23 +4,26 @@
 //! same manager. See [`helm`] for the life of a release, [`native`] for writing a controller, and
 //! [`manager`] for running them.
 
-pub mod action;
-pub mod client;
-pub mod cluster;
+mod action;
+mod client;
+mod cluster;
 pub mod controller;
-pub mod duration;
+mod duration;
 pub mod helm;
-pub mod leader;
+mod leader;
 pub mod manager;
 pub mod native;
 pub mod operator;
 pub mod options;
-pub mod readiness;
-pub mod release;
-pub mod render_pool;
+mod readiness;
+mod release;
+mod render_pool;
 pub mod telemetry;
-pub mod values;
+mod values;
 pub mod watches;
+
+#[cfg(test)]
+mod real_cluster;
 
 /// Runs the examples of the README as doc tests.
 #[cfg(doctest)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::client::Deadlines;
 use crate::controller::WorkerOptions;
 use crate::leader::LeaseOptions;
 use crate::manager::ManagerError;
 use crate::telemetry::logs::{Encoder, LogOptions};
+
+pub use crate::client::Deadlines;
 
 /// The settings of an operator process.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 //!
 //! # Flow
 //! A reconcile passes a job to [`RenderPool::run`] and awaits the result. The job waits until fewer
-//! than [`RenderPool::threads`] others run, then runs on a blocking thread of tokio. It gets a
+//! than the threads of the pool run, then runs on a blocking thread of tokio. It gets a
 //! [`Cancel`], which it passes on to [`RenderInput::cancel`](helm_core::RenderInput::cancel).
 //!
 //! # Guarantees
@@ -33,14 +33,14 @@ use helm_core::engine::Cancel;
 use tokio::sync::Semaphore;
 
 /// Maximum number of long-running jobs beside the others.
-pub const LONG_RUNNING: usize = 4;
+pub(crate) const LONG_RUNNING: usize = 4;
 
 /// A job that runs longer is long-running, and gives its permit to the next job.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Why a job returned no result.
 #[derive(Debug, thiserror::Error)]
-pub enum RenderPoolError {
+pub(crate) enum RenderPoolError {
     /// The job panicked.
     #[error("the job panicked: {message}")]
     Panicked {
@@ -52,22 +52,11 @@ pub enum RenderPoolError {
     ShuttingDown,
 }
 
-impl RenderPoolError {
-    /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::Panicked { .. } => "RenderPanicked",
-            Self::ShuttingDown => "ShuttingDown",
-        }
-    }
-}
-
 /// A bounded thread pool for CPU-bound jobs. Clones share the threads.
 #[derive(Clone, Debug)]
-pub struct RenderPool {
+pub(crate) struct RenderPool {
     permits: Arc<Semaphore>,
     long_running: Arc<Semaphore>,
-    threads: usize,
 }
 
 impl Default for RenderPool {
@@ -80,18 +69,12 @@ impl Default for RenderPool {
 
 impl RenderPool {
     /// Creates a pool with this number of threads; at least one.
-    pub fn new(threads: usize) -> Self {
+    pub(crate) fn new(threads: usize) -> Self {
         let threads = threads.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             permits: Arc::new(Semaphore::new(threads)),
             long_running: Arc::new(Semaphore::new(LONG_RUNNING)),
-            threads,
         }
-    }
-
-    /// Returns the maximum number of concurrent jobs.
-    pub fn threads(&self) -> usize {
-        self.threads
     }
 
     /// Runs a job on a thread of the pool as soon as one is free. Dropping the future cancels the
@@ -99,17 +82,7 @@ impl RenderPool {
     ///
     /// # Errors
     /// When the job panics, or the runtime shuts down before it starts.
-    ///
-    /// ```
-    /// # use hybrid_operator::render_pool::RenderPool;
-    /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-    /// let pool = RenderPool::default();
-    /// let sum = pool.run(|_cancel| (1..=100).sum::<u32>()).await?;
-    /// assert_eq!(sum, 5050);
-    /// # Ok::<(), hybrid_operator::render_pool::RenderPoolError>(())
-    /// # }).unwrap();
-    /// ```
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(Cancel) -> T + Send + 'static,
     ) -> Result<T, RenderPoolError> {
@@ -262,7 +235,6 @@ mod tests {
             for (panic, said) in panics {
                 let error = pool.run(move |_| panic()).await.unwrap_err();
                 assert_eq!(error.to_string(), format!("the job panicked: {said}"));
-                assert_eq!(error.reason(), "RenderPanicked");
             }
             assert_eq!(pool.run(|_| 1).await.unwrap(), 1);
         });
@@ -390,8 +362,9 @@ mod tests {
 
     #[test]
     fn a_pool_has_at_least_one_thread() {
-        assert_eq!(RenderPool::new(0).threads(), 1);
-        assert_eq!(RenderPool::new(3).threads(), 3);
-        assert!(RenderPool::default().threads() >= 1);
+        let threads = |pool: RenderPool| pool.permits.available_permits();
+        assert_eq!(threads(RenderPool::new(0)), 1);
+        assert_eq!(threads(RenderPool::new(3)), 3);
+        assert!(threads(RenderPool::default()) >= 1);
     }
 }

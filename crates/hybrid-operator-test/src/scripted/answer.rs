@@ -12,6 +12,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::{Map, Value, json};
 use tower::BoxError;
 
+use super::ordered::failure;
 use crate::fault::AnswerBody;
 use crate::request::Recorded;
 
@@ -69,11 +70,7 @@ impl Answer {
 
     /// Responds with a Status object of a failure.
     pub fn status(code: u16, reason: &str, message: &str) -> Self {
-        let body = json!({
-            "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
-            "reason": reason, "message": message, "code": code,
-        });
-        Self::json(code, body)
+        Self::json(code, failure(code, reason, message, &json!({})))
     }
 
     /// Responds with 404.

@@ -1,5 +1,5 @@
 //! An API server inside the test process that responds according to a script, for tests without a
-//! control plane.
+//! control plane: [`ScriptedApi`] by rules, [`Script`] to exactly the requests that it expects.
 //!
 //! ```
 //! use hybrid_operator_test::fault::Fault;
@@ -29,6 +29,8 @@
 //! ```
 
 mod answer;
+mod discovery;
+mod ordered;
 mod when;
 
 use std::collections::BTreeMap;
@@ -41,6 +43,7 @@ use kube::client::Body;
 use tower::{BoxError, ServiceBuilder, service_fn};
 
 pub use answer::Answer;
+pub use ordered::{Script, failure};
 pub use when::When;
 
 use crate::fault::{AnswerBody, Faults};
@@ -52,13 +55,13 @@ use crate::request::Recorded;
 /// without a rule gets 501 and is recorded in [`ScriptedApi::unexpected`].
 #[derive(Clone, Default)]
 pub struct ScriptedApi {
-    script: Arc<Mutex<Script>>,
+    rules: Arc<Mutex<Rules>>,
     faults: Faults,
 }
 
 #[derive(Default)]
-struct Script {
-    rules: Vec<Rule>,
+struct Rules {
+    list: Vec<Rule>,
     unexpected: Vec<Recorded>,
     /// Number of requests so far, which is the resourceVersion of echoed objects.
     handled: u64,
@@ -86,7 +89,7 @@ impl ScriptedApi {
 
     /// Adds a rule after the existing ones.
     pub fn on(&self, when: When, answer: Answer) -> &Self {
-        self.lock().rules.push(Rule {
+        self.lock().list.push(Rule {
             when,
             answer,
             used: 0,
@@ -97,9 +100,9 @@ impl ScriptedApi {
     /// Returns a client of this server with the default namespace `namespace`. Like every client,
     /// it belongs to the runtime in which it is created.
     pub fn client(&self, namespace: &str) -> Client {
-        let script = Arc::clone(&self.script);
+        let rules = Arc::clone(&self.rules);
         let answer = service_fn(move |request: Request<Body>| {
-            let handled = lock(&script).answer(&Recorded::of(&request));
+            let handled = lock(&rules).answer(&Recorded::of(&request));
             std::future::ready(handled)
         });
         Client::new(
@@ -130,20 +133,20 @@ impl ScriptedApi {
         self.lock().unexpected.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Script> {
-        lock(&self.script)
+    fn lock(&self) -> MutexGuard<'_, Rules> {
+        lock(&self.rules)
     }
 }
 
-fn lock(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
-    script.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(rules: &Mutex<Rules>) -> MutexGuard<'_, Rules> {
+    rules.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Script {
+impl Rules {
     fn answer(&mut self, request: &Recorded) -> Result<Response<AnswerBody>, BoxError> {
         self.handled += 1;
         let rule = self
-            .rules
+            .list
             .iter_mut()
             .find(|rule| rule.when.matches(request, rule.used));
         if let Some(rule) = rule {

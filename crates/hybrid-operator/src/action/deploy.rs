@@ -31,7 +31,7 @@ const CONCURRENCY: usize = 8;
 type ApplyResult = Result<Option<AppliedObject>, ActionError>;
 
 /// A release record and the release it holds.
-pub struct StoredRelease {
+pub(crate) struct StoredRelease {
     /// Name, uid and labels of the record.
     pub meta: RecordMeta,
     /// The decoded release.
@@ -39,7 +39,7 @@ pub struct StoredRelease {
 }
 
 /// A revision to deploy.
-pub struct Deployment<'a> {
+pub(crate) struct Deployment<'a> {
     /// The pending record.
     pub stored: &'a mut StoredRelease,
     /// The previously deployed revision.
@@ -59,7 +59,7 @@ pub struct Deployment<'a> {
 }
 
 /// Deploys a revision, or resumes an interrupted deployment.
-pub async fn deploy(
+pub(crate) async fn deploy(
     context: &ActionContext<'_>,
     live: &mut Live,
     deployment: Deployment<'_>,

@@ -89,10 +89,10 @@ async fn read(
 #[cfg(test)]
 mod tests {
     use helm_core::manifest::ObjectKey;
+    use hybrid_operator_test::scripted::Script;
     use serde_json::json;
 
     use super::{ContainerOutput, read};
-    use crate::cluster::scripted::Script;
 
     fn key(kind: &str) -> ObjectKey {
         ObjectKey {
@@ -127,9 +127,7 @@ mod tests {
                 200,
                 json!(2),
             );
-        let all = read(&script.client(false), "ns", &key("Job"))
-            .await
-            .unwrap();
+        let all = read(&script.client(), "ns", &key("Job")).await.unwrap();
         let printed = |container: &str, text: &str| ContainerOutput {
             pod: "migrate-x".to_owned(),
             container: container.to_owned(),
@@ -137,13 +135,10 @@ mod tests {
         };
         assert_eq!(all, [printed("main", "1"), printed("proxy", "2")]);
         let seen = script.finish();
-        assert!(
-            seen[0].query.contains("labelSelector=job-name%3Dmigrate"),
-            "{seen:?}"
-        );
-        assert!(seen[2].query.contains("container=proxy"), "{seen:?}");
+        assert_eq!(seen[0].query["labelSelector"], "job-name=migrate");
+        assert_eq!(seen[2].query["container"], "proxy");
 
-        let nothing = read(&Script::default().client(false), "ns", &key("ConfigMap")).await;
+        let nothing = read(&Script::default().client(), "ns", &key("ConfigMap")).await;
         assert_eq!(nothing.unwrap(), []);
     }
 }

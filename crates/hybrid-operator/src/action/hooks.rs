@@ -80,7 +80,7 @@ struct HookCheck {
 }
 
 /// Runs the hooks of an event that have not completed yet.
-pub async fn run(
+pub(crate) async fn run(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &mut StoredRelease,

@@ -85,7 +85,7 @@ pub(super) enum Reading {
 
 /// The objects of one release.
 #[derive(Clone, Default)]
-pub struct Live {
+pub(crate) struct Live {
     /// The revision that the objects belong to.
     pub revision: Option<u32>,
     /// Whether every object of the revision has been applied, or recognised.
@@ -99,7 +99,7 @@ pub struct Live {
 
 /// The state of an object, compared to how it was applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ObjectState {
+pub(crate) enum ObjectState {
     /// Unchanged, with this readiness.
     Same(Readiness),
     /// The watch has not seen the apply yet, or the object cannot be watched and has not been read
@@ -225,12 +225,12 @@ impl Live {
     /// Keeps these watches open in place of the ones held before, although the state of their
     /// objects is not known. A watch that closes and opens again reports every object to its custom
     /// resource, which would wake it again and again.
-    pub fn hold(&mut self, guards: impl IntoIterator<Item = WatchGuard>) {
+    pub(crate) fn hold(&mut self, guards: impl IntoIterator<Item = WatchGuard>) {
         self.held = guards.into_iter().collect();
     }
 
     /// Drops an object.
-    pub fn forget(&mut self, key: &ObjectKey) {
+    pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.objects.remove(key);
     }
 
@@ -241,24 +241,24 @@ impl Live {
     }
 
     /// Returns the uid of an object.
-    pub fn uid(&self, key: &ObjectKey) -> Option<&str> {
+    pub(crate) fn uid(&self, key: &ObjectKey) -> Option<&str> {
         self.objects.get(key).map(|object| object.uid.as_str())
     }
 
     /// Returns whether an object is known to be unchanged.
-    pub fn is_clean(&self, key: &ObjectKey) -> bool {
+    pub(crate) fn is_clean(&self, key: &ObjectKey) -> bool {
         self.objects
             .get(key)
             .is_some_and(|object| matches!(object.state(key), ObjectState::Same(_)))
     }
 
     /// Returns the hash of what this process applied of an object.
-    pub fn content(&self, key: &ObjectKey) -> Option<u64> {
+    pub(crate) fn content(&self, key: &ObjectKey) -> Option<u64> {
         self.objects.get(key)?.content
     }
 
     /// Iterates over all objects and their states.
-    pub fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
+    pub(crate) fn states(&self) -> impl Iterator<Item = (&ObjectKey, ObjectState)> {
         self.objects
             .iter()
             .map(|(key, object)| (key, object.state(key)))
@@ -267,7 +267,7 @@ impl Live {
     /// Returns the objects that somebody changed or removed, each with the hash of the fields that
     /// the operator still owns, or `None` if the object is gone. Changing the same fields again
     /// results in the same hash, so that key and hash identify a conflict.
-    pub fn drifted_states(&self) -> Vec<(ObjectKey, Option<u64>)> {
+    pub(crate) fn drifted_states(&self) -> Vec<(ObjectKey, Option<u64>)> {
         self.states()
             .filter_map(|(key, state)| match state {
                 ObjectState::Changed { ours } => Some((key.clone(), Some(ours))),
@@ -278,14 +278,14 @@ impl Live {
     }
 
     /// Returns the keys of the objects that somebody changed or removed.
-    pub fn drifted(&self) -> Vec<ObjectKey> {
+    pub(crate) fn drifted(&self) -> Vec<ObjectKey> {
         let states = self.drifted_states().into_iter();
         states.map(|(key, _)| key).collect()
     }
 
     /// Returns the objects that cannot be watched, and why. They are read once per reconcile
     /// period.
-    pub fn unwatched(&self) -> Vec<(ObjectKey, String)> {
+    pub(crate) fn unwatched(&self) -> Vec<(ObjectKey, String)> {
         self.objects
             .iter()
             .filter_map(|(key, object)| Some((key.clone(), object.unwatched()?)))
@@ -293,7 +293,7 @@ impl Live {
     }
 
     /// Describes the objects that are not ready. Jobs are included only if `jobs` is set.
-    pub fn unready(&self, jobs: bool) -> Vec<String> {
+    pub(crate) fn unready(&self, jobs: bool) -> Vec<String> {
         self.objects
             .iter()
             .filter(|(key, _)| jobs || key.kind != "Job" || key.group != "batch")
@@ -318,14 +318,14 @@ impl Live {
 
     /// Returns the hash over all objects that is stored in the status. Jobs with
     /// `ttlSecondsAfterFinished` are left out, because their removal is not a change.
-    pub fn aggregate(&self) -> String {
+    pub(crate) fn aggregate(&self) -> String {
         let objects = self.objects.iter().filter(|(_, object)| !object.expires);
         crate::cluster::drift::aggregate(objects.map(|(key, object)| (key, object.ours)))
             .to_string()
     }
 
     /// Iterates over the keys of all objects.
-    pub fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys()
     }
 
@@ -397,7 +397,7 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
 /// # Errors
 /// Returns the first transient failure. All other objects have been read; objects that failed keep
 /// their last known state.
-pub async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
+pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
     let unwatched: Vec<ObjectKey> = live.unwatched().into_iter().map(|(key, _)| key).collect();
     let mut readings = futures::stream::iter(unwatched)
         .map(|key| async move {

@@ -11,17 +11,17 @@
 //! * [`uninstall`]: removes the objects of a release and its records.
 //! * `hooks`, `prune`, [`live`]: shared by the actions.
 
-pub mod deploy;
+pub(crate) mod deploy;
 mod hook_logs;
 mod hooks;
-pub mod live;
+pub(crate) mod live;
 mod names;
 mod prune;
-pub mod recognise;
-pub mod repair;
-pub mod uninstall;
+pub(crate) mod recognise;
+pub(crate) mod repair;
+pub(crate) mod uninstall;
 
-pub use hooks::run as run_hooks;
+pub(crate) use hooks::run as run_hooks;
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordTags, SecretStore, StoreError};
 
 /// Inputs that every action needs.
-pub struct ActionContext<'a> {
+pub(crate) struct ActionContext<'a> {
     /// Client of the cluster.
     pub cluster: &'a Cluster,
     /// Store of the release records.
@@ -127,7 +127,7 @@ impl ActionContext<'_> {
 
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ActionProgress {
+pub(crate) enum ActionProgress {
     /// It is complete.
     Done,
     /// It continues when something has changed.
@@ -139,7 +139,7 @@ pub enum ActionProgress {
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ActionError {
+pub(crate) enum ActionError {
     /// An object was not applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -179,8 +179,9 @@ pub enum ActionError {
 }
 
 impl ActionError {
-    /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Apply(error) => error.reason(),
             Self::Read(error) => error.reason(),
@@ -193,7 +194,7 @@ impl ActionError {
 
     /// Returns whether the same attempt may succeed later without any change. Such an attempt
     /// counts as unfinished, not as failed.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Apply(error) => error.is_transient(),
             Self::Read(error) => error.is_transient(),
@@ -214,7 +215,7 @@ fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionE
 ///
 /// # Errors
 /// When an object cannot be read or deleted. Calling it again deletes the rest.
-pub async fn prune_leftover(
+pub(crate) async fn prune_leftover(
     context: &ActionContext<'_>,
     live: &mut live::Live,
     leftover: &deploy::StoredRelease,

@@ -10,7 +10,7 @@ use crate::controller::{WatchGuard, WatchState};
 
 /// The result of [`recognise`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Recognition {
+pub(crate) enum Recognition {
     /// All objects match the status; their state is known from now on.
     Known,
     /// Some objects differ. The status has one hash for all objects, so only missing ones can be
@@ -30,7 +30,7 @@ pub enum Recognition {
 ///
 /// # Errors
 /// When discovery fails. A kind that is not served is [`Recognition::Unseen`], not an error.
-pub async fn recognise(
+pub(crate) async fn recognise(
     context: &ActionContext<'_>,
     live: &mut Live,
     revision: u32,

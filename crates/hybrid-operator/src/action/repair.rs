@@ -11,7 +11,7 @@ use crate::cluster::apply::ApplyPolicy;
 
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repaired {
+pub(crate) struct Repaired {
     /// The objects that were applied.
     pub applied: Vec<ObjectKey>,
     /// The objects that are drifted after the repair: those that `only` excluded, and those that
@@ -27,7 +27,7 @@ pub struct Repaired {
 ///
 /// # Errors
 /// Returns the first failure. The remaining objects have been applied nevertheless.
-pub async fn repair(
+pub(crate) async fn repair(
     context: &ActionContext<'_>,
     live: &mut Live,
     release: &Release,

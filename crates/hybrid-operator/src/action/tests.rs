@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use helm_core::manifest::hook::{DeletePolicy, Hook, HookEvent, HookPhase};
 use helm_core::release::{Release, ReleaseName, Revision, Status};
+use hybrid_operator_test::request::Recorded;
+use hybrid_operator_test::scripted::{Script, failure};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -22,7 +24,6 @@ use super::uninstall::uninstall;
 use super::{ActionContext, ActionError, ActionProgress, run_hooks};
 use crate::cluster::apply::ApplyPolicy;
 use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
-use crate::cluster::scripted::{Script, Seen, failure};
 use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
@@ -57,8 +58,8 @@ impl Fixture {
     fn watching(watches: Client) -> Self {
         let script = Script::default();
         Self {
-            cluster: script.cluster(),
-            store: SecretStore::new(script.client(false), ReleaseIndex::new()),
+            cluster: Cluster::scripted(&script),
+            store: SecretStore::new(script.client(), ReleaseIndex::new()),
             registry: Registry::new(watches),
             script,
             primary: Primary {
@@ -99,7 +100,7 @@ impl Fixture {
     fn expect(&self, lines: &[&str]) {
         for line in lines {
             let (request, status, answer) = self.exchange(line);
-            drop(self.script.clone().on(&request, status, answer));
+            self.script.expect(&request, status, answer);
         }
     }
 
@@ -208,12 +209,12 @@ fn failure_status(code: u16) -> Value {
 }
 
 /// Returns the line of a request.
-fn line_of(seen: &Seen) -> String {
+fn line_of(seen: &Recorded) -> String {
     let parts: Vec<&str> = seen.path.rsplit('/').take(2).collect();
     let [name, plural] = parts[..] else {
         panic!("{seen:?}")
     };
-    let metadata = &seen.body["metadata"];
+    let metadata = &seen.json()["metadata"];
     let record = name.strip_prefix("sh.helm.release.v1.one.v");
     match (seen.method.as_str(), record) {
         ("PUT", Some(revision)) => {
@@ -222,7 +223,9 @@ fn line_of(seen: &Seen) -> String {
         }
         ("DELETE", Some(revision)) => format!("forget {revision}"),
         ("PATCH", None) if metadata["resourceVersion"] == "1" => format!("create {plural}/{name}"),
-        ("PATCH", None) if seen.query.contains("force=true") => format!("force {plural}/{name}"),
+        ("PATCH", None) if seen.query.get("force").is_some_and(|force| force == "true") => {
+            format!("force {plural}/{name}")
+        }
         ("PATCH", None) => format!("apply {plural}/{name}"),
         ("GET", None) => format!("read {plural}/{name}"),
         ("DELETE", None) => format!("delete {plural}/{name}"),
@@ -555,7 +558,7 @@ async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
     fixture.expect(&["record 1 uninstalling"]);
     let get = format!("GET {}", path("configmaps/theirs"));
     let theirs = labelled("theirs", &json!({}));
-    drop(fixture.script.clone().on(&get, 200, theirs));
+    fixture.script.expect(&get, 200, theirs);
     let lines = [
         "read configmaps/kept",
         "read configmaps/ours",

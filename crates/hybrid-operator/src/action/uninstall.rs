@@ -20,7 +20,7 @@ use crate::cluster::delete::is_gone;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
 /// objects may still exist.
-pub async fn uninstall(
+pub(crate) async fn uninstall(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &mut StoredRelease,
@@ -63,7 +63,7 @@ pub async fn uninstall(
 
 /// Deletes every object of the records that is the release's and not to be kept. Returns the keys
 /// and uids of the objects whose deletion was requested.
-pub async fn remove_objects(
+pub(crate) async fn remove_objects(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &StoredRelease,
@@ -78,7 +78,7 @@ pub async fn remove_objects(
 ///
 /// An attempt writes its record before its first object, so an object with an earlier creation
 /// timestamp than the record was not created by the attempt. This also holds after a restart.
-pub async fn remove_created(
+pub(crate) async fn remove_created(
     context: &ActionContext<'_>,
     live: &mut Live,
     stored: &StoredRelease,
@@ -122,7 +122,7 @@ async fn remove_in_scope(
 }
 
 /// Deletes these objects if they are the release's and not to be kept.
-pub async fn remove_all(
+pub(crate) async fn remove_all(
     context: &ActionContext<'_>,
     live: &mut Live,
     mut objects: Vec<ManifestObject>,

@@ -13,7 +13,7 @@ use super::is_watch;
 
 /// Verb, resource and status of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestKind {
+pub(crate) struct RequestKind {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// Plural of the resource, with its subresource after a `/`; the path if it is not a resource.
@@ -78,20 +78,15 @@ fn resource_of(path: &str) -> (String, bool) {
 
 /// Counts of requests since the start.
 #[derive(Debug, Clone, Default)]
-pub struct Counts(Arc<Mutex<BTreeMap<RequestKind, u64>>>);
+pub(crate) struct Counts(Arc<Mutex<BTreeMap<RequestKind, u64>>>);
 
 impl Counts {
     /// Returns the current counts.
-    pub fn snapshot(&self) -> BTreeMap<RequestKind, u64> {
+    pub(crate) fn snapshot(&self) -> BTreeMap<RequestKind, u64> {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
-    }
-
-    /// Returns the total number of requests.
-    pub fn total(&self) -> u64 {
-        self.snapshot().values().sum()
     }
 
     fn add(&self, kind: RequestKind) {
@@ -106,11 +101,11 @@ impl Counts {
 
 /// A layer that counts requests.
 #[derive(Debug, Clone)]
-pub struct CountLayer(Counts);
+pub(crate) struct CountLayer(Counts);
 
 impl CountLayer {
     /// Creates a layer that updates `counts`.
-    pub fn new(counts: Counts) -> Self {
+    pub(crate) fn new(counts: Counts) -> Self {
         Self(counts)
     }
 }
@@ -128,7 +123,7 @@ impl<S> Layer<S> for CountLayer {
 
 /// See [`CountLayer`].
 #[derive(Debug, Clone)]
-pub struct CountService<S> {
+pub(crate) struct CountService<S> {
     inner: S,
     counts: Counts,
 }

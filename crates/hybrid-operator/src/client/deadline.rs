@@ -52,11 +52,11 @@ impl Deadlines {
 /// The API server did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("no response from the API server for {0:?}")]
-pub struct TimedOut(Duration);
+pub(crate) struct TimedOut(Duration);
 
 /// A layer that applies [`Deadlines`] to a service.
 #[derive(Debug, Clone, Copy)]
-pub struct DeadlineLayer(pub Deadlines);
+pub(crate) struct DeadlineLayer(pub Deadlines);
 
 impl<S> Layer<S> for DeadlineLayer {
     type Service = DeadlineService<S>;
@@ -71,7 +71,7 @@ impl<S> Layer<S> for DeadlineLayer {
 
 /// See [`DeadlineLayer`].
 #[derive(Debug, Clone)]
-pub struct DeadlineService<S> {
+pub(crate) struct DeadlineService<S> {
     inner: S,
     deadlines: Deadlines,
 }
@@ -109,7 +109,7 @@ where
 
 /// A body that fails with [`TimedOut`] if its next piece is late.
 #[derive(Debug)]
-pub struct TimedBody<B> {
+pub(crate) struct TimedBody<B> {
     inner: Pin<Box<B>>,
     bound: Duration,
     /// Set while waiting for a piece.

@@ -8,7 +8,7 @@ use tower::service_fn;
 /// A name that is not a valid header value.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid service account name {0:?}")]
-pub struct ImpersonateError(String);
+pub(crate) struct ImpersonateError(String);
 
 /// Returns a client whose requests the API server authorizes as those of a service account.
 ///
@@ -16,7 +16,7 @@ pub struct ImpersonateError(String);
 ///
 /// # Errors
 /// When the name is not a valid header value.
-pub fn impersonate(
+pub(crate) fn impersonate(
     client: &Client,
     namespace: &str,
     account: &str,

@@ -15,7 +15,7 @@ use tower::{BoxError, Layer, Service};
 
 /// Lets writes pass until a deadline, or always in a process without leader election.
 #[derive(Debug, Clone, Default)]
-pub struct LeaderGate(Arc<Mutex<GateState>>);
+pub(crate) struct LeaderGate(Arc<Mutex<GateState>>);
 
 #[derive(Debug, Clone, Copy, Default)]
 enum GateState {
@@ -31,21 +31,21 @@ enum GateState {
 /// The write was not sent, because this process is not the leader or may no longer be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not sent: the leader election lease has expired")]
-pub struct GateClosed;
+pub(crate) struct GateClosed;
 
 /// The lease expired before the API server responded. The result of the write is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no response before the leader election lease expired")]
-pub struct LeaseExpired;
+pub(crate) struct LeaseExpired;
 
 impl LeaderGate {
     /// Lets writes start until `deadline`, and last until `expiry`, when the lease expires.
-    pub fn open_until(&self, deadline: Instant, expiry: Instant) {
+    pub(crate) fn open_until(&self, deadline: Instant, expiry: Instant) {
         self.set(GateState::Until { deadline, expiry });
     }
 
     /// Blocks all writes.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.set(GateState::Closed);
     }
 
@@ -65,11 +65,11 @@ impl LeaderGate {
 
 /// A layer that puts a [`LeaderGate`] in front of a service.
 #[derive(Debug, Clone)]
-pub struct LeaderGateLayer(LeaderGate);
+pub(crate) struct LeaderGateLayer(LeaderGate);
 
 impl LeaderGateLayer {
     /// Creates the layer of `gate`.
-    pub fn new(gate: LeaderGate) -> Self {
+    pub(crate) fn new(gate: LeaderGate) -> Self {
         Self(gate)
     }
 }
@@ -87,7 +87,7 @@ impl<S> Layer<S> for LeaderGateLayer {
 
 /// See [`LeaderGateLayer`].
 #[derive(Debug, Clone)]
-pub struct LeaderGateService<S> {
+pub(crate) struct LeaderGateService<S> {
     inner: S,
     gate: LeaderGate,
 }

@@ -24,11 +24,12 @@ use tower::ServiceBuilder;
 use connections::Connections;
 use connector::{Connector, Protocol};
 
-pub use count::{CountLayer, Counts, RequestKind};
-pub use deadline::{DeadlineLayer, DeadlineService, Deadlines, TimedBody, TimedOut};
-pub use impersonate::{ImpersonateError, impersonate};
-pub use leader_gate::{GateClosed, LeaderGate, LeaderGateLayer, LeaseExpired};
-pub use retry::RetryLayer;
+pub(crate) use count::{CountLayer, Counts};
+pub(crate) use deadline::DeadlineLayer;
+pub use deadline::Deadlines;
+pub(crate) use impersonate::{ImpersonateError, impersonate};
+pub(crate) use leader_gate::{LeaderGate, LeaderGateLayer};
+pub(crate) use retry::RetryLayer;
 
 /// Why the client cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +62,7 @@ pub enum ConnectError {
 ///
 /// # Errors
 /// When there is none or it cannot be used.
-pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+pub(crate) async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     let mut config = match kubeconfig {
         Some(path) => {
             let shown = || Some(path.display().to_string());
@@ -93,7 +94,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
 ///
 /// # Errors
 /// When TLS or authentication cannot be set up.
-pub fn connect(
+pub(crate) fn connect(
     config: &Config,
     counts: &Counts,
     gate: &LeaderGate,

@@ -14,7 +14,7 @@ use tower::{BoxError, Layer, Service};
 
 /// A layer that retries requests, with its limits.
 #[derive(Debug, Clone, Copy)]
-pub struct RetryLayer {
+pub(crate) struct RetryLayer {
     /// Maximum number of retries of a request.
     pub attempts: u32,
     /// First delay if the server names none; it doubles with each retry.
@@ -46,7 +46,7 @@ impl<S> Layer<S> for RetryLayer {
 
 /// See [`RetryLayer`].
 #[derive(Debug, Clone)]
-pub struct RetryService<S> {
+pub(crate) struct RetryService<S> {
     inner: S,
     bounds: RetryLayer,
 }

@@ -1,15 +1,12 @@
 //! Fields with other owners: fields that are left out of a forced apply, and the migration of
 //! `managedFields` entries of earlier tools.
 
-use std::collections::BTreeMap;
-
-use helm_core::manifest::ObjectKey;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
-use kube::core::{Selector, SelectorExt};
 use serde_json::{Map, Value, json};
 
 use super::FIELD_MANAGER;
 use super::drift::is_ours;
+use crate::watches::Target;
 
 /// Prefixes of field managers with which people scale manually. Their changes are drift.
 const MANUAL_SCALERS: &[&str] = &[
@@ -21,55 +18,24 @@ pub(super) const FORMER_MANAGERS: &[&str] = &[FIELD_MANAGER, "helm-operator", "m
 
 /// A rule for fields that are left to others if they have set them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaveOut {
-    /// The API group; `None` matches any, the empty string the core group.
-    pub group: Option<String>,
-    /// The API version; `None` matches any.
-    pub version: Option<String>,
-    /// The kind; `None` matches any.
-    pub kind: Option<String>,
-    /// The object's namespace; `None` matches any.
-    pub namespace: Option<String>,
-    /// The object's name; `None` matches any.
-    pub name: Option<String>,
-    /// Selects objects by their labels in the manifest; `None` matches any.
-    pub labels: Option<Selector>,
+pub(crate) struct LeaveOut {
+    /// The objects.
+    pub target: Target,
     /// JSON pointers; `*` matches any single element.
     pub paths: Vec<String>,
 }
 
 impl LeaveOut {
     /// Creates a rule for all objects of a kind.
-    pub fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
+    pub(crate) fn kind(group: &str, kind: &str, paths: &[&str]) -> Self {
         Self {
-            group: Some(group.to_owned()),
-            kind: Some(kind.to_owned()),
+            target: Target {
+                group: Some(group.to_owned()),
+                kind: Some(kind.to_owned()),
+                ..Target::default()
+            },
             paths: paths.iter().map(|path| (*path).to_owned()).collect(),
-            ..Self::default()
         }
-    }
-
-    /// Returns whether the rule applies to an object; `object` is from the manifest.
-    pub fn applies(&self, key: &ObjectKey, object: &Value) -> bool {
-        let is = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
-        };
-        let has_labels = |selector: &Selector| {
-            let labels = object.pointer("/metadata/labels").cloned();
-            let labels: BTreeMap<String, String> = labels
-                .and_then(|labels| serde_json::from_value(labels).ok())
-                .unwrap_or_default();
-            selector.matches(&labels)
-        };
-        is(&self.group, &key.group)
-            && is(&self.version, &key.version)
-            && is(&self.kind, &key.kind)
-            && is(&self.name, &key.name)
-            && is(
-                &self.namespace,
-                key.namespace.as_deref().unwrap_or_default(),
-            )
-            && self.labels.as_ref().is_none_or(has_labels)
     }
 
     fn covers(&self, path: &[String]) -> bool {
@@ -78,7 +44,7 @@ impl LeaveOut {
 }
 
 /// Returns the rules for fields that certificate injectors set.
-pub fn injected_fields() -> Vec<LeaveOut> {
+pub(crate) fn injected_fields() -> Vec<LeaveOut> {
     const ADMISSION: &str = "admissionregistration.k8s.io";
     const BUNDLE: &[&str] = &["/webhooks/*/clientConfig/caBundle"];
     vec![
@@ -287,6 +253,8 @@ fn merge(into: &mut Value, from: &Value) {
 
 #[cfg(test)]
 mod tests {
+    use helm_core::manifest::ObjectKey;
+
     use super::*;
 
     fn live(entries: &Value) -> ObjectMeta {
@@ -360,7 +328,7 @@ mod tests {
         let key = ObjectKey::of(&config).unwrap();
         let rules: Vec<&LeaveOut> = rules
             .iter()
-            .filter(|rule| rule.applies(&key, &config))
+            .filter(|rule| rule.target.matches(&key, &config))
             .collect();
         assert_eq!(rules.len(), 1);
         let mut object = json!({"webhooks": [{"name": "w", "clientConfig": {"caBundle": "",
@@ -390,82 +358,6 @@ mod tests {
         let left = leave_out(&mut object, &meta, &[&rule]);
         assert_eq!(left, ["/metadata/annotations/a.b~1c"]);
         assert_eq!(object, json!({"metadata": {"annotations": {"a": "2"}}}));
-    }
-
-    #[test]
-    fn rules_select_objects_by_kind_version_namespace_name_and_labels() {
-        let object = json!({
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "a", "namespace": "n", "labels": {"app": "web"}},
-        });
-        let key = ObjectKey::of(&object).unwrap();
-        let text = |text: &str| Some(text.to_owned());
-        let labels = |app: &str| Some(Selector::from_iter([("app".to_owned(), app.to_owned())]));
-        let rule = LeaveOut::kind("apps", "Deployment", &[]);
-        for (change, applies) in [
-            (LeaveOut::default(), true),
-            (rule.clone(), true),
-            (LeaveOut::kind("", "Deployment", &[]), false),
-            (
-                LeaveOut {
-                    version: text("v1"),
-                    ..rule.clone()
-                },
-                true,
-            ),
-            (
-                LeaveOut {
-                    version: text("v1beta1"),
-                    ..rule.clone()
-                },
-                false,
-            ),
-            (
-                LeaveOut {
-                    namespace: text("n"),
-                    ..rule.clone()
-                },
-                true,
-            ),
-            (
-                LeaveOut {
-                    namespace: text("m"),
-                    ..rule.clone()
-                },
-                false,
-            ),
-            (
-                LeaveOut {
-                    name: text("a"),
-                    ..rule.clone()
-                },
-                true,
-            ),
-            (
-                LeaveOut {
-                    name: text("b"),
-                    ..rule.clone()
-                },
-                false,
-            ),
-            (
-                LeaveOut {
-                    labels: labels("web"),
-                    ..rule.clone()
-                },
-                true,
-            ),
-            (
-                LeaveOut {
-                    labels: labels("db"),
-                    ..rule
-                },
-                false,
-            ),
-        ] {
-            assert_eq!(change.applies(&key, &object), applies, "{change:?}");
-        }
     }
 
     #[test]

@@ -28,12 +28,10 @@ const MAX_ATTEMPTS: usize = 3;
 
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Propagation {
+pub(crate) enum Propagation {
     /// Dependents are deleted after it.
     #[default]
     Background,
-    /// Dependents are deleted before it.
-    Foreground,
     /// Dependents stay.
     Orphan,
 }
@@ -42,7 +40,6 @@ impl Propagation {
     fn as_str(self) -> &'static str {
         match self {
             Self::Background => "Background",
-            Self::Foreground => "Foreground",
             Self::Orphan => "Orphan",
         }
     }
@@ -50,7 +47,7 @@ impl Propagation {
 
 /// The result of a deletion request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deletion {
+pub(crate) enum Deletion {
     /// It is being deleted; finalizers and dependents may still hold it.
     Requested,
     /// The object no longer exists.
@@ -61,7 +58,7 @@ pub enum Deletion {
 
 /// The decision whether an object may be deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is the release's.
     Delete {
         /// The uid to delete.
@@ -88,7 +85,7 @@ pub enum Verdict {
 }
 
 /// Requests the deletion of the object with this uid.
-pub async fn delete(
+pub(crate) async fn delete(
     cluster: &Cluster,
     key: &ObjectKey,
     uid: &str,
@@ -116,7 +113,7 @@ pub async fn delete(
 
 /// Requests the deletion of the object with this uid and resource version. Returns `false` if it
 /// has changed or has been replaced.
-pub async fn delete_as_seen(
+pub(crate) async fn delete_as_seen(
     cluster: &Cluster,
     key: &ObjectKey,
     uid: &str,
@@ -164,7 +161,11 @@ async fn send(
 }
 
 /// Returns whether the object with this uid is gone.
-pub async fn is_gone(cluster: &Cluster, key: &ObjectKey, uid: &str) -> Result<bool, ReadError> {
+pub(crate) async fn is_gone(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    uid: &str,
+) -> Result<bool, ReadError> {
     let Some(kind) = served(cluster, key).await? else {
         return Ok(true);
     };
@@ -174,7 +175,7 @@ pub async fn is_gone(cluster: &Cluster, key: &ObjectKey, uid: &str) -> Result<bo
 
 /// Decides by its metadata whether a live object may be deleted. `recorded` is the uid that the
 /// release knows, and `kept` says whether the stored manifest excludes the object from deletion.
-pub fn judge(
+pub(crate) fn judge(
     live: &ObjectMeta,
     claimant: &Claimant<'_>,
     recorded: Option<&str>,
@@ -203,7 +204,7 @@ fn is_created_since(live: &ObjectMeta, since: Timestamp) -> bool {
 
 /// Reads an object and decides whether it may be deleted. Takes one request, except for namespaces
 /// and custom resource definitions, whose contents are checked, too.
-pub async fn verify(
+pub(crate) async fn verify(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,
@@ -214,7 +215,7 @@ pub async fn verify(
 }
 
 /// Like [`verify`], but returns [`Verdict::Older`] for an object that was created before `since`.
-pub async fn verify_since(
+pub(crate) async fn verify_since(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,
@@ -244,7 +245,7 @@ pub async fn verify_since(
 
 /// Returns an object of others in a namespace or of a custom resource definition, for messages;
 /// `None` for every other kind.
-pub async fn holds_others(
+pub(crate) async fn holds_others(
     cluster: &Cluster,
     key: &ObjectKey,
     claimant: &Claimant<'_>,
@@ -271,7 +272,7 @@ pub async fn holds_others(
 
 /// Removes the owner reference to a custom resource from an object that outlives its release, so
 /// that it is not garbage collected. Sends no patch if there is no reference.
-pub async fn release_kept(
+pub(crate) async fn release_kept(
     cluster: &Cluster,
     key: &ObjectKey,
     uid: &str,

@@ -29,7 +29,7 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// The scope of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub(crate) enum Scope {
     /// Cluster-scoped.
     Cluster,
     /// Namespaced.
@@ -38,7 +38,7 @@ pub enum Scope {
 
 /// A kind that the API server serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiKind {
+pub(crate) struct ApiKind {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
     /// Its scope.
@@ -73,7 +73,7 @@ impl ApiKind {
 /// The verbs of a kind that the operator uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "one per verb")]
-pub struct Verbs {
+pub(crate) struct Verbs {
     /// Whether objects can be listed.
     pub list: bool,
     /// Whether objects can be watched.
@@ -85,12 +85,6 @@ pub struct Verbs {
 }
 
 impl ApiKind {
-    /// Returns the group, version and kind.
-    pub fn gvk(&self) -> GroupVersionKind {
-        let resource = &self.resource;
-        GroupVersionKind::gvk(&resource.group, &resource.version, &resource.kind)
-    }
-
     #[cfg(test)]
     pub(crate) fn fixture(
         group: &str,
@@ -120,7 +114,7 @@ impl ApiKind {
 
 /// Why a kind cannot be resolved.
 #[derive(Debug, thiserror::Error)]
-pub enum DiscoveryError {
+pub(crate) enum DiscoveryError {
     /// The server does not serve it: a custom resource definition may be missing.
     #[error("the cluster does not serve {kind} in {api_version}")]
     UnknownKind {
@@ -144,8 +138,9 @@ pub enum DiscoveryError {
 }
 
 impl DiscoveryError {
-    /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownKind { .. } => "UnknownKind",
             Self::GroupUnavailable { .. } => "GroupUnavailable",
@@ -155,7 +150,7 @@ impl DiscoveryError {
     }
 
     /// Returns whether the same lookup may succeed later without any change.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::UnknownKind { .. } | Self::NoVersion => false,
             Self::GroupUnavailable { .. } => true,
@@ -165,7 +160,7 @@ impl DiscoveryError {
 }
 
 /// The discovery cache.
-pub struct Discovery {
+pub(crate) struct Discovery {
     client: Client,
     known: RwLock<DiscoveryCache>,
     /// Held during requests, so that concurrent lookups share one request.
@@ -214,7 +209,7 @@ impl DiscoveryCache {
 
 impl Discovery {
     /// Creates an empty cache.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
             known: RwLock::default(),
@@ -226,13 +221,13 @@ impl Discovery {
 
     /// Subscribes to changes of the served kinds: the number grows with each change. The first
     /// discovery is not a change.
-    pub fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.subscribed.notify_one();
         self.epoch.subscribe()
     }
 
     /// Returns how often the served kinds have changed.
-    pub fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         *self.epoch.borrow()
     }
 
@@ -270,7 +265,10 @@ impl Discovery {
     /// # Errors
     /// [`DiscoveryError::UnknownKind`] only if the server was asked for the kind within the last
     /// seconds.
-    pub async fn resolve(&self, gvk: &GroupVersionKind) -> Result<Arc<ApiKind>, DiscoveryError> {
+    pub(crate) async fn resolve(
+        &self,
+        gvk: &GroupVersionKind,
+    ) -> Result<Arc<ApiKind>, DiscoveryError> {
         if let Some(kind) = self.read(|known| known.kind(gvk)) {
             return Ok(kind);
         }
@@ -308,7 +306,10 @@ impl Discovery {
     ///
     /// A group whose server is not available keeps its last known kinds, so that an outage does not
     /// look like a removal.
-    pub async fn capabilities(&self, max_age: Duration) -> Result<Capabilities, DiscoveryError> {
+    pub(crate) async fn capabilities(
+        &self,
+        max_age: Duration,
+    ) -> Result<Capabilities, DiscoveryError> {
         let _fetching = self.fetching.lock().await;
         let fresh = |known: &DiscoveryCache| {
             known.complete.is_some_and(|at| at.elapsed() < max_age)
@@ -337,7 +338,7 @@ impl Discovery {
     }
 
     /// Marks the kinds of a group as possibly changed.
-    pub fn group_changed(&self, group: &str) {
+    pub(crate) fn group_changed(&self, group: &str) {
         self.write(|known| {
             for versions in known.groups.values_mut() {
                 versions.changed |= versions.version.group == group;

@@ -20,7 +20,7 @@ use super::ownership::{CHART_LABEL, CR_LABEL, MANAGED_BY_LABEL, OPERATOR_LABEL, 
 ///
 /// The hash does not depend on the order of fields, and is stable across versions of the operator,
 /// because the [`aggregate`] is stored in the status.
-pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
+pub(crate) fn ours_hash(metadata: &ObjectMeta) -> u64 {
     let entries = metadata.managed_fields.as_deref().unwrap_or_default();
     let Some(entry) = entries.iter().find(|entry| is_ours(entry)) else {
         return 0;
@@ -43,7 +43,7 @@ pub fn ours_hash(metadata: &ObjectMeta) -> u64 {
 }
 
 /// Returns whether an entry of `managedFields` is our `Apply` entry.
-pub fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+pub(crate) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
     entry.manager.as_deref() == Some(FIELD_MANAGER)
         && entry.operation.as_deref() == Some("Apply")
         && entry.subresource.as_deref().unwrap_or_default().is_empty()
@@ -52,7 +52,7 @@ pub fn is_ours(entry: &ManagedFieldsEntry) -> bool {
 /// A hash over the objects of a release. If it is equal after a restart, nothing has drifted
 /// meanwhile. Displays as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct BaselineHash(u64);
+pub(crate) struct BaselineHash(u64);
 
 impl fmt::Display for BaselineHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,7 +61,9 @@ impl fmt::Display for BaselineHash {
 }
 
 /// Combines the hashes of objects, regardless of their order.
-pub fn aggregate<'a>(objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>) -> BaselineHash {
+pub(crate) fn aggregate<'a>(
+    objects: impl IntoIterator<Item = (&'a ObjectKey, u64)>,
+) -> BaselineHash {
     let sum = objects.into_iter().fold(0_u64, |sum, (key, ours)| {
         let identity = [&key.group, &key.kind, &key.name]
             .into_iter()

@@ -1,7 +1,6 @@
 //! Errors of a single request, classified by status code and reason, never by message.
 
 use std::fmt;
-use std::time::Duration;
 
 use http::StatusCode;
 use kube::core::{ApiResource, Status};
@@ -21,7 +20,7 @@ pub struct Target {
 
 impl Target {
     /// Creates the target of a request for a resource.
-    pub fn of(
+    pub(crate) fn of(
         verb: &'static str,
         resource: &ApiResource,
         namespace: Option<&str>,
@@ -121,7 +120,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// Classifies an error of the kube client.
-    pub fn of(target: Target, error: kube::Error) -> Self {
+    pub(crate) fn of(target: Target, error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) => Self::of_status(target, *status),
             source => Self::Transport {
@@ -132,7 +131,7 @@ impl ApiError {
     }
 
     /// Classifies a failure status of the server.
-    pub fn of_status(target: Target, status: Status) -> Self {
+    pub(crate) fn of_status(target: Target, status: Status) -> Self {
         let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let (target, status) = (Box::new(target), Box::new(status));
         match code {
@@ -149,7 +148,7 @@ impl ApiError {
     }
 
     /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "Forbidden",
             Self::NotFound { .. } => "NotFound",
@@ -162,7 +161,7 @@ impl ApiError {
     }
 
     /// Returns whether the same request may succeed later without any change.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Conflict { .. } | Self::Unavailable { .. } | Self::Transport { .. } => true,
             Self::Forbidden { .. }
@@ -174,24 +173,18 @@ impl ApiError {
     }
 
     /// Returns whether the object does not exist.
-    pub fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// Returns how long the server asks to wait.
-    pub fn retry_after(&self) -> Option<Duration> {
-        let seconds = self.status()?.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
-    }
-
     /// Returns whether the server's status has this cause, such as `NamespaceTerminating`.
-    pub fn has_cause(&self, reason: &str) -> bool {
+    pub(crate) fn has_cause(&self, reason: &str) -> bool {
         self.status()
             .is_some_and(|status| has_cause(status, reason))
     }
 
     /// Returns the server's status, if there is one.
-    pub fn status(&self) -> Option<&Status> {
+    pub(crate) fn status(&self) -> Option<&Status> {
         match self {
             Self::Forbidden { status, .. }
             | Self::NotFound { status, .. }

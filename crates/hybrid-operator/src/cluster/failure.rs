@@ -1,7 +1,5 @@
 //! Errors of apply: failures of the server, classified by how to handle them.
 
-use std::time::Duration;
-
 use helm_core::manifest::ObjectKey;
 use kube::core::Status;
 use kube::core::response::StatusCause;
@@ -14,7 +12,7 @@ const MESSAGE_MAX: usize = 600;
 
 /// Why an object was not applied.
 #[derive(Debug, thiserror::Error)]
-pub enum ApplyError {
+pub(crate) enum ApplyError {
     /// The document lacks apiVersion or kind, or has no valid name.
     #[error("{document} lacks {missing}")]
     Incomplete {
@@ -101,8 +99,9 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Incomplete { .. } => "IncompleteObject",
             Self::Foreign { .. } => "ForeignObject",
@@ -119,7 +118,7 @@ impl ApplyError {
     }
 
     /// Returns whether the same apply may succeed later without any change.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::Terminating { .. } | Self::Contended { .. } => true,
             Self::Discovery(error) => error.is_transient(),
@@ -131,14 +130,6 @@ impl ApplyError {
             | Self::Invalid { .. }
             | Self::NamespaceTerminating { .. }
             | Self::NamespaceMissing { .. } => false,
-        }
-    }
-
-    /// Returns how long the server asks to wait.
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Api(error) => error.retry_after(),
-            _ => None,
         }
     }
 }

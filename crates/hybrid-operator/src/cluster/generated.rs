@@ -20,7 +20,7 @@ use super::{ApiError, Claimant, Cluster, FIELD_MANAGER};
 ///
 /// The object carries the run in [`RUN_LABEL`]. `resumed` says that an earlier attempt may have
 /// been interrupted, so that existing objects are listed first.
-pub async fn create_generated(
+pub(crate) async fn create_generated(
     cluster: &Cluster,
     request: Apply<'_>,
     resumed: bool,
@@ -82,7 +82,7 @@ pub async fn create_generated(
 }
 
 /// Deletes the objects that a run created for a custom resource. Returns their keys and uids.
-pub async fn delete_generated(
+pub(crate) async fn delete_generated(
     cluster: &Cluster,
     key: &ObjectKey,
     run: &str,
@@ -110,7 +110,7 @@ pub async fn delete_generated(
 }
 
 /// Returns whether the server generates the name of an object.
-pub fn is_generated(object: &Value) -> bool {
+pub(crate) fn is_generated(object: &Value) -> bool {
     let text = |pointer| {
         object
             .pointer(pointer)

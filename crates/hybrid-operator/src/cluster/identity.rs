@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+#[cfg(test)]
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionKind;
 use sha2::{Digest as _, Sha256};
@@ -14,12 +15,12 @@ const LABEL_MAX: usize = 63;
 /// Identifies an operator in a cluster: `OPERATOR_NAME` or the leader election id. A valid label
 /// value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OperatorId(String);
+pub(crate) struct OperatorId(String);
 
 /// Identifies an instance (Pod) of an operator, stable across restarts of its container. A valid
 /// label value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InstanceId(String);
+pub(crate) struct InstanceId(String);
 
 /// Identifies a custom resource by group, kind, namespace and name, so that it survives backup
 /// and restore, which change the uid. A valid label value.
@@ -29,43 +30,41 @@ pub struct CrIdentity(String);
 impl OperatorId {
     /// Creates an id from a name. A name that is not a valid label value is shortened and gets a
     /// hash.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(label_value(name))
     }
 }
 
 impl InstanceId {
     /// Maximum length of an instance id. A label value contains it after the number of a revision.
-    pub const MAX: usize = 50;
+    pub(crate) const MAX: usize = 50;
 
     /// Creates an id from the name and uid of the Pod, or a host name.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(label_value_within(name, Self::MAX))
     }
 }
 
 impl CrIdentity {
     /// Computes the identity of a custom resource; `namespace` is `None` for a cluster-scoped one.
-    pub fn of(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
+    pub(crate) fn of(group: &str, kind: &str, namespace: Option<&str>, name: &str) -> Self {
         let text = format!("{group}/{kind}/{}/{name}", namespace.unwrap_or_default());
         Self(hash_text(&text, 32))
     }
 
     /// Creates an identity from the value of a label.
-    pub fn from_label(value: &str) -> Self {
+    pub(crate) fn from_label(value: &str) -> Self {
         Self(value.to_owned())
+    }
+
+    /// Returns the value of the label.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
-macro_rules! text_newtype {
+macro_rules! display_text {
     ($($name:ident),*) => {$(
-        impl $name {
-            /// Returns the id as a string, a valid label value.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
@@ -73,11 +72,11 @@ macro_rules! text_newtype {
         }
     )*};
 }
-text_newtype!(OperatorId, InstanceId, CrIdentity);
+display_text!(OperatorId, InstanceId, CrIdentity);
 
 /// The custom resource that a release belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Primary {
+pub(crate) struct Primary {
     /// Group, version and kind.
     pub gvk: GroupVersionKind,
     /// Namespace; `None` for a cluster-scoped custom resource.
@@ -90,7 +89,7 @@ pub struct Primary {
 
 impl Primary {
     /// Returns the identity that labels carry.
-    pub fn identity(&self) -> CrIdentity {
+    pub(crate) fn identity(&self) -> CrIdentity {
         CrIdentity::of(
             &self.gvk.group,
             &self.gvk.kind,
@@ -101,7 +100,7 @@ impl Primary {
 
     /// Returns whether an object of this scope and namespace can have an owner reference to this
     /// custom resource: it is in the same namespace, or the custom resource is cluster-scoped.
-    pub fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
+    pub(crate) fn can_be_referenced(&self, scope: Scope, namespace: Option<&str>) -> bool {
         match &self.namespace {
             None => true,
             Some(own) => scope == Scope::Namespaced && namespace == Some(own),
@@ -109,7 +108,8 @@ impl Primary {
     }
 
     /// Returns the controller reference to this custom resource.
-    pub fn owner_reference(&self) -> OwnerReference {
+    #[cfg(test)]
+    pub(crate) fn owner_reference(&self) -> OwnerReference {
         OwnerReference {
             api_version: self.gvk.api_version(),
             kind: self.gvk.kind.clone(),
@@ -135,7 +135,7 @@ impl Primary {
 
 /// Converts any text to a label value: unchanged if valid, otherwise shortened to a valid prefix
 /// and a hash.
-pub fn label_value(text: &str) -> String {
+pub(crate) fn label_value(text: &str) -> String {
     label_value_within(text, LABEL_MAX)
 }
 
@@ -216,7 +216,7 @@ mod tests {
         let long = label_value(&"x".repeat(200));
         assert_eq!(long.len(), 63);
         assert_eq!(
-            InstanceId::new(&"x".repeat(200)).as_str().len(),
+            InstanceId::new(&"x".repeat(200)).to_string().len(),
             InstanceId::MAX
         );
         assert_ne!(long, label_value(&"x".repeat(201)));

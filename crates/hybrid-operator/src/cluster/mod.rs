@@ -18,21 +18,19 @@
 //! Requests are sent once. The layers of the client retry when the server is overloaded; the queue
 //! retries failed reconciles.
 
-pub mod apply;
+pub(crate) mod apply;
 mod conflict;
-pub mod delete;
-pub mod discovery;
-pub mod drift;
+pub(crate) mod delete;
+pub(crate) mod discovery;
+pub(crate) mod drift;
 mod error;
 mod failure;
 mod generated;
 mod identity;
-pub mod ownership;
+pub(crate) mod ownership;
 mod prepare;
-pub mod read;
+pub(crate) mod read;
 pub(crate) mod request;
-#[cfg(test)]
-pub(crate) mod scripted;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,31 +39,28 @@ use helm_core::Capabilities;
 use kube::Client;
 use kube::core::GroupVersionKind;
 
-pub use discovery::{ApiKind, DiscoveryError, Scope};
+pub(crate) use discovery::{ApiKind, DiscoveryError, Scope};
 pub use error::{ApiError, Target};
-pub use ownership::{
-    Claimant, CrIdentity, ForeignOwner, InstanceId, Marks, OperatorId, OwnerHint, Ownership,
-    Primary,
-};
-pub use prepare::Merged;
-pub use request::{Answer, PathError, send};
+pub(crate) use ownership::{Claimant, InstanceId, Marks, OperatorId, Ownership, Primary};
+pub use ownership::{CrIdentity, ForeignOwner};
+pub use request::PathError;
 
 use discovery::Discovery;
 
 /// The field manager of all applies. It is Helm's own, so that the `helm` command gets no
 /// conflicts.
-pub const FIELD_MANAGER: &str = "helm";
+pub(crate) const FIELD_MANAGER: &str = "helm";
 
 /// A cluster: a client and its discovery cache. Cheap to clone.
 #[derive(Clone)]
-pub struct Cluster {
+pub(crate) struct Cluster {
     client: Client,
     discovery: Arc<Discovery>,
 }
 
 impl Cluster {
     /// Creates a cluster from a client. Sends no requests.
-    pub fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Client) -> Self {
         let discovery = Arc::new(Discovery::new(client.clone()));
         Self { client, discovery }
     }
@@ -73,7 +68,7 @@ impl Cluster {
     /// Returns the same cluster with another client, such as one that impersonates a service
     /// account. The discovery cache is shared.
     #[must_use]
-    pub fn with_client(&self, client: Client) -> Self {
+    pub(crate) fn with_client(&self, client: Client) -> Self {
         Self {
             client,
             discovery: Arc::clone(&self.discovery),
@@ -81,18 +76,24 @@ impl Cluster {
     }
 
     /// Returns the client.
-    pub fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
     /// Resolves a kind. See [`Discovery::resolve`].
-    pub async fn resolve(&self, gvk: &GroupVersionKind) -> Result<Arc<ApiKind>, DiscoveryError> {
+    pub(crate) async fn resolve(
+        &self,
+        gvk: &GroupVersionKind,
+    ) -> Result<Arc<ApiKind>, DiscoveryError> {
         self.discovery.resolve(gvk).await
     }
 
     /// Returns the capabilities that templates see, at most `max_age` old. See
     /// [`Discovery::capabilities`].
-    pub async fn capabilities(&self, max_age: Duration) -> Result<Capabilities, DiscoveryError> {
+    pub(crate) async fn capabilities(
+        &self,
+        max_age: Duration,
+    ) -> Result<Capabilities, DiscoveryError> {
         self.discovery.capabilities(max_age).await
     }
 
@@ -100,24 +101,24 @@ impl Cluster {
     ///
     /// # Errors
     /// When the request fails.
-    pub async fn ping(&self) -> Result<(), DiscoveryError> {
+    pub(crate) async fn ping(&self) -> Result<(), DiscoveryError> {
         self.discovery.fetch_version().await
     }
 
     /// Marks a group as changed because a `CustomResourceDefinition` or `APIService` was created,
     /// changed or deleted. Its kinds and the capabilities are requested again when they are next
     /// needed.
-    pub fn group_changed(&self, group: &str) {
+    pub(crate) fn group_changed(&self, group: &str) {
         self.discovery.group_changed(group);
     }
 
     /// Subscribes to changes of the served kinds. See [`Discovery::changes`].
-    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
         self.discovery.changes()
     }
 
     /// Returns how often the served kinds, and so the capabilities, have changed.
-    pub fn capabilities_epoch(&self) -> u64 {
+    pub(crate) fn capabilities_epoch(&self) -> u64 {
         self.discovery.epoch()
     }
 
@@ -138,6 +139,15 @@ impl Cluster {
     /// Returns all namespaced kinds that can be listed.
     async fn listable(&self) -> Result<Vec<Arc<ApiKind>>, DiscoveryError> {
         self.discovery.listable().await
+    }
+}
+
+#[cfg(test)]
+impl Cluster {
+    /// Returns a cluster that `script` answers, beside discovery.
+    pub(crate) fn scripted(script: &hybrid_operator_test::scripted::Script) -> Self {
+        script.serve_discovery();
+        Self::new(script.client())
     }
 }
 

@@ -13,34 +13,35 @@ use serde_json::{Map, Value, json};
 use super::Scope;
 use super::identity::type_text;
 
-pub use super::identity::{CrIdentity, InstanceId, OperatorId, Primary, label_value};
+pub use super::identity::CrIdentity;
+pub(crate) use super::identity::{InstanceId, OperatorId, Primary, label_value};
 
 /// Label with the name of the chart, as operator-sdk sets it.
-pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
+pub(crate) const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 /// Label with the [`OperatorId`]: the selector of all watches of dependents.
-pub const OPERATOR_LABEL: &str = "helm.sdk.operatorframework.io/operator";
+pub(crate) const OPERATOR_LABEL: &str = "helm.sdk.operatorframework.io/operator";
 /// Label with the [`CrIdentity`] of the custom resource that an object belongs to.
-pub const CR_LABEL: &str = "helm.sdk.operatorframework.io/cr";
+pub(crate) const CR_LABEL: &str = "helm.sdk.operatorframework.io/cr";
 /// Label with the run that created an object: hooks, and objects whose name the server generates.
-pub const RUN_LABEL: &str = "helm.sdk.operatorframework.io/run";
+pub(crate) const RUN_LABEL: &str = "helm.sdk.operatorframework.io/run";
 /// Annotation with the `namespace/name` of the owner, if an owner reference to it is impossible.
-pub const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
+pub(crate) const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// Annotation with the `Kind.group` of the owner, if an owner reference to it is impossible.
-pub const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
+pub(crate) const PRIMARY_TYPE_ANNOTATION: &str = "operator-sdk/primary-resource-type";
 /// Label by which Helm recognises its objects; the value is [`MANAGED_BY_HELM`].
-pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+pub(crate) const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Value of [`MANAGED_BY_LABEL`] on objects of a release.
-pub const MANAGED_BY_HELM: &str = "Helm";
+pub(crate) const MANAGED_BY_HELM: &str = "Helm";
 /// Annotation with the name of the release.
-pub const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
+pub(crate) const RELEASE_NAME_ANNOTATION: &str = "meta.helm.sh/release-name";
 /// Annotation with the namespace of the release.
-pub const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
+pub(crate) const RELEASE_NAMESPACE_ANNOTATION: &str = "meta.helm.sh/release-namespace";
 /// Annotation that, with the value `keep`, excludes an object from deletion.
-pub const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
+pub(crate) const RESOURCE_POLICY_ANNOTATION: &str = "helm.sh/resource-policy";
 
 /// The input of [`mark`].
 #[derive(Clone, Debug)]
-pub struct Marks<'a> {
+pub(crate) struct Marks<'a> {
     /// The custom resource.
     pub primary: &'a Primary,
     /// The operator.
@@ -59,7 +60,7 @@ pub struct Marks<'a> {
 
 impl Marks<'_> {
     /// Returns the claimant for judging the ownership of existing objects.
-    pub fn claimant(&self) -> Claimant<'_> {
+    pub(crate) fn claimant(&self) -> Claimant<'_> {
         Claimant {
             primary: self.primary,
             release_name: self.release_name,
@@ -72,7 +73,7 @@ impl Marks<'_> {
 /// [`mark_owned`], and Helm's.
 ///
 /// A namespaced object without a namespace gets the namespace of the release.
-pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
+pub(crate) fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
     mark_owned(
         object,
         marks.primary,
@@ -104,7 +105,7 @@ pub fn mark(object: &mut Value, marks: &Marks<'_>, scope: Scope) {
 /// owner reference, or annotations where a reference is impossible or unwanted (`keep`).
 ///
 /// A namespaced object without a namespace gets `namespace`.
-pub fn mark_owned(
+pub(crate) fn mark_owned(
     object: &mut Value,
     primary: &Primary,
     operator: &OperatorId,
@@ -142,7 +143,7 @@ pub fn mark_owned(
 
 /// The owner that an object's metadata names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OwnerHint {
+pub(crate) struct OwnerHint {
     /// API group of the owner.
     pub group: String,
     /// Kind of the owner.
@@ -155,20 +156,9 @@ pub struct OwnerHint {
     pub uid: Option<String>,
 }
 
-impl OwnerHint {
-    /// Returns the identity of the owner, whose kind has the given scope.
-    pub fn identity(&self, scope: Scope) -> CrIdentity {
-        let namespace = self
-            .namespace
-            .as_deref()
-            .filter(|_| scope == Scope::Namespaced);
-        CrIdentity::of(&self.group, &self.kind, namespace, &self.name)
-    }
-}
-
 /// Returns the owner of an object from its controller reference or else the `primary-resource`
 /// annotations.
-pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
+pub(crate) fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
     if let Some(reference) = controller_of(metadata) {
         return Some(OwnerHint {
             group: group_of(&reference.api_version).to_owned(),
@@ -192,13 +182,13 @@ pub fn owner_of(metadata: &ObjectMeta) -> Option<OwnerHint> {
 }
 
 /// Returns the identity in an object's label.
-pub fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
+pub(crate) fn cr_of(metadata: &ObjectMeta) -> Option<CrIdentity> {
     label(metadata, CR_LABEL).map(CrIdentity::from_label)
 }
 
 /// A custom resource and its release, for judging whether they own an object.
 #[derive(Clone, Copy, Debug)]
-pub struct Claimant<'a> {
+pub(crate) struct Claimant<'a> {
     /// The custom resource.
     pub primary: &'a Primary,
     /// Name of its release.
@@ -209,7 +199,7 @@ pub struct Claimant<'a> {
 
 /// The ownership of an existing object, from the view of a [`Claimant`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ownership {
+pub(crate) enum Ownership {
     /// It carries our label, reference or annotations, without a contradiction.
     Ours,
     /// It carries Helm's metadata for this release, without a contradiction: an object of a release
@@ -260,7 +250,7 @@ impl fmt::Display for ForeignOwner {
 /// A single contradiction (another release's annotations, another controller, another custom
 /// resource's label) outweighs any agreement, because an error that a person has to resolve is
 /// better than taking over or deleting an object of others.
-pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
+pub(crate) fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
     let primary = claimant.primary;
     let identity = primary.identity();
     let labelled = cr_of(metadata);
@@ -304,30 +294,30 @@ pub fn ownership(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> Ownership {
 
 /// Returns whether the object has Helm's label and both annotations for this release, so that Helm
 /// itself would take it over.
-pub fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
+pub(crate) fn has_release_metadata(metadata: &ObjectMeta, claimant: &Claimant<'_>) -> bool {
     label(metadata, MANAGED_BY_LABEL) == Some(MANAGED_BY_HELM)
         && annotation(metadata, RELEASE_NAME_ANNOTATION) == Some(claimant.release_name)
         && annotation(metadata, RELEASE_NAMESPACE_ANNOTATION) == Some(claimant.release_namespace)
 }
 
 /// Returns whether a live object is excluded from deletion.
-pub fn is_kept(metadata: &ObjectMeta) -> bool {
+pub(crate) fn is_kept(metadata: &ObjectMeta) -> bool {
     annotation(metadata, RESOURCE_POLICY_ANNOTATION).is_some_and(is_keep)
 }
 
 /// Returns the label selector for all objects of an operator.
-pub fn operator_selector(operator: &OperatorId) -> String {
+pub(crate) fn operator_selector(operator: &OperatorId) -> String {
     format!("{OPERATOR_LABEL}={operator}")
 }
 
 /// Returns the label selector for all objects of a custom resource.
-pub fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
+pub(crate) fn cr_selector(operator: &OperatorId, cr: &CrIdentity) -> String {
     format!("{OPERATOR_LABEL}={operator},{CR_LABEL}={cr}")
 }
 
 /// Returns a key with the namespace that its object has in the cluster: none for a cluster-scoped
 /// kind, otherwise its own or the release's.
-pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectKey {
+pub(crate) fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectKey {
     let mut key = key.clone();
     key.namespace = match scope {
         Scope::Cluster => None,
@@ -341,7 +331,7 @@ pub fn placed(key: &ObjectKey, scope: Scope, release_namespace: &str) -> ObjectK
 }
 
 /// Returns the owner reference that is marked as controller.
-pub fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+pub(crate) fn controller_of(metadata: &ObjectMeta) -> Option<&OwnerReference> {
     let references = metadata.owner_references.as_deref().unwrap_or_default();
     references
         .iter()
@@ -481,9 +471,10 @@ mod tests {
             2
         );
         assert_eq!(object["metadata"]["labels"][MANAGED_BY_LABEL], "Helm");
+        let owner = owner_of(&meta).unwrap();
         assert_eq!(
-            owner_of(&meta).unwrap().identity(Scope::Namespaced),
-            primary.identity()
+            (owner.namespace.as_deref(), &*owner.name),
+            (Some("prod"), "one")
         );
         assert_eq!(cr_of(&meta), Some(primary.identity()));
     }
@@ -509,9 +500,10 @@ mod tests {
                 annotations[PRIMARY_TYPE_ANNOTATION],
                 "Memcached.cache.example.com"
             );
+            let owner = owner_of(&meta).unwrap();
             assert_eq!(
-                owner_of(&meta).unwrap().identity(Scope::Namespaced),
-                namespaced.identity()
+                (owner.namespace.as_deref(), &*owner.name),
+                (Some("prod"), "one")
             );
         }
     }
@@ -521,8 +513,8 @@ mod tests {
         let primary = primary(None);
         for scope in [Scope::Cluster, Scope::Namespaced] {
             let object = marked(json!({"metadata": {"namespace": "any"}}), &primary, scope);
-            let hint = owner_of(&meta(&object)).unwrap();
-            assert_eq!(hint.identity(Scope::Cluster), primary.identity());
+            let owner = owner_of(&meta(&object)).unwrap();
+            assert_eq!((&*owner.kind, &*owner.name), ("Memcached", "one"));
         }
     }
 

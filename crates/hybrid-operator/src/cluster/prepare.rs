@@ -18,7 +18,7 @@ const SERVER_METADATA: &[&str] = &[
 
 /// List entries that were merged because they had the same key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merged {
+pub(crate) struct Merged {
     /// The list, as a JSON pointer.
     pub path: String,
     /// The key that occurred more than once, such as `name=LOG_LEVEL`.

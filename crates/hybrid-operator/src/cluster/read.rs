@@ -19,7 +19,7 @@ const PAGE: u32 = 500;
 
 /// Why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub(crate) enum ReadError {
     /// Its kind cannot be resolved.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
@@ -29,8 +29,9 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns the event reason, which is also the metric label.
-    pub fn reason(&self) -> &'static str {
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Discovery(error) => error.reason(),
             Self::Api(error) => error.reason(),
@@ -38,7 +39,7 @@ impl ReadError {
     }
 
     /// Returns whether the same read may succeed later without any change.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Discovery(error) => error.is_transient(),
             Self::Api(error) => error.is_transient(),
@@ -65,7 +66,7 @@ struct MetadataList {
 ///
 /// # Errors
 /// [`DiscoveryError::UnknownKind`] if the kind is not served.
-pub async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, ReadError> {
+pub(crate) async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, ReadError> {
     let kind = cluster.resolve(&gvk_of(key)).await?;
     let namespace = namespace_of(&kind, key.namespace.as_deref());
     let uri = request::path(&kind, namespace, Some(&key.name)).map_err(ApiError::from)?;
@@ -79,7 +80,7 @@ pub async fn get(cluster: &Cluster, key: &ObjectKey) -> Result<Option<Value>, Re
 
 /// Lists the objects of a kind as the API server's list object (`kind: PodList`, `items`), which
 /// `lookup` returns to templates. A `namespace` of `None` lists all namespaces.
-pub async fn list(
+pub(crate) async fn list(
     cluster: &Cluster,
     gvk: &GroupVersionKind,
     namespace: Option<&str>,
@@ -100,7 +101,7 @@ pub async fn list(
 }
 
 /// Reads the metadata of an object; `None` if it does not exist.
-pub async fn get_metadata(
+pub(crate) async fn get_metadata(
     cluster: &Cluster,
     key: &ObjectKey,
 ) -> Result<Option<ObjectMeta>, ReadError> {

@@ -139,7 +139,7 @@ impl Call {
 
 /// A successful response of the server.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status code: 200, 201 or 202.
     pub status: StatusCode,
     body: Bytes,
@@ -148,7 +148,7 @@ pub struct Answer {
 
 impl Answer {
     /// Decodes the body.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|source| ApiError::Decode {
             target: self.target.clone(),
             source,
@@ -161,7 +161,7 @@ impl Answer {
 ///
 /// # Errors
 /// Returns the variant of [`ApiError`] for the status code of a failure.
-pub async fn send(
+pub(crate) async fn send(
     client: &Client,
     target: Target,
     request: Request<Vec<u8>>,

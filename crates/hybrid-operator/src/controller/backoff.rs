@@ -7,7 +7,7 @@ use super::Key;
 
 /// Exponential backoff, individually for each key.
 #[derive(Debug)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     first: Duration,
     longest: Duration,
     failures: HashMap<Key, u32>,
@@ -22,7 +22,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Creates a backoff whose delays start at `first` and double up to `longest`.
-    pub fn new(first: Duration, longest: Duration) -> Self {
+    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,
             longest,
@@ -32,7 +32,7 @@ impl Backoff {
 
     /// Records a failure and returns the delay before the next attempt: the doubled delay, reduced
     /// by up to a quarter in proportion to `noise`.
-    pub fn failed(&mut self, key: &Key, noise: u8) -> Duration {
+    pub(crate) fn failed(&mut self, key: &Key, noise: u8) -> Duration {
         let failures = self.failures.entry(key.clone()).or_insert(0);
         let wait = wait(self.first, self.longest, *failures, noise);
         *failures = failures.saturating_add(1);
@@ -40,12 +40,13 @@ impl Backoff {
     }
 
     /// Resets a key that succeeded, was changed by its owner, or is gone.
-    pub fn reset(&mut self, key: &Key) {
+    pub(crate) fn reset(&mut self, key: &Key) {
         self.failures.remove(key);
     }
 
     /// Returns the number of consecutive failures of a key.
-    pub fn failures(&self, key: &Key) -> u32 {
+    #[cfg(test)]
+    pub(crate) fn failures(&self, key: &Key) -> u32 {
         self.failures.get(key).copied().unwrap_or(0)
     }
 }

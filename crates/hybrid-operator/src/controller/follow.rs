@@ -36,7 +36,7 @@ const RETRY: Retry = Retry::new(Duration::from_millis(250), Duration::from_secs(
 
 /// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchState {
+pub(crate) enum WatchState {
     /// The first list is in progress.
     Starting,
     /// Every object is known.

@@ -24,15 +24,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-pub use backoff::Backoff;
-pub use follow::WatchState;
-pub use objects::{
-    Cached, IndexFn, ObjectCache, ObjectCaches, ObjectScope, Subscriber, TypedObject,
-};
-pub use queue::{Priority, Queue};
-pub use registry::{DependentState, Owners, Registry, Route, WatchGuard, WatchKey};
-pub use source::Source;
-pub use worker::{QueueHandle, WorkerOptions, Workers};
+pub use crate::cluster::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
+pub(crate) use backoff::Backoff;
+pub(crate) use follow::WatchState;
+pub use objects::TypedObject;
+pub(crate) use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
+pub(crate) use queue::{Priority, Queue};
+pub(crate) use registry::{Owners, Registry, Route, WatchGuard, WatchKey};
+pub(crate) use source::Source;
+pub(crate) use worker::{QueueHandle, WorkerOptions, Workers};
 
 /// Identifies an object of a controller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,11 +64,9 @@ impl fmt::Display for Key {
 
 /// A reconcile request for a key.
 #[derive(Debug, Clone)]
-pub struct Request {
+pub(crate) struct Request {
     /// The object.
-    pub key: Key,
-    /// Number of consecutive failed reconciles before this one.
-    pub attempt: u32,
+    pub(crate) key: Key,
 }
 
 /// What to do after a successful reconcile.
@@ -81,7 +79,7 @@ pub enum Outcome {
 }
 
 /// The error of a failed reconcile. The key is reconciled again after its backoff.
-pub type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type ReconcileError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An error that a retry cannot cure: the key is reconciled again only after another event.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +94,7 @@ impl Terminal {
 }
 
 /// Reconciles objects with their desired state.
-pub trait Reconcile: Send + Sync + 'static {
+pub(crate) trait Reconcile: Send + Sync + 'static {
     /// Reconciles one key. The same key is never reconciled concurrently.
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>>;
 }

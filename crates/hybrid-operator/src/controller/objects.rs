@@ -86,7 +86,7 @@ impl Key {
 
 /// The caches of a process. Clones share them.
 #[derive(Clone)]
-pub struct ObjectCaches(Arc<Caches>);
+pub(crate) struct ObjectCaches(Arc<Caches>);
 
 struct Caches {
     client: Client,
@@ -118,7 +118,7 @@ impl ObjectCaches {
     }
 
     /// Returns the cache of the objects that a label selector selects.
-    pub fn whole<O: TypedObject>(&self, selector: Option<&str>) -> ObjectCache<O> {
+    pub(crate) fn whole<O: TypedObject>(&self, selector: Option<&str>) -> ObjectCache<O> {
         let open = |client: &Client, subject: &WatchTarget, lists, selector: Option<&str>| {
             follow::whole(client, subject, lists, selector)
         };
@@ -126,7 +126,7 @@ impl ObjectCaches {
     }
 
     /// Returns the cache of the metadata of these objects; nothing else of them is sent or held.
-    pub fn metadata<O: TypedObject>(
+    pub(crate) fn metadata<O: TypedObject>(
         &self,
         selector: Option<&str>,
     ) -> ObjectCache<PartialObjectMeta<O>> {
@@ -207,7 +207,7 @@ fn decode<O: TypedObject>(mut object: DynamicObject) -> Result<O, Undecodable> {
 
 /// What a cache knows under a key.
 #[derive(Debug)]
-pub enum Cached<O> {
+pub(crate) enum Cached<O> {
     /// The object.
     Object(Arc<O>),
     /// There is one, but it cannot be decoded; the text says why.
@@ -225,7 +225,7 @@ impl<O> Clone for Cached<O> {
 
 impl<O> Cached<O> {
     /// The object, where it can be decoded.
-    pub fn object(&self) -> Option<&Arc<O>> {
+    pub(crate) fn object(&self) -> Option<&Arc<O>> {
         match self {
             Self::Object(object) => Some(object),
             Self::Undecodable(_) => None,
@@ -234,13 +234,14 @@ impl<O> Cached<O> {
 }
 
 /// Called with a key and what is cached under it before and after a change.
-pub type Subscriber<O> = Box<dyn Fn(&Key, Option<&Cached<O>>, Option<&Cached<O>>) + Send + Sync>;
+pub(super) type Subscriber<O> =
+    Box<dyn Fn(&Key, Option<&Cached<O>>, Option<&Cached<O>>) + Send + Sync>;
 
 /// Computes the values under which an object is found in an index.
-pub type IndexFn<O> = Box<dyn Fn(&O) -> Vec<String> + Send + Sync>;
+pub(super) type IndexFn<O> = Box<dyn Fn(&O) -> Vec<String> + Send + Sync>;
 
 /// The objects of one type and selector. Clones share them.
-pub struct ObjectCache<O>(Arc<Inner<O>>);
+pub(crate) struct ObjectCache<O>(Arc<Inner<O>>);
 
 impl<O> Clone for ObjectCache<O> {
     fn clone(&self) -> Self {
@@ -322,7 +323,7 @@ impl<O> ObjectCache<O> {
     }
 
     /// Creates a cache of these objects that no watch feeds, for tests.
-    pub fn of(objects: impl IntoIterator<Item = O>) -> Self
+    pub(crate) fn of(objects: impl IntoIterator<Item = O>) -> Self
     where
         O: Resource,
     {
@@ -335,17 +336,17 @@ impl<O> ObjectCache<O> {
     }
 
     /// Returns what is cached under a key.
-    pub fn entry(&self, key: &Key) -> Option<Cached<O>> {
+    pub(crate) fn entry(&self, key: &Key) -> Option<Cached<O>> {
         self.read().known.get(key).cloned()
     }
 
     /// Returns an object.
-    pub fn get(&self, key: &Key) -> Option<Arc<O>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<O>> {
         self.entry(key)?.object().cloned()
     }
 
     /// Returns the objects of a namespace, or all of them, in the order of their keys.
-    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<O>> {
+    pub(crate) fn list(&self, namespace: Option<&str>) -> Vec<Arc<O>> {
         let objects = self.read();
         let in_namespace = |key: &Key| namespace.is_none() || key.namespace.as_deref() == namespace;
         let mut found: Vec<(&Key, &Arc<O>)> = objects
@@ -362,13 +363,13 @@ impl<O> ObjectCache<O> {
     }
 
     /// Returns the keys of all objects, also of those that cannot be decoded.
-    pub fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         self.read().known.keys().cloned().collect()
     }
 
     /// Returns the objects under a value of an index, in the order of their keys; `None` when there
     /// is no such index.
-    pub fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<O>>> {
+    pub(crate) fn by_index(&self, index: &str, value: &str) -> Option<Vec<Arc<O>>> {
         let objects = self.read();
         let keys = objects.indices.get(index)?.keys.get(value);
         let found = keys.into_iter().flatten();
@@ -377,7 +378,7 @@ impl<O> ObjectCache<O> {
     }
 
     /// Adds an index, also of what is cached already. One of the same name stays as it is.
-    pub fn add_index(&self, name: &'static str, values_of: IndexFn<O>) {
+    pub(crate) fn add_index(&self, name: &'static str, values_of: IndexFn<O>) {
         let mut objects = self.write();
         if objects.indices.contains_key(name) {
             return;
@@ -395,7 +396,7 @@ impl<O> ObjectCache<O> {
     }
 
     /// Calls `subscriber` for every object that is cached and for every change from now on.
-    pub fn subscribe(&self, subscriber: Subscriber<O>) {
+    pub(crate) fn subscribe(&self, subscriber: Subscriber<O>) {
         let mut subscribers = lock(&self.0.subscribers);
         let known: Vec<(Key, Cached<O>)> = {
             let objects = self.read();
@@ -411,7 +412,7 @@ impl<O> ObjectCache<O> {
     }
 
     /// Waits until the first list of every namespace is complete.
-    pub async fn synced(&self) {
+    pub(crate) async fn synced(&self) {
         let mut progress = self.0.progress.subscribe();
         // The sender lives as long as `self`.
         let _ = progress
@@ -420,7 +421,7 @@ impl<O> ObjectCache<O> {
     }
 
     /// Waits until `look` answers, which is asked again after every change.
-    pub async fn wait_for<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         let mut progress = self.0.progress.subscribe();
         loop {
             progress.mark_unchanged();

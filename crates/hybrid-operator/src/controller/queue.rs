@@ -10,7 +10,7 @@ use super::Key;
 
 /// The priority of a ready key; lower values come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Priority {
+pub(crate) enum Priority {
     /// Something changed.
     Event,
     /// Nothing is known to have changed: the first list, a resync.
@@ -19,7 +19,7 @@ pub enum Priority {
 
 /// Keys that are ready, delayed or being processed.
 #[derive(Debug, Default)]
-pub struct Queue {
+pub(crate) struct Queue {
     urgent: VecDeque<Key>,
     background: VecDeque<Key>,
     /// Ready keys, and those that become ready when their processing is done.
@@ -32,7 +32,7 @@ pub struct Queue {
 
 impl Queue {
     /// Makes a key ready.
-    pub fn add(&mut self, key: Key, priority: Priority) {
+    pub(crate) fn add(&mut self, key: Key, priority: Priority) {
         self.forget_delay(&key);
         match self.dirty.get_mut(&key) {
             Some(present) if *present <= priority => {}
@@ -53,7 +53,7 @@ impl Queue {
     }
 
     /// Makes a key ready at `at`, or earlier if it is already delayed to an earlier time.
-    pub fn add_at(&mut self, key: Key, at: Instant) {
+    pub(crate) fn add_at(&mut self, key: Key, at: Instant) {
         if self.dirty.contains_key(&key) {
             return;
         }
@@ -70,7 +70,7 @@ impl Queue {
 
     /// Takes the next key that is ready at `now`. The caller must call [`done`](Self::done)
     /// afterwards.
-    pub fn take(&mut self, now: Instant) -> Option<Key> {
+    pub(crate) fn take(&mut self, now: Instant) -> Option<Key> {
         while let Some(entry) = self.delayed.first_entry() {
             if entry.key().0 > now {
                 break;
@@ -94,7 +94,7 @@ impl Queue {
     }
 
     /// Ends the processing of a key, which becomes ready again if it was added meanwhile.
-    pub fn done(&mut self, key: &Key) {
+    pub(crate) fn done(&mut self, key: &Key) {
         self.processing.remove(key);
         if let Some(priority) = self.dirty.get(key).copied() {
             self.lane(priority).push_back(key.clone());
@@ -102,22 +102,18 @@ impl Queue {
     }
 
     /// Returns the time at which the next delayed key becomes ready.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.delayed.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Returns the number of keys that are ready, or will be when their processing is done.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.dirty.len()
     }
 
-    /// Returns whether no key is ready.
-    pub fn is_empty(&self) -> bool {
-        self.dirty.is_empty()
-    }
-
     /// Returns the number of keys that are being processed.
-    pub fn in_progress(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn in_progress(&self) -> usize {
         self.processing.len()
     }
 

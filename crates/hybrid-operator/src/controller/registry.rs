@@ -33,7 +33,7 @@ const LINGER: Duration = Duration::from_mins(2);
 
 /// The stored state of a dependent.
 #[derive(Debug, Clone)]
-pub struct DependentState {
+pub(crate) struct DependentState {
     /// Its uid.
     pub uid: Arc<str>,
     /// Its resource version.
@@ -63,7 +63,7 @@ impl DependentState {
 
 /// Identifies a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct WatchKey {
+pub(crate) struct WatchKey {
     /// The kind.
     pub resource: ApiResource,
     /// One namespace, or all.
@@ -86,7 +86,7 @@ impl WatchKey {
 
 /// The owners that an object's metadata names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Owners {
+pub(crate) struct Owners {
     /// The custom resource that its label names.
     pub label: Option<CrIdentity>,
     /// The owner that its controller reference or annotations name.
@@ -103,7 +103,7 @@ impl Owners {
 }
 
 /// Receives changes of dependents.
-pub trait Route: Send + Sync {
+pub(crate) trait Route: Send + Sync {
     /// Called after a watch has recorded a change of an object with these owners.
     fn changed(&self, owners: &Owners);
 }
@@ -141,16 +141,16 @@ impl Drop for SharedWatch {
 /// In any state but [`WatchState::Synced`], objects may be missing. If the watch is read in such a
 /// state, the owners of all objects are notified once they are known.
 #[derive(Clone)]
-pub struct WatchGuard(Arc<SharedWatch>);
+pub(crate) struct WatchGuard(Arc<SharedWatch>);
 
 impl WatchGuard {
     /// Returns the state of the watch.
-    pub fn state(&self) -> WatchState {
+    pub(crate) fn state(&self) -> WatchState {
         self.0.read_state()
     }
 
     /// Waits until the first list is complete or has failed, and returns the state.
-    pub async fn settled(&self) -> WatchState {
+    pub(crate) async fn settled(&self) -> WatchState {
         let mut state = self.0.state.subscribe();
         // The sender lives as long as `self`.
         let _ = state.wait_for(|state| *state != WatchState::Starting).await;
@@ -159,13 +159,18 @@ impl WatchGuard {
 
     /// Describes for a condition why the objects cannot be watched and what to do about it; `None`
     /// while they are watched or the watch is starting.
-    pub fn problem(&self) -> Option<String> {
+    #[cfg(test)]
+    pub(crate) fn problem(&self) -> Option<String> {
         self.0.target.problem(&self.0.state.borrow())
     }
 
     /// Notifies the routes about this custom resource on the next change of the watch's state, even
     /// if it has no objects then. Does nothing if all objects are known already.
-    pub fn wake_when_known(&self, owner: &CrIdentity) {
+    #[allow(
+        dead_code,
+        reason = "a step that waits for an object is about to use it"
+    )]
+    pub(crate) fn wake_when_known(&self, owner: &CrIdentity) {
         let mut waiting = lock(&self.0.waiting);
         if self.0.read_state() != WatchState::Synced {
             waiting.insert(owner.clone());
@@ -173,7 +178,7 @@ impl WatchGuard {
     }
 
     /// Returns the state of an object, if the watch has shown it.
-    pub fn get(&self, namespace: Option<&str>, name: &str) -> Option<DependentState> {
+    pub(crate) fn get(&self, namespace: Option<&str>, name: &str) -> Option<DependentState> {
         // Records the read, because `None` is not final until all objects are known.
         self.0.read_state();
         self.0.get(&(namespace.map(Into::into), name.into()))
@@ -181,12 +186,12 @@ impl WatchGuard {
 
     /// Returns the highest resource version that the watch has seen. An object that was written
     /// before it and is not known here is gone.
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.0.version.load(Ordering::SeqCst)
     }
 
     /// Returns namespace, name and state of the objects of a custom resource.
-    pub fn owned_by(
+    pub(crate) fn owned_by(
         &self,
         owner: &CrIdentity,
     ) -> Vec<(Option<Arc<str>>, Arc<str>, DependentState)> {
@@ -205,14 +210,14 @@ impl WatchGuard {
 
     /// Returns the outcome of the Job or Pod of a hook, even if it is gone; `None` if the watch has
     /// not seen it complete, or has seen about a thousand others since.
-    pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
+    pub(crate) fn outcome(&self, uid: &str) -> Option<HookOutcome> {
         self.0.outcomes.get(uid)
     }
 }
 
 /// The watches of a process.
 #[derive(Clone)]
-pub struct Registry(Arc<RegistryInner>);
+pub(crate) struct Registry(Arc<RegistryInner>);
 
 struct RegistryInner {
     client: Client,
@@ -226,7 +231,8 @@ struct RegistryInner {
 
 impl Registry {
     /// Creates a registry without watches.
-    pub fn new(client: Client) -> Self {
+    #[cfg(test)]
+    pub(crate) fn new(client: Client) -> Self {
         Self::with(client, WatchMetrics::default(), LINGER)
     }
 
@@ -247,7 +253,7 @@ impl Registry {
     }
 
     /// Notifies `route` of every change from now on.
-    pub fn add_route(&self, route: Arc<dyn Route>) {
+    pub(crate) fn add_route(&self, route: Arc<dyn Route>) {
         self.0
             .routes
             .write()
@@ -256,7 +262,7 @@ impl Registry {
     }
 
     /// Opens a watch, or returns the open one.
-    pub fn acquire(&self, key: WatchKey) -> WatchGuard {
+    pub(crate) fn acquire(&self, key: WatchKey) -> WatchGuard {
         let mut watches = lock(&self.0.watches);
         if let Some(present) = watches.get(&key) {
             present.idle.store(false, Ordering::SeqCst);
@@ -564,13 +570,13 @@ fn version_of(metadata: &ObjectMeta) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use hybrid_operator_test::scripted::Script;
     use k8s_openapi::api::core::v1::Secret;
     use kube::client::Body;
     use serde_json::json;
     use watcher::Event::{Delete, Init, InitApply, InitDone};
 
     use super::*;
-    use crate::cluster::scripted::Script;
 
     /// A route that records its calls, and the state of the watch at each call.
     struct RecordingRoute {
@@ -603,7 +609,7 @@ mod tests {
                 watch: Arc::clone(&watch),
                 calls: Mutex::default(),
             });
-            let registry = Registry::new(Script::default().client(false));
+            let registry = Registry::new(Script::default().client());
             registry.add_route(Arc::clone(&route) as Arc<dyn Route>);
             let follower = DependentFollower {
                 inner: Arc::downgrade(&registry.0),

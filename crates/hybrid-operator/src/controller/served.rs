@@ -126,11 +126,11 @@ fn lock(dependencies: &Mutex<Dependencies>) -> MutexGuard<'_, Dependencies> {
 mod tests {
     use std::time::Duration;
 
+    use hybrid_operator_test::scripted::Script;
     use serde_json::json;
 
     use super::*;
     use crate::cluster::Scope;
-    use crate::cluster::scripted::Script;
     use crate::telemetry::metrics::ControllerMetrics;
 
     fn gvk(kind: &str) -> GroupVersionKind {
@@ -205,7 +205,7 @@ mod tests {
             .on("GET /apis", 200, served(&["Gadget"]))
             .on("GET /api", 200, none)
             .on("GET /apis", 200, served(&["Gadget", "Widget"]));
-        let cluster = Cluster::new(script.client(false));
+        let cluster = Cluster::new(script.client());
         let queue = QueueHandle::new(ControllerMetrics::detached("served"));
         let kinds = ServedKinds::new(cluster.clone(), queue.clone(), CancellationToken::new());
         cluster.discovery().refresh().await.unwrap();

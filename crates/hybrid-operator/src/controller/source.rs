@@ -19,7 +19,7 @@ use super::{Key, Priority, QueueHandle};
 
 /// The cached custom resources of one kind.
 #[derive(Clone)]
-pub struct Source(Arc<SourceInner>);
+pub(crate) struct Source(Arc<SourceInner>);
 
 struct SourceInner {
     resource: ApiResource,
@@ -45,7 +45,7 @@ struct TriggerState {
 impl Source {
     /// Starts watching in `namespaces` (all if empty) until `stop` is cancelled. Changed keys are
     /// added to `queue`.
-    pub fn start(
+    pub(crate) fn start(
         client: &Client,
         resource: ApiResource,
         namespaces: &[String],
@@ -82,7 +82,7 @@ impl Source {
     }
 
     /// Returns the custom resource with this key.
-    pub fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
         self.0
             .read()
             .get(key)
@@ -92,7 +92,7 @@ impl Source {
     /// Stores an object that a request returned, so that the next reconcile sees it at once. An
     /// object that is older than the cached one is ignored. If it contains changes of others, which
     /// the reconcile in progress has not seen, the watch still triggers the controller.
-    pub fn put(&self, object: DynamicObject) {
+    pub(crate) fn put(&self, object: DynamicObject) {
         let version = |object: &DynamicObject| {
             object
                 .resource_version()
@@ -109,12 +109,12 @@ impl Source {
     }
 
     /// Returns the keys of all custom resources.
-    pub fn keys(&self) -> Vec<Key> {
+    pub(crate) fn keys(&self) -> Vec<Key> {
         self.0.read().keys().cloned().collect()
     }
 
     /// Waits until all custom resources have been listed.
-    pub async fn synced(&self) {
+    pub(crate) async fn synced(&self) {
         let scopes = self.0.scopes;
         let mut synced = self.0.synced.subscribe();
         // The sender lives as long as `self`.
@@ -122,7 +122,7 @@ impl Source {
     }
 
     /// Returns the kind.
-    pub fn resource(&self) -> &ApiResource {
+    pub(crate) fn resource(&self) -> &ApiResource {
         &self.0.resource
     }
 }

@@ -19,7 +19,7 @@ use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics
 
 /// Options of the workers of a controller.
 #[derive(Debug, Clone)]
-pub struct WorkerOptions {
+pub(crate) struct WorkerOptions {
     /// Number of keys that are reconciled concurrently.
     pub concurrency: usize,
     /// Time limit of a reconcile.
@@ -39,7 +39,7 @@ impl Default for WorkerOptions {
 
 /// A handle for adding keys to a controller's queue.
 #[derive(Clone)]
-pub struct QueueHandle(Arc<QueueInner>);
+pub(crate) struct QueueHandle(Arc<QueueInner>);
 
 struct QueueInner {
     queue: Mutex<Queue>,
@@ -60,7 +60,7 @@ impl QueueInner {
 
 impl QueueHandle {
     /// Creates an empty queue.
-    pub fn new(metrics: ControllerMetrics) -> Self {
+    pub(crate) fn new(metrics: ControllerMetrics) -> Self {
         Self::with_backoff(metrics, Backoff::default())
     }
 
@@ -75,7 +75,7 @@ impl QueueHandle {
     }
 
     /// Makes a key ready.
-    pub fn add(&self, key: Key, priority: Priority) {
+    pub(crate) fn add(&self, key: Key, priority: Priority) {
         self.0.metrics.added();
         let mut queue = self.0.queue();
         queue.add(key, priority);
@@ -102,13 +102,13 @@ impl QueueHandle {
     }
 
     /// Resets the backoff of a key because its owner has changed it.
-    pub fn reset_backoff(&self, key: &Key) {
+    pub(crate) fn reset_backoff(&self, key: &Key) {
         self.0.backoff().reset(key);
     }
 }
 
 /// The workers of one controller.
-pub struct Workers {
+pub(crate) struct Workers {
     shared: Arc<QueueInner>,
     reconcile: Arc<dyn Reconcile>,
     options: WorkerOptions,
@@ -116,7 +116,11 @@ pub struct Workers {
 
 impl Workers {
     /// Creates workers that take keys from `queue`.
-    pub fn new(queue: &QueueHandle, reconcile: Arc<dyn Reconcile>, options: WorkerOptions) -> Self {
+    pub(crate) fn new(
+        queue: &QueueHandle,
+        reconcile: Arc<dyn Reconcile>,
+        options: WorkerOptions,
+    ) -> Self {
         Self {
             shared: Arc::clone(&queue.0),
             reconcile,
@@ -125,7 +129,7 @@ impl Workers {
     }
 
     /// Runs until `stop` is cancelled, then waits for the reconciles in progress.
-    pub async fn run(self, stop: CancellationToken) {
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let mut running: JoinSet<Key> = JoinSet::new();
         while !stop.is_cancelled() {
             self.start_ready(&mut running);
@@ -171,12 +175,8 @@ impl Workers {
         let deadline = self.options.deadline;
         let span = info_span!("reconcile", controller = %shared.metrics.name(), object = %key);
         async move {
-            let attempt = shared.backoff().failures(&key);
             let timer = shared.metrics.begin();
-            let request = Request {
-                key: key.clone(),
-                attempt,
-            };
+            let request = Request { key: key.clone() };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
             let result: Result<Outcome, ReconcileError> = match tokio::time::timeout(deadline, work)
                 .await
@@ -248,8 +248,8 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
-    use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
     use futures::future::BoxFuture;
@@ -264,14 +264,12 @@ mod tests {
     #[derive(Default)]
     struct FlakyReconciler {
         calls: AtomicU32,
-        attempts: Mutex<Vec<u32>>,
         succeeded: Notify,
     }
 
     impl Reconcile for Arc<FlakyReconciler> {
-        fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+        fn reconcile(&self, _: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
             Box::pin(async move {
-                self.attempts.lock().unwrap().push(request.attempt);
                 match self.calls.fetch_add(1, Ordering::SeqCst) {
                     0 => panic!("on purpose"),
                     1 => std::future::pending().await,
@@ -300,6 +298,6 @@ mod tests {
         flaky.succeeded.notified().await;
         stop.cancel();
         running.await.unwrap();
-        assert_eq!(*flaky.attempts.lock().unwrap(), [0, 1, 2, 3]);
+        assert_eq!(flaky.calls.load(Ordering::SeqCst), 4);
     }
 }

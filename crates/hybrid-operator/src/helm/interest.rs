@@ -467,10 +467,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use hybrid_operator_test::scripted::Script;
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::scripted::Script;
     use crate::telemetry::metrics::ControllerMetrics;
 
     fn secret(name: &str, version: &str) -> (ObjectMeta, bool) {
@@ -487,7 +487,7 @@ mod tests {
     impl Fixture {
         fn new() -> Self {
             let queue = QueueHandle::new(ControllerMetrics::detached("interests"));
-            let cluster = Cluster::new(Script::default().client(false));
+            let cluster = Cluster::new(Script::default().client());
             Self {
                 interests: Interests::new(&cluster, queue, CancellationToken::new()),
                 resource: ApiResource::erase::<k8s_openapi::api::core::v1::Secret>(&()),

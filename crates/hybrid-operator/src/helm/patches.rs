@@ -1,14 +1,11 @@
 //! Applies the `patches` of `watches.yaml` to rendered objects before they are recorded and
 //! applied. No I/O.
 
-use std::collections::BTreeMap;
-
 use helm_core::Rendered;
 use helm_core::manifest::ObjectKey;
-use kube::core::SelectorExt;
 use serde_json::{Map, Value};
 
-use crate::watches::{Patch, PatchBody, Target};
+use crate::watches::{Patch, PatchBody};
 
 /// Error applying a patch.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +48,7 @@ fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
     };
     let mut changed = false;
     for (index, patch) in patches.iter().enumerate() {
-        if !matches(&patch.target, &key, object) {
+        if !patch.target.matches(&key, object) {
             continue;
         }
         match &patch.patch {
@@ -71,26 +68,6 @@ fn change(object: &mut Value, patches: &[Patch]) -> Result<bool, PatchError> {
         changed = true;
     }
     Ok(changed)
-}
-
-/// Returns whether a target selects an object. Omitted fields match everything.
-fn matches(target: &Target, key: &ObjectKey, object: &Value) -> bool {
-    let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|w| w == found);
-    is(&target.group, &key.group)
-        && is(&target.version, &key.version)
-        && is(&target.kind, &key.kind)
-        && is(&target.name, &key.name)
-        && target
-            .namespace
-            .as_deref()
-            .is_none_or(|wanted| key.namespace.as_deref() == Some(wanted))
-        && target.labels.as_ref().is_none_or(|selector| {
-            let labels = object.pointer("/metadata/labels").cloned();
-            let labels: BTreeMap<String, String> = labels
-                .and_then(|labels| serde_json::from_value(labels).ok())
-                .unwrap_or_default();
-            selector.matches(&labels)
-        })
 }
 
 /// Merge keys of lists in Kubernetes objects.

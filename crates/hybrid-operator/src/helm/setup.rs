@@ -51,18 +51,16 @@ impl Setup {
     /// Returns the fields that other clients may set.
     pub(super) fn ignored_fields(&self) -> Vec<LeaveOut> {
         let mut rules = ApplyPolicy::default().leave_out;
-        rules.extend(self.watch.drift_detection.ignore.iter().map(|ignore| {
-            let target = ignore.target.clone();
-            LeaveOut {
-                group: target.group,
-                version: target.version,
-                kind: target.kind,
-                namespace: target.namespace,
-                name: target.name,
-                labels: target.labels,
-                paths: ignore.paths.clone(),
-            }
-        }));
+        rules.extend(
+            self.watch
+                .drift_detection
+                .ignore
+                .iter()
+                .map(|ignore| LeaveOut {
+                    target: ignore.target.clone(),
+                    paths: ignore.paths.clone(),
+                }),
+        );
         rules
     }
 }

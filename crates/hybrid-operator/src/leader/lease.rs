@@ -20,7 +20,7 @@ use crate::client::LeaderGate;
 
 /// The lease and its durations.
 #[derive(Debug, Clone)]
-pub struct LeaseOptions {
+pub(crate) struct LeaseOptions {
     /// Namespace of the lease.
     pub namespace: String,
     /// Name of the lease.
@@ -38,7 +38,7 @@ pub struct LeaseOptions {
 
 impl LeaseOptions {
     /// Uses the durations of controller-runtime: 15 s, 10 s and 2 s.
-    pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
+    pub(crate) fn new(namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
@@ -53,7 +53,7 @@ impl LeaseOptions {
 /// Why the lease could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {verb} the lease {namespace}/{name}")]
-pub struct LeaseError {
+pub(crate) struct LeaseError {
     verb: &'static str,
     namespace: String,
     name: String,
@@ -63,7 +63,7 @@ pub struct LeaseError {
 
 /// How a term as leader ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Term {
+pub(crate) enum Term {
     /// The process was asked to stop; it still holds the lease.
     Stopped,
     /// Another process took the lease, or it could not be renewed in time.
@@ -71,7 +71,7 @@ pub enum Term {
 }
 
 /// A candidate for leadership.
-pub struct Elector {
+pub(crate) struct Elector {
     api: Api<Lease>,
     options: LeaseOptions,
     gate: LeaderGate,
@@ -81,7 +81,7 @@ pub struct Elector {
 
 impl Elector {
     /// Creates a candidate; `gate` lets writes pass only while it is the leader.
-    pub fn new(client: Client, options: LeaseOptions, gate: LeaderGate) -> Self {
+    pub(crate) fn new(client: Client, options: LeaseOptions, gate: LeaderGate) -> Self {
         gate.close();
         let api = Api::namespaced(client, &options.namespace);
         Self {
@@ -93,7 +93,7 @@ impl Elector {
     }
 
     /// Waits until this process is the leader; returns false when `stop` is cancelled first.
-    pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
+    pub(crate) async fn acquire(&mut self, stop: &CancellationToken) -> bool {
         info!(lease = %self.options.name, identity = %self.options.identity, "waiting for the leader election lease");
         loop {
             match self.attempt().await {
@@ -115,7 +115,7 @@ impl Elector {
     }
 
     /// Renews the lease until `stop`, or until it is lost.
-    pub async fn hold(&mut self, stop: &CancellationToken) -> Term {
+    pub(crate) async fn hold(&mut self, stop: &CancellationToken) -> Term {
         let mut deadline = Instant::now() + self.options.renew_deadline;
         loop {
             let pause = tokio::time::sleep(self.options.retry_period);
@@ -144,7 +144,7 @@ impl Elector {
     }
 
     /// Releases the lease, so that the next leader does not have to wait for it to expire.
-    pub async fn release(&mut self) {
+    pub(crate) async fn release(&mut self) {
         self.gate.close();
         let Ok(Some(mut lease)) = self.api.get_opt(&self.options.name).await else {
             return;

@@ -2,4 +2,4 @@
 
 mod lease;
 
-pub use lease::{Elector, LeaseError, LeaseOptions, Term};
+pub(crate) use lease::{Elector, LeaseOptions, Term};

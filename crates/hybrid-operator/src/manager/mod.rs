@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::client::{self, ConnectError, Counts, LeaderGate};
+use crate::client::{self, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::definitions::follow_definitions;
@@ -30,73 +30,72 @@ use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::Metrics;
 
+pub use crate::client::ConnectError;
 pub use probes::{ProbeError, ReadinessProbe};
 
 /// Everything that the manager provides to a controller.
 #[derive(Clone)]
 pub struct ControllerContext {
     /// Talks to the API server.
-    pub connection: Connection,
+    pub(crate) connection: Connection,
     /// Caches that all controllers share.
-    pub caches: Caches,
+    pub(crate) caches: Caches,
     /// Names under which this process writes.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// Concurrency and reconcile period.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
     /// Metrics of the process.
-    pub metrics: Metrics,
+    pub(crate) metrics: Metrics,
     /// Cancelled when the controllers must stop.
     pub stop: CancellationToken,
 }
 
 /// The connections that all controllers share.
 #[derive(Clone)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// The client.
-    pub client: Client,
+    pub(crate) client: Client,
     /// Discovery and object access over that client.
-    pub cluster: Cluster,
-    /// Publishes events about objects.
-    pub recorder: Recorder,
+    pub(crate) cluster: Cluster,
     /// Names this process in events.
-    pub reporter: Reporter,
+    pub(crate) reporter: Reporter,
 }
 
 /// The caches that all controllers share.
 #[derive(Clone)]
-pub struct Caches {
+pub(crate) struct Caches {
     /// The watches of dependents.
-    pub registry: Registry,
+    pub(crate) registry: Registry,
     /// The history of all releases.
-    pub records: ReleaseIndex,
+    pub(crate) records: ReleaseIndex,
     /// Typed objects that native controllers read.
-    pub objects: ObjectCaches,
+    pub(crate) objects: ObjectCaches,
 }
 
 /// The names under which this process writes.
 #[derive(Clone)]
-pub struct Identity {
+pub(crate) struct Identity {
     /// Identifies this operator on its objects and records.
-    pub operator: OperatorId,
+    pub(crate) operator: OperatorId,
     /// Identifies this process on the records that it writes.
-    pub instance: InstanceId,
+    pub(crate) instance: InstanceId,
     /// Whether leader election ensures that no other replica writes.
-    pub elected: bool,
+    pub(crate) elected: bool,
     /// The namespace that the operator runs in, if known.
-    pub namespace: Option<String>,
+    pub(crate) namespace: Option<String>,
 }
 
 /// Concurrency and reconcile period of controllers.
 #[derive(Clone)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Number of keys that a controller reconciles concurrently, unless it has its own setting.
-    pub max_concurrent_reconciles: usize,
+    pub(crate) max_concurrent_reconciles: usize,
     /// Time between two reconciles of an unchanged object, unless a controller has its own setting.
-    pub reconcile_period: Duration,
+    pub(crate) reconcile_period: Duration,
     /// Renders the charts of all controllers.
-    pub pool: RenderPool,
+    pub(crate) pool: RenderPool,
 }
 
 /// The error of a controller that cannot run.
@@ -239,7 +238,6 @@ impl Manager {
                 ),
             },
             connection: Connection {
-                recorder: Recorder::new(client.clone(), reporter(&options)),
                 reporter: reporter(&options),
                 client,
                 cluster,

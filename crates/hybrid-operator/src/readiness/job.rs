@@ -8,7 +8,7 @@ use super::{Readiness, View};
 
 /// Progress of a hook. Helm waits for Jobs and Pods; any other kind succeeds as soon as it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum HookOutcome {
+pub(crate) enum HookOutcome {
     /// Not finished.
     Running,
     /// Finished successfully, or of a kind that is not waited for.
@@ -28,7 +28,7 @@ pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
 }
 
 /// Returns the progress of a hook, or of a Job to wait for (`waitForJobs`).
-pub fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
+pub(crate) fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
         ("batch", "Job") => completion(spec, status),
@@ -42,7 +42,7 @@ pub fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
 }
 
 /// Returns the progress of a hook given as a whole object.
-pub fn hook_outcome_of(gvk: &GroupVersionKind, object: &Value) -> HookOutcome {
+pub(crate) fn hook_outcome_of(gvk: &GroupVersionKind, object: &Value) -> HookOutcome {
     hook_outcome(gvk, &View::of(object))
 }
 

@@ -14,12 +14,12 @@ use kube::core::GroupVersionKind;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use job::{HookOutcome, hook_outcome, hook_outcome_of};
-pub use projection::{SpecView, StatusView, object as lenient_object};
+pub(crate) use job::{HookOutcome, hook_outcome, hook_outcome_of};
+pub(crate) use projection::{SpecView, StatusView, object as lenient_object};
 
 /// Readiness of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Readiness {
+pub(crate) enum Readiness {
     /// Fully rolled out or completed.
     Ready,
     /// Not ready yet; contains what is missing.
@@ -35,12 +35,12 @@ pub enum Readiness {
 
 impl Readiness {
     /// Returns whether this is [`Readiness::Ready`].
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         *self == Self::Ready
     }
 
     /// Returns what is missing or has failed.
-    pub fn message(&self) -> Option<&str> {
+    pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::InProgress(message) | Self::Failed(message) => Some(message),
             Self::Ready | Self::Terminating | Self::Unknown => None,
@@ -59,7 +59,7 @@ impl Readiness {
 /// Fields of an object that its readiness depends on.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct View {
+pub(crate) struct View {
     #[serde(deserialize_with = "lenient_object")]
     metadata: MetaView,
     #[serde(deserialize_with = "lenient_object")]
@@ -76,33 +76,15 @@ struct MetaView {
 }
 
 impl View {
-    /// Builds a view from decoded parts.
-    pub fn new(
-        generation: Option<i64>,
-        deleting: bool,
-        spec: SpecView,
-        status: StatusView,
-    ) -> Self {
-        let deletion_timestamp = deleting.then(String::new);
-        Self {
-            metadata: MetaView {
-                generation,
-                deletion_timestamp,
-            },
-            spec,
-            status,
-        }
-    }
-
     /// Reads the view of a whole object.
-    pub fn of(object: &Value) -> Self {
+    pub(crate) fn of(object: &Value) -> Self {
         Self::deserialize(object).unwrap_or_default()
     }
 }
 
 /// Returns whether the readiness of a kind depends on its `status`, so that whole objects must be
 /// watched. For other kinds metadata is enough: an existing object is ready.
-pub fn depends_on_status(gvk: &GroupVersionKind) -> bool {
+pub(crate) fn depends_on_status(gvk: &GroupVersionKind) -> bool {
     match gvk.group.as_str() {
         "" => matches!(
             gvk.kind.as_str(),
@@ -116,7 +98,7 @@ pub fn depends_on_status(gvk: &GroupVersionKind) -> bool {
 }
 
 /// Returns the readiness of an object.
-pub fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
+pub(crate) fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
     if view.metadata.deletion_timestamp.is_some() {
         return Readiness::Terminating;
     }
@@ -145,21 +127,8 @@ pub fn readiness(gvk: &GroupVersionKind, view: &View) -> Readiness {
 }
 
 /// Returns the readiness of a whole object.
-pub fn readiness_of(gvk: &GroupVersionKind, object: &Value) -> Readiness {
+pub(crate) fn readiness_of(gvk: &GroupVersionKind, object: &Value) -> Readiness {
     readiness(gvk, &View::of(object))
-}
-
-/// Returns the worst of several readiness values: failed, then in progress or unknown, then ready.
-pub fn combined<'a>(readiness_values: impl IntoIterator<Item = &'a Readiness>) -> Readiness {
-    let mut combined = Readiness::Ready;
-    for readiness in readiness_values {
-        match (readiness, &combined) {
-            (Readiness::Failed(_), _) => return readiness.clone(),
-            (Readiness::Ready, _) | (_, Readiness::InProgress(_)) => {}
-            (other, _) => combined = other.clone(),
-        }
-    }
-    combined
 }
 
 /// Returns whether an API group is built into Kubernetes.
@@ -225,17 +194,5 @@ mod tests {
         ] {
             assert!(depends_on_status(&gvk(group, kind)), "{kind}");
         }
-    }
-
-    #[test]
-    fn worst_readiness_is_returned() {
-        let ready = Readiness::Ready;
-        let waiting = Readiness::in_progress("a");
-        let failed = Readiness::failed("b");
-        assert_eq!(combined([&ready, &ready]), ready);
-        assert_eq!(combined([]), ready);
-        assert_eq!(combined([&ready, &waiting, &ready]), waiting);
-        assert_eq!(combined([&waiting, &failed]), failed);
-        assert_eq!(combined([&Readiness::Unknown, &ready]), Readiness::Unknown);
     }
 }

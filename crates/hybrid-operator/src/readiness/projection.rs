@@ -12,7 +12,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 /// Decoded fields of `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct SpecView {
+pub(crate) struct SpecView {
     #[serde(deserialize_with = "int")]
     pub(super) replicas: Option<i64>,
     #[serde(deserialize_with = "int")]
@@ -50,7 +50,7 @@ pub(super) struct RollingUpdate {
 /// Decoded fields of `status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct StatusView {
+pub(crate) struct StatusView {
     #[serde(deserialize_with = "int")]
     pub(super) observed_generation: Option<i64>,
     #[serde(deserialize_with = "list")]
@@ -281,7 +281,7 @@ where
 
 /// Decodes a field as a struct, or as the default if it has another type. For `spec` and `status`
 /// of a projection.
-pub fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn object<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Default + for<'a> Deserialize<'a>,

@@ -11,7 +11,7 @@ use super::RecordMeta;
 /// deployed one and each later one, which may have created objects. A later record whose objects
 /// were removed (`uninstalled`) may be deleted. The newest record is always kept because it holds
 /// the state of the release.
-pub fn removable(history: &[RecordMeta], max: usize) -> Vec<&RecordMeta> {
+pub(crate) fn removable(history: &[RecordMeta], max: usize) -> Vec<&RecordMeta> {
     let Some((_, older)) = history.split_last().filter(|_| max > 0) else {
         return Vec::new();
     };

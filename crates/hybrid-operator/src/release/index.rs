@@ -37,7 +37,7 @@ const SELECTOR: &str = "owner in (helm,hybrid-operator)";
 
 /// Sync state of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IndexState {
+pub(crate) enum IndexState {
     /// The first list has not completed.
     Starting,
     /// The index is complete and watched.
@@ -48,16 +48,9 @@ pub enum IndexState {
     Failing(String),
 }
 
-impl IndexState {
-    /// Returns whether the index is complete.
-    pub fn is_synced(&self) -> bool {
-        *self == Self::Synced
-    }
-}
-
 /// Change of a record by another client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordChange {
+pub(crate) struct RecordChange {
     /// Current state, or last state if deleted.
     pub record: RecordMeta,
     /// Whether the record was deleted.
@@ -69,7 +62,7 @@ type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
 
 /// Index of release records. Cheap to clone; clones share the index.
 #[derive(Clone, Default)]
-pub struct ReleaseIndex(Arc<Shared>);
+pub(crate) struct ReleaseIndex(Arc<Shared>);
 
 struct Shared {
     inner: RwLock<Inner>,
@@ -104,13 +97,13 @@ impl Drop for OwnWrite {
 
 impl ReleaseIndex {
     /// Returns an empty index.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
     /// Adds a listener for changes of records by other clients. It is called after the index is
     /// updated, and not for this process's own writes.
-    pub fn on_change(&self, listener: impl Fn(&RecordChange) + Send + Sync + 'static) {
+    pub(crate) fn on_change(&self, listener: impl Fn(&RecordChange) + Send + Sync + 'static) {
         self.write(|inner| inner.listeners.push(Arc::new(listener)));
     }
 
@@ -118,7 +111,12 @@ impl ReleaseIndex {
     /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
     /// RBAC: `list` and `watch` on `secrets`.
-    pub async fn watch(self, client: Client, namespace: Option<String>, metrics: WatchMetrics) {
+    pub(crate) async fn watch(
+        self,
+        client: Client,
+        namespace: Option<String>,
+        metrics: WatchMetrics,
+    ) {
         self.expect(namespace.as_deref());
         let subject = WatchTarget::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
         let open = move |lists| {
@@ -138,24 +136,25 @@ impl ReleaseIndex {
     }
 
     /// Registers a scope, so that the index is not synced before the first list of the scope.
-    pub fn expect(&self, namespace: Option<&str>) {
+    pub(crate) fn expect(&self, namespace: Option<&str>) {
         self.write(|inner| {
             inner.scope(namespace);
         });
     }
 
     /// Returns the worst state of all scopes.
-    pub fn state(&self) -> IndexState {
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> IndexState {
         self.0.state.borrow().clone()
     }
 
     /// Returns a receiver for changes of the state.
-    pub fn states(&self) -> watch::Receiver<IndexState> {
+    pub(crate) fn states(&self) -> watch::Receiver<IndexState> {
         self.0.state.subscribe()
     }
 
     /// Returns the records of a release, oldest first.
-    pub fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
+    pub(crate) fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
         self.read(|inner| {
             let ids = inner.releases.get(&(namespace.to_owned(), name.clone()));
             let ids = ids.iter().flat_map(|ids| ids.values());
@@ -165,7 +164,7 @@ impl ReleaseIndex {
     }
 
     /// Returns the records with the label of a custom resource, sorted by release and revision.
-    pub fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
+    pub(crate) fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
         let mut records: Vec<RecordMeta> = self.read(|inner| {
             let ids = inner.by_cr.get(cr).into_iter().flatten();
             ids.filter_map(|id| Some(inner.entries.get(id)?.meta.clone()))
@@ -179,7 +178,7 @@ impl ReleaseIndex {
 
     /// Returns how long this process has known this state of a record, by its own clock; zero for
     /// an unknown state. Not affected by clock skew; restarts from zero with the process.
-    pub fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
+    pub(crate) fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
         let since = self.read(|inner| {
             let entry = inner.entries.get(&id_of(meta))?;
             entry.meta.is_same_state(meta).then_some(entry.since)

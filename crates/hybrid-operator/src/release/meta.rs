@@ -31,14 +31,7 @@ const DIGEST_DIGITS: usize = 32;
 
 /// Digest of the inputs of a revision, truncated to 32 hexadecimal digits for labels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct InputsDigest(String);
-
-impl InputsDigest {
-    /// Returns the digest as in labels and the status.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
+pub(crate) struct InputsDigest(String);
 
 impl From<&Digest> for InputsDigest {
     fn from(digest: &Digest) -> Self {
@@ -56,7 +49,7 @@ impl fmt::Display for InputsDigest {
 
 /// Failed attempts of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failures {
+pub(crate) struct Failures {
     /// Number of failed attempts.
     pub attempts: u32,
     /// Whether a hook failed in the last one.
@@ -65,7 +58,7 @@ pub struct Failures {
 
 impl Failures {
     /// No failed attempts.
-    pub const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         attempts: 0,
         hook: false,
     };
@@ -89,7 +82,7 @@ impl fmt::Display for Failures {
 
 /// Storage format of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Format {
+pub(crate) enum Format {
     /// Helm's format: one Secret, possibly with additional parts.
     #[default]
     Helm,
@@ -99,7 +92,7 @@ pub enum Format {
 
 /// Metadata of a record, known without reading its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordMeta {
+pub(crate) struct RecordMeta {
     /// Namespace of the release and of the Secret.
     pub namespace: String,
     /// Name of the release.
@@ -142,7 +135,7 @@ pub struct RecordMeta {
 
 impl RecordMeta {
     /// Reads the metadata of a Secret. Returns `None` if it is not a record.
-    pub fn of(metadata: &ObjectMeta, format: Format) -> Option<Self> {
+    pub(crate) fn of(metadata: &ObjectMeta, format: Format) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;
         let label = |key: &str| labels.get(key).map(String::as_str);
         let secret = metadata.name.clone()?;
@@ -181,7 +174,7 @@ impl RecordMeta {
     }
 
     /// Returns when the record was last written, if known.
-    pub fn written_at(&self) -> Option<Timestamp> {
+    pub(crate) fn written_at(&self) -> Option<Timestamp> {
         self.modified_at.max(self.created_at)
     }
 
@@ -220,7 +213,7 @@ fn version_number(version: &str) -> u64 {
 
 /// Labels that the operator sets on a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordTags {
+pub(crate) struct RecordTags {
     /// Custom resource that owns the release.
     pub cr: CrIdentity,
     /// Operator that manages the release.

@@ -24,14 +24,16 @@ use helm_core::release::{CodecError, ReleaseName, Revision};
 
 use crate::cluster::ApiError;
 
-pub use history::removable;
-pub use index::{IndexState, RecordChange, ReleaseIndex};
-pub use meta::{Failures, Format, InputsDigest, RecordMeta, RecordTags};
-pub use secret::SecretStore;
+pub(crate) use history::removable;
+pub(crate) use index::{IndexState, RecordChange, ReleaseIndex};
+#[cfg(test)]
+pub(crate) use meta::Format;
+pub(crate) use meta::{Failures, InputsDigest, RecordMeta, RecordTags};
+pub(crate) use secret::SecretStore;
 
 /// Error reading or writing a record.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
+pub(crate) enum StoreError {
     /// The revision to create already exists: another writer created it.
     #[error("revision {revision} of release {name} already exists")]
     Exists {
@@ -91,7 +93,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Returns the event reason and metric label.
-    pub fn reason(&self) -> &'static str {
+    pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Exists { .. } => "RevisionExists",
             Self::Fenced { .. } => "RecordChanged",
@@ -105,7 +107,7 @@ impl StoreError {
     }
 
     /// Returns whether the step should be planned again with current data.
-    pub fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Exists { .. } | Self::Fenced { .. } | Self::Gone { .. } => true,
             Self::Api(error) => error.is_transient(),
@@ -117,7 +119,7 @@ impl StoreError {
     }
 
     /// Returns whether the record itself is unreadable, so that an earlier one must be used.
-    pub fn is_corrupt(&self) -> bool {
+    pub(crate) fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. } | Self::Incomplete { .. })
     }
 }

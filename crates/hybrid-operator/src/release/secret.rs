@@ -52,7 +52,7 @@ const MAX_CHUNKS: usize = 100;
 
 /// Stores records in Secrets. Cheap to clone; clones share the store.
 #[derive(Clone)]
-pub struct SecretStore {
+pub(crate) struct SecretStore {
     client: Client,
     kind: Arc<ApiKind>,
     index: ReleaseIndex,
@@ -88,7 +88,7 @@ struct SecretMetadataList {
 
 impl SecretStore {
     /// Returns a store with `index` as its history. The caller must run the index's watch.
-    pub fn new(client: Client, index: ReleaseIndex) -> Self {
+    pub(crate) fn new(client: Client, index: ReleaseIndex) -> Self {
         let resource = ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk("", "v1", "Secret"),
             "secrets",
@@ -116,25 +116,25 @@ impl SecretStore {
     }
 
     /// Returns the records of a release from memory, oldest first. Own writes are visible at once.
-    pub fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
+    pub(crate) fn history(&self, namespace: &str, name: &ReleaseName) -> Vec<RecordMeta> {
         self.index.history(namespace, name)
     }
 
     /// Returns the records with the label of a custom resource from memory, sorted by release and
     /// revision.
-    pub fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
+    pub(crate) fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {
         self.index.records_of(cr)
     }
 
     /// Returns how long this process has known this state of a record; see
     /// [`ReleaseIndex::seen_for`].
-    pub fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
+    pub(crate) fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {
         self.index.seen_for(meta, now)
     }
 
     /// Lists the records that helm-operator-plugins stored in chunks, oldest first. `history` does
     /// not include them. Each call sends a request.
-    pub async fn chunked(
+    pub(crate) async fn chunked(
         &self,
         namespace: &str,
         name: &ReleaseName,
@@ -157,7 +157,7 @@ impl SecretStore {
     }
 
     /// Reads a record. Sends one request, plus one for each part, unless the record is cached.
-    pub async fn load(&self, meta: &RecordMeta) -> Result<Release, StoreError> {
+    pub(crate) async fn load(&self, meta: &RecordMeta) -> Result<Release, StoreError> {
         if let Some(stored) = self.with_cache(|cache| cache.get(&meta.uid, &meta.resource_version))
         {
             let meta = meta.clone();

@@ -48,7 +48,7 @@ struct RestartLabels {
 
 /// Counters of watch restarts with a fresh list; see `controller::follow`.
 #[derive(Debug, Clone, Default)]
-pub struct WatchMetrics(Family<RestartLabels, Counter>);
+pub(crate) struct WatchMetrics(Family<RestartLabels, Counter>);
 
 impl WatchMetrics {
     /// Counts a restart of a watch of `kind`.
@@ -72,7 +72,7 @@ impl WatchMetrics {
 
 /// The result of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
-pub enum ReconcileResult {
+pub(crate) enum ReconcileResult {
     /// `success`
     #[expect(non_camel_case_types, reason = "the label's text")]
     success,
@@ -87,16 +87,16 @@ pub enum ReconcileResult {
 #[expect(non_upper_case_globals, reason = "conventional names of the variants")]
 impl ReconcileResult {
     /// `success`
-    pub const Success: Self = Self::success;
+    pub(crate) const Success: Self = Self::success;
     /// `error`
-    pub const Error: Self = Self::error;
+    pub(crate) const Error: Self = Self::error;
     /// `requeue_after`
-    pub const RequeueAfter: Self = Self::requeue_after;
+    pub(crate) const RequeueAfter: Self = Self::requeue_after;
 }
 
 /// The metrics of a process.
 #[derive(Clone)]
-pub struct Metrics(Arc<MetricsInner>);
+pub(crate) struct Metrics(Arc<MetricsInner>);
 
 struct MetricsInner {
     registry: Registry,
@@ -140,7 +140,7 @@ impl Default for Families {
 
 impl Metrics {
     /// Creates the metrics. The counters of requests are read from `counts`.
-    pub fn new(counts: Counts) -> Self {
+    pub(crate) fn new(counts: Counts) -> Self {
         let mut registry = Registry::default();
         let controllers = Families::default();
         let requests = Family::<RequestLabels, Counter>::default();
@@ -213,7 +213,7 @@ impl Metrics {
     }
 
     /// Returns the metrics of one controller.
-    pub fn controller(&self, name: &str) -> ControllerMetrics {
+    pub(crate) fn controller(&self, name: &str) -> ControllerMetrics {
         ControllerMetrics {
             name: name.into(),
             families: self.0.controllers.clone(),
@@ -229,12 +229,12 @@ impl Metrics {
     }
 
     /// Returns the metrics of watches.
-    pub fn watches(&self) -> WatchMetrics {
+    pub(crate) fn watches(&self) -> WatchMetrics {
         self.0.controllers.watches.clone()
     }
 
     /// Records whether this process is the leader.
-    pub fn set_leader(&self, lease: &str, set_leader: bool) {
+    pub(crate) fn set_leader(&self, lease: &str, set_leader: bool) {
         self.0
             .leader
             .get_or_create(&NameLabel {
@@ -247,7 +247,7 @@ impl Metrics {
     ///
     /// # Errors
     /// When a metric cannot be formatted; writing to a `String` itself does not fail.
-    pub fn encode(&self) -> Result<String, std::fmt::Error> {
+    pub(crate) fn encode(&self) -> Result<String, std::fmt::Error> {
         let mut sums: std::collections::BTreeMap<(String, &str), u64> =
             std::collections::BTreeMap::new();
         for (kind, count) in self.0.counts.snapshot() {
@@ -282,14 +282,15 @@ impl Metrics {
 
 /// The metrics of one controller.
 #[derive(Clone)]
-pub struct ControllerMetrics {
+pub(crate) struct ControllerMetrics {
     name: Arc<str>,
     families: Families,
 }
 
 impl ControllerMetrics {
     /// Creates metrics that are not exported, for tests.
-    pub fn detached(name: &str) -> Self {
+    #[cfg(test)]
+    pub(crate) fn detached(name: &str) -> Self {
         Self {
             name: name.into(),
             families: Families::default(),
@@ -297,7 +298,7 @@ impl ControllerMetrics {
     }
 
     /// Returns the controller's name.
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 

@@ -1,4 +1,4 @@
 //! Logs and metrics.
 
 pub mod logs;
-pub mod metrics;
+pub(crate) mod metrics;

@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use crate::watches::Watch;
 
-pub use values_from::Reference;
+pub(crate) use values_from::Reference;
 
 /// Error computing values.
 #[derive(Debug, thiserror::Error)]
-pub enum ValuesError {
+pub(crate) enum ValuesError {
     /// The spec is not a map.
     #[error("spec must be a map of values for the chart, but it is {0}")]
     NoMap(&'static str),
@@ -88,7 +88,7 @@ pub enum ValuesError {
 }
 
 /// Inputs of the values besides the entry of `watches.yaml`.
-pub struct Inputs<'a> {
+pub(crate) struct Inputs<'a> {
     /// Custom resource.
     pub object: &'a Value,
     /// Environment variable lookup.
@@ -99,7 +99,7 @@ pub struct Inputs<'a> {
 
 /// Computed values.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Computed {
+pub(crate) struct Computed {
     /// Values for the chart, without its defaults.
     pub values: Values,
     /// Paths where `overrideValues` changed a value.
@@ -110,7 +110,7 @@ pub struct Computed {
 ///
 /// # Errors
 /// If a template fails, a path cannot be set, or a reference is missing.
-pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
+pub(crate) fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesError> {
     let mut values = match inputs.object.get("spec") {
         Some(Value::Object(spec)) => spec.clone(),
         None | Some(Value::Null) => Values::new(),
@@ -130,7 +130,7 @@ pub fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, ValuesErr
 ///
 /// # Errors
 /// If a template fails.
-pub fn render_text(text: &str, object: &Value, field: &str) -> Result<String, ValuesError> {
+pub(crate) fn render_text(text: &str, object: &Value, field: &str) -> Result<String, ValuesError> {
     let env = |name: &str| std::env::var(name).ok();
     let inputs = Inputs {
         object,

@@ -11,7 +11,7 @@ use crate::watches::{ReferenceKind, ValuesFrom, Watch};
 
 /// Reference to a Secret or `ConfigMap`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Reference {
+pub(crate) struct Reference {
     /// Kind of the object.
     pub kind: ReferenceKind,
     /// Namespace of the object.
@@ -31,7 +31,7 @@ impl Reference {
     ///
     /// # Errors
     /// If the template of the name fails.
-    pub fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
+    pub(crate) fn of(from: &ValuesFrom, inputs: &Inputs<'_>) -> Result<Self, ValuesError> {
         let own = inputs
             .object
             .pointer("/metadata/namespace")

@@ -14,6 +14,7 @@
 
 mod parse;
 mod suggest;
+mod target;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
 pub use parse::parse;
+pub use target::Target;
 pub use validate::validate;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
@@ -232,23 +234,6 @@ pub struct DriftIgnore {
     pub target: Target,
     /// JSON pointers (RFC 6901), such as `/spec/replicas`.
     pub paths: Vec<String>,
-}
-
-/// Selects rendered objects; a missing field matches everything.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Target {
-    /// API group; the empty string is the core group.
-    pub group: Option<String>,
-    /// API version.
-    pub version: Option<String>,
-    /// Kind.
-    pub kind: Option<String>,
-    /// Name.
-    pub name: Option<String>,
-    /// Namespace.
-    pub namespace: Option<String>,
-    /// Labels that the object has in the manifest; `None` matches all.
-    pub labels: Option<Selector>,
 }
 
 /// A patch for rendered objects.

@@ -135,7 +135,7 @@ impl WatchFixture {
     fn new() -> Self {
         let (mut fixture, feed) = (Fixture::new(), Feed::default());
         let pending_action = PendingAction::default();
-        let (script, event) = (fixture.script.client(true), Arc::clone(&pending_action));
+        let (script, event) = (fixture.script.client(), Arc::clone(&pending_action));
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (script, event) = (script.clone(), Arc::clone(&event));
             async move {
@@ -446,7 +446,7 @@ async fn unwatched_objects_are_read() {
         (500, &failure_status(500), false, true),
         (403, &failure_status(403), false, false),
     ] {
-        drop(setup.fixture.script.clone().on(&get, code, answer.clone()));
+        setup.fixture.script.expect(&get, code, answer.clone());
         let read = read_unwatched(&setup.fixture.cluster, &mut live).await;
         assert_eq!(read.is_err(), code == 500);
         let state = state(&live);
@@ -590,7 +590,7 @@ async fn a_cleanup_deletes_only_objects_that_the_attempt_created() {
         let mut answer = fixture.live("c");
         answer["metadata"]["creationTimestamp"] = json!(object);
         let get = format!("GET {}", path("configmaps/c"));
-        drop(fixture.script.clone().on(&get, 200, answer));
+        fixture.script.expect(&get, 200, answer);
         if deleted {
             fixture.expect(&["delete configmaps/c"]);
         }
@@ -619,7 +619,7 @@ async fn a_cleanup_of_several_attempts_deletes_objects_of_the_first() {
         // Without the time of the record, nothing proves what the attempt created.
         (&[unknown][..], false),
     ] {
-        drop(fixture.script.clone().on(&get, 200, answer.clone()));
+        fixture.script.expect(&get, 200, answer.clone());
         if deleted {
             fixture.expect(&["delete configmaps/c"]);
         }
@@ -680,7 +680,7 @@ async fn objects_that_may_not_be_deleted_are_not_recreated() {
         drop(fixture.install(&mut live, &["configmaps/c"]).await);
         fixture.expect(&["apply configmaps/c: 422"]);
         let get = format!("GET {}", path("configmaps/c"));
-        drop(fixture.script.clone().on(&get, 200, answer(&fixture)));
+        fixture.script.expect(&get, 200, answer(&fixture));
         fixture.expect(rest);
         let mut stored = stored(2, Status::PendingUpgrade, &["configmaps/c"], Vec::new());
         let ended = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
@@ -704,7 +704,7 @@ async fn a_forced_rollback_replaces_unchanged_objects() {
     let put = format!("PUT {}", path("configmaps/c"));
     setup.fixture.expect(&["read configmaps/c"]);
     let answer = setup.fixture.live("c");
-    drop(setup.fixture.script.clone().on(&put, 200, answer));
+    setup.fixture.script.expect(&put, 200, answer);
     setup.fixture.expect(&[
         "force configmaps/c",
         "record 2 deployed",
@@ -762,7 +762,7 @@ async fn an_adoption_takes_over_only_objects_of_the_record() {
     let adopted = stored(1, Status::Deployed, &["configmaps/c"], Vec::new());
     let get = format!("GET {}", path("configmaps/c"));
     let answer = by_reference(&fixture, "c");
-    drop(fixture.script.clone().on(&get, 200, answer));
+    fixture.script.expect(&get, 200, answer);
     fixture.expect(&["force configmaps/c"]);
     repair(&context, &mut live, &adopted.release, &all)
         .await

@@ -42,7 +42,7 @@ impl Fixture {
         job["status"]["conditions"] =
             json!([{"type": condition, "status": "True", "message": "because"}]);
         let get = format!("GET {}", path(&format!("jobs/{name}")));
-        drop(self.script.clone().on(&get, 200, job));
+        self.script.expect(&get, 200, job);
     }
 
     /// Runs the hooks of an event, expecting exactly these requests.
@@ -351,8 +351,8 @@ async fn cluster_scoped_hooks_are_deleted_after_the_event_and_with_the_release()
 /// The body of the last request to a Job.
 fn last_job(fixture: &Fixture, method: &str) -> Value {
     let seen = fixture.script.finish();
-    let of_job = |seen: &&Seen| seen.method == method && seen.path.ends_with("/jobs/j");
-    seen.iter().rev().find(of_job).unwrap().body.clone()
+    let of_job = |seen: &&Recorded| seen.method == method && seen.path.ends_with("/jobs/j");
+    seen.iter().rev().find(of_job).unwrap().json().clone()
 }
 
 #[tokio::test]
@@ -423,7 +423,7 @@ async fn a_missing_job_has_the_outcome_that_the_watch_saw() {
         // The Job is not created again, and its ttlSecondsAfterFinished cannot be restored.
         let patch = format!("PATCH {}", path("jobs/j"));
         fixture.expect(&["read jobs/j: 404", "record 1 pending-install"]);
-        drop(fixture.script.clone().on(&patch, 404, failure_status(404)));
+        fixture.script.expect(&patch, 404, failure_status(404));
         let ended = fixture.hooks(&mut live, &mut stored, &event, &[]).await;
         match (ended, expected) {
             (Ok(progress), Ok(())) => assert_eq!(progress, ActionProgress::Done),
@@ -575,7 +575,7 @@ async fn a_terminating_object_is_waited_for_whatever_the_policies_are() {
             old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
         }
         let get = format!("GET {}", path("jobs/j"));
-        drop(fixture.script.clone().on(&get, 200, old));
+        fixture.script.expect(&get, 200, old);
         if !deleting {
             fixture.expect(&["record 1 pending-upgrade"]);
         }

@@ -1,10 +1,10 @@
 //! Tests apply against a scripted API server.
 
+use hybrid_operator_test::scripted::{Script, failure};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::scripted::{Script, failure};
 use crate::cluster::{CrIdentity, Marks, OperatorId, Primary, Scope, ownership::mark};
 
 const PATH: &str = "/apis/apps/v1/namespaces/prod/deployments/web";
@@ -91,7 +91,7 @@ async fn run(script: &Script, claim: Claim, policy: &ApplyPolicy) -> Result<Appl
     let primary = primary();
     let claimant = claimant(&primary);
     apply(
-        &script.cluster(),
+        &Cluster::scripted(script),
         Apply {
             object: deployment(),
             claim,
@@ -120,11 +120,18 @@ async fn an_unproven_object_is_created_in_one_request() {
         panic!("one request")
     };
     assert_eq!(request.path, PATH);
+    let query = [
+        ("fieldManager", "helm"),
+        ("fieldValidation", "Strict"),
+        ("force", "false"),
+    ];
     assert_eq!(
         request.query,
-        "fieldManager=helm&force=false&fieldValidation=Strict"
+        query
+            .map(|(name, value)| (name.into(), value.into()))
+            .into()
     );
-    let sent = &request.body;
+    let sent = request.json();
     assert_eq!(sent["metadata"]["resourceVersion"], "1");
     assert_eq!(sent["metadata"]["namespace"], "prod");
     assert_eq!(sent["metadata"]["ownerReferences"][0]["uid"], "cr-uid");
@@ -145,8 +152,8 @@ async fn a_known_object_is_updated_in_one_request_with_its_uid() {
     let [request] = &script.finish()[..] else {
         panic!("one request")
     };
-    assert_eq!(request.body["metadata"]["uid"], "u1");
-    assert_eq!(request.body["metadata"].get("resourceVersion"), None);
+    assert_eq!(request.json()["metadata"]["uid"], "u1");
+    assert_eq!(request.json()["metadata"].get("resourceVersion"), None);
 }
 
 #[tokio::test]
@@ -190,8 +197,8 @@ async fn an_object_of_the_release_is_taken_over() {
             .await
             .unwrap();
         let requests = script.finish();
-        assert_eq!(requests[2].body["metadata"]["uid"], "u1");
-        assert!(requests[2].query.contains("force=true"));
+        assert_eq!(requests[2].json()["metadata"]["uid"], "u1");
+        assert_eq!(requests[2].query["force"], "true");
     }
 }
 
@@ -360,7 +367,10 @@ async fn a_known_object_that_is_gone_is_created_again() {
         .await
         .unwrap();
     assert_eq!((&*applied.uid, applied.created), ("u2", true));
-    assert_eq!(script.finish()[2].body["metadata"]["resourceVersion"], "1");
+    assert_eq!(
+        script.finish()[2].json()["metadata"]["resourceVersion"],
+        "1"
+    );
 }
 
 #[tokio::test]
@@ -402,9 +412,9 @@ async fn replicas_are_left_to_an_autoscaler() {
         .unwrap();
     assert_eq!(applied.left_out, ["/spec/replicas"]);
     let requests = script.finish();
-    assert!(requests[0].query.contains("force=false"));
-    assert!(requests[2].query.contains("force=true"));
-    assert_eq!(requests[2].body["spec"].get("replicas"), None);
+    assert_eq!(requests[0].query["force"], "false");
+    assert_eq!(requests[2].query["force"], "true");
+    assert_eq!(requests[2].json()["spec"].get("replicas"), None);
 }
 
 #[tokio::test]
@@ -419,7 +429,7 @@ async fn manually_scaled_replicas_are_restored() {
         .await
         .unwrap();
     assert!(applied.left_out.is_empty());
-    assert_eq!(script.finish()[2].body["spec"]["replicas"], 3);
+    assert_eq!(script.finish()[2].json()["spec"]["replicas"], 3);
 }
 
 #[tokio::test]
@@ -458,8 +468,8 @@ async fn a_conflict_is_forced_at_once_if_no_field_can_be_left_out() {
         claimant: claimant(&primary),
         policy: &policy,
     };
-    apply(&script.cluster(), request).await.unwrap();
-    assert!(script.finish()[1].query.contains("force=true"));
+    apply(&Cluster::scripted(&script), request).await.unwrap();
+    assert_eq!(script.finish()[1].query["force"], "true");
 }
 
 #[tokio::test]
@@ -476,9 +486,9 @@ async fn entries_of_former_tools_are_migrated_once() {
         .await
         .unwrap();
     let requests = script.finish();
-    assert_eq!(requests[1].body[0]["value"][0]["manager"], "helm");
-    assert_eq!(requests[1].body[1]["value"], "7");
-    assert!(requests[2].query.contains("force=true"));
+    assert_eq!(requests[1].json()[0]["value"][0]["manager"], "helm");
+    assert_eq!(requests[1].json()[1]["value"], "7");
+    assert_eq!(requests[2].query["force"], "true");
 }
 
 #[tokio::test]
@@ -502,10 +512,10 @@ async fn replacing_never_deletes_and_takes_ownership_of_every_field() {
     let applied = run(&script, known("u1"), &policy).await.unwrap();
     assert_ne!(applied.ours, 0, "drift would go unnoticed");
     let requests = script.finish();
-    assert_eq!(requests[1].body["metadata"]["resourceVersion"], "7");
-    assert_eq!(requests[1].body["metadata"]["uid"], "u1");
-    assert_eq!(requests[2].body[0]["value"][0]["operation"], "Apply");
-    assert!(requests[3].query.contains("force=true"));
+    assert_eq!(requests[1].json()["metadata"]["resourceVersion"], "7");
+    assert_eq!(requests[1].json()["metadata"]["uid"], "u1");
+    assert_eq!(requests[2].json()[0]["value"][0]["operation"], "Apply");
+    assert_eq!(requests[3].query["force"], "true");
 
     // The PUT changes nothing.
     let script = Script::default()
@@ -530,7 +540,7 @@ async fn the_next_apply_takes_ownership_after_an_interrupted_replacement() {
     let policy = ApplyPolicy::default();
     run(&script, known("u1"), &policy).await.unwrap();
     let requests = script.finish();
-    assert_eq!(requests[1].body[0]["value"].as_array().unwrap().len(), 1);
+    assert_eq!(requests[1].json()[0]["value"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -610,7 +620,7 @@ async fn documents_without_required_fields_are_rejected() {
             claimant,
             policy: &policy,
         };
-        let error = apply(&Script::default().cluster(), request)
+        let error = apply(&Cluster::scripted(&Script::default()), request)
             .await
             .unwrap_err();
         assert_eq!(error.to_string(), expected);
@@ -644,7 +654,7 @@ async fn generate(script: &Script, resumed: bool) -> Result<Applied, ApplyError>
         claimant,
         policy: &policy,
     };
-    create_generated(&script.cluster(), request, resumed).await
+    create_generated(&Cluster::scripted(script), request, resumed).await
 }
 
 #[tokio::test]
@@ -655,7 +665,7 @@ async fn an_object_with_a_generated_name_is_created_with_a_post() {
     let applied = generate(&script, false).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-x1", true));
     assert_eq!(
-        script.finish()[0].body["metadata"]["labels"][ownership::RUN_LABEL],
+        script.finish()[0].json()["metadata"]["labels"][ownership::RUN_LABEL],
         "one.v2.0"
     );
 }
@@ -673,8 +683,10 @@ async fn a_resumed_run_finds_the_object_that_it_created() {
     let script = Script::default().on(&format!("GET {path}"), 200, list);
     let applied = generate(&script, true).await.unwrap();
     assert_eq!((&*applied.key.name, applied.created), ("job-b", false));
-    let query = &script.finish()[0].query;
-    assert!(query.contains("labelSelector=helm.sdk.operatorframework.io%2Frun%3Done.v2.0"));
+    assert_eq!(
+        script.finish()[0].query["labelSelector"],
+        "helm.sdk.operatorframework.io/run=one.v2.0"
+    );
 
     let made = json!({"metadata": {"name": "job-c", "uid": "u"}});
     let script = Script::default()

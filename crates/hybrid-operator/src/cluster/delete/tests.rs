@@ -1,11 +1,11 @@
 //! Tests deletions against a scripted API server.
 
+use hybrid_operator_test::scripted::{Script, failure};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::cluster::ownership::CR_LABEL;
-use crate::cluster::scripted::{Script, failure};
 
 const GET: &str = "GET /api/v1/namespaces/prod/configmaps/conf";
 const DELETE: &str = "DELETE /api/v1/namespaces/prod/configmaps/conf";
@@ -65,11 +65,16 @@ fn not_found() -> Value {
 #[tokio::test]
 async fn every_deletion_carries_the_uid() {
     let script = Script::default().on(DELETE, 200, live(&ours()));
-    let deletion = delete(&script.cluster(), &conf(), "u1", Propagation::default())
-        .await
-        .unwrap();
+    let deletion = delete(
+        &Cluster::scripted(&script),
+        &conf(),
+        "u1",
+        Propagation::default(),
+    )
+    .await
+    .unwrap();
     assert_eq!(deletion, Deletion::Requested);
-    let body = &script.finish()[0].body;
+    let body = script.finish()[0].json().clone();
     assert_eq!(body["preconditions"], json!({"uid": "u1"}));
     assert_eq!(body["propagationPolicy"], "Background");
 }
@@ -90,12 +95,24 @@ async fn a_recreated_object_is_not_deleted() {
             Script::default()
                 .on(DELETE, 409, conflict())
                 .on(GET, answer.0, answer.1.clone());
-        let deletion = delete(&script.cluster(), &conf(), "u1", Propagation::Orphan).await;
+        let deletion = delete(
+            &Cluster::scripted(&script),
+            &conf(),
+            "u1",
+            Propagation::Orphan,
+        )
+        .await;
         assert_eq!(deletion.unwrap(), expected);
         script.finish();
     }
     let script = Script::default().on(DELETE, 404, not_found());
-    let deletion = delete(&script.cluster(), &conf(), "u1", Propagation::Foreground).await;
+    let deletion = delete(
+        &Cluster::scripted(&script),
+        &conf(),
+        "u1",
+        Propagation::default(),
+    )
+    .await;
     assert_eq!(deletion.unwrap(), Deletion::Gone);
 }
 
@@ -103,9 +120,14 @@ async fn a_recreated_object_is_not_deleted() {
 async fn an_object_of_a_kind_that_is_no_longer_served_is_gone() {
     let script = Script::default().on("GET /apis/gone.io/v1", 404, json!("404 page not found"));
     let key = key("gone.io/v1", "Thing", Some("prod"), "x");
-    let deletion = delete(&script.cluster(), &key, "u1", Propagation::default())
-        .await
-        .unwrap();
+    let deletion = delete(
+        &Cluster::scripted(&script),
+        &key,
+        "u1",
+        Propagation::default(),
+    )
+    .await
+    .unwrap();
     assert_eq!(deletion, Deletion::Gone);
     script.finish();
 }
@@ -154,7 +176,7 @@ async fn one_request_verifies_an_ordinary_object() {
         ((404, not_found()), Verdict::Gone),
     ] {
         let script = Script::default().on(GET, answer.0, answer.1.clone());
-        let cluster = script.cluster();
+        let cluster = Cluster::scripted(&script);
         let verdict = verify(&cluster, &conf(), &claimant(&primary), None, false).await;
         assert_eq!(verdict.unwrap(), expected);
         script.finish();
@@ -166,14 +188,18 @@ async fn a_failed_read_does_not_count_as_a_missing_object() {
     let primary = primary();
     for code in [403, 500, 503] {
         let script = Script::default().on(GET, code, failure(code, "X", "", &json!({})));
-        let cluster = script.cluster();
+        let cluster = Cluster::scripted(&script);
         assert!(
             verify(&cluster, &conf(), &claimant(&primary), None, false)
                 .await
                 .is_err()
         );
         let script = Script::default().on(GET, code, failure(code, "X", "", &json!({})));
-        assert!(is_gone(&script.cluster(), &conf(), "u1").await.is_err());
+        assert!(
+            is_gone(&Cluster::scripted(&script), &conf(), "u1")
+                .await
+                .is_err()
+        );
     }
 }
 
@@ -186,7 +212,9 @@ async fn an_object_is_gone_when_it_is_missing_or_has_another_uid() {
     ] {
         let script = Script::default().on(GET, answer.0, answer.1.clone());
         assert_eq!(
-            is_gone(&script.cluster(), &conf(), "u1").await.unwrap(),
+            is_gone(&Cluster::scripted(&script), &conf(), "u1")
+                .await
+                .unwrap(),
             expected
         );
     }
@@ -230,7 +258,14 @@ async fn a_definition_with_foreign_resources_is_protected() {
             200,
             json!({"items": items}),
         );
-        let verdict = verify(&script.cluster(), &key, &claimant(&primary), None, false).await;
+        let verdict = verify(
+            &Cluster::scripted(&script),
+            &key,
+            &claimant(&primary),
+            None,
+            false,
+        )
+        .await;
         assert_eq!(verdict.unwrap(), expected);
         script.finish();
     }
@@ -276,9 +311,15 @@ async fn a_namespace_with_foreign_objects_is_protected() {
     let record = json!({"items": [{"metadata": {"name": "sh.helm.release.v1.one.v1",
         "labels": {"owner": "helm", "name": "one"}}}]});
     let clean = script(record);
-    let verdict = verify(&clean.cluster(), &key, &claimant(&primary), None, false)
-        .await
-        .unwrap();
+    let verdict = verify(
+        &Cluster::scripted(&clean),
+        &key,
+        &claimant(&primary),
+        None,
+        false,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         verdict,
         Verdict::Delete {
@@ -289,9 +330,15 @@ async fn a_namespace_with_foreign_objects_is_protected() {
 
     let theirs = json!({"items": [{"metadata": {"name": "theirs", "namespace": "app"}}]});
     let foreign = script(theirs);
-    let verdict = verify(&foreign.cluster(), &key, &claimant(&primary), None, false)
-        .await
-        .unwrap();
+    let verdict = verify(
+        &Cluster::scripted(&foreign),
+        &key,
+        &claimant(&primary),
+        None,
+        false,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         verdict,
         Verdict::Protected {
@@ -321,10 +368,10 @@ async fn our_reference_is_removed_from_a_kept_object() {
                 )),
             )
             .on(PATCH, 200, live(&ours()));
-        release_kept(&script.cluster(), &conf(), "u1", &primary())
+        release_kept(&Cluster::scripted(&script), &conf(), "u1", &primary())
             .await
             .unwrap();
-        let body = &script.finish()[1].body["metadata"];
+        let body = script.finish()[1].json()["metadata"].clone();
         assert_eq!(body["ownerReferences"], rest);
         assert_eq!(
             (&body["uid"], &body["resourceVersion"]),
@@ -341,7 +388,7 @@ async fn nothing_is_sent_without_a_reference() {
         (404, not_found()),
     ] {
         let script = Script::default().on(GET, answer.0, answer.1);
-        release_kept(&script.cluster(), &conf(), "u1", &primary())
+        release_kept(&Cluster::scripted(&script), &conf(), "u1", &primary())
             .await
             .unwrap();
         script.finish();
@@ -360,7 +407,7 @@ async fn a_patch_is_retried_after_a_conflict() {
         .on(GET, 200, live(&owned))
         .on(PATCH, 409, conflict)
         .on(GET, 200, live(&ours()));
-    release_kept(&script.cluster(), &conf(), "u1", &primary())
+    release_kept(&Cluster::scripted(&script), &conf(), "u1", &primary())
         .await
         .unwrap();
     script.finish();

@@ -1,9 +1,9 @@
 //! Tests discovery against a scripted API server.
 
+use hybrid_operator_test::scripted::{Script, failure};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::cluster::scripted::{Script, failure};
 
 fn gvk(group: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind::gvk(group, "v1", kind)
@@ -44,7 +44,7 @@ fn resource_list(resources: &Value) -> Value {
 }
 
 fn discovery(script: &Script) -> Discovery {
-    Discovery::new(script.client(false))
+    Discovery::new(script.client())
 }
 
 fn first(script: Script, x: Value) -> Script {

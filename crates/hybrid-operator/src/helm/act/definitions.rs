@@ -318,11 +318,11 @@ mod tests {
     use std::time::Duration;
 
     use helm_core::chart::{Chart, CrdFile, File};
+    use hybrid_operator_test::scripted::{Script, failure};
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::{Installer, PendingCrd, PendingCrds};
-    use crate::cluster::scripted::{Script, failure};
+    use super::{Cluster, Installer, PendingCrd, PendingCrds};
 
     const ALL: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const NAME: &str = "things.example.com";
@@ -400,7 +400,7 @@ mod tests {
                 .fold(Script::default(), |script, (request, status, answer)| {
                     script.on(request, status, answer)
                 });
-            let cluster = script.cluster();
+            let cluster = Cluster::scripted(&script);
             let pending = Installer::of(&cluster).install(&files(), replace).await;
             assert_eq!(pending.unwrap(), expected, "{what}");
             script.finish();
@@ -422,7 +422,7 @@ mod tests {
             (404, gone, None),
         ] {
             let script = Script::default().on(&one("GET"), status, answer);
-            let cluster = script.cluster();
+            let cluster = Cluster::scripted(&script);
             let since = Timestamp::UNIX_EPOCH;
             let known = PendingCrds {
                 since,

@@ -60,7 +60,7 @@ fn history_follows_lists_and_events() {
         &index,
         &[record(10, "deployed", 5), record(9, "superseded", 4)],
     );
-    assert!(index.state().is_synced());
+    assert_eq!(index.state(), IndexState::Synced);
     assert_eq!(
         statuses(&index),
         [(9, Status::Superseded), (10, Status::Deployed)]
@@ -161,7 +161,7 @@ fn index_is_synced_when_all_scopes_are() {
     assert_eq!(index.state(), IndexState::Forbidden("no".to_owned()));
     index.apply(Some("b"), Event::Init);
     index.apply(Some("b"), Event::InitDone);
-    assert!(index.state().is_synced());
+    assert_eq!(index.state(), IndexState::Synced);
 }
 
 #[test]

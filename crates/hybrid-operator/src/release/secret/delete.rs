@@ -17,7 +17,7 @@ use crate::release::side::{PART_OF_LABEL, PartMeta};
 
 impl SecretStore {
     /// Deletes a record and its parts. A missing record is not an error.
-    pub async fn delete(&self, meta: &RecordMeta) -> Result<(), StoreError> {
+    pub(crate) async fn delete(&self, meta: &RecordMeta) -> Result<(), StoreError> {
         self.delete_record(meta).await?;
         if meta.format == Format::Helm {
             if let Err(error) = self.delete_parts_of(meta).await {
@@ -34,7 +34,11 @@ impl SecretStore {
     /// Deletes all records of a release, the newest last, so that the uninstalled state and the
     /// manifest stay readable until the end; then all parts. If interrupted,
     /// [`SecretStore::delete_leftover_parts`] deletes the rest.
-    pub async fn delete_all(&self, namespace: &str, name: &ReleaseName) -> Result<(), StoreError> {
+    pub(crate) async fn delete_all(
+        &self,
+        namespace: &str,
+        name: &ReleaseName,
+    ) -> Result<(), StoreError> {
         let history = self.index.history(namespace, name);
         let Some((newest, older)) = history.split_last() else {
             return Ok(());
@@ -65,7 +69,7 @@ impl SecretStore {
     /// Deletes the parts of a custom resource's releases that no record refers to, which a crash
     /// may have left. Called before the custom resource is deleted. Sends no request if there are
     /// no parts.
-    pub async fn delete_leftover_parts(&self, cr: &CrIdentity) -> Result<(), StoreError> {
+    pub(crate) async fn delete_leftover_parts(&self, cr: &CrIdentity) -> Result<(), StoreError> {
         let parts = self.index.parts_of(cr);
         self.delete_unreferenced(parts, None).await
     }

@@ -21,7 +21,7 @@ use crate::release::side::{
 
 impl SecretStore {
     /// Creates a revision, which must not exist.
-    pub async fn create(
+    pub(crate) async fn create(
         &self,
         release: &Release,
         tags: &RecordTags,
@@ -86,7 +86,7 @@ impl SecretStore {
     }
 
     /// Updates a revision, which must still match `meta`.
-    pub async fn update(
+    pub(crate) async fn update(
         &self,
         meta: &RecordMeta,
         release: &Release,
@@ -189,7 +189,7 @@ impl SecretStore {
 
     /// Adopts a record: adds the operator's labels and removes owner references, because garbage
     /// collection would delete the history before the uninstall. Content and writer stay unchanged.
-    pub async fn adopt(
+    pub(crate) async fn adopt(
         &self,
         meta: &RecordMeta,
         tags: &RecordTags,

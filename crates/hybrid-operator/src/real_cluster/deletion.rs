@@ -1,13 +1,13 @@
 //! What is deleted and what is not, on a real API server.
 
-use helm_core::manifest::ObjectKey;
-use hybrid_operator::cluster::apply::Claim;
-use hybrid_operator::cluster::delete::{
+use crate::cluster::apply::Claim;
+use crate::cluster::delete::{
     Deletion, Propagation, Verdict, delete, is_gone, release_kept, verify,
 };
+use helm_core::manifest::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::support::{Stage, config_map, known, until};
+use super::support::{Stage, config_map, known, until};
 
 fn key(object: &Value, namespace: Option<&str>) -> ObjectKey {
     let mut key = ObjectKey::of(object).unwrap();

@@ -1,12 +1,12 @@
 //! Drift on a real API server: what changes the hash of what is ours, and what does not.
 
-use hybrid_operator::cluster::apply::Claim;
-use hybrid_operator::cluster::drift::ours_hash;
-use hybrid_operator::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
+use crate::cluster::apply::Claim;
+use crate::cluster::drift::ours_hash;
+use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
-use crate::support::{Stage, config_map, deployment, known};
+use super::support::{Stage, config_map, deployment, known};
 
 async fn ours(api: &Api<DynamicObject>, name: &str) -> u64 {
     ours_hash(&api.get_metadata(name).await.unwrap().metadata)
@@ -71,7 +71,7 @@ async fn status_and_rollouts_are_no_drift() {
         .apply(deployment("web", 2), Claim::Unproven)
         .await
         .unwrap();
-    crate::support::until("the Deployment is available", async || {
+    super::support::until("the Deployment is available", async || {
         let live = api.get("web").await.unwrap();
         live.data["status"]["availableReplicas"] == 2
     })

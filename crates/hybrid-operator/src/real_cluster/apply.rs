@@ -1,15 +1,15 @@
 //! How objects are applied, on a real API server.
 
-use hybrid_operator::cluster::apply::{
+use crate::cluster::apply::{
     Apply, ApplyError, ApplyPolicy, Claim, LeaveOut, TakeOver, create_generated,
 };
-use hybrid_operator::cluster::ownership::RUN_LABEL;
+use crate::cluster::ownership::RUN_LABEL;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::ResourceExt;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 
-use crate::support::{Stage, config_map, deployment, known};
+use super::support::{Stage, config_map, deployment, known};
 
 #[tokio::test]
 async fn foreign_objects_stay_untouched() {
@@ -167,10 +167,7 @@ async fn an_autoscaler_keeps_its_replicas_and_a_person_does_not() {
     // From now on the autoscaler's changes are no drift.
     stage.scale(&api, "web", "kube-controller-manager", 6).await;
     let live = api.get("web").await.unwrap();
-    assert_eq!(
-        hybrid_operator::cluster::drift::ours_hash(&live.metadata),
-        left.ours
-    );
+    assert_eq!(crate::cluster::drift::ours_hash(&live.metadata), left.ours);
 }
 
 #[tokio::test]
@@ -398,7 +395,7 @@ async fn drift_shows_after_a_replacement_and_dropped_keys_go() {
             .edit(&api, "conf", &json!({"data": {key: "theirs"}}))
             .await;
         let live = api.get("conf").await.unwrap();
-        let ours = hybrid_operator::cluster::drift::ours_hash(&live.metadata);
+        let ours = crate::cluster::drift::ours_hash(&live.metadata);
         assert_ne!(ours, forced.ours, "{key}");
         let repaired = stage.apply(second.clone(), known(&first)).await.unwrap();
         assert_eq!(repaired.ours, forced.ours, "{key}");

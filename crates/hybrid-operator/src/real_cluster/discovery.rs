@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::cluster::Scope;
+use crate::cluster::apply::Claim;
+use crate::cluster::read;
 use helm_core::manifest::ObjectKey;
-use hybrid_operator::cluster::Scope;
-use hybrid_operator::cluster::apply::Claim;
-use hybrid_operator::cluster::read;
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-use crate::support::{Stage, config_map};
+use super::support::{Stage, config_map};
 
 #[tokio::test]
 async fn kinds_are_resolved() {

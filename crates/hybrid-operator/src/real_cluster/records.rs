@@ -2,19 +2,19 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::cluster::{InstanceId, OperatorId};
+use crate::release::{IndexState, RecordTags, ReleaseIndex, SecretStore};
+use crate::telemetry::metrics::WatchMetrics;
 use helm_core::Digest;
 use helm_core::chart::Metadata;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{
     ApplyMethod, Release, ReleaseChart, ReleaseName, Revision, Status, StoredFile, Time,
 };
-use hybrid_operator::cluster::{InstanceId, OperatorId};
-use hybrid_operator::release::{RecordTags, ReleaseIndex, SecretStore};
-use hybrid_operator::telemetry::metrics::WatchMetrics;
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::support::{Stage, until};
+use super::support::{Stage, until};
 
 fn release(stage: &Stage, revision: u32, status: Status) -> Release {
     let mut release = Release::new(
@@ -65,7 +65,10 @@ async fn indexed_store(stage: &Stage) -> (ReleaseIndex, SecretStore, tokio::task
         namespace,
         WatchMetrics::default(),
     ));
-    until("the index is complete", async || index.state().is_synced()).await;
+    until("the index is complete", async || {
+        index.state() == IndexState::Synced
+    })
+    .await;
     let store = SecretStore::new(stage.client.clone(), index.clone());
     (index, store, feeding)
 }

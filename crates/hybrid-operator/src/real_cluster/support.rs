@@ -3,10 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
+use crate::cluster::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
+use crate::cluster::ownership::mark;
+use crate::cluster::{Claimant, Cluster, Marks, OperatorId, Primary};
 use helm_core::manifest::ObjectKey;
-use hybrid_operator::cluster::apply::{Applied, Apply, ApplyError, ApplyPolicy, Claim, apply};
-use hybrid_operator::cluster::ownership::mark;
-use hybrid_operator::cluster::{Claimant, Cluster, Marks, OperatorId, Primary};
 use hybrid_operator_test::{ControlPlane, TestNamespace, helm, shared_or_skip, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};

@@ -13,7 +13,9 @@ use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
-use super::live::{AppliedObject, Live, ObjectLocation, expires, locate, read_unwatched, settled};
+use super::live::{
+    AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unwatched, settled,
+};
 use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune, repair};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{
@@ -52,7 +54,7 @@ pub struct Deployment<'a> {
     pub post: HookEvent,
     /// Whether to wait until every object is ready.
     pub wait: bool,
-    /// Whether to wait for the completion of Jobs, too.
+    /// Whether to wait for the completion of Jobs, too. Without it, Jobs are not waited for.
     pub wait_for_jobs: bool,
     /// Description of the record once it is deployed.
     pub description: String,
@@ -111,8 +113,20 @@ pub async fn deploy(
     if wait && !live.unwatched().is_empty() {
         read_unwatched(context.cluster, live).await?;
     }
-    if wait && let Some(missing) = live.unready(wait_for_jobs).into_iter().next() {
-        return check_deadline(context, stored, missing);
+    if wait {
+        let jobs = if wait_for_jobs {
+            // A failed Job does not become complete.
+            if let Some((key, message)) = live.failed_job() {
+                let key = Box::new(key.clone());
+                return Err(ActionError::Job { key, message });
+            }
+            JobReadiness::Complete
+        } else {
+            JobReadiness::Ignored
+        };
+        if let Some(missing) = live.unready(jobs).into_iter().next() {
+            return check_deadline(context, stored, missing);
+        }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
         hooks::run(context, live, stored, &post).await?

@@ -26,7 +26,7 @@ use crate::cluster::ownership::{operator_selector, placed};
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
 use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
-use crate::readiness::{Readiness, depends_on_status, readiness_of};
+use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
@@ -115,6 +115,17 @@ pub enum ObjectState {
     Missing,
     /// A Job that `ttlSecondsAfterFinished` has removed. It has run and is not created again.
     Expired,
+}
+
+/// What readiness requires of the Jobs of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobReadiness {
+    /// Nothing.
+    Ignored,
+    /// That they have started and not failed.
+    Started,
+    /// That they are complete.
+    Complete,
 }
 
 impl LiveObject {
@@ -292,12 +303,29 @@ impl Live {
             .collect()
     }
 
-    /// Describes the objects that are not ready. Jobs are included only if `jobs` is set.
-    pub fn unready(&self, jobs: bool) -> Vec<String> {
+    /// Returns a Job that failed, and why. A Job that `ttlSecondsAfterFinished` has removed counts
+    /// if a watch saw it fail.
+    pub fn failed_job(&self) -> Option<(&ObjectKey, String)> {
+        let mut jobs = self.objects.iter().filter(|(key, _)| is_job(key));
+        jobs.find_map(|(key, object)| match object.state(key) {
+            ObjectState::Same(Readiness::Failed(why)) => Some((key, why)),
+            ObjectState::Expired => match object.guard.outcome(&object.uid)? {
+                HookOutcome::Failed(why) => Some((key, why)),
+                HookOutcome::Running | HookOutcome::Succeeded => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Describes the objects that are not ready.
+    pub fn unready(&self, jobs: JobReadiness) -> Vec<String> {
         self.objects
             .iter()
-            .filter(|(key, _)| jobs || key.kind != "Job" || key.group != "batch")
+            .filter(|(key, _)| jobs != JobReadiness::Ignored || !is_job(key))
             .filter_map(|(key, object)| match object.state(key) {
+                ObjectState::Same(Readiness::Started) if jobs == JobReadiness::Complete => {
+                    Some(format!("{key}: not complete"))
+                }
                 ObjectState::Same(readiness) if readiness.is_ready() => None,
                 ObjectState::Same(readiness) => Some(format!(
                     "{key}: {}",
@@ -380,8 +408,7 @@ pub(super) async fn settled(guard: &WatchGuard) -> WatchState {
 
 /// Returns whether an object of a manifest is a Job with `ttlSecondsAfterFinished`.
 pub(super) fn expires(object: &ManifestObject) -> bool {
-    object.key().group == "batch"
-        && object.key().kind == "Job"
+    is_job(object.key())
         && object
             .object()
             .pointer("/spec/ttlSecondsAfterFinished")
@@ -456,6 +483,10 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Readi
         ours,
         readiness,
     })
+}
+
+fn is_job(key: &ObjectKey) -> bool {
+    key.group == "batch" && key.kind == "Job"
 }
 
 fn gvk_of(key: &ObjectKey) -> GroupVersionKind {

@@ -25,7 +25,7 @@ pub use hooks::run as run_hooks;
 
 use std::time::Duration;
 
-use helm_core::manifest::{ManifestError, ManifestObject};
+use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey};
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 
@@ -168,6 +168,14 @@ pub enum ActionError {
         /// Why it failed.
         message: String,
     },
+    /// A Job that is waited for failed.
+    #[error("{key} failed: {message}")]
+    Job {
+        /// The Job.
+        key: Box<ObjectKey>,
+        /// Why it failed.
+        message: String,
+    },
     /// The objects did not become ready in time.
     #[error("not ready within {timeout:?}: {why}")]
     Timeout {
@@ -187,6 +195,7 @@ impl ActionError {
             Self::Store(error) => error.reason(),
             Self::Manifest { .. } => "InvalidManifest",
             Self::Hook { .. } => "HookFailed",
+            Self::Job { .. } => "JobFailed",
             Self::Timeout { .. } => "Timeout",
         }
     }
@@ -198,7 +207,9 @@ impl ActionError {
             Self::Apply(error) => error.is_transient(),
             Self::Read(error) => error.is_transient(),
             Self::Store(error) => error.is_transient(),
-            Self::Manifest { .. } | Self::Hook { .. } | Self::Timeout { .. } => false,
+            Self::Manifest { .. } | Self::Hook { .. } | Self::Job { .. } | Self::Timeout { .. } => {
+                false
+            }
         }
     }
 }

@@ -240,11 +240,17 @@ fn document(object: &str, mark: &str) -> String {
         "namespaces" => ("v1", "Namespace"),
         "configmaps" => ("v1", "ConfigMap"),
         "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        "jobs" => ("batch/v1", "Job"),
         other => panic!("unknown kind {other:?}"),
     };
     let keep = if name == "kept" { "keep" } else { "" };
+    let spec = if name == "expiring" {
+        "spec: {ttlSecondsAfterFinished: 0}\n"
+    } else {
+        ""
+    };
     format!(
-        "---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations: {{mark: {mark:?}, helm.sh/resource-policy: {keep:?}}}\n"
+        "---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations: {{mark: {mark:?}, helm.sh/resource-policy: {keep:?}}}\n{spec}"
     )
 }
 

@@ -116,7 +116,7 @@ struct SharedWatch {
     objects: RwLock<HashMap<ObjectName, DependentState>>,
     /// The highest resource version in any event.
     version: AtomicU64,
-    /// Outcomes of the Jobs and Pods of hooks.
+    /// Outcomes of Jobs and Pods that may be gone before anybody asks for them.
     outcomes: Arc<HookOutcomes>,
     /// Whether somebody read the watch while not every object was known, and must be notified once
     /// they are.
@@ -203,8 +203,9 @@ impl WatchGuard {
             .collect()
     }
 
-    /// Returns the outcome of the Job or Pod of a hook, even if it is gone; `None` if the watch has
-    /// not seen it complete, or has seen about a thousand others since.
+    /// Returns the outcome of a Job or Pod of a hook, or of a Job with `ttlSecondsAfterFinished`,
+    /// even if it is gone; `None` if the watch has not seen it complete, or has seen about a
+    /// thousand others since.
     pub fn outcome(&self, uid: &str) -> Option<HookOutcome> {
         self.0.outcomes.get(uid)
     }

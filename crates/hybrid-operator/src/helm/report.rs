@@ -19,7 +19,7 @@ use super::setup::Setup;
 use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
-use crate::action::live::Live;
+use crate::action::live::{JobReadiness, Live};
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
 use crate::release::InputsDigest;
@@ -203,7 +203,7 @@ pub(super) struct ObjectsState {
 
 impl ObjectsState {
     fn of(live: &Live, mode: DriftMode) -> Self {
-        let mut unready = live.unready(true);
+        let mut unready = live.unready(JobReadiness::Started);
         let mut drifted = Vec::new();
         if mode != DriftMode::Repair {
             // A change that is not repaired does not make the release unready; a deleted object

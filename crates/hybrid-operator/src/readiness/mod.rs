@@ -22,6 +22,8 @@ pub use projection::{SpecView, StatusView, object as lenient_object};
 pub enum Readiness {
     /// Fully rolled out or completed.
     Ready,
+    /// A Job that has started and not ended: ready, unless its completion is waited for.
+    Started,
     /// Not ready yet; contains what is missing.
     InProgress(String),
     /// Not expected to become ready; contains the reason.
@@ -34,16 +36,16 @@ pub enum Readiness {
 }
 
 impl Readiness {
-    /// Returns whether this is [`Readiness::Ready`].
+    /// Returns whether this is [`Readiness::Ready`] or [`Readiness::Started`].
     pub fn is_ready(&self) -> bool {
-        *self == Self::Ready
+        matches!(self, Self::Ready | Self::Started)
     }
 
     /// Returns what is missing or has failed.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::InProgress(message) | Self::Failed(message) => Some(message),
-            Self::Ready | Self::Terminating | Self::Unknown => None,
+            Self::Ready | Self::Started | Self::Terminating | Self::Unknown => None,
         }
     }
 
@@ -155,7 +157,7 @@ pub fn combined<'a>(readiness_values: impl IntoIterator<Item = &'a Readiness>) -
     for readiness in readiness_values {
         match (readiness, &combined) {
             (Readiness::Failed(_), _) => return readiness.clone(),
-            (Readiness::Ready, _) | (_, Readiness::InProgress(_)) => {}
+            (Readiness::Ready | Readiness::Started, _) | (_, Readiness::InProgress(_)) => {}
             (other, _) => combined = other.clone(),
         }
     }
@@ -234,6 +236,7 @@ mod tests {
         let failed = Readiness::failed("b");
         assert_eq!(combined([&ready, &ready]), ready);
         assert_eq!(combined([]), ready);
+        assert_eq!(combined([&Readiness::Started, &ready]), ready);
         assert_eq!(combined([&ready, &waiting, &ready]), waiting);
         assert_eq!(combined([&waiting, &failed]), failed);
         assert_eq!(combined([&Readiness::Unknown, &ready]), Readiness::Unknown);

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::sync::watch;
 
 use super::*;
-use crate::action::live::{ObjectState, read_unwatched};
+use crate::action::live::{JobReadiness, ObjectState, read_unwatched};
 use crate::action::recognise::{Recognition, recognise};
 use crate::action::repair::{Repaired, repair};
 use crate::action::uninstall::remove_created;
@@ -390,6 +390,114 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
 }
 
 #[tokio::test]
+async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_asked_to() {
+    let ended = |how: &str| {
+        json!({"startTime": "t", "failed": 1, "conditions": [
+            {"type": how, "status": "True", "reason": "Limit", "message": "too many restarts"}]})
+    };
+    let waits = |why: &str| Ok(ActionProgress::Waiting { why: why.into() });
+    let fails = |job: &str| {
+        Err(format!(
+            "Job prod/{job} failed: Job failed (1 of 1): Limit: too many restarts"
+        ))
+    };
+    for (wait_for_jobs, job, status, deleted, expected) in [
+        (
+            true,
+            "j",
+            json!({}),
+            false,
+            waits("Job prod/j: Job not started"),
+        ),
+        (
+            true,
+            "j",
+            json!({"startTime": "t"}),
+            false,
+            waits("Job prod/j: not complete"),
+        ),
+        (
+            true,
+            "j",
+            ended("Complete"),
+            false,
+            Ok(ActionProgress::Done),
+        ),
+        (true, "j", ended("Failed"), false, fails("j")),
+        (
+            true,
+            "expiring",
+            ended("Complete"),
+            true,
+            Ok(ActionProgress::Done),
+        ),
+        (true, "expiring", ended("Failed"), true, fails("expiring")),
+        (false, "j", json!({}), false, Ok(ActionProgress::Done)),
+        (
+            false,
+            "j",
+            json!({"startTime": "t"}),
+            false,
+            Ok(ActionProgress::Done),
+        ),
+        (false, "j", ended("Failed"), false, Ok(ActionProgress::Done)),
+    ] {
+        let setup = WatchFixture::new();
+        let mut live = Live::default();
+        let object = format!("jobs/{job}");
+        let mut stored = stored(
+            1,
+            Status::PendingInstall,
+            &["services/s", &object],
+            Vec::new(),
+        );
+        setup
+            .fixture
+            .expect(&["create services/s", &format!("create {object}")]);
+        let context = setup.fixture.context();
+        let mut advance = async |live: &mut Live| {
+            let wanted = Deployment {
+                wait_for_jobs,
+                ..waiting_deployment(&mut stored)
+            };
+            let progress = deploy(&context, live, wanted).await;
+            progress.map_err(|error| error.to_string())
+        };
+        // The Service holds up the release until the Job is seen, too.
+        let progress = advance(&mut live).await;
+        assert!(
+            matches!(progress, Ok(ActionProgress::Waiting { .. })),
+            "{progress:?}"
+        );
+        let mut shown = setup.fixture.live(job);
+        shown["apiVersion"] = "batch/v1".into();
+        shown["kind"] = "Job".into();
+        shown["metadata"]["namespace"] = "prod".into();
+        shown["metadata"]["managedFields"] = json!([]);
+        shown["spec"] = json!({"ttlSecondsAfterFinished": (job == "expiring").then_some(0)});
+        shown["status"] = status.clone();
+        setup.feed.send("jobs", "ADDED", &shown);
+        until(|| live.is_clean(&key(&object))).await;
+        if deleted {
+            shown["metadata"]["resourceVersion"] = "8".into();
+            setup.feed.send("jobs", "DELETED", &shown);
+            until(|| !live.is_clean(&key(&object))).await;
+        }
+        setup.show("services/s", "ADDED", 7, &json!([]));
+        until(|| live.is_clean(&key("services/s"))).await;
+        if expected == Ok(ActionProgress::Done) {
+            setup.fixture.expect(&["record 1 deployed"]);
+        }
+        assert_eq!(
+            advance(&mut live).await,
+            expected,
+            "{wait_for_jobs} {status}"
+        );
+        setup.fixture.script.finish();
+    }
+}
+
+#[tokio::test]
 async fn an_object_that_could_not_be_deleted_stays_tracked() {
     let fixture = Fixture::new();
     let mut live = Live::default();
@@ -459,7 +567,7 @@ async fn unwatched_objects_are_read() {
     }
     assert!(live.unwatched()[0].1.contains("it cannot be read either"));
     assert!(
-        live.unready(true).is_empty(),
+        live.unready(JobReadiness::Started).is_empty(),
         "an applied object without a status is ready"
     );
     setup.fixture.script.finish();
@@ -565,7 +673,7 @@ async fn a_release_that_cannot_be_watched_is_recognised_by_reading_it() {
         setup.fixture.assert_sent(&[line]);
     }
     assert_eq!(live.unwatched().len(), 1);
-    assert!(live.unready(true).is_empty());
+    assert!(live.unready(JobReadiness::Started).is_empty());
 }
 
 /// Sets the time at which the API server stored a record.

@@ -200,6 +200,12 @@ impl ActionError {
         }
     }
 
+    /// Returns whether an object cannot be applied, read or deleted as requested, for example
+    /// because the API server refuses it.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Read(_)) && !self.is_transient()
+    }
+
     /// Returns whether the same attempt may succeed later without any change. Such an attempt
     /// counts as unfinished, not as failed.
     pub fn is_transient(&self) -> bool {

@@ -14,7 +14,8 @@ use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
 use super::live::{
-    AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unwatched, settled,
+    AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
+    read_unwatched, settled,
 };
 use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune, repair};
 use crate::cluster::DiscoveryError;
@@ -110,10 +111,9 @@ pub async fn deploy(
         let chosen = live.drifted_of(&manifest, context, &only);
         repair::reapply(context, live, chosen).await?;
     }
-    if wait && !live.unwatched().is_empty() {
-        read_unwatched(context.cluster, live).await?;
-    }
     if wait {
+        read_unwatched(context.cluster, live).await?;
+        read_unseen(context.cluster, live).await?;
         let jobs = if wait_for_jobs {
             // A failed Job does not become complete.
             if let Some((key, message)) = live.failed_job() {

@@ -4,6 +4,10 @@
 //! missing, or the API does not serve watches) are read by [`read_unwatched`] once per reconcile
 //! period, and keep that state until the next read.
 //!
+//! An object that its watch does not show may be gone, or the watch may be late: an object that is
+//! deleted before the first list is in no list and no event, and a list may come from a cache that
+//! is behind. Such an object is read by [`read_unseen`] a little later.
+//!
 //! This state is lost with the process. [`super::recognise`] restores it if the objects still match
 //! the hash in the status.
 
@@ -16,13 +20,14 @@ use helm_core::manifest::{ManifestObject, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, ObjectIdentity};
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::{Applied, is_generated};
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{operator_selector, placed};
+use crate::cluster::ownership::{CrIdentity, operator_selector, placed};
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
 use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
@@ -33,6 +38,9 @@ const READS_AT_ONCE: usize = 8;
 
 /// How long to wait for a watch to start.
 const SETTLE: Duration = Duration::from_secs(10);
+
+/// How late a watch may be before an object that it does not show is read.
+const UNSEEN: Duration = Duration::from_secs(5);
 
 /// How often a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
@@ -65,11 +73,15 @@ pub(super) struct LiveObject {
     /// How often it was applied again while its revision was deployed.
     pub(super) reapplied: u8,
     pub(super) guard: WatchGuard,
-    /// Result of the last read, if it cannot be watched.
+    /// When it was applied or recognised.
+    pub(super) since: Instant,
+    /// Result of the last read, if the watch does not show it.
     pub(super) reading: Option<Reading>,
+    /// Whether the watch was synced at the last read.
+    pub(super) read_synced: bool,
 }
 
-/// The result of reading an object that cannot be watched.
+/// The result of reading an object that its watch does not show.
 #[derive(Clone)]
 pub(super) enum Reading {
     Present {
@@ -102,8 +114,8 @@ pub struct Live {
 pub enum ObjectState {
     /// Unchanged, with this readiness.
     Same(Readiness),
-    /// The watch has not seen the apply yet, or the object cannot be watched and has not been read
-    /// yet.
+    /// The watch does not show the apply yet, or the object cannot be watched, and it has not been
+    /// read yet.
     Unknown,
     /// Somebody changed a field that the operator owns.
     Changed {
@@ -139,7 +151,9 @@ impl LiveObject {
             expires: false,
             reapplied: 0,
             guard,
+            since: Instant::now(),
             reading: None,
+            read_synced: false,
         }
     }
 
@@ -148,26 +162,47 @@ impl LiveObject {
             WatchState::Starting => ObjectState::Unknown,
             WatchState::Synced => match self.guard.get(key.namespace.as_deref(), &key.name) {
                 Some(seen) => self.compare(&seen.uid, seen.version, seen.ours, seen.readiness),
-                None if self.guard.version() < self.version => ObjectState::Unknown,
+                None if self.guard.version() < self.version => self.read_state(true),
                 None => ObjectState::Missing,
             },
             WatchState::Forbidden(_) | WatchState::Missing | WatchState::Failing(_) => {
-                match &self.reading {
-                    Some(Reading::Present {
-                        uid,
-                        version,
-                        ours,
-                        readiness,
-                    }) => self.compare(uid, *version, *ours, readiness.clone()),
-                    Some(Reading::Absent) => ObjectState::Missing,
-                    Some(Reading::Refused(_)) | None => ObjectState::Unknown,
-                }
+                self.read_state(false)
             }
         };
         match state {
             ObjectState::Missing if self.expires => ObjectState::Expired,
             state => state,
         }
+    }
+
+    /// Returns the state by the last read, if the watch was as it is now: `synced` or not.
+    fn read_state(&self, synced: bool) -> ObjectState {
+        match self.reading(synced) {
+            Some(Reading::Present {
+                uid,
+                version,
+                ours,
+                readiness,
+            }) => self.compare(uid, *version, *ours, readiness.clone()),
+            Some(Reading::Absent) => ObjectState::Missing,
+            Some(Reading::Refused(_)) | None => ObjectState::Unknown,
+        }
+    }
+
+    fn reading(&self, synced: bool) -> Option<&Reading> {
+        self.reading.as_ref().filter(|_| self.read_synced == synced)
+    }
+
+    /// Returns whether the watch lists every object but not this one, which may be gone, and it has
+    /// not been read since.
+    fn is_unseen(&self, key: &ObjectKey) -> bool {
+        self.guard.state() == WatchState::Synced
+            && self.reading(true).is_none()
+            && self.guard.version() < self.version
+            && self
+                .guard
+                .get(key.namespace.as_deref(), &key.name)
+                .is_none()
     }
 
     fn compare(&self, uid: &str, version: u64, ours: u64, readiness: Readiness) -> ObjectState {
@@ -188,7 +223,7 @@ impl LiveObject {
             WatchState::Missing => "the kind is not served".to_owned(),
             WatchState::Failing(message) => message,
         };
-        Some(match &self.reading {
+        Some(match self.reading(false) {
             Some(Reading::Refused(why)) => format!("{reason}; it cannot be read either: {why}"),
             _ => reason,
         })
@@ -301,6 +336,22 @@ impl Live {
             .iter()
             .filter_map(|(key, object)| Some((key.clone(), object.unwatched()?)))
             .collect()
+    }
+
+    /// Returns when the first of the objects that their watches do not show is to be read; see
+    /// [`read_unseen`].
+    pub fn unseen_in(&self) -> Option<Duration> {
+        let unseen = self.objects.iter().filter(|(key, o)| o.is_unseen(key));
+        unseen
+            .map(|(_, object)| UNSEEN.saturating_sub(object.since.elapsed()))
+            .min()
+    }
+
+    /// Wakes the custom resource when the state of a watch changes that does not show every object.
+    pub fn wake_when_known(&self, owner: &CrIdentity) {
+        for object in self.objects.values() {
+            object.guard.wake_when_known(owner);
+        }
     }
 
     /// Returns a Job that failed, and why. A Job that `ttlSecondsAfterFinished` has removed counts
@@ -425,8 +476,31 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
 /// Returns the first transient failure. All other objects have been read; objects that failed keep
 /// their last known state.
 pub async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
-    let unwatched: Vec<ObjectKey> = live.unwatched().into_iter().map(|(key, _)| key).collect();
-    let mut readings = futures::stream::iter(unwatched)
+    let unwatched = live.unwatched().into_iter().map(|(key, _)| key).collect();
+    read_all(cluster, live, unwatched, false).await
+}
+
+/// Reads the objects that their watches have not shown for [`UNSEEN`], once.
+///
+/// # Errors
+/// As [`read_unwatched`].
+pub async fn read_unseen(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
+    let unseen = live
+        .objects
+        .iter()
+        .filter(|(key, object)| object.since.elapsed() >= UNSEEN && object.is_unseen(key));
+    let unseen = unseen.map(|(key, _)| key.clone()).collect();
+    read_all(cluster, live, unseen, true).await
+}
+
+/// Reads objects. `synced` tells the state of their watches.
+async fn read_all(
+    cluster: &Cluster,
+    live: &mut Live,
+    keys: Vec<ObjectKey>,
+    synced: bool,
+) -> Result<(), ReadError> {
+    let mut readings = futures::stream::iter(keys)
         .map(|key| async move {
             let reading = read_one(cluster, &key).await;
             (key, reading)
@@ -444,6 +518,7 @@ pub async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), Re
         };
         if let Some(object) = live.objects.get_mut(&key) {
             object.reading = Some(reading);
+            object.read_synced = synced;
         }
     }
     failed.map_or(Ok(()), Err)

@@ -166,7 +166,11 @@ impl WatchGuard {
     /// Notifies the routes about this custom resource on the next change of the watch's state, even
     /// if it has no objects then. Does nothing if all objects are known already.
     pub fn wake_when_known(&self, owner: &CrIdentity) {
+        if self.0.read_state() == WatchState::Synced {
+            return;
+        }
         let mut waiting = lock(&self.0.waiting);
+        // The state may have changed since; it is set before those that wait are taken.
         if self.0.read_state() != WatchState::Synced {
             waiting.insert(owner.clone());
         }

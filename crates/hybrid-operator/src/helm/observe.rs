@@ -103,6 +103,7 @@ pub(super) async fn complete(
         recognise(setup, access, subject, desired, memory, deployed).await?;
     }
     read_unwatched(setup, subject, memory).await?;
+    live::read_unseen(&subject.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
     if let Some(desired) = desired {

@@ -382,6 +382,7 @@ pub(super) async fn publish(
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
             status.unwatched(&report_unwatched(access, subject, memory, notices));
+            memory.live.wake_when_known(&subject.primary.identity());
             status.history = Some(recent_history(access, subject));
         }
         written = write(access, subject, memory, notices, &status).await?;
@@ -398,9 +399,12 @@ pub(super) async fn publish(
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
             let asked = subject.annotations.reconcile_period;
-            match asked.unwrap_or(setup.period) {
-                Duration::ZERO => controller::Outcome::Done,
-                period => controller::Outcome::After(period),
+            let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
+            // An object that no watch shows does not wake the custom resource.
+            let unseen = memory.live.unseen_in();
+            match period.into_iter().chain(unseen).min() {
+                None => controller::Outcome::Done,
+                Some(delay) => controller::Outcome::After(delay),
             }
         }
     })

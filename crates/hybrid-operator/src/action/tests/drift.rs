@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::sync::watch;
 
 use super::*;
-use crate::action::live::{JobReadiness, ObjectState, read_unwatched};
+use crate::action::live::{JobReadiness, ObjectState, read_unseen, read_unwatched};
 use crate::action::recognise::{Recognition, recognise};
 use crate::action::repair::{Repaired, repair};
 use crate::action::uninstall::remove_created;
@@ -398,7 +398,7 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
     let waits = |why: &str| Ok(ActionProgress::Waiting { why: why.into() });
     let fails = |job: &str| {
         Err(format!(
-            "Job prod/{job} failed: Job failed (1 of 1): Limit: too many restarts"
+            "Job.batch prod/{job} failed: Job failed (1 of 1): Limit: too many restarts"
         ))
     };
     for (wait_for_jobs, job, status, deleted, expected) in [
@@ -407,14 +407,14 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
             "j",
             json!({}),
             false,
-            waits("Job prod/j: Job not started"),
+            waits("Job.batch prod/j: Job not started"),
         ),
         (
             true,
             "j",
             json!({"startTime": "t"}),
             false,
-            waits("Job prod/j: not complete"),
+            waits("Job.batch prod/j: not complete"),
         ),
         (
             true,
@@ -592,6 +592,53 @@ async fn unwatched_objects_are_read() {
     let repaired = repair(&setup.fixture.context(), &mut live, &stored.release, &all).await;
     assert!(repaired.unwrap().drifted.is_empty());
     setup.fixture.assert_sent(&lines);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
+    for (line, gone) in [
+        ("read configmaps/c: 404", true),
+        // The watch is only late.
+        ("read configmaps/c", false),
+    ] {
+        let setup = WatchFixture::new();
+        let mut live = Live::default();
+        // No list has the object, and no event tells of it.
+        let stored = setup.fixture.install(&mut live, &["configmaps/c"]).await;
+        let watch = setup.watch("configmaps", "ConfigMap");
+        assert_eq!(watch.settled().await, WatchState::Synced);
+        let state = |live: &Live| live.states().next().unwrap().1;
+        assert_eq!(state(&live), ObjectState::Unknown);
+        let wait = live.unseen_in().unwrap();
+        let cluster = &setup.fixture.cluster;
+        // Nothing is read while the watch may only be late.
+        tokio::time::advance(wait - Duration::from_millis(1)).await;
+        read_unseen(cluster, &mut live).await.unwrap();
+        assert_eq!(state(&live), ObjectState::Unknown);
+
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(live.unseen_in(), Some(Duration::ZERO));
+        setup.fixture.expect(&[line]);
+        read_unseen(cluster, &mut live).await.unwrap();
+        setup.fixture.assert_sent(&[line]);
+        assert_eq!(live.unseen_in(), None);
+        // It is read once.
+        read_unseen(cluster, &mut live).await.unwrap();
+        assert_eq!(live.drifted() == keys(&["configmaps/c"]), gone);
+        assert_eq!(live.is_clean(&key("configmaps/c")), !gone);
+        if gone {
+            let lines = [
+                "apply configmaps/c: 409",
+                "read configmaps/c: 404",
+                "create configmaps/c",
+            ];
+            setup.fixture.expect(&lines);
+            let context = setup.fixture.context();
+            let repaired = repair(&context, &mut live, &stored.release, &all).await;
+            assert_eq!(repaired.unwrap().applied, keys(&["configmaps/c"]));
+            setup.fixture.assert_sent(&lines);
+        }
+    }
 }
 
 #[tokio::test]

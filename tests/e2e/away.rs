@@ -1,6 +1,7 @@
 //! An API server that is away: at the start, and later.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 use crate::world::{LIMIT, api, apply, condition, control_plane, operator, until};
 
 /// A way to the API server that can be closed and opened.
-struct Door {
+pub(crate) struct Door {
     address: SocketAddr,
     open: Arc<AtomicBool>,
     /// Ends the connections that are open.
@@ -20,6 +21,20 @@ struct Door {
 }
 
 impl Door {
+    /// A closed door before the server of a kubeconfig file, and a file that leads through it.
+    pub(crate) async fn before(kubeconfig: &Path, dir: &Path) -> (Self, PathBuf) {
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let mut config: Value = go_yaml::from_str(&text).unwrap();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().unwrap();
+        let server = server.trim_start_matches("https://").trim_end_matches('/');
+        let door = Self::closed(server.to_owned()).await;
+        cluster["server"] = json!(format!("https://{}", door.address));
+        let file = dir.join("kubeconfig");
+        std::fs::write(&file, config.to_string()).unwrap();
+        (door, file)
+    }
+
     /// A closed door before `server`: connections are taken and dropped.
     async fn closed(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -47,7 +62,8 @@ impl Door {
         Self { address, open, cut }
     }
 
-    fn set(&self, open: bool) {
+    /// Opens or closes it, and ends the connections that are open.
+    pub(crate) fn set(&self, open: bool) {
         self.open.store(open, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
     }
@@ -59,16 +75,8 @@ async fn an_operator_waits_for_the_api_server_and_goes_on_when_it_is_back() {
         return;
     };
     let namespace = TestNamespace::create(plane, "away").await.unwrap();
-    let text = std::fs::read_to_string(plane.kubeconfig_path()).unwrap();
-    let mut config: Value = go_yaml::from_str(&text).unwrap();
-    let cluster = &mut config["clusters"][0]["cluster"];
-    let server = cluster["server"].as_str().unwrap();
-    let server = server.trim_start_matches("https://").trim_end_matches('/');
-    let door = Door::closed(server.to_owned()).await;
-    cluster["server"] = json!(format!("https://{}", door.address));
     let dir = tempfile::tempdir().unwrap();
-    let kubeconfig = dir.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let (door, kubeconfig) = Door::before(plane.kubeconfig_path(), dir.path()).await;
 
     let running = operator(plane, namespace.name(), &[])
         .kubeconfig(&kubeconfig)

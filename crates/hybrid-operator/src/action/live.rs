@@ -42,6 +42,9 @@ const SETTLE: Duration = Duration::from_secs(10);
 /// How late a watch may be before an object that it does not show is read.
 const UNSEEN: Duration = Duration::from_secs(5);
 
+/// How long after a read that failed the object is read again.
+const RETRY: Duration = Duration::from_secs(30);
+
 /// How often a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
 
@@ -215,6 +218,15 @@ impl LiveObject {
         }
     }
 
+    /// Returns whether the object cannot be watched and has not been read since.
+    fn is_unread(&self) -> bool {
+        self.reading(false).is_none()
+            && !matches!(
+                self.guard.state(),
+                WatchState::Starting | WatchState::Synced
+            )
+    }
+
     /// Returns why the object is not watched; `None` if it is, or the watch is starting.
     fn unwatched(&self) -> Option<String> {
         let reason = match self.guard.state() {
@@ -338,13 +350,24 @@ impl Live {
             .collect()
     }
 
-    /// Returns when the first of the objects that their watches do not show is to be read; see
-    /// [`read_unseen`].
-    pub fn unseen_in(&self) -> Option<Duration> {
-        let unseen = self.objects.iter().filter(|(key, o)| o.is_unseen(key));
-        unseen
-            .map(|(_, object)| UNSEEN.saturating_sub(object.since.elapsed()))
-            .min()
+    /// Returns after which time an object is to be read of which neither a watch nor a read has
+    /// told; `None` if there is none.
+    pub fn read_in(&self) -> Option<Duration> {
+        let delays = self.objects.iter().filter_map(|(key, object)| {
+            if object.is_unread() {
+                Some(RETRY)
+            } else if object.is_unseen(key) {
+                Some(UNSEEN.saturating_sub(object.since.elapsed()))
+            } else {
+                None
+            }
+        });
+        delays.min()
+    }
+
+    /// Returns whether an object that cannot be watched has not been read since.
+    pub fn has_unread(&self) -> bool {
+        self.objects.values().any(LiveObject::is_unread)
     }
 
     /// Wakes the custom resource when the state of a watch changes that does not show every object.
@@ -473,8 +496,8 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
 /// [`Live::unwatched`] returns why.
 ///
 /// # Errors
-/// Returns the first transient failure. All other objects have been read; objects that failed keep
-/// their last known state.
+/// Returns the first transient failure. All other objects have been read. Of those that failed, the
+/// state is unknown, or missing if they were missing before.
 pub async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
     let unwatched = live.unwatched().into_iter().map(|(key, _)| key).collect();
     read_all(cluster, live, unwatched, false).await
@@ -512,6 +535,13 @@ async fn read_all(
             Ok(reading) => reading,
             Err(error) if error.is_transient() => {
                 failed.get_or_insert(error);
+                let known = live.objects.get_mut(&key);
+                // Readiness is not claimed from an old read.
+                if let Some(object) = known
+                    && matches!(object.reading, Some(Reading::Present { .. }))
+                {
+                    object.reading = None;
+                }
                 continue;
             }
             Err(error) => Reading::Refused(error.to_string()),

@@ -138,8 +138,8 @@ impl Drop for SharedWatch {
 
 /// Keeps a watch open, and gives access to its objects.
 ///
-/// In any state but [`WatchState::Synced`], objects may be missing. If the watch is read in such a
-/// state, the owners of all objects are notified once they are known.
+/// In any state but [`WatchState::Synced`], objects may be missing or out of date. If the watch is
+/// read in such a state, the owners of all objects are notified once they are known.
 #[derive(Clone)]
 pub struct WatchGuard(Arc<SharedWatch>);
 
@@ -373,9 +373,15 @@ impl Follower for DependentFollower {
         let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) else {
             return;
         };
-        watch.state.send_replace(state.clone());
-        let waiting = std::mem::take(&mut *lock(&watch.waiting));
-        for owner in waiting {
+        let before = watch.state.send_replace(state.clone());
+        let mut owners = std::mem::take(&mut *lock(&watch.waiting));
+        // Whoever relied on the watch is told that it fails.
+        if before == WatchState::Synced && *state != WatchState::Synced {
+            let objects = watch.objects.read();
+            let objects = objects.unwrap_or_else(PoisonError::into_inner);
+            owners.extend(objects.values().filter_map(|seen| seen.owner.clone()));
+        }
+        for owner in owners {
             inner.changed(&Owners {
                 label: Some(owner),
                 hint: None,
@@ -716,13 +722,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn owners_are_notified_when_a_forbidden_watch_is_permitted_again() {
+    async fn owners_are_notified_when_a_watch_is_forbidden_and_permitted_again() {
         let mut fixture = Fixture::new();
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
         fixture.show(list());
         assert_eq!(fixture.watch.problem(), None);
         let permission = "watch secrets in namespace a".to_owned();
-        fixture.follower.state(&WatchState::Forbidden(permission));
+        let forbidden = WatchState::Forbidden(permission);
+        fixture.follower.state(&forbidden);
+        let x = Some(CrIdentity::from_label("x"));
+        assert_eq!(fixture.reported(), [(x, forbidden.clone(), 1)]);
+        assert!(fixture.watch.get(Some("a"), "one").is_some());
+        // Only the loss is reported.
+        fixture.follower.state(&forbidden);
+        assert_eq!(fixture.reported(), []);
         let problem = fixture.watch.problem().unwrap();
         for part in [
             "cannot watch secrets in namespace a",

@@ -401,8 +401,8 @@ pub(super) async fn publish(
             let asked = subject.annotations.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource.
-            let unseen = memory.live.unseen_in();
-            match period.into_iter().chain(unseen).min() {
+            let read = memory.live.read_in();
+            match period.into_iter().chain(read).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
             }

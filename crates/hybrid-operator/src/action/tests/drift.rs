@@ -609,7 +609,7 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
         assert_eq!(watch.settled().await, WatchState::Synced);
         let state = |live: &Live| live.states().next().unwrap().1;
         assert_eq!(state(&live), ObjectState::Unknown);
-        let wait = live.unseen_in().unwrap();
+        let wait = live.read_in().unwrap();
         let cluster = &setup.fixture.cluster;
         // Nothing is read while the watch may only be late.
         tokio::time::advance(wait - Duration::from_millis(1)).await;
@@ -617,11 +617,11 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
         assert_eq!(state(&live), ObjectState::Unknown);
 
         tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(live.unseen_in(), Some(Duration::ZERO));
+        assert_eq!(live.read_in(), Some(Duration::ZERO));
         setup.fixture.expect(&[line]);
         read_unseen(cluster, &mut live).await.unwrap();
         setup.fixture.assert_sent(&[line]);
-        assert_eq!(live.unseen_in(), None);
+        assert_eq!(live.read_in(), None);
         // It is read once.
         read_unseen(cluster, &mut live).await.unwrap();
         assert_eq!(live.drifted() == keys(&["configmaps/c"]), gone);

@@ -365,6 +365,18 @@ impl Live {
         delays.min()
     }
 
+    /// Drops what was read while a watch was synced and is not any more, or the other way round. The
+    /// next time that the watch is in the former state, it would be out of date.
+    pub fn drop_outdated_reads(&mut self) {
+        for object in self.objects.values_mut() {
+            if object.reading.is_some()
+                && object.read_synced != (object.guard.state() == WatchState::Synced)
+            {
+                object.reading = None;
+            }
+        }
+    }
+
     /// Returns whether an object that cannot be watched has not been read since.
     pub fn has_unread(&self) -> bool {
         self.objects.values().any(LiveObject::is_unread)

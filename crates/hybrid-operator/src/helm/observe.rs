@@ -122,6 +122,7 @@ pub(super) async fn complete(
 
 /// Reads the objects that cannot be watched, once per period and as soon as a watch fails.
 async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
+    memory.live.drop_outdated_reads();
     if memory.live.unwatched().is_empty() {
         return;
     }

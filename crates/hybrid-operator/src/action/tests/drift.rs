@@ -549,8 +549,10 @@ async fn unwatched_objects_are_read() {
         (200, &same, true, false),
         (200, &changed, false, true),
         (200, &same, true, false),
+        // Nothing is claimed from an earlier read.
+        (500, &failure_status(500), false, false),
         (404, &failure_status(404), false, true),
-        // The last result counts until a read succeeds.
+        // What is missing stays missing until a read succeeds.
         (500, &failure_status(500), false, true),
         (403, &failure_status(403), false, false),
     ] {

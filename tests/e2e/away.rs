@@ -1,5 +1,6 @@
 //! An API server that is away: at the start, and later.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hybrid_operator_test::{TestNamespace, wait};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -18,6 +21,25 @@ pub(crate) struct Door {
     open: Arc<AtomicBool>,
     /// Ends the connections that are open.
     cut: watch::Sender<u32>,
+    /// Whether what clients send waits here.
+    held: watch::Sender<bool>,
+}
+
+/// Passes on what a client sends, when it is not held.
+async fn send(
+    mut near: OwnedReadHalf,
+    mut far: OwnedWriteHalf,
+    mut held: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let length = near.read(&mut piece).await?;
+        if length == 0 {
+            return far.shutdown().await;
+        }
+        drop(held.wait_for(|held| !held).await);
+        far.write_all(&piece[..length]).await?;
+    }
 }
 
 impl Door {
@@ -40,26 +62,43 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let open = Arc::new(AtomicBool::new(false));
-        let cut = watch::Sender::new(0);
-        let (is_open, cuts) = (Arc::clone(&open), cut.clone());
+        let (cut, held) = (watch::Sender::new(0), watch::Sender::new(false));
+        let (is_open, cuts, holds) = (Arc::clone(&open), cut.clone(), held.clone());
         tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
+            while let Ok((near, _)) = listener.accept().await {
                 if !is_open.load(Ordering::SeqCst) {
                     continue;
                 }
                 let (server, mut cut) = (server.clone(), cuts.subscribe());
+                let held = holds.subscribe();
                 tokio::spawn(async move {
-                    let mut far = TcpStream::connect(server).await?;
+                    let (near_reads, mut near_writes) = near.into_split();
+                    let (mut far_reads, far_writes) =
+                        TcpStream::connect(server).await?.into_split();
+                    let answers = async {
+                        tokio::io::copy(&mut far_reads, &mut near_writes).await?;
+                        near_writes.shutdown().await
+                    };
                     tokio::select! {
-                        copied = tokio::io::copy_bidirectional(&mut near, &mut far) => {
-                            copied.map(drop)
+                        both = async { tokio::try_join!(send(near_reads, far_writes, held), answers) } => {
+                            both.map(drop)
                         }
                         _ = cut.changed() => Ok(()),
                     }
                 });
             }
         });
-        Self { address, open, cut }
+        Self {
+            address,
+            open,
+            cut,
+            held,
+        }
+    }
+
+    /// Holds what clients send, or passes it on, in order. Answers and events pass in any case.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     /// Opens or closes it, and ends the connections that are open.

@@ -193,13 +193,13 @@ async fn a_status_that_a_former_leader_wrote_too_late_is_refused() {
     wait::until(LIMIT, "an event", told).await.unwrap();
 
     // To be paused is told by a write of the status and by no other one. It stays on its way.
-    let plans = || first.log().matches("planned").count();
-    let before = plans();
+    let steps = || first.log().matches("planned").count();
+    let before = steps();
     door.hold(true);
     let annotations = json!({"helm.sdk.operatorframework.io/paused": "true"});
     let paused = json!({"metadata": {"annotations": annotations}, "spec": {"value": "1"}});
     apply(&widgets, "one", &paused).await;
-    let planned = async || plans() > before;
+    let planned = async || steps() > before;
     wait::until(LIMIT, "a plan", planned).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     first.freeze().unwrap();

@@ -188,6 +188,19 @@ impl WatchFixture {
         self.feed.send(plural, event, &shown);
     }
 
+    /// Sends a watch event for a Job with this status.
+    fn show_job(&self, name: &str, event: &str, version: u32, status: &Value) {
+        let mut shown = self.fixture.live(name);
+        shown["metadata"]["namespace"] = "prod".into();
+        shown["metadata"]["resourceVersion"] = version.to_string().into();
+        shown["metadata"]["managedFields"] = json!([]);
+        shown["apiVersion"] = "batch/v1".into();
+        shown["kind"] = "Job".into();
+        shown["spec"] = json!({"ttlSecondsAfterFinished": (name == "expiring").then_some(0)});
+        shown["status"] = status.clone();
+        self.feed.send("jobs", event, &shown);
+    }
+
     /// Acquires the watch of a kind.
     fn watch(&self, plural: &str, kind: &str) -> WatchGuard {
         let gvk = GroupVersionKind::gvk("", "v1", kind);
@@ -469,18 +482,10 @@ async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_as
             matches!(progress, Ok(ActionProgress::Waiting { .. })),
             "{progress:?}"
         );
-        let mut shown = setup.fixture.live(job);
-        shown["apiVersion"] = "batch/v1".into();
-        shown["kind"] = "Job".into();
-        shown["metadata"]["namespace"] = "prod".into();
-        shown["metadata"]["managedFields"] = json!([]);
-        shown["spec"] = json!({"ttlSecondsAfterFinished": (job == "expiring").then_some(0)});
-        shown["status"] = status.clone();
-        setup.feed.send("jobs", "ADDED", &shown);
+        setup.show_job(job, "ADDED", 7, &status);
         until(|| live.is_clean(&key(&object))).await;
         if deleted {
-            shown["metadata"]["resourceVersion"] = "8".into();
-            setup.feed.send("jobs", "DELETED", &shown);
+            setup.show_job(job, "DELETED", 8, &status);
             until(|| !live.is_clean(&key(&object))).await;
         }
         setup.show("services/s", "ADDED", 7, &json!([]));
@@ -614,7 +619,7 @@ async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
         let wait = live.read_in().unwrap();
         let cluster = &setup.fixture.cluster;
         // Nothing is read while the watch may only be late.
-        tokio::time::advance(wait - Duration::from_millis(1)).await;
+        tokio::time::advance(wait.saturating_sub(Duration::from_millis(1))).await;
         read_unseen(cluster, &mut live).await.unwrap();
         assert_eq!(state(&live), ObjectState::Unknown);
 

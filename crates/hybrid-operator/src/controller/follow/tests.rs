@@ -134,8 +134,8 @@ async fn run_scripts(lists: Lists, panics: usize, scripts: Vec<Vec<Item>>) -> Ru
         calls: Arc::clone(&calls),
         panics,
     };
-    let followed = follow(target(), metrics.clone(), lists, open, follower);
-    timeout(Duration::from_hours(1), followed)
+    let endless = follow(target(), metrics.clone(), lists, open, follower);
+    timeout(Duration::from_hours(1), endless)
         .await
         .expect_err("the loop never ends");
     let (calls, times) = std::mem::take(&mut *calls.lock().unwrap())

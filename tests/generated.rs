@@ -1,5 +1,7 @@
 //! Checks that the generated files are up to date. `make generate` writes them.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first error")]
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use memcached_operator::api::v1alpha1::MemcachedBackup;

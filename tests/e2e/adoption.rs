@@ -137,6 +137,35 @@ async fn go_operator_release_is_adopted_by_its_owner_reference() {
     world.gone("Deployment", "one-web").await;
 }
 
+#[tokio::test]
+async fn adopted_object_without_helm_metadata_is_upgraded() {
+    let Some(program) = helm() else { return };
+    let project = Project::new("", &[("web.yaml", WEB)]);
+    let Some(world) = project.start("bare").await else {
+        return;
+    };
+    install(&world, &project, &program, &["--set", "replicas=1"]);
+    // Releases of early versions of Helm and of Go operators have no metadata of Helm on their objects,
+    // only an owner reference.
+    let paused = json!({"metadata": {
+        "annotations": {"helm.sdk.operatorframework.io/paused": "true"}}, "spec": {"replicas": 2}});
+    crate::world::apply(&world.api("Widget"), "one", &paused).await;
+    let uid = world.api("Widget").get("one").await.unwrap().uid().unwrap();
+    let owner = json!([{"apiVersion": "test.example.com/v1", "kind": "Widget", "name": "one",
+        "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+    let bare = json!({"metadata": {"labels": null, "annotations": null, "ownerReferences": owner}});
+    merge(&world.api("Deployment"), "one-web", &bare).await;
+    let (before, _) = web(&world).await;
+    world.annotate("one", "adopt-release", json!("true")).await;
+    world.annotate("one", "paused", Value::Null).await;
+
+    let cr = world.ready("Widget", "one").await;
+    assert_eq!(cr.data["status"]["release"]["revision"], 2);
+    let after = world.api("Deployment").get("one-web").await.unwrap();
+    assert_eq!(after.data["spec"]["replicas"], 2);
+    assert_eq!(web(&world).await.0, before);
+}
+
 /// Stores a Helm record as helm-operator-plugins does: an index and chunks.
 async fn chunk(world: &World, secret: &str) {
     let secrets = world.api("Secret");

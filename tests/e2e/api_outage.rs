@@ -1,53 +1,109 @@
 //! An API server that is unreachable at startup and later.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hybrid_operator_test::{TestNamespace, wait};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::world::{LIMIT, api, apply, condition, control_plane, operator, until};
 
 /// A TCP proxy to the API server that can be switched off and on.
-struct SwitchableProxy {
+pub(crate) struct SwitchableProxy {
     address: SocketAddr,
     open: Arc<AtomicBool>,
     /// Closes the open connections.
     cut: watch::Sender<u32>,
+    /// Whether what clients send waits here.
+    held: watch::Sender<bool>,
+}
+
+/// Passes on what a client sends, when it is not held.
+async fn send(
+    mut near: OwnedReadHalf,
+    mut far: OwnedWriteHalf,
+    mut held: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        let length = near.read(&mut piece).await?;
+        if length == 0 {
+            return far.shutdown().await;
+        }
+        drop(held.wait_for(|held| !held).await);
+        far.write_all(&piece[..length]).await?;
+    }
 }
 
 impl SwitchableProxy {
+    /// Starts a switched-off proxy to the server of a kubeconfig file, and writes a kubeconfig for
+    /// the proxy to `dir`.
+    pub(crate) async fn before(kubeconfig: &Path, dir: &Path) -> (Self, PathBuf) {
+        let text = std::fs::read_to_string(kubeconfig).unwrap();
+        let mut config: Value = go_yaml::from_str(&text).unwrap();
+        let cluster = &mut config["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().unwrap();
+        let server = server.trim_start_matches("https://").trim_end_matches('/');
+        let proxy = Self::closed(server.to_owned()).await;
+        cluster["server"] = json!(format!("https://{}", proxy.address));
+        let file = dir.join("kubeconfig");
+        std::fs::write(&file, config.to_string()).unwrap();
+        (proxy, file)
+    }
+
     /// Starts a switched-off proxy to `server`, which accepts connections and drops them.
     async fn closed(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let open = Arc::new(AtomicBool::new(false));
-        let cut = watch::Sender::new(0);
-        let (is_open, cuts) = (Arc::clone(&open), cut.clone());
+        let (cut, held) = (watch::Sender::new(0), watch::Sender::new(false));
+        let (is_open, cuts, holds) = (Arc::clone(&open), cut.clone(), held.clone());
         tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
+            while let Ok((near, _)) = listener.accept().await {
                 if !is_open.load(Ordering::SeqCst) {
                     continue;
                 }
                 let (server, mut cut) = (server.clone(), cuts.subscribe());
+                let held = holds.subscribe();
                 tokio::spawn(async move {
-                    let mut far = TcpStream::connect(server).await?;
+                    let (near_reads, mut near_writes) = near.into_split();
+                    let (mut far_reads, far_writes) =
+                        TcpStream::connect(server).await?.into_split();
+                    let answers = async {
+                        tokio::io::copy(&mut far_reads, &mut near_writes).await?;
+                        near_writes.shutdown().await
+                    };
                     tokio::select! {
-                        copied = tokio::io::copy_bidirectional(&mut near, &mut far) => {
-                            copied.map(drop)
+                        both = async { tokio::try_join!(send(near_reads, far_writes, held), answers) } => {
+                            both.map(drop)
                         }
                         _ = cut.changed() => Ok(()),
                     }
                 });
             }
         });
-        Self { address, open, cut }
+        Self {
+            address,
+            open,
+            cut,
+            held,
+        }
     }
 
-    fn set(&self, open: bool) {
+    /// Holds what clients send, or passes it on, in order. Answers and events pass in any case.
+    pub(crate) fn hold(&self, held: bool) {
+        self.held.send_replace(held);
+    }
+
+    /// Opens or closes it, and ends the connections that are open.
+    pub(crate) fn set(&self, open: bool) {
         self.open.store(open, Ordering::SeqCst);
         self.cut.send_modify(|cuts| *cuts += 1);
     }
@@ -59,16 +115,8 @@ async fn operator_waits_for_the_api_server_and_resumes_when_it_returns() {
         return;
     };
     let namespace = TestNamespace::create(plane, "away").await.unwrap();
-    let text = std::fs::read_to_string(plane.kubeconfig_path()).unwrap();
-    let mut config: Value = go_yaml::from_str(&text).unwrap();
-    let cluster = &mut config["clusters"][0]["cluster"];
-    let server = cluster["server"].as_str().unwrap();
-    let server = server.trim_start_matches("https://").trim_end_matches('/');
-    let proxy = SwitchableProxy::closed(server.to_owned()).await;
-    cluster["server"] = json!(format!("https://{}", proxy.address));
     let dir = tempfile::tempdir().unwrap();
-    let kubeconfig = dir.path().join("kubeconfig");
-    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+    let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
 
     let running = operator(plane, namespace.name(), &[])
         .kubeconfig(&kubeconfig)

@@ -1,9 +1,13 @@
 //! Drift that only watches can report, because nothing is resynced.
 
+use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::fault::{Fault, Faults};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, merge};
+use crate::world::{
+    InProcessOperator, Project, World, api, apply, condition, control_plane, merge, until,
+};
 
 /// A `ConfigMap` whose value comes from the custom resource and defaults to `one`.
 const MAP: &str = "\
@@ -35,6 +39,42 @@ async fn change(world: &World, map: &str, key: &str, was: &str) {
     .await;
     let restored = |map: &Value| map["data"][key] == was;
     world.until("ConfigMap", map, key, restored).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn object_deleted_before_the_first_list_is_restored() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = project(&[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "unlisted").await.unwrap();
+    let faults = Faults::new();
+    faults.inject_with(|request| {
+        let listed = matches!(request.verb.as_str(), "list" | "watch");
+        (listed && request.resource == "configmaps").then_some(Fault::Status(500))
+    });
+    let client = plane.client_with(&faults).await.unwrap();
+    let _operator = InProcessOperator::start(&project, client, namespace.name());
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {}})).await;
+    // What cannot be watched is read once; then the object is deleted.
+    let read = |cr: &Value| {
+        ["WatchRefused", "Ready"]
+            .iter()
+            .all(|type_| condition(cr, type_).is_some_and(|c| c["status"] == "True"))
+    };
+    drop(until(&widgets, "one", "WatchRefused", read).await.unwrap());
+    let maps = api(&namespace, "ConfigMap");
+    drop(maps.delete("map", &DeleteParams::default()).await.unwrap());
+    faults.clear_faults();
+    let restored = |map: &Value| map["data"]["value"] == "one";
+    drop(until(&maps, "map", "there again", restored).await.unwrap());
+    let watched = |cr: &Value| condition(cr, "WatchRefused").is_none();
+    drop(
+        until(&widgets, "one", "no WatchRefused", watched)
+            .await
+            .unwrap(),
+    );
 }
 
 #[tokio::test]

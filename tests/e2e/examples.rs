@@ -367,7 +367,8 @@ async fn samples_of_the_examples_are_accepted() {
         let sample: DynamicObject = go_yaml::from_str(&text).unwrap();
         let name = sample.metadata.name.clone().unwrap();
         let params = PatchParams::apply("e2e");
-        let (samples, patch) = (api_of(&namespace, group, kind), Patch::Apply(&sample));
-        drop(samples.patch(&name, &params, &patch).await.unwrap());
+        let samples = api_of(&namespace, group, kind);
+        let applied = samples.patch(&name, &params, &Patch::Apply(&sample)).await;
+        drop(applied.unwrap());
     }
 }

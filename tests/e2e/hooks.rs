@@ -281,6 +281,60 @@ async fn deleting_a_running_hook_job_fails_the_install_and_is_reported() {
     assert_eq!(world.history("one").await, ["failed"]);
 }
 
+/// A Job that is an ordinary object of the chart.
+fn plain_job(name: &str) -> String {
+    let annotations = "annotations: {helm.sh/hook: \"\", helm.sh/hook-delete-policy: \"\"}";
+    let hook = job(name, "", "", "", "running");
+    assert!(hook.contains(annotations), "{hook}");
+    hook.replace(annotations, "annotations: {}")
+}
+
+#[tokio::test]
+async fn only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete() {
+    let options = "install: {wait: true, waitForJobs: true}, upgrade: {wait: true}";
+    let template = plain_job("{{ .Values.job }}");
+    let project = Project::new(options, &[("job.yaml", &template)]);
+    let Some(world) = project.start("awaited").await else {
+        return;
+    };
+    world.widget("one", json!({"job": "first"})).await;
+    let pods = world.api("Pod");
+    let pod = pod_of(&pods, "one-first", "Running").await;
+    let waits = |cr: &Value| {
+        let message = condition(cr, "Ready").map(|ready| ready["message"].to_string());
+        message.is_some_and(|message| message.contains("one-first: not complete"))
+    };
+    drop(world.until("Widget", "one", "waiting", waits).await);
+    assert_eq!(world.history("one").await, ["pending-install"]);
+    end(&pods, &pod, Value::Null).await;
+    deployed(&world.api("Widget"), "one", 1).await;
+    assert_eq!(runs(&world.namespace, "one-first").await, 1);
+
+    // The upgrade does not wait for Jobs, and one that runs does not make the release unready.
+    world.widget("one", json!({"job": "second"})).await;
+    deployed(&world.api("Widget"), "one", 2).await;
+    drop(pod_of(&pods, "one-second", "Running").await);
+}
+
+#[tokio::test]
+async fn failed_job_fails_the_revision_that_waits_for_it() {
+    let options = "install: {wait: true, waitForJobs: true, remediation: {retries: 0}}";
+    let project = Project::new(options, &[("job.yaml", &plain_job("migrate"))]);
+    let Some(world) = project.start("failedjob").await else {
+        return;
+    };
+    world.widget("one", json!({})).await;
+    let pods = world.api("Pod");
+    let pod = pod_of(&pods, "one-migrate", "Running").await;
+    end(&pods, &pod, json!("failed")).await;
+    let failed = world.is("one", "ReleaseFailed").await;
+    let message = failed["message"].as_str().unwrap();
+    for part in ["one-migrate failed", "BackoffLimitExceeded"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert_eq!(world.history("one").await, ["failed"]);
+}
+
 #[tokio::test]
 async fn hook_for_two_install_events_runs_twice() {
     let hook = job("check", "pre-install,post-install", ONCE, "", "");

@@ -291,6 +291,41 @@ async fn chart_tests_run_and_set_a_condition() {
 }
 
 #[tokio::test]
+async fn rejected_test_hook_fails_the_test_and_the_release_stays_deployed() {
+    // A Job that was not created is not deleted, either.
+    let invalid = |name: &str, policy: &str| {
+        hook(name, "test", 0, policy, "").replace("restartPolicy: Never", "restartPolicy: Always")
+    };
+    for policy in ["", ", helm.sh/hook-delete-policy: hook-failed"] {
+        let test = invalid("check", policy);
+        let templates = [("check.yaml", test.as_str()), ("map.yaml", MAP)];
+        let project = Project::new("test: {}", &templates);
+        let Some(world) = project.start("refused").await else {
+            return;
+        };
+        world.widget("one", json!({})).await;
+        let failed = |cr: &Value| {
+            condition(cr, "TestSuccess").is_some_and(|tests| {
+                let message = tests["message"].as_str().unwrap();
+                tests["status"] == "False"
+                    && message.contains("one-check")
+                    && message.contains("restartPolicy")
+            })
+        };
+        let cr = world.until("Widget", "one", "TestSuccess", failed).await;
+        for (type_, status) in [
+            ("Deployed", "True"),
+            ("Ready", "True"),
+            ("Irreconcilable", "False"),
+            ("ReleaseFailed", "False"),
+        ] {
+            assert_eq!(condition(&cr, type_).unwrap()["status"], status, "{type_}");
+        }
+        assert_eq!(world.history("one").await, ["deployed"]);
+    }
+}
+
+#[tokio::test]
 async fn changed_job_is_recreated_and_changed_selector_is_reported() {
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: {{ .Release.Name }}-job}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: {{ .Values.image }}}]}}}\n";
     let service = "{{ if .Values.label }}\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {selector: {matchLabels: {a: {{ .Values.label }}}}, template: {metadata: {labels: {a: {{ .Values.label }}}}, spec: {containers: [{name: main, image: i}]}}}\n{{ end }}\n";

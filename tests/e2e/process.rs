@@ -1,9 +1,12 @@
 //! Operator processes that start and stop: hand-over of leadership, a kill during an install.
 
-use hybrid_operator_test::TestNamespace;
+use std::time::Duration;
+
+use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::ListParams;
 use serde_json::json;
 
+use crate::api_outage::SwitchableProxy;
 use crate::world::{LIMIT, Project, World, api, apply, condition, control_plane, operator, until};
 
 #[tokio::test]
@@ -133,6 +136,89 @@ async fn frozen_leader_does_not_write_after_losing_its_lease() {
         pairs,
         [("1", "superseded"), ("2", "superseded"), ("3", "deployed")]
     );
+}
+
+/// How many writes of the status of a Widget the API server has refused as conflicts.
+async fn conflicts(client: &kube::Client) -> u64 {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let metrics = client.request_text(request).await.unwrap();
+    let wanted = [
+        "apiserver_request_total{",
+        "code=\"409\"",
+        "resource=\"widgets\"",
+        "subresource=\"status\"",
+    ];
+    let lines = metrics.lines();
+    let found = lines.filter(|line| wanted.iter().all(|part| line.contains(part)));
+    let counts = found.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    counts.sum()
+}
+
+#[tokio::test]
+async fn status_written_late_by_a_former_leader_is_rejected() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let namespace = TestNamespace::create(plane, "late").await.unwrap();
+    let replica = |pod: &str| {
+        project
+            .operator(plane, namespace.name())
+            .args(["--leader-elect", "--leader-election-id=late-test"])
+            .env("POD_NAMESPACE", namespace.name())
+            .env("POD_NAME", pod)
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let (proxy, kubeconfig) = SwitchableProxy::before(plane.kubeconfig_path(), dir.path()).await;
+    proxy.set(true);
+    let first = replica("first").kubeconfig(&kubeconfig).start();
+    let first = first.await.unwrap();
+    let widgets = api(&namespace, "Widget");
+    let deployed = async |value: &str, revision: u32| {
+        apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
+        let ready = |cr: &serde_json::Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["release"]["revision"] == revision
+        };
+        until(&widgets, "one", "Ready", ready).await
+    };
+    drop(deployed("1", 1).await.unwrap());
+
+    // The event is the last request of the install: nothing else is under way when it is there.
+    let told = async || {
+        let events = api(&namespace, "Event").list(&ListParams::default()).await;
+        let mut events = events.unwrap().items.into_iter();
+        events.any(|event| event.data["reason"] == "InstallSuccessful")
+    };
+    wait::until(LIMIT, "an event", told).await.unwrap();
+
+    // To be paused is told by a write of the status and by no other one. It stays on its way.
+    let steps = || first.log().matches("planned").count();
+    let before = steps();
+    proxy.hold(true);
+    let annotations = json!({"helm.sdk.operatorframework.io/paused": "true"});
+    let paused = json!({"metadata": {"annotations": annotations}, "spec": {"value": "1"}});
+    apply(&widgets, "one", &paused).await;
+    let planned = async || steps() > before;
+    wait::until(LIMIT, "a plan", planned).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    first.freeze().unwrap();
+
+    let second = replica("second").start().await.unwrap();
+    let now = deployed("2", 2).await;
+    let now = now.unwrap_or_else(|e| panic!("{e}\n{}", second.log()));
+    let client = plane.client().await.unwrap();
+    let before = conflicts(&client).await;
+    proxy.hold(false);
+    let refused = async || conflicts(&client).await > before;
+    wait::until(LIMIT, "a conflict", refused).await.unwrap();
+    let status = async || widgets.get("one").await.unwrap().data["status"].clone();
+    assert_eq!(status().await, now["status"], "{}", second.log());
+
+    first.wake().unwrap();
+    let end = first.exited(LIMIT).await.unwrap();
+    assert!(!end.success(), "a lost lease is an error\n{}", first.log());
+    assert_eq!(status().await, now["status"], "{}", first.log());
 }
 
 #[tokio::test]

@@ -1,11 +1,15 @@
 //! The operator runs with the permissions in `config/rbac` and reports those that it lacks.
 
-use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::{TestNamespace, wait};
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use crate::world::{Project, World, api, apply, condition, control_plane, operator, root, until};
+use crate::api_outage::SwitchableProxy;
+use crate::world::{
+    LIMIT, Project, World, api, apply, condition, control_plane, merge, operator, resource, root,
+    until,
+};
 
 /// Returns the rules of a file in `config/rbac`.
 fn rules(file: &str) -> Vec<Value> {
@@ -82,24 +86,109 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     assert!(refused.is_empty(), "{refused:#?}");
 }
 
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+/// Grants what an operator of Widgets with a `ConfigMap` needs, but not to watch `ConfigMaps`.
+async fn grant_all_but_the_watch(namespace: &TestNamespace) {
+    grant(namespace, "operator", &rules("operator_role.yaml")).await;
+    let widgets = &["widgets", "widgets/status", "widgets/finalizers"];
+    let writes = &["get", "create", "patch", "delete"];
+    let own = [
+        rule("test.example.com", widgets, &["*"]),
+        rule("", &["secrets"], &["*"]),
+        rule("", &["configmaps"], writes),
+    ];
+    grant(namespace, "own", &own).await;
+}
+
+/// Grants the operator to watch `ConfigMaps`.
+async fn grant_the_watch(namespace: &TestNamespace) {
+    let watches = [rule("", &["configmaps"], &["list", "watch"])];
+    grant(namespace, "watches", &watches).await;
+}
+
 #[tokio::test]
-async fn a_kind_that_may_not_be_watched_is_named_in_a_condition_until_it_may() {
+async fn revoked_watch_permission_is_named_in_a_condition_until_it_is_back() {
     let Some(plane) = control_plane().await else {
         return;
     };
-    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
-    let project = Project::new("", &[("map.yaml", map)]);
+    // Nothing but watches tells of a change.
+    let project = Project::new("reconcilePeriod: 0s", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "taken").await.unwrap();
+    grant_all_but_the_watch(&namespace).await;
+    grant_the_watch(&namespace).await;
+    let dir = tempfile::tempdir().unwrap();
+    let (proxy, kubeconfig) =
+        SwitchableProxy::before(&plane.operator_kubeconfig(), dir.path()).await;
+    proxy.set(true);
+    let operator = project
+        .operator(plane, namespace.name())
+        .kubeconfig(&kubeconfig)
+        .start()
+        .await
+        .unwrap();
+    let world = World {
+        plane,
+        namespace,
+        operator,
+    };
+    let repaired = async |name: &str| {
+        let theirs = json!({"data": {"value": "theirs"}});
+        merge(&world.api("ConfigMap"), name, &theirs).await;
+        world.data(name, json!({"value": "1"})).await;
+    };
+    for name in ["one", "two"] {
+        world.widget(name, json!({"value": "1"})).await;
+        world.ready("Widget", name).await;
+    }
+    let widgets = world.api("Widget");
+    let version = async || widgets.get("one").await.unwrap().metadata.resource_version;
+    let before = version().await;
+    // A watch that is only interrupted changes nothing.
+    proxy.set(true);
+    repaired("two-map").await;
+    assert_eq!(version().await, before, "{}", world.operator.log());
+
+    // The API server asks for the permission again when a watch is opened.
+    world.remove("RoleBinding", "watches").await;
+    let user = plane.client_as("operator").await.unwrap();
+    let maps: Api<DynamicObject> =
+        Api::namespaced_with(user, world.namespace.name(), &resource("ConfigMap"));
+    let refused = async || maps.list(&ListParams::default()).await.is_err();
+    wait::until(LIMIT, "no permission", refused).await.unwrap();
+    proxy.set(true);
+    for name in ["one", "two"] {
+        let refused = world.is(name, "WatchRefused").await;
+        let message = refused["message"].as_str().unwrap();
+        for part in ["ConfigMap", name, "watch configmaps"] {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+    }
+    // What was read is as it should be.
+    world.ready("Widget", "one").await;
+
+    grant_the_watch(&world.namespace).await;
+    for name in ["one", "two"] {
+        let watched = |cr: &Value| condition(cr, "WatchRefused").is_none();
+        world
+            .until("Widget", name, "no WatchRefused", watched)
+            .await;
+        repaired(&format!("{name}-map")).await;
+    }
+}
+
+#[tokio::test]
+async fn unwatchable_kind_is_named_in_a_condition_until_it_can_be_watched() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
     let namespace = TestNamespace::create(plane, "unwatched").await.unwrap();
-    grant(&namespace, "operator", &rules("operator_role.yaml")).await;
-    let rule = |group: &str, resources: Value, verbs: Value| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
-    let widgets = json!(["widgets", "widgets/status", "widgets/finalizers"]);
-    let writes = json!(["get", "create", "patch", "delete"]);
-    let own = [
-        rule("test.example.com", widgets, json!(["*"])),
-        rule("", json!(["secrets"]), json!(["*"])),
-        rule("", json!(["configmaps"]), writes),
-    ];
-    grant(&namespace, "own", &own).await;
+    grant_all_but_the_watch(&namespace).await;
     let operator = project
         .operator(plane, namespace.name())
         .kubeconfig(plane.operator_kubeconfig())
@@ -119,8 +208,7 @@ async fn a_kind_that_may_not_be_watched_is_named_in_a_condition_until_it_may() {
     }
     // What cannot be watched is read, so that the release is as good as any other.
     world.ready("Widget", "one").await;
-    let watches = [rule("", json!(["configmaps"]), json!(["list", "watch"]))];
-    grant(&world.namespace, "watches", &watches).await;
+    grant_the_watch(&world.namespace).await;
     let named = |cr: &Value| condition(cr, "WatchRefused").is_some();
     world
         .until("Widget", "one", "no WatchRefused", |cr| !named(cr))

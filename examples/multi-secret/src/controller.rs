@@ -162,7 +162,7 @@ mod tests {
 
     const NAMESPACES: usize = 200;
 
-    fn object(selector: Value) -> MultiSecret {
+    fn object(selector: &Value) -> MultiSecret {
         serde_json::from_value(json!({
             "apiVersion": "example.com/v1", "kind": "MultiSecret",
             "metadata": {"name": "shared", "namespace": "home", "uid": "u", "generation": 1},
@@ -173,7 +173,7 @@ mod tests {
 
     fn namespaces() -> Vec<Namespace> {
         let namespace = |i: usize| {
-            let labels = json!({"team": if i % 2 == 0 { "a" } else { "b" }});
+            let labels = json!({"team": if i.is_multiple_of(2) { "a" } else { "b" }});
             json!({"metadata": {"name": format!("n{i:03}"), "labels": labels}})
         };
         let namespaces = (0..NAMESPACES).map(namespace);
@@ -197,7 +197,7 @@ mod tests {
             Answer::echo(201),
         );
         let context = Fixture::new(
-            object(json!({"matchLabels": {"team": "a"}})),
+            object(&json!({"matchLabels": {"team": "a"}})),
             api.client("home"),
         )
         .owning::<Secret>([])
@@ -223,7 +223,7 @@ mod tests {
             When::patch("/api/v1/namespaces/*/secrets/shared"),
             Answer::echo(201),
         );
-        let context = Fixture::new(object(json!({})), api.client("home"))
+        let context = Fixture::new(object(&json!({})), api.client("home"))
             .owning::<Secret>([])
             .caching(namespaces())
             .build();
@@ -246,7 +246,7 @@ mod tests {
         api.on(When::any(), Answer::echo(201));
         let selector =
             json!({"matchExpressions": [{"key": "team", "operator": "Is", "values": ["a"]}]});
-        let context = Fixture::new(object(selector), api.client("home"))
+        let context = Fixture::new(object(&selector), api.client("home"))
             .owning::<Secret>([])
             .caching(namespaces())
             .build();
@@ -266,7 +266,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_clean_up_is_done_when_no_secret_is_left() {
-        let context = Fixture::new(object(json!({})), api().client("home"))
+        let context = Fixture::new(object(&json!({})), api().client("home"))
             .owning::<Secret>([])
             .build();
         let action = cleanup(Arc::clone(context.object()), context)

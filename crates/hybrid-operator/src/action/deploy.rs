@@ -13,7 +13,10 @@ use futures::{FutureExt, StreamExt};
 use helm_core::manifest::{HookEvent, ManifestObject, ObjectKey};
 use helm_core::release::{Release, Status, Time};
 
-use super::live::{AppliedObject, Live, ObjectLocation, expires, locate, read_unwatched, settled};
+use super::live::{
+    AppliedObject, JobReadiness, Live, ObjectLocation, expires, locate, read_unseen,
+    read_unwatched, settled,
+};
 use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune, repair};
 use crate::cluster::DiscoveryError;
 use crate::cluster::apply::{
@@ -52,7 +55,7 @@ pub(crate) struct Deployment<'a> {
     pub post: HookEvent,
     /// Whether to wait until every object is ready.
     pub wait: bool,
-    /// Whether to wait for the completion of Jobs, too.
+    /// Whether to wait for the completion of Jobs, too. Without it, Jobs are not waited for.
     pub wait_for_jobs: bool,
     /// Description of the record once it is deployed.
     pub description: String,
@@ -108,11 +111,22 @@ pub(crate) async fn deploy(
         let chosen = live.drifted_of(&manifest, context, &only);
         repair::reapply(context, live, chosen).await?;
     }
-    if wait && !live.unwatched().is_empty() {
+    if wait {
         read_unwatched(context.cluster, live).await?;
-    }
-    if wait && let Some(missing) = live.unready(wait_for_jobs).into_iter().next() {
-        return check_deadline(context, stored, missing);
+        read_unseen(context.cluster, live).await?;
+        let jobs = if wait_for_jobs {
+            // A failed Job does not become complete.
+            if let Some((key, message)) = live.failed_job() {
+                let key = Box::new(key.clone());
+                return Err(ActionError::Job { key, message });
+            }
+            JobReadiness::Complete
+        } else {
+            JobReadiness::Ignored
+        };
+        if let Some(missing) = live.unready(jobs).into_iter().next() {
+            return check_deadline(context, stored, missing);
+        }
     }
     if let waiting @ ActionProgress::Waiting { .. } =
         hooks::run(context, live, stored, &post).await?

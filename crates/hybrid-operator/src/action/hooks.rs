@@ -107,7 +107,13 @@ pub(crate) async fn run(
         if is_first {
             set_phase(context, stored, &run, index, HookPhase::Running).await?;
         }
-        let check = check(context, &mut live.hooks, &hook, &run.label, is_first).await?;
+        let check = match check(context, &mut live.hooks, &hook, &run.label, is_first).await {
+            // The result of a test is reported, not retried.
+            Err(error) if *event == HookEvent::Test && error.is_refusal() => {
+                HookOutcome::Failed(error.to_string()).into()
+            }
+            check => check?,
+        };
         match check.outcome {
             HookOutcome::Succeeded => {
                 set_phase(context, stored, &run, index, HookPhase::Succeeded).await?;

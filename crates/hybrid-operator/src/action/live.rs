@@ -4,6 +4,10 @@
 //! missing, or the API does not serve watches) are read by [`read_unwatched`] once per reconcile
 //! period, and keep that state until the next read.
 //!
+//! An object that its watch does not show may be gone, or the watch may be late: an object that is
+//! deleted before the first list is in no list and no event, and a list may come from a cache that
+//! is behind. Such an object is read by [`read_unseen`] a little later.
+//!
 //! This state is lost with the process. [`super::recognise`] restores it if the objects still match
 //! the hash in the status.
 
@@ -16,23 +20,30 @@ use helm_core::manifest::{ManifestObject, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::hooks::HookMemory;
 use super::names::{ManifestIndex, ObjectIdentity};
 use super::{ActionContext, generated_run};
 use crate::cluster::apply::{Applied, is_generated};
 use crate::cluster::drift::ours_hash;
-use crate::cluster::ownership::{operator_selector, placed};
+use crate::cluster::ownership::{CrIdentity, operator_selector, placed};
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
 use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
-use crate::readiness::{Readiness, depends_on_status, readiness_of};
+use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
 
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
 
 /// How long to wait for a watch to start.
 const SETTLE: Duration = Duration::from_secs(10);
+
+/// How late a watch may be before an object that it does not show is read.
+const UNSEEN: Duration = Duration::from_secs(5);
+
+/// How long after a read that failed the object is read again.
+const RETRY: Duration = Duration::from_secs(30);
 
 /// How often a drifted object is applied again while its revision is being deployed.
 const MAX_REAPPLIES: u8 = 5;
@@ -65,11 +76,15 @@ pub(super) struct LiveObject {
     /// How often it was applied again while its revision was deployed.
     pub(super) reapplied: u8,
     pub(super) guard: WatchGuard,
-    /// Result of the last read, if it cannot be watched.
+    /// When it was applied or recognised.
+    pub(super) since: Instant,
+    /// Result of the last read, if the watch does not show it.
     pub(super) reading: Option<Reading>,
+    /// Whether the watch was synced at the last read.
+    pub(super) read_synced: bool,
 }
 
-/// The result of reading an object that cannot be watched.
+/// The result of reading an object that its watch does not show.
 #[derive(Clone)]
 pub(super) enum Reading {
     Present {
@@ -102,8 +117,8 @@ pub(crate) struct Live {
 pub(crate) enum ObjectState {
     /// Unchanged, with this readiness.
     Same(Readiness),
-    /// The watch has not seen the apply yet, or the object cannot be watched and has not been read
-    /// yet.
+    /// The watch does not show the apply yet, or the object cannot be watched, and it has not been
+    /// read yet.
     Unknown,
     /// Somebody changed a field that the operator owns.
     Changed {
@@ -117,6 +132,17 @@ pub(crate) enum ObjectState {
     Expired,
 }
 
+/// What readiness requires of the Jobs of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobReadiness {
+    /// Nothing.
+    Ignored,
+    /// That they have started and not failed.
+    Started,
+    /// That they are complete.
+    Complete,
+}
+
 impl LiveObject {
     fn new(applied: &Applied, guard: WatchGuard) -> Self {
         Self {
@@ -128,7 +154,9 @@ impl LiveObject {
             expires: false,
             reapplied: 0,
             guard,
+            since: Instant::now(),
             reading: None,
+            read_synced: false,
         }
     }
 
@@ -137,26 +165,47 @@ impl LiveObject {
             WatchState::Starting => ObjectState::Unknown,
             WatchState::Synced => match self.guard.get(key.namespace.as_deref(), &key.name) {
                 Some(seen) => self.compare(&seen.uid, seen.version, seen.ours, seen.readiness),
-                None if self.guard.version() < self.version => ObjectState::Unknown,
+                None if self.guard.version() < self.version => self.read_state(true),
                 None => ObjectState::Missing,
             },
             WatchState::Forbidden(_) | WatchState::Missing | WatchState::Failing(_) => {
-                match &self.reading {
-                    Some(Reading::Present {
-                        uid,
-                        version,
-                        ours,
-                        readiness,
-                    }) => self.compare(uid, *version, *ours, readiness.clone()),
-                    Some(Reading::Absent) => ObjectState::Missing,
-                    Some(Reading::Refused(_)) | None => ObjectState::Unknown,
-                }
+                self.read_state(false)
             }
         };
         match state {
             ObjectState::Missing if self.expires => ObjectState::Expired,
             state => state,
         }
+    }
+
+    /// Returns the state by the last read, if the watch was as it is now: `synced` or not.
+    fn read_state(&self, synced: bool) -> ObjectState {
+        match self.reading(synced) {
+            Some(Reading::Present {
+                uid,
+                version,
+                ours,
+                readiness,
+            }) => self.compare(uid, *version, *ours, readiness.clone()),
+            Some(Reading::Absent) => ObjectState::Missing,
+            Some(Reading::Refused(_)) | None => ObjectState::Unknown,
+        }
+    }
+
+    fn reading(&self, synced: bool) -> Option<&Reading> {
+        self.reading.as_ref().filter(|_| self.read_synced == synced)
+    }
+
+    /// Returns whether the watch lists every object but not this one, which may be gone, and it has
+    /// not been read since.
+    fn is_unseen(&self, key: &ObjectKey) -> bool {
+        self.guard.state() == WatchState::Synced
+            && self.reading(true).is_none()
+            && self.guard.version() < self.version
+            && self
+                .guard
+                .get(key.namespace.as_deref(), &key.name)
+                .is_none()
     }
 
     fn compare(&self, uid: &str, version: u64, ours: u64, readiness: Readiness) -> ObjectState {
@@ -169,6 +218,15 @@ impl LiveObject {
         }
     }
 
+    /// Returns whether the object cannot be watched and has not been read since.
+    fn is_unread(&self) -> bool {
+        self.reading(false).is_none()
+            && !matches!(
+                self.guard.state(),
+                WatchState::Starting | WatchState::Synced
+            )
+    }
+
     /// Returns why the object is not watched; `None` if it is, or the watch is starting.
     fn unwatched(&self) -> Option<String> {
         let reason = match self.guard.state() {
@@ -177,7 +235,7 @@ impl LiveObject {
             WatchState::Missing => "the kind is not served".to_owned(),
             WatchState::Failing(message) => message,
         };
-        Some(match &self.reading {
+        Some(match self.reading(false) {
             Some(Reading::Refused(why)) => format!("{reason}; it cannot be read either: {why}"),
             _ => reason,
         })
@@ -292,12 +350,68 @@ impl Live {
             .collect()
     }
 
-    /// Describes the objects that are not ready. Jobs are included only if `jobs` is set.
-    pub(crate) fn unready(&self, jobs: bool) -> Vec<String> {
+    /// Returns after which time an object is to be read of which neither a watch nor a read has
+    /// told; `None` if there is none.
+    pub(crate) fn read_in(&self) -> Option<Duration> {
+        let delays = self.objects.iter().filter_map(|(key, object)| {
+            if object.is_unread() {
+                Some(RETRY)
+            } else if object.is_unseen(key) {
+                Some(UNSEEN.saturating_sub(object.since.elapsed()))
+            } else {
+                None
+            }
+        });
+        delays.min()
+    }
+
+    /// Drops what was read while a watch was synced and is not any more, or the other way round. The
+    /// next time that the watch is in the former state, it would be out of date.
+    pub(crate) fn drop_outdated_reads(&mut self) {
+        for object in self.objects.values_mut() {
+            if object.reading.is_some()
+                && object.read_synced != (object.guard.state() == WatchState::Synced)
+            {
+                object.reading = None;
+            }
+        }
+    }
+
+    /// Returns whether an object that cannot be watched has not been read since.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.objects.values().any(LiveObject::is_unread)
+    }
+
+    /// Wakes the custom resource when the state of a watch changes that does not show every object.
+    pub(crate) fn wake_when_known(&self, owner: &CrIdentity) {
+        for object in self.objects.values() {
+            object.guard.wake_when_known(owner);
+        }
+    }
+
+    /// Returns a Job that failed, and why. A Job that `ttlSecondsAfterFinished` has removed counts
+    /// if a watch saw it fail.
+    pub(crate) fn failed_job(&self) -> Option<(&ObjectKey, String)> {
+        let mut jobs = self.objects.iter().filter(|(key, _)| is_job(key));
+        jobs.find_map(|(key, object)| match object.state(key) {
+            ObjectState::Same(Readiness::Failed(why)) => Some((key, why)),
+            ObjectState::Expired => match object.guard.outcome(&object.uid)? {
+                HookOutcome::Failed(why) => Some((key, why)),
+                HookOutcome::Running | HookOutcome::Succeeded => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Describes the objects that are not ready.
+    pub(crate) fn unready(&self, jobs: JobReadiness) -> Vec<String> {
         self.objects
             .iter()
-            .filter(|(key, _)| jobs || key.kind != "Job" || key.group != "batch")
+            .filter(|(key, _)| jobs != JobReadiness::Ignored || !is_job(key))
             .filter_map(|(key, object)| match object.state(key) {
+                ObjectState::Same(Readiness::Started) if jobs == JobReadiness::Complete => {
+                    Some(format!("{key}: not complete"))
+                }
                 ObjectState::Same(readiness) if readiness.is_ready() => None,
                 ObjectState::Same(readiness) => Some(format!(
                     "{key}: {}",
@@ -380,8 +494,7 @@ pub(super) async fn settled(guard: &WatchGuard) -> WatchState {
 
 /// Returns whether an object of a manifest is a Job with `ttlSecondsAfterFinished`.
 pub(super) fn expires(object: &ManifestObject) -> bool {
-    object.key().group == "batch"
-        && object.key().kind == "Job"
+    is_job(object.key())
         && object
             .object()
             .pointer("/spec/ttlSecondsAfterFinished")
@@ -395,11 +508,34 @@ pub(super) fn expires(object: &ManifestObject) -> bool {
 /// [`Live::unwatched`] returns why.
 ///
 /// # Errors
-/// Returns the first transient failure. All other objects have been read; objects that failed keep
-/// their last known state.
+/// Returns the first transient failure. All other objects have been read. Of those that failed, the
+/// state is unknown, or missing if they were missing before.
 pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
-    let unwatched: Vec<ObjectKey> = live.unwatched().into_iter().map(|(key, _)| key).collect();
-    let mut readings = futures::stream::iter(unwatched)
+    let unwatched = live.unwatched().into_iter().map(|(key, _)| key).collect();
+    read_all(cluster, live, unwatched, false).await
+}
+
+/// Reads the objects that their watches have not shown for [`UNSEEN`], once.
+///
+/// # Errors
+/// As [`read_unwatched`].
+pub(crate) async fn read_unseen(cluster: &Cluster, live: &mut Live) -> Result<(), ReadError> {
+    let unseen = live
+        .objects
+        .iter()
+        .filter(|(key, object)| object.since.elapsed() >= UNSEEN && object.is_unseen(key));
+    let unseen = unseen.map(|(key, _)| key.clone()).collect();
+    read_all(cluster, live, unseen, true).await
+}
+
+/// Reads objects. `synced` tells the state of their watches.
+async fn read_all(
+    cluster: &Cluster,
+    live: &mut Live,
+    keys: Vec<ObjectKey>,
+    synced: bool,
+) -> Result<(), ReadError> {
+    let mut readings = futures::stream::iter(keys)
         .map(|key| async move {
             let reading = read_one(cluster, &key).await;
             (key, reading)
@@ -411,12 +547,20 @@ pub(crate) async fn read_unwatched(cluster: &Cluster, live: &mut Live) -> Result
             Ok(reading) => reading,
             Err(error) if error.is_transient() => {
                 failed.get_or_insert(error);
+                let known = live.objects.get_mut(&key);
+                // Readiness is not claimed from an old read.
+                if let Some(object) = known
+                    && matches!(object.reading, Some(Reading::Present { .. }))
+                {
+                    object.reading = None;
+                }
                 continue;
             }
             Err(error) => Reading::Refused(error.to_string()),
         };
         if let Some(object) = live.objects.get_mut(&key) {
             object.reading = Some(reading);
+            object.read_synced = synced;
         }
     }
     failed.map_or(Ok(()), Err)
@@ -456,6 +600,10 @@ pub(super) async fn read_one(cluster: &Cluster, key: &ObjectKey) -> Result<Readi
         ours,
         readiness,
     })
+}
+
+fn is_job(key: &ObjectKey) -> bool {
+    key.group == "batch" && key.kind == "Job"
 }
 
 fn gvk_of(key: &ObjectKey) -> GroupVersionKind {

@@ -25,7 +25,7 @@ pub(crate) use hooks::run as run_hooks;
 
 use std::time::Duration;
 
-use helm_core::manifest::{ManifestError, ManifestObject};
+use helm_core::manifest::{ManifestError, ManifestObject, ObjectKey};
 use helm_core::release::ReleaseName;
 use jiff::Timestamp;
 
@@ -168,6 +168,14 @@ pub(crate) enum ActionError {
         /// Why it failed.
         message: String,
     },
+    /// A Job that is waited for failed.
+    #[error("{key} failed: {message}")]
+    Job {
+        /// The Job.
+        key: Box<ObjectKey>,
+        /// Why it failed.
+        message: String,
+    },
     /// The objects did not become ready in time.
     #[error("not ready within {timeout:?}: {why}")]
     Timeout {
@@ -188,8 +196,15 @@ impl ActionError {
             Self::Store(error) => error.reason(),
             Self::Manifest { .. } => "InvalidManifest",
             Self::Hook { .. } => "HookFailed",
+            Self::Job { .. } => "JobFailed",
             Self::Timeout { .. } => "Timeout",
         }
+    }
+
+    /// Returns whether an object cannot be applied, read or deleted as requested, for example
+    /// because the API server refuses it.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Read(_)) && !self.is_transient()
     }
 
     /// Returns whether the same attempt may succeed later without any change. Such an attempt
@@ -199,7 +214,9 @@ impl ActionError {
             Self::Apply(error) => error.is_transient(),
             Self::Read(error) => error.is_transient(),
             Self::Store(error) => error.is_transient(),
-            Self::Manifest { .. } | Self::Hook { .. } | Self::Timeout { .. } => false,
+            Self::Manifest { .. } | Self::Hook { .. } | Self::Job { .. } | Self::Timeout { .. } => {
+                false
+            }
         }
     }
 }

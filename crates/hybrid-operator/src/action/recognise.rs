@@ -1,6 +1,7 @@
 //! Checks after a restart whether the objects of a release still match the status.
 
 use helm_core::manifest::{ManifestObject, ObjectKey};
+use tokio::time::Instant;
 
 use super::live::{Live, LiveObject, ObjectLocation, Reading, expires, locate, read_one, settled};
 use super::{ActionContext, ActionError, generated_run};
@@ -128,7 +129,9 @@ async fn look_up(
         expires: expires(object),
         reapplied: 0,
         guard,
+        since: Instant::now(),
         reading,
+        read_synced: false,
     };
     Lookup::Found(key, Box::new(seen))
 }

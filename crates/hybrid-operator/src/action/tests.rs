@@ -243,11 +243,17 @@ fn document(object: &str, mark: &str) -> String {
         "namespaces" => ("v1", "Namespace"),
         "configmaps" => ("v1", "ConfigMap"),
         "clusterroles" => ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+        "jobs" => ("batch/v1", "Job"),
         other => panic!("unknown kind {other:?}"),
     };
     let keep = if name == "kept" { "keep" } else { "" };
+    let spec = if name == "expiring" {
+        "spec: {ttlSecondsAfterFinished: 0}\n"
+    } else {
+        ""
+    };
     format!(
-        "---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations: {{mark: {mark:?}, helm.sh/resource-policy: {keep:?}}}\n"
+        "---\napiVersion: {version}\nkind: {kind}\nmetadata:\n  name: {name}\n  annotations: {{mark: {mark:?}, helm.sh/resource-policy: {keep:?}}}\n{spec}"
     )
 }
 
@@ -497,6 +503,40 @@ async fn test_hooks_run_by_weight_and_touch_nothing_else() {
     let done = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
     assert_eq!(done.unwrap(), ActionProgress::Done);
     fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn a_test_hook_that_the_api_server_refuses_has_failed() {
+    let table = [
+        ("create configmaps/h: 422", HookEvent::Test, true),
+        ("create configmaps/h: 403", HookEvent::Test, true),
+        ("create configmaps/h: 500", HookEvent::Test, false),
+        // The release cannot go on without any other hook; it is tried again.
+        ("create configmaps/h: 422", HookEvent::PostInstall, false),
+    ];
+    for (line, event, failed) in table {
+        let fixture = Fixture::new();
+        let once = DeletePolicy::BeforeHookCreation;
+        let hooks = vec![hook("h", event.clone(), 0, once)];
+        let mut stored = stored(1, Status::Deployed, &[], hooks);
+        let mut lines = vec!["record 1 deployed", "read configmaps/h: 404", line];
+        if failed {
+            lines.push("record 1 deployed");
+        }
+        fixture.expect(&lines);
+        let mut live = Live::default();
+        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &event).await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.reason() == "HookFailed", failed, "{line}: {error}");
+        let phase = &stored.release.hooks[0].last_run.phase;
+        assert_eq!(*phase == HookPhase::Failed, failed, "{line}: {phase:?}");
+        if failed {
+            let message = error.to_string();
+            assert!(message.starts_with("test hook h failed: "), "{message}");
+            assert!(message.contains("prod/h"), "{message}");
+        }
+        fixture.assert_sent(&lines);
+    }
 }
 
 /// A live object with these labels.

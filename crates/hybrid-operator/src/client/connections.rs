@@ -22,8 +22,14 @@ use tower::Service;
 use super::connector::{Connector, Http};
 use super::is_watch;
 
-/// Maximum number of watches per connection. It is below the server's limit on streams, because a
-/// stream that the client has closed stays open on the server a little longer.
+/// Maximum number of watches per connection.
+///
+/// kube-apiserver allows 100 streams unless `--http2-max-streams-per-connection` is set, and the
+/// usual load balancers allow at least as many. The number is below that because a stream that the
+/// client has closed stays open on the server a little longer. hyper knows the limit of a
+/// connection from its SETTINGS (`SendRequest::current_max_send_streams`), but the pooling client
+/// of hyper-util does not expose it. With a lower limit, requests beyond it wait for a free stream
+/// and are reported as watches without an answer.
 const WATCHES_PER_CONNECTION: usize = 80;
 
 /// Idle time after which a connection is closed.

@@ -72,7 +72,6 @@ pub(crate) enum TakeOver {
     /// The objects that the records of an adopted release contain ([`Claim::Adopted`]), unless
     /// their metadata contradicts that. Objects of another release, custom resource or controller,
     /// and objects without ownership metadata, stay untouched.
-    #[allow(dead_code, reason = "no adoption requests it at present")]
     HelmRelease {
         /// Name of the release in Helm's annotation on its objects.
         name: String,

@@ -1,5 +1,5 @@
-//! Outcomes of the Jobs and Pods of hooks, kept after these are gone: a hook that a watch saw
-//! complete is complete, even if its object is deleted before anybody asks for the outcome.
+//! Outcomes of Jobs and Pods, kept after these are gone: what a watch saw complete is complete, even
+//! if the object is deleted before anybody asks for the outcome.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -19,17 +19,20 @@ const MAX_OUTCOMES: usize = 1_024;
 pub(super) struct HookOutcomes(Mutex<VecDeque<(String, HookOutcome)>>);
 
 impl HookOutcomes {
-    /// Records the outcome of an object, if it is a completed Job or Pod of a hook.
+    /// Records the outcome of an object, if it is a completed Job or Pod of a hook, or a completed
+    /// Job with `ttlSecondsAfterFinished`.
     pub(super) fn record(&self, gvk: &GroupVersionKind, metadata: &ObjectMeta, object: &Value) {
         let awaited = matches!(
             (gvk.group.as_str(), gvk.kind.as_str()),
             ("batch", "Job") | ("", "Pod")
         );
         let labels = metadata.labels.as_ref();
-        let (Some(uid), true) = (
-            &metadata.uid,
-            awaited && labels.is_some_and(|labels| labels.contains_key(RUN_LABEL)),
-        ) else {
+        let of_hook = labels.is_some_and(|labels| labels.contains_key(RUN_LABEL));
+        let expires = || {
+            let ttl = object.pointer("/spec/ttlSecondsAfterFinished");
+            ttl.is_some_and(Value::is_number)
+        };
+        let (Some(uid), true) = (&metadata.uid, awaited && (of_hook || expires())) else {
             return;
         };
         let outcome = hook_outcome_of(gvk, object);
@@ -72,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_of_a_hook_is_recorded() {
+    fn outcomes_of_hooks_and_expiring_jobs_are_recorded() {
         let outcomes = HookOutcomes::default();
         let job = |labels: Value, status: &str, more: Value| {
             let mut object = json!({"metadata": {"labels": labels},
@@ -110,6 +113,9 @@ mod tests {
             "no hook",
             &job(json!({}), "Complete", Value::Null),
         );
+        let mut expiring = job(json!({}), "Complete", Value::Null);
+        expiring["spec"] = json!({"ttlSecondsAfterFinished": 0});
+        record(&outcomes, "batch", "Job", "expiring", &expiring);
         record(
             &outcomes,
             "x.example.com",
@@ -125,6 +131,7 @@ mod tests {
             matches!(outcomes.get("failed"), Some(HookOutcome::Failed(why)) if why.contains("why"))
         );
         assert_eq!(outcomes.get("no hook"), None);
+        assert_eq!(outcomes.get("expiring"), Some(HookOutcome::Succeeded));
         assert_eq!(outcomes.get("no job"), None);
         assert_eq!(outcomes.get("pod"), Some(HookOutcome::Succeeded));
     }

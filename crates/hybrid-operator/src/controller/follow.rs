@@ -8,7 +8,8 @@
 //! ```
 //!
 //! - A watch that is interrupted resumes from the last resource version. The state of the follower
-//!   stays valid meanwhile.
+//!   stays valid for [`GRACE`]. A watch that is broken for longer is reported, and then starts with
+//!   a fresh list, because a quiet watch does not show that it works again.
 //! - A watch that is forbidden restarts: only a list shows that it is permitted again.
 //! - A follower that panics may have lost an event. It is notified of that, and gets every object
 //!   again from a fresh list.
@@ -33,6 +34,13 @@ use crate::telemetry::metrics::WatchMetrics;
 
 /// Backoff between two attempts.
 const RETRY: Retry = Retry::new(Duration::from_millis(250), Duration::from_secs(30));
+
+/// How long a watch may be broken until the known objects count as out of date.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A watch that does not fail again for this long has worked meanwhile, even if it had no events: a
+/// request that is not answered fails earlier; see [`crate::client::Deadlines`].
+const QUIET: Duration = Duration::from_secs(40);
 
 /// The state of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,6 +94,12 @@ pub(crate) trait Follower: Send {
     /// [`WatchState::Missing`].
     fn state(&mut self, state: &WatchState);
 
+    /// Handles that a watch whose objects are known has been broken for [`GRACE`]. They may be out
+    /// of date until the state is [`WatchState::Synced`] again.
+    fn broken(&mut self, state: &WatchState) {
+        self.state(state);
+    }
+
     /// Called after this follower panicked and may not have reported a change. It must report all
     /// objects of the list that follows.
     fn invalidate(&mut self) {}
@@ -103,6 +117,12 @@ struct Health {
     retry: Retry,
     /// Time since which the list is complete and nothing has failed.
     working_since: Option<Instant>,
+    /// Time since which a complete list is not updated; `None` while the watch works.
+    broken_since: Option<Instant>,
+    /// Time of the last attempt after a failure.
+    retried: Option<Instant>,
+    /// Whether a list was complete.
+    listed: bool,
     /// State that was last reported to the follower.
     reported: WatchState,
     /// State that was last logged since the watch worked.
@@ -195,6 +215,11 @@ impl WatchFailure {
         }
     }
 
+    /// Returns whether the known objects stay valid for a while.
+    fn is_interruption(&self, state: &WatchState) -> bool {
+        !matches!(self, Self::Panicked(_)) && matches!(state, WatchState::Failing(_))
+    }
+
     /// Returns why the stream has to be reopened, as a label; `None` if it resumes by itself.
     fn restart(&self, state: &WatchState) -> Option<&'static str> {
         match (self, state) {
@@ -212,6 +237,9 @@ impl Health {
         Self {
             retry: RETRY,
             working_since: None,
+            broken_since: None,
+            retried: None,
+            listed: false,
             reported: WatchState::Starting,
             logged: None,
         }
@@ -222,9 +250,22 @@ impl Health {
     fn handled(&mut self, target: &WatchTarget, progress: WatchProgress) {
         match progress {
             WatchProgress::None => {}
-            WatchProgress::Listed => self.working_since = Some(Instant::now()),
-            WatchProgress::Watched => self.recovered(target),
+            WatchProgress::Listed => {
+                self.listed = true;
+                self.working_since = Some(Instant::now());
+                self.broken_since = None;
+            }
+            WatchProgress::Watched => {
+                self.broken_since = None;
+                self.recovered(target);
+            }
         }
+    }
+
+    /// Returns how long a watch that has just failed may stay broken until that is reported.
+    fn grace(&mut self) -> Duration {
+        let since = *self.broken_since.get_or_insert_with(Instant::now);
+        GRACE.saturating_sub(since.elapsed())
     }
 
     fn recovered(&mut self, target: &WatchTarget) {
@@ -239,6 +280,10 @@ impl Health {
         if let Some(since) = self.working_since.take()
             && since.elapsed() >= self.retry.longest()
         {
+            self.recovered(target);
+        }
+        if self.retried.is_some_and(|at| at.elapsed() >= QUIET) {
+            self.broken_since = None;
             self.recovered(target);
         }
         let mut noise = [0_u8];
@@ -334,21 +379,29 @@ pub(crate) async fn follow<F: Follower>(
         let state = failure.state(&target);
         let wait = health.wait(&target);
         health.log(&target, &failure, &state, wait);
-        let restart = failure.restart(&state);
-        // An interrupted watch resumes where it was.
-        if restart.is_some() || health.reported != WatchState::Synced {
+        let mut restart = failure.restart(&state);
+        let grace = health.grace();
+        if failure.is_interruption(&state) && health.reported == WatchState::Synced {
+            tokio::time::sleep(wait.min(grace)).await;
+            if wait >= grace {
+                health.reported.clone_from(&state);
+                report(&target, || follower.broken(&state));
+                tokio::time::sleep(wait.saturating_sub(grace)).await;
+            }
+        } else {
             let panicked = matches!(failure, WatchFailure::Panicked(_));
-            let reported = catch_panic(|| {
+            report(&target, || {
                 if panicked {
                     follower.invalidate();
                 }
                 report_state(&mut follower, &mut health.reported, &state);
             });
-            if let Err(panic) = reported {
-                error!(kind = %target.resource.kind, panic, "the follower of a watch panicked");
-            }
+            tokio::time::sleep(wait).await;
         }
-        tokio::time::sleep(wait).await;
+        if health.listed && health.reported != WatchState::Synced {
+            restart = restart.or(Some("broken"));
+        }
+        health.retried = Some(Instant::now());
         if let Some(cause) = restart {
             metrics.restarted(&target.resource.kind, cause);
             events = open(lists);
@@ -356,8 +409,17 @@ pub(crate) async fn follow<F: Follower>(
     }
 }
 
+/// Tells the follower a state; a panic is logged.
+fn report(target: &WatchTarget, tell: impl FnOnce()) {
+    if let Err(panic) = catch_panic(tell) {
+        error!(kind = %target.resource.kind, panic, "the follower of a watch panicked");
+    }
+}
+
 fn report_state<F: Follower>(follower: &mut F, reported: &mut WatchState, state: &WatchState) {
-    if reported != state {
+    // The message of a failure may differ each time, as when ports are part of it.
+    let failing = |state: &WatchState| matches!(state, WatchState::Failing(_));
+    if reported != state && !(failing(reported) && failing(state)) {
         reported.clone_from(state);
         follower.state(state);
     }

@@ -116,7 +116,7 @@ struct SharedWatch {
     objects: RwLock<HashMap<ObjectName, DependentState>>,
     /// The highest resource version in any event.
     version: AtomicU64,
-    /// Outcomes of the Jobs and Pods of hooks.
+    /// Outcomes of Jobs and Pods that may be gone before anybody asks for them.
     outcomes: Arc<HookOutcomes>,
     /// Whether somebody read the watch while not every object was known, and must be notified once
     /// they are.
@@ -138,8 +138,8 @@ impl Drop for SharedWatch {
 
 /// Keeps a watch open, and gives access to its objects.
 ///
-/// In any state but [`WatchState::Synced`], objects may be missing. If the watch is read in such a
-/// state, the owners of all objects are notified once they are known.
+/// In any state but [`WatchState::Synced`], objects may be missing or out of date. If the watch is
+/// read in such a state, the owners of all objects are notified once they are known.
 #[derive(Clone)]
 pub(crate) struct WatchGuard(Arc<SharedWatch>);
 
@@ -166,12 +166,12 @@ impl WatchGuard {
 
     /// Notifies the routes about this custom resource on the next change of the watch's state, even
     /// if it has no objects then. Does nothing if all objects are known already.
-    #[allow(
-        dead_code,
-        reason = "a step that waits for an object is about to use it"
-    )]
     pub(crate) fn wake_when_known(&self, owner: &CrIdentity) {
+        if self.0.read_state() == WatchState::Synced {
+            return;
+        }
         let mut waiting = lock(&self.0.waiting);
+        // The state may have changed since; it is set before those that wait are taken.
         if self.0.read_state() != WatchState::Synced {
             waiting.insert(owner.clone());
         }
@@ -208,8 +208,9 @@ impl WatchGuard {
             .collect()
     }
 
-    /// Returns the outcome of the Job or Pod of a hook, even if it is gone; `None` if the watch has
-    /// not seen it complete, or has seen about a thousand others since.
+    /// Returns the outcome of a Job or Pod of a hook, or of a Job with `ttlSecondsAfterFinished`,
+    /// even if it is gone; `None` if the watch has not seen it complete, or has seen about a
+    /// thousand others since.
     pub(crate) fn outcome(&self, uid: &str) -> Option<HookOutcome> {
         self.0.outcomes.get(uid)
     }
@@ -374,9 +375,15 @@ impl Follower for DependentFollower {
         let (Some(inner), Some(watch)) = (self.inner.upgrade(), self.watch.upgrade()) else {
             return;
         };
-        watch.state.send_replace(state.clone());
-        let waiting = std::mem::take(&mut *lock(&watch.waiting));
-        for owner in waiting {
+        let before = watch.state.send_replace(state.clone());
+        let mut owners = std::mem::take(&mut *lock(&watch.waiting));
+        // Whoever relied on the watch is told that it fails.
+        if before == WatchState::Synced && *state != WatchState::Synced {
+            let objects = watch.objects.read();
+            let objects = objects.unwrap_or_else(PoisonError::into_inner);
+            owners.extend(objects.values().filter_map(|seen| seen.owner.clone()));
+        }
+        for owner in owners {
             inner.changed(&Owners {
                 label: Some(owner),
                 hint: None,
@@ -717,13 +724,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn owners_are_notified_when_a_forbidden_watch_is_permitted_again() {
+    async fn owners_are_notified_when_a_watch_is_forbidden_and_permitted_again() {
         let mut fixture = Fixture::new();
         let list = || vec![Init, InitApply(object("one", "x", 1)), InitDone];
         fixture.show(list());
         assert_eq!(fixture.watch.problem(), None);
         let permission = "watch secrets in namespace a".to_owned();
-        fixture.follower.state(&WatchState::Forbidden(permission));
+        let forbidden = WatchState::Forbidden(permission);
+        fixture.follower.state(&forbidden);
+        let x = Some(CrIdentity::from_label("x"));
+        assert_eq!(fixture.reported(), [(x, forbidden.clone(), 1)]);
+        assert!(fixture.watch.get(Some("a"), "one").is_some());
+        // Only the loss is reported.
+        fixture.follower.state(&forbidden);
+        assert_eq!(fixture.reported(), []);
         let problem = fixture.watch.problem().unwrap();
         for part in [
             "cannot watch secrets in namespace a",

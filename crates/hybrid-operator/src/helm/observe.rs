@@ -102,7 +102,8 @@ pub(super) async fn complete(
     if memory.live.revision != deployed || !memory.live.complete {
         recognise(setup, access, subject, desired, memory, deployed).await?;
     }
-    read_unwatched(setup, subject, memory).await?;
+    read_unwatched(setup, subject, memory).await;
+    live::read_unseen(&subject.cluster, &mut memory.live).await?;
     let facts = &mut observation.facts;
     facts.drift = drift(memory, subject, deployed);
     if let Some(desired) = desired {
@@ -119,26 +120,27 @@ pub(super) async fn complete(
     Ok(())
 }
 
-/// Reads the objects that cannot be watched, once per period.
-async fn read_unwatched(
-    setup: &Setup,
-    subject: &Subject,
-    memory: &mut Memory,
-) -> Result<(), ActionError> {
+/// Reads the objects that cannot be watched, once per period and as soon as a watch fails.
+async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
+    memory.live.drop_outdated_reads();
     if memory.live.unwatched().is_empty() {
-        return Ok(());
+        return;
     }
     let asked = subject.annotations.reconcile_period;
     let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
-    let due = memory.read_at.is_none_or(|at| {
-        let age = std::time::Duration::try_from(subject.now.duration_since(at));
-        age.is_ok_and(|age| age >= period)
-    });
+    let due = memory.live.has_unread()
+        || memory.read_at.is_none_or(|at| {
+            let age = std::time::Duration::try_from(subject.now.duration_since(at));
+            age.is_ok_and(|age| age >= period)
+        });
     if due {
         memory.read_at = Some(subject.now);
-        live::read_unwatched(&subject.cluster, &mut memory.live).await?;
+        // What could not be read is unknown, which the status says.
+        if let Err(error) = live::read_unwatched(&subject.cluster, &mut memory.live).await {
+            let error: &dyn std::error::Error = &error;
+            tracing::debug!(error, "cannot read objects that cannot be watched");
+        }
     }
-    Ok(())
 }
 
 /// Returns whether what blocked the last attempt has changed.

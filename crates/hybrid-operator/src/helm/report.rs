@@ -19,7 +19,7 @@ use super::setup::Setup;
 use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
-use crate::action::live::Live;
+use crate::action::live::{JobReadiness, Live};
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
 use crate::release::InputsDigest;
@@ -203,7 +203,7 @@ pub(super) struct ObjectsState {
 
 impl ObjectsState {
     fn of(live: &Live, mode: DriftMode) -> Self {
-        let mut unready = live.unready(true);
+        let mut unready = live.unready(JobReadiness::Started);
         let mut drifted = Vec::new();
         if mode != DriftMode::Repair {
             // A change that is not repaired does not make the release unready; a deleted object
@@ -382,6 +382,7 @@ pub(super) async fn publish(
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
             status.unwatched(&report_unwatched(access, subject, memory, notices));
+            memory.live.wake_when_known(&subject.primary.identity());
             status.history = Some(recent_history(access, subject));
         }
         written = write(access, subject, memory, notices, &status).await?;
@@ -398,9 +399,12 @@ pub(super) async fn publish(
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
             let asked = subject.annotations.reconcile_period;
-            match asked.unwrap_or(setup.period) {
-                Duration::ZERO => controller::Outcome::Done,
-                period => controller::Outcome::After(period),
+            let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
+            // An object that no watch shows does not wake the custom resource.
+            let read = memory.live.read_in();
+            match period.into_iter().chain(read).min() {
+                None => controller::Outcome::Done,
+                Some(delay) => controller::Outcome::After(delay),
             }
         }
     })

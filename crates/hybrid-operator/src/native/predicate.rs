@@ -114,7 +114,7 @@ mod tests {
         type P = Predicate<ConfigMap>;
         let old = map(&json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
         let status = map(
-            json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}, "resourceVersion": "2"}),
+            &json!({"generation": 1, "labels": {"a": "1"}, "annotations": {"b": "1"}, "resourceVersion": "2"}),
         );
         let spec = map(&json!({"generation": 2, "labels": {"a": "1"}, "annotations": {"b": "1"}}));
         let label = map(&json!({"generation": 1, "labels": {"a": "2"}, "annotations": {"b": "1"}}));

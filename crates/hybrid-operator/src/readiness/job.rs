@@ -17,17 +17,17 @@ pub(crate) enum HookOutcome {
     Failed(String),
 }
 
-/// Returns the readiness of a Job that is not a hook: ready once started.
+/// Returns the readiness of a Job that is not a hook.
 pub(super) fn job(spec: &SpecView, status: &StatusView) -> Readiness {
     match completion(spec, status) {
         HookOutcome::Succeeded => Readiness::Ready,
         HookOutcome::Failed(message) => Readiness::Failed(message),
-        HookOutcome::Running if status.start_time.is_some() => Readiness::Ready,
+        HookOutcome::Running if status.start_time.is_some() => Readiness::Started,
         HookOutcome::Running => Readiness::in_progress("Job not started"),
     }
 }
 
-/// Returns the progress of a hook, or of a Job to wait for (`waitForJobs`).
+/// Returns the progress of a hook.
 pub(crate) fn hook_outcome(gvk: &GroupVersionKind, view: &View) -> HookOutcome {
     let (spec, status) = (&view.spec, &view.status);
     match (gvk.group.as_str(), gvk.kind.as_str()) {
@@ -56,7 +56,7 @@ fn completion(spec: &SpecView, status: &StatusView) -> HookOutcome {
             let failed = status.failed.unwrap_or(0);
             HookOutcome::Failed(format!(
                 "Job failed ({failed} of {completions}): {}",
-                condition.text()
+                condition.explained()
             ))
         }
         _ => HookOutcome::Running,
@@ -70,8 +70,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn job_is_ready_when_started_and_succeeds_when_complete() {
-        let failed = "Job failed (3 of 2): too many restarts".to_owned();
+    fn job_is_started_before_it_is_ready_and_succeeds_when_complete() {
+        let failed = "Job failed (3 of 2): Limit: too many restarts".to_owned();
         for (status, readiness, outcome) in [
             (
                 json!({}),
@@ -80,7 +80,7 @@ mod tests {
             ),
             (
                 json!({"startTime": "t", "active": 1}),
-                Readiness::Ready,
+                Readiness::Started,
                 HookOutcome::Running,
             ),
             (
@@ -90,13 +90,13 @@ mod tests {
             ),
             (
                 json!({"startTime": "t", "failed": 3, "conditions": [{"type": "Failed",
-                    "status": "True", "message": "too many restarts"}]}),
+                    "status": "True", "reason": "Limit", "message": "too many restarts"}]}),
                 Readiness::Failed(failed.clone()),
                 HookOutcome::Failed(failed.clone()),
             ),
             (
                 json!({"startTime": "t", "conditions": [{"type": "Failed", "status": "False"}]}),
-                Readiness::Ready,
+                Readiness::Started,
                 HookOutcome::Running,
             ),
         ] {

@@ -22,6 +22,8 @@ pub(crate) use projection::{SpecView, StatusView, object as lenient_object};
 pub(crate) enum Readiness {
     /// Fully rolled out or completed.
     Ready,
+    /// A Job that has started and not ended: ready, unless its completion is waited for.
+    Started,
     /// Not ready yet; contains what is missing.
     InProgress(String),
     /// Not expected to become ready; contains the reason.
@@ -34,16 +36,16 @@ pub(crate) enum Readiness {
 }
 
 impl Readiness {
-    /// Returns whether this is [`Readiness::Ready`].
+    /// Returns whether this is [`Readiness::Ready`] or [`Readiness::Started`].
     pub(crate) fn is_ready(&self) -> bool {
-        *self == Self::Ready
+        matches!(self, Self::Ready | Self::Started)
     }
 
     /// Returns what is missing or has failed.
     pub(crate) fn message(&self) -> Option<&str> {
         match self {
             Self::InProgress(message) | Self::Failed(message) => Some(message),
-            Self::Ready | Self::Terminating | Self::Unknown => None,
+            Self::Ready | Self::Started | Self::Terminating | Self::Unknown => None,
         }
     }
 

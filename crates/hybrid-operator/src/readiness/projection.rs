@@ -154,6 +154,15 @@ impl ObjectCondition {
         self.status.as_deref() == Some(status)
     }
 
+    /// Returns the reason and the message.
+    pub(super) fn explained(&self) -> String {
+        let text = self.text();
+        match self.reason.as_deref() {
+            Some(reason) if !reason.is_empty() && reason != text => format!("{reason}: {text}"),
+            _ => text,
+        }
+    }
+
     /// Returns the message, else the reason, else the type.
     pub(super) fn text(&self) -> String {
         [&self.message, &self.reason, &self.kind]

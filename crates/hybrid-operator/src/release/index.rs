@@ -312,8 +312,7 @@ impl ReleaseIndex {
         }
     }
 
-    /// Records that the watch of a scope fails. A watch that is merely interrupted is not reported:
-    /// an index that was complete stays usable.
+    /// Records that the watch of a scope fails.
     fn fail(&self, scope: Option<&str>, state: &WatchState) {
         let state = match state {
             WatchState::Starting | WatchState::Synced => return,
@@ -357,6 +356,9 @@ impl Follower for Reader {
     fn state(&mut self, state: &WatchState) {
         self.index.fail(self.scope.as_deref(), state);
     }
+
+    /// An index that was complete stays usable: a write that is based on an old record conflicts.
+    fn broken(&mut self, _: &WatchState) {}
 }
 
 #[cfg(test)]

@@ -175,7 +175,8 @@ pub struct ActionPolicy {
     pub timeout: Option<Duration>,
     /// Whether the action waits until every object is ready.
     pub wait: bool,
-    /// Whether waiting includes the completion of Jobs.
+    /// Whether the action also waits until every Job is complete, and fails with a Job that failed.
+    /// Without it, Jobs are not waited for.
     pub wait_for_jobs: bool,
     /// Whether hooks are skipped.
     pub disable_hooks: bool,

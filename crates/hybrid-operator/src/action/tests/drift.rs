@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::sync::watch;
 
 use super::*;
-use crate::action::live::{ObjectState, read_unwatched};
+use crate::action::live::{JobReadiness, ObjectState, read_unseen, read_unwatched};
 use crate::action::recognise::{Recognition, recognise};
 use crate::action::repair::{Repaired, repair};
 use crate::action::uninstall::remove_created;
@@ -186,6 +186,19 @@ impl WatchFixture {
         // A Service is ready when it has an address; a ConfigMap when it exists.
         shown["spec"] = json!({"clusterIP": "10.0.0.1"});
         self.feed.send(plural, event, &shown);
+    }
+
+    /// Sends a watch event for a Job with this status.
+    fn show_job(&self, name: &str, event: &str, version: u32, status: &Value) {
+        let mut shown = self.fixture.live(name);
+        shown["metadata"]["namespace"] = "prod".into();
+        shown["metadata"]["resourceVersion"] = version.to_string().into();
+        shown["metadata"]["managedFields"] = json!([]);
+        shown["apiVersion"] = "batch/v1".into();
+        shown["kind"] = "Job".into();
+        shown["spec"] = json!({"ttlSecondsAfterFinished": (name == "expiring").then_some(0)});
+        shown["status"] = status.clone();
+        self.feed.send("jobs", event, &shown);
     }
 
     /// Acquires the watch of a kind.
@@ -390,6 +403,106 @@ async fn an_object_removed_while_a_release_waits_is_applied_again() {
 }
 
 #[tokio::test]
+async fn a_revision_waits_for_its_jobs_and_fails_with_one_that_failed_only_if_asked_to() {
+    let ended = |how: &str| {
+        json!({"startTime": "t", "failed": 1, "conditions": [
+            {"type": how, "status": "True", "reason": "Limit", "message": "too many restarts"}]})
+    };
+    let waits = |why: &str| Ok(ActionProgress::Waiting { why: why.into() });
+    let fails = |job: &str| {
+        Err(format!(
+            "Job.batch prod/{job} failed: Job failed (1 of 1): Limit: too many restarts"
+        ))
+    };
+    for (wait_for_jobs, job, status, deleted, expected) in [
+        (
+            true,
+            "j",
+            json!({}),
+            false,
+            waits("Job.batch prod/j: Job not started"),
+        ),
+        (
+            true,
+            "j",
+            json!({"startTime": "t"}),
+            false,
+            waits("Job.batch prod/j: not complete"),
+        ),
+        (
+            true,
+            "j",
+            ended("Complete"),
+            false,
+            Ok(ActionProgress::Done),
+        ),
+        (true, "j", ended("Failed"), false, fails("j")),
+        (
+            true,
+            "expiring",
+            ended("Complete"),
+            true,
+            Ok(ActionProgress::Done),
+        ),
+        (true, "expiring", ended("Failed"), true, fails("expiring")),
+        (false, "j", json!({}), false, Ok(ActionProgress::Done)),
+        (
+            false,
+            "j",
+            json!({"startTime": "t"}),
+            false,
+            Ok(ActionProgress::Done),
+        ),
+        (false, "j", ended("Failed"), false, Ok(ActionProgress::Done)),
+    ] {
+        let setup = WatchFixture::new();
+        let mut live = Live::default();
+        let object = format!("jobs/{job}");
+        let mut stored = stored(
+            1,
+            Status::PendingInstall,
+            &["services/s", &object],
+            Vec::new(),
+        );
+        setup
+            .fixture
+            .expect(&["create services/s", &format!("create {object}")]);
+        let context = setup.fixture.context();
+        let mut advance = async |live: &mut Live| {
+            let wanted = Deployment {
+                wait_for_jobs,
+                ..waiting_deployment(&mut stored)
+            };
+            let progress = deploy(&context, live, wanted).await;
+            progress.map_err(|error| error.to_string())
+        };
+        // The Service holds up the release until the Job is seen, too.
+        let progress = advance(&mut live).await;
+        assert!(
+            matches!(progress, Ok(ActionProgress::Waiting { .. })),
+            "{progress:?}"
+        );
+        setup.show_job(job, "ADDED", 7, &status);
+        until(|| live.is_clean(&key(&object))).await;
+        if deleted {
+            setup.show_job(job, "DELETED", 8, &status);
+            until(|| !live.is_clean(&key(&object))).await;
+        }
+        setup.show("services/s", "ADDED", 7, &json!([]));
+        until(|| live.is_clean(&key("services/s"))).await;
+        if expected == Ok(ActionProgress::Done) {
+            setup.fixture.expect(&["record 1 deployed"]);
+        }
+        assert_eq!(
+            advance(&mut live).await,
+            expected,
+            "{wait_for_jobs} {status}"
+        );
+        setup.fixture.script.finish();
+    }
+}
+
+#[tokio::test]
 async fn an_object_that_could_not_be_deleted_stays_tracked() {
     let fixture = Fixture::new();
     let mut live = Live::default();
@@ -441,8 +554,10 @@ async fn unwatched_objects_are_read() {
         (200, &same, true, false),
         (200, &changed, false, true),
         (200, &same, true, false),
+        // Nothing is claimed from an earlier read.
+        (500, &failure_status(500), false, false),
         (404, &failure_status(404), false, true),
-        // The last result counts until a read succeeds.
+        // What is missing stays missing until a read succeeds.
         (500, &failure_status(500), false, true),
         (403, &failure_status(403), false, false),
     ] {
@@ -459,7 +574,7 @@ async fn unwatched_objects_are_read() {
     }
     assert!(live.unwatched()[0].1.contains("it cannot be read either"));
     assert!(
-        live.unready(true).is_empty(),
+        live.unready(JobReadiness::Started).is_empty(),
         "an applied object without a status is ready"
     );
     setup.fixture.script.finish();
@@ -484,6 +599,53 @@ async fn unwatched_objects_are_read() {
     let repaired = repair(&setup.fixture.context(), &mut live, &stored.release, &all).await;
     assert!(repaired.unwrap().drifted.is_empty());
     setup.fixture.assert_sent(&lines);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_deleted_before_the_first_list_is_missing() {
+    for (line, gone) in [
+        ("read configmaps/c: 404", true),
+        // The watch is only late.
+        ("read configmaps/c", false),
+    ] {
+        let setup = WatchFixture::new();
+        let mut live = Live::default();
+        // No list has the object, and no event tells of it.
+        let stored = setup.fixture.install(&mut live, &["configmaps/c"]).await;
+        let watch = setup.watch("configmaps", "ConfigMap");
+        assert_eq!(watch.settled().await, WatchState::Synced);
+        let state = |live: &Live| live.states().next().unwrap().1;
+        assert_eq!(state(&live), ObjectState::Unknown);
+        let wait = live.read_in().unwrap();
+        let cluster = &setup.fixture.cluster;
+        // Nothing is read while the watch may only be late.
+        tokio::time::advance(wait.saturating_sub(Duration::from_millis(1))).await;
+        read_unseen(cluster, &mut live).await.unwrap();
+        assert_eq!(state(&live), ObjectState::Unknown);
+
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert_eq!(live.read_in(), Some(Duration::ZERO));
+        setup.fixture.expect(&[line]);
+        read_unseen(cluster, &mut live).await.unwrap();
+        setup.fixture.assert_sent(&[line]);
+        assert_eq!(live.read_in(), None);
+        // It is read once.
+        read_unseen(cluster, &mut live).await.unwrap();
+        assert_eq!(live.drifted() == keys(&["configmaps/c"]), gone);
+        assert_eq!(live.is_clean(&key("configmaps/c")), !gone);
+        if gone {
+            let lines = [
+                "apply configmaps/c: 409",
+                "read configmaps/c: 404",
+                "create configmaps/c",
+            ];
+            setup.fixture.expect(&lines);
+            let context = setup.fixture.context();
+            let repaired = repair(&context, &mut live, &stored.release, &all).await;
+            assert_eq!(repaired.unwrap().applied, keys(&["configmaps/c"]));
+            setup.fixture.assert_sent(&lines);
+        }
+    }
 }
 
 #[tokio::test]
@@ -565,7 +727,7 @@ async fn a_release_that_cannot_be_watched_is_recognised_by_reading_it() {
         setup.fixture.assert_sent(&[line]);
     }
     assert_eq!(live.unwatched().len(), 1);
-    assert!(live.unready(true).is_empty());
+    assert!(live.unready(JobReadiness::Started).is_empty());
 }
 
 /// Sets the time at which the API server stored a record.

@@ -42,7 +42,7 @@ use super::setup::{Setup, timeout};
 use super::status::chain;
 use super::subject::Subject;
 use crate::action::{ActionContext, ActionError};
-use crate::cluster::apply::ApplyPolicy;
+use crate::cluster::apply::{ApplyPolicy, TakeOver};
 use crate::cluster::read::ReadError;
 use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
@@ -207,6 +207,7 @@ pub(super) fn action_context<'a>(
         name: &subject.name,
         namespace: &subject.namespace,
         policy: ApplyPolicy {
+            take_over: take_over(setup, subject),
             replace,
             leave_out: setup.ignored_fields(),
             ..ApplyPolicy::default()
@@ -215,5 +216,17 @@ pub(super) fn action_context<'a>(
         timeout: timeout(policy.timeout),
         disable_hooks: without_hooks || policy.disable_hooks,
         now: subject.now,
+    }
+}
+
+/// Returns which objects of the recorded release may be taken over: those of an adopted release, even
+/// if they lack Helm's metadata, as long as they name no other owner.
+fn take_over(setup: &Setup, subject: &Subject) -> TakeOver {
+    if !subject.annotations.adopts(&setup.operator) {
+        return TakeOver::Never;
+    }
+    TakeOver::HelmRelease {
+        name: subject.name.to_string(),
+        namespace: subject.namespace.clone(),
     }
 }

@@ -29,6 +29,8 @@ pub(super) async fn run(
             Err(error @ (ActionError::Hook { .. } | ActionError::Timeout { .. })) => {
                 Some(chain(&error))
             }
+            // The deletion policies of a hook that failed may be refused, too.
+            Err(error) if error.is_refusal() => Some(chain(&error)),
             Err(error) => return Err(error.into()),
         }
     };

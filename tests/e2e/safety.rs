@@ -536,7 +536,7 @@ fn is_contested(cr: &Value, owner: &str) -> bool {
     };
     is("Ready", |_, _| true)
         && is("Contested", |message, owner| {
-            message.contains(&format!("the operator {owner} looks after"))
+            message.contains(&format!("operator {owner} manages this release"))
         })
 }
 

@@ -49,7 +49,7 @@
 //! # Caveats
 //! * A function must be idempotent and must not rely on having seen every change: it may be called
 //!   twice for one change and once for several, and may be cut off anywhere when the process is killed.
-//! * A thread cannot be stopped from outside. A function that blocks for ever keeps its thread until
+//! * A thread cannot be stopped from outside. A function that blocks forever keeps its thread until
 //!   the process ends; its object is not reconciled any more.
 //!
 //! Needs `get`, `list` and `watch` on the kind, `patch` on its status, and what the calls of

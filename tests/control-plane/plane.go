@@ -31,10 +31,10 @@ type plane struct {
 	// The children inherit `childEnd`; only this process holds `parentEnd`, so they notice when it
 	// exits, for any reason.
 	childEnd, parentEnd *os.File
-	died       chan error
-	mu         sync.Mutex
-	stopping   bool
-	children   []*child
+	died                chan error
+	mu                  sync.Mutex
+	stopping            bool
+	children            []*child
 }
 
 type child struct {

@@ -20,7 +20,11 @@ type ExtendChart = Box<dyn Fn(HelmController) -> HelmController>;
 /// The program of an operator, with the one command `run`.
 ///
 /// ```no_run
-/// # fn controller() -> hybrid_operator::native::NativeController<k8s_openapi::api::core::v1::Pod> { todo!() }
+/// # use hybrid_operator::native::{self, Action, NativeController};
+/// # use k8s_openapi::api::core::v1::Pod;
+/// # fn controller() -> NativeController<Pod> {
+/// #     native::controller("pods").reconcile(|_, _| async { Ok(Action::done()) })
+/// # }
 /// use std::process::ExitCode;
 ///
 /// use hybrid_operator::operator::Operator;

@@ -90,8 +90,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 };
                 tokio::spawn(async move { stop.run_until_cancelled(forward).await });
             }
-            // An unknown object may be cached a moment later, but what is wrong with its owner's
-            // objects must not be decided from half a list.
+            // With incomplete lists, a function would take existing objects for missing.
             let synced = async {
                 for cache in readers.synced() {
                     cache.await;
@@ -127,7 +126,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 deadline: builder.deadline,
                 primaries,
                 shared: Arc::new(shared),
-                blocked: Arc::default(),
+                running: Arc::default(),
                 pauses: Mutex::new(Backoff::new(FIRST_PAUSE, LONGEST_PAUSE)),
                 metrics: context.metrics.clone(),
             };
@@ -159,7 +158,7 @@ fn follow_primaries<K: TypedObject>(
             }
         };
         if worth {
-            // The owner has changed it: earlier failures do not count any more.
+            // After a change, earlier failures no longer delay the reconcile.
             queue.reset_backoff(key);
             queue.add(key.clone(), Priority::Event);
         }
@@ -174,8 +173,8 @@ struct NativeReconciler<K> {
     deadline: Duration,
     primaries: ObjectCache<K>,
     shared: Arc<Shared>,
-    /// Keys whose function still blocks a thread after its deadline.
-    blocked: Arc<Mutex<HashSet<Key>>>,
+    /// Keys whose function runs, including those that block a thread beyond their deadline.
+    running: Arc<Mutex<HashSet<Key>>>,
     pauses: Mutex<Backoff>,
     metrics: crate::telemetry::metrics::Metrics,
 }
@@ -250,7 +249,7 @@ impl<K: TypedObject> NativeReconciler<K> {
         function: &Function<K>,
         object: Arc<K>,
     ) -> Result<Action, Error> {
-        let busy = Busy::begin(&self.blocked, key).ok_or_else(|| {
+        let busy = Busy::begin(&self.running, key).ok_or_else(|| {
             Error::other("the previous call for this object still blocks its thread")
         })?;
         let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared));

@@ -31,7 +31,17 @@ impl NativeOperator {
         namespace: Option<&TestNamespace>,
         controller: impl Controller + 'static,
     ) -> Self {
-        let faults = Faults::new();
+        Self::faulty(plane, name, namespace, controller, Faults::new()).await
+    }
+
+    /// Starts an operator whose requests meet faults.
+    pub(crate) async fn faulty(
+        plane: &ControlPlane,
+        name: &str,
+        namespace: Option<&TestNamespace>,
+        controller: impl Controller + 'static,
+        faults: Faults,
+    ) -> Self {
         let client = plane.client_with(&faults).await.unwrap();
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let metrics = free.local_addr().unwrap().to_string();

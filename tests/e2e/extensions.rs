@@ -3,14 +3,19 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
-use hybrid_operator::helm::{ExtensionError, PostHook, PreHook, ReleaseRef, Values};
+use hybrid_operator::helm::{
+    Chart, ExtensionError, HelmController, ReleaseContext, ReleaseRef, Values,
+};
 use hybrid_operator_test::TestNamespace;
-use kube::api::DynamicObject;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kube::api::{Api, ListParams};
+use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use crate::world::{InProcessOperator, Project, api, apply, condition, control_plane, until};
+use crate::examples::NativeOperator;
+use crate::world::{
+    InProcessOperator, Project, api, apply, condition, control_plane, merge, until,
+};
 
 const MAP: &str = "\
 apiVersion: v1
@@ -34,42 +39,27 @@ impl FailingHook {
         hook
     }
 
-    fn record(&self, what: Value) -> BoxFuture<'_, Result<(), ExtensionError>> {
-        let fails = self.fails.load(Ordering::SeqCst);
-        let answer = if fails {
+    fn record(&self, what: Value) -> Result<(), ExtensionError> {
+        if self.fails.load(Ordering::SeqCst) {
             self.failures.fetch_add(1, Ordering::SeqCst);
-            Err("rejected by the test".into())
-        } else {
-            self.seen.lock().unwrap().push(what);
-            Ok(())
-        };
-        std::future::ready(answer).boxed()
+            return Err("rejected by the test".into());
+        }
+        self.seen.lock().unwrap().push(what);
+        Ok(())
     }
-}
 
-impl PreHook for FailingHook {
-    fn run<'a>(
-        &'a self,
-        _: &'a DynamicObject,
-        values: &'a Values,
-    ) -> BoxFuture<'a, Result<(), ExtensionError>> {
+    fn before(&self, values: &Values) -> Result<(), ExtensionError> {
         self.record(json!(values))
     }
-}
 
-impl PostHook for FailingHook {
-    fn run<'a>(
-        &'a self,
-        _: &'a DynamicObject,
-        release: &'a ReleaseRef,
-    ) -> BoxFuture<'a, Result<(), ExtensionError>> {
+    fn after(&self, release: &ReleaseRef) -> Result<(), ExtensionError> {
         self.record(json!([release.name.as_str(), release.revision.0]))
     }
 }
 
-fn owned(resource: &DynamicObject, mut values: Values) -> Result<Values, ExtensionError> {
-    let name = resource.metadata.name.clone().ok_or("it has no name")?;
-    values.insert("owner".to_owned(), json!(name));
+async fn owned(context: ReleaseContext, mut values: Values) -> Result<Values, ExtensionError> {
+    let name = context.resource().metadata.name.clone();
+    values.insert("owner".to_owned(), json!(name.ok_or("it has no name")?));
     Ok(values)
 }
 
@@ -83,10 +73,11 @@ async fn extension_hook_error_is_reported_and_retried() {
     let (before, after) = (FailingHook::failing(), FailingHook::failing());
     let client = plane.client().await.unwrap();
     let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
+        let (before, after) = (before.clone(), after.clone());
         chart
             .value_translator(owned)
-            .pre_hook(before.clone())
-            .post_hook(after.clone())
+            .pre_hook(move |_, values| std::future::ready(before.before(&values)))
+            .post_hook(move |_, release| std::future::ready(after.after(&release)))
     });
     let widgets = api(&namespace, "Widget");
     apply(&widgets, "one", &json!({"spec": {"value": "v"}})).await;
@@ -145,4 +136,112 @@ async fn extension_hook_error_is_reported_and_retried() {
     assert!(
         before.failures.load(Ordering::SeqCst) > 0 && after.failures.load(Ordering::SeqCst) > 0
     );
+}
+
+/// Takes the value from a `ConfigMap` that the controller watches and a Secret that it reads.
+async fn of_cluster(context: ReleaseContext, mut values: Values) -> Result<Values, ExtensionError> {
+    let namespace = context.resource().metadata.namespace.clone();
+    let namespace = namespace.unwrap_or_default();
+    let watched = context.cached::<ConfigMap>()?.get("settings");
+    let value = watched.and_then(|map| map.data.as_ref()?.get("value").cloned());
+    let secrets: Api<Secret> = Api::namespaced(context.client().clone(), &namespace);
+    let owner = secrets.get_opt("owner").await?;
+    let owner = owner.and_then(|secret| secret.data?.get("name").cloned());
+    let owner = owner.map(|name| String::from_utf8_lossy(&name.0).into_owned());
+    values.insert("value".to_owned(), json!(value));
+    values.insert("owner".to_owned(), json!(owner));
+    Ok(values)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_own_annotation() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let namespace = TestNamespace::create(plane, "in-code").await.unwrap();
+    let events: Arc<Mutex<Vec<String>>> = Arc::default();
+    let recorded = Arc::clone(&events);
+    let controller = HelmController::builder(
+        GroupVersionKind::gvk("test.example.com", "v1", "Widget"),
+        Chart::load(project.watches_file().with_file_name("chart")).unwrap(),
+    )
+    .selector(std::iter::once(("team".to_owned(), "a".to_owned())).collect())
+    .watches_for::<ConfigMap>(|map, widget| {
+        map.metadata.name.as_deref() == Some("settings")
+            && map.metadata.namespace == widget.metadata.namespace
+    })
+    .value_translator(of_cluster)
+    .annotation("example.com/note", |value, options| {
+        if value.is_empty() {
+            return Err("the note is empty".to_owned());
+        }
+        options.install_description = Some(value.to_owned());
+        Ok(())
+    })
+    .pause_handler(|widget| widget.data["spec"]["hold"] == true)
+    .logger(|widget| tracing::info_span!("widget", team = ?widget.metadata.labels))
+    .event_recorder(move |_, event| {
+        recorded.lock().unwrap().push(event.reason);
+        std::future::ready(Ok(()))
+    });
+    let name = namespace.name();
+    let _operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
+
+    let secrets = api(&namespace, "Secret");
+    apply(&secrets, "owner", &json!({"stringData": {"name": "me"}})).await;
+    let maps = api(&namespace, "ConfigMap");
+    apply(&maps, "settings", &json!({"data": {"value": "1"}})).await;
+    let widgets = api(&namespace, "Widget");
+    let labelled = |note: &str, hold: bool| {
+        json!({"metadata": {"labels": {"team": "a"}, "annotations": {"example.com/note": note}},
+               "spec": {"hold": hold}})
+    };
+    apply(&widgets, "other", &json!({"spec": {}})).await;
+    apply(&widgets, "held", &labelled("", true)).await;
+    apply(&widgets, "one", &labelled("first", false)).await;
+    let data = |value: &'static str| {
+        move |map: &Value| map["data"] == json!({"value": value, "owner": "me"})
+    };
+    until(&maps, "one-map", "its values", data("1"))
+        .await
+        .unwrap();
+    // A change of the watched object upgrades the release without a change of the custom resource.
+    apply(&maps, "settings", &json!({"data": {"value": "2"}})).await;
+    until(&maps, "one-map", "new values", data("2"))
+        .await
+        .unwrap();
+    let is_paused = |cr: &Value| condition(cr, "Paused").is_some_and(|c| c["status"] == "True");
+    until(&widgets, "held", "paused", is_paused).await.unwrap();
+    assert!(maps.get_opt("held-map").await.unwrap().is_none());
+    assert!(maps.get_opt("other-map").await.unwrap().is_none());
+    merge(&widgets, "held", &json!({"spec": {"hold": false}})).await;
+    until(&maps, "held-map", "its values", data("2"))
+        .await
+        .unwrap();
+
+    let described = |cr: &Value| cr["status"]["release"]["revision"] == 2;
+    until(&widgets, "one", "revision 2", described)
+        .await
+        .unwrap();
+    let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
+    let text = record.data["data"]["release"].as_str().unwrap();
+    let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
+    let release = helm_core::release::codec::decode(&payload).unwrap();
+    assert_eq!(release.info.description, "first");
+    // Events went to the recorder, and not to the API server.
+    let reasons = events.lock().unwrap().clone();
+    assert!(
+        reasons.contains(&"InvalidAnnotation".to_owned()),
+        "{reasons:?}"
+    );
+    assert!(
+        reasons.contains(&"InstallSuccessful".to_owned()),
+        "{reasons:?}"
+    );
+    let published = api(&namespace, "Event");
+    let published = published.list(&ListParams::default()).await.unwrap().items;
+    let of_widgets =
+        |event: &&kube::api::DynamicObject| event.data["involvedObject"]["kind"] == "Widget";
+    assert_eq!(published.iter().filter(of_widgets).count(), 0);
 }

@@ -5,9 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
+use prometheus_client::registry::Registry;
 
 use crate::helm::{self, HelmController};
 use crate::manager::{Controller, Manager};
+use crate::native::BoxError;
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
 
@@ -40,7 +42,11 @@ pub struct Operator {
     command: Command,
     charts: Option<ExtendChart>,
     controllers: Vec<Box<dyn Controller>>,
+    manager: Vec<Extend>,
 }
+
+/// Adds something to the manager.
+type Extend = Box<dyn FnOnce(Manager) -> Manager>;
 
 impl Operator {
     /// Creates a program without controllers. `name` and `version` are shown by `--help` and
@@ -59,6 +65,7 @@ impl Operator {
             command,
             charts: None,
             controllers: Vec::new(),
+            manager: Vec::new(),
         }
     }
 
@@ -86,10 +93,56 @@ impl Operator {
         self
     }
 
-    /// Adds a controller.
+    /// Adds a controller, or a [`runnable`](crate::manager::runnable).
     #[must_use]
     pub fn with(mut self, controller: impl Controller + 'static) -> Self {
         self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Adds a check to `/healthz`: while it fails, Kubernetes restarts the container.
+    #[must_use]
+    pub fn health_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let add = |manager: Manager| manager.health_check(name, check);
+        self.manager.push(Box::new(add));
+        self
+    }
+
+    /// Adds a check to `/readyz`: while it fails, the Pod gets no requests through Services.
+    #[must_use]
+    pub fn readiness_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        let add = |manager: Manager| manager.readiness_check(name, check);
+        self.manager.push(Box::new(add));
+        self
+    }
+
+    /// Adds metrics to `/metrics`.
+    ///
+    /// ```no_run
+    /// use hybrid_operator::operator::Operator;
+    /// use hybrid_operator::telemetry::prometheus_client::metrics::counter::Counter;
+    ///
+    /// # fn main() -> std::process::ExitCode {
+    /// let backups = Counter::<u64>::default();
+    /// let counted = backups.clone();
+    /// Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+    ///     .metrics(move |registry| registry.register("backups", "Number of backups", counted))
+    ///     // .with(a controller that calls backups.inc())
+    ///     .main()
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn metrics(mut self, register: impl FnOnce(&mut Registry) + Send + 'static) -> Self {
+        let add = |manager: Manager| manager.metrics(register);
+        self.manager.push(Box::new(add));
         self
     }
 
@@ -128,6 +181,9 @@ impl Operator {
             None => Vec::new(),
         };
         let mut manager = Manager::new(options);
+        for add in self.manager {
+            manager = add(manager);
+        }
         for chart in charts {
             manager = manager.with(chart);
         }

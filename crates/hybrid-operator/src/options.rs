@@ -7,8 +7,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::controller::WorkerOptions;
-use crate::leader::LeaseOptions;
-use crate::manager::ManagerError;
+use crate::leader::{LeaseOptions, LockOptions};
 use crate::telemetry::logs::{Encoder, LogOptions};
 
 pub use crate::client::Deadlines;
@@ -28,6 +27,8 @@ pub struct Options {
     pub health_probe_bind_address: String,
     /// Whether leader election is enabled.
     pub leader_elect: bool,
+    /// How the leader is elected.
+    pub leader_election_mode: LeaderElectionMode,
     /// Namespace of the leader election lease.
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else the Pod's service account.
@@ -36,16 +37,48 @@ pub struct Options {
     pub suppress_override_values: bool,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
+    /// Label selector of the namespaces whose custom resources are reconciled.
+    pub namespace_selector: Option<String>,
+    /// Time between two reconciles of an unchanged custom resource of a native controller; `None`
+    /// means never.
+    pub sync_period: Option<Duration>,
+    /// How long reconciles in progress may hold up the exit.
+    pub graceful_shutdown_timeout: Duration,
     /// Namespace of the operator. From `$POD_NAMESPACE`.
     pub operator_namespace: Option<String>,
     /// Name of the operator and of its leader election lease.
     pub operator_name: String,
     /// Name of this process, unique among its replicas.
     pub instance: String,
+    /// Name of the Pod, if the process runs in one. From `$POD_NAME`.
+    pub pod: Option<String>,
     /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
     /// Level and format of logs.
     pub logs: LogOptions,
+}
+
+/// How the leader is elected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum LeaderElectionMode {
+    /// By a lease that the leader renews: another replica takes over within 15 s.
+    #[default]
+    Lease,
+    /// By a `ConfigMap` that the leader's Pod owns: the leader stays until its Pod is gone.
+    ForLife,
+}
+
+/// The options contradict each other or lack something.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// Leader election needs a namespace for its lease.
+    #[error(
+        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE"
+    )]
+    NoLeaseNamespace,
+    /// Namespaces are both listed and selected.
+    #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
+    NamespacesTwice,
 }
 
 /// The flags of `run`.
@@ -59,6 +92,17 @@ pub struct RunArgs {
     /// Reconcile each custom resource at least this often (0 disables it).
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub reconcile_period: Duration,
+    /// Reconcile each custom resource of a native controller at least this often, unless the
+    /// controller has its own period (0 disables it).
+    #[arg(long, default_value = "0", value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub sync_period: Duration,
+    /// Reconcile only in namespaces that this label selector selects, such as `team=a`; labels may
+    /// change at any time.
+    #[arg(long, value_name = "SELECTOR")]
+    pub namespace_selector: Option<String>,
+    /// How long reconciles in progress may hold up the exit.
+    #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub graceful_shutdown_timeout: Duration,
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
     #[arg(long, value_name = "N")]
     pub max_concurrent_reconciles: Option<usize>,
@@ -76,6 +120,9 @@ pub struct RunArgs {
     /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
+    /// How the leader is elected.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE")]
+    pub leader_election_mode: LeaderElectionMode,
     /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
     #[arg(long, value_name = "NAME")]
     pub leader_election_id: Option<String>,
@@ -157,6 +204,7 @@ impl RunArgs {
             metrics_bind_address: self.metrics_bind_address,
             health_probe_bind_address: self.health_probe_bind_address,
             leader_elect: self.leader_elect,
+            leader_election_mode: self.leader_election_mode,
             leader_election_namespace: self
                 .leader_election_namespace
                 .or_else(|| operator_namespace.clone()),
@@ -167,9 +215,15 @@ impl RunArgs {
                 .map(|namespace| namespace.trim().to_owned())
                 .filter(|namespace| !namespace.is_empty())
                 .collect(),
+            namespace_selector: self
+                .namespace_selector
+                .filter(|selector| !selector.is_empty()),
+            sync_period: Some(self.sync_period).filter(|period| !period.is_zero()),
+            graceful_shutdown_timeout: self.graceful_shutdown_timeout,
             operator_namespace,
             operator_name,
             instance,
+            pod: env("POD_NAME"),
             deadlines: Deadlines::default(),
             logs: LogOptions {
                 level: if self.zap_devel {
@@ -193,15 +247,40 @@ fn hostname() -> Option<String> {
 }
 
 impl Options {
-    /// Returns the settings of leader election, or `None` if it is disabled.
-    pub(crate) fn lease(&self) -> Result<Option<LeaseOptions>, ManagerError> {
-        if !self.leader_elect {
+    /// Refuses options that contradict each other.
+    pub(crate) fn validate(&self) -> Result<(), OptionsError> {
+        if self.namespace_selector.is_some() && !self.watch_namespaces.is_empty() {
+            return Err(OptionsError::NamespacesTwice);
+        }
+        Ok(())
+    }
+
+    /// Returns the lock of leader-for-life, or `None` if the mode is another one or the process does
+    /// not run in a Pod.
+    pub(crate) fn lock(&self) -> Option<LockOptions> {
+        if !self.leader_elect || self.leader_election_mode != LeaderElectionMode::ForLife {
+            return None;
+        }
+        let (Some(pod), Some(namespace)) = (&self.pod, &self.operator_namespace) else {
+            tracing::info!("leader-for-life is skipped: $POD_NAME and $POD_NAMESPACE name no Pod");
+            return None;
+        };
+        Some(LockOptions {
+            namespace: namespace.clone(),
+            name: self.operator_name.clone(),
+            pod: pod.clone(),
+        })
+    }
+
+    /// Returns the settings of the leader election lease, or `None` if there is none.
+    pub(crate) fn lease(&self) -> Result<Option<LeaseOptions>, OptionsError> {
+        if !self.leader_elect || self.leader_election_mode != LeaderElectionMode::Lease {
             return Ok(None);
         }
         let namespace = self
             .leader_election_namespace
             .as_deref()
-            .ok_or(ManagerError::NoLeaseNamespace)?;
+            .ok_or(OptionsError::NoLeaseNamespace)?;
         // Two processes with the same Pod name must not both believe that they hold the lease.
         let mut noise = [0_u8; 4];
         let _ = getrandom::fill(&mut noise);

@@ -67,6 +67,7 @@ impl Fixture {
                 namespace: Some("prod".to_owned()),
                 name: "one".to_owned(),
                 uid: "cr-uid-of-the-widget".to_owned(),
+                component: None,
             },
             operator: OperatorId::new("op"),
             instance: InstanceId::new("pod"),

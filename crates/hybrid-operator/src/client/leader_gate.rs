@@ -44,6 +44,11 @@ impl LeaderGate {
         self.set(GateState::Until { deadline, expiry });
     }
 
+    /// Lets all writes pass.
+    pub(crate) fn open(&self) {
+        self.set(GateState::Always);
+    }
+
     /// Blocks all writes.
     pub(crate) fn close(&self) {
         self.set(GateState::Closed);

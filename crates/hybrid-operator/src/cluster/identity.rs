@@ -8,6 +8,7 @@ use kube::core::GroupVersionKind;
 use sha2::{Digest as _, Sha256};
 
 use super::Scope;
+use crate::controller::Key;
 
 /// Maximum length of a label value.
 const LABEL_MAX: usize = 63;
@@ -52,6 +53,19 @@ impl CrIdentity {
         Self(hash_text(&text, 32))
     }
 
+    /// Maximum length of the name of a component.
+    pub(crate) const COMPONENT_MAX: usize = LABEL_MAX - 33;
+
+    /// Returns the identity of a component of the custom resource, which has a release of its own.
+    pub(crate) fn of_component(&self, component: &str) -> Self {
+        Self(format!("{}.{component}", self.0))
+    }
+
+    /// Returns the name of the component if this is the identity of a component of `whole`.
+    pub(crate) fn component_of(&self, whole: &Self) -> Option<&str> {
+        self.0.strip_prefix(&whole.0)?.strip_prefix('.')
+    }
+
     /// Creates an identity from the value of a label.
     pub(crate) fn from_label(value: &str) -> Self {
         Self(value.to_owned())
@@ -85,17 +99,29 @@ pub(crate) struct Primary {
     pub name: String,
     /// Uid.
     pub uid: String,
+    /// Name of the component of the custom resource that the release is; `None` if there is one release
+    /// for the whole custom resource.
+    pub component: Option<String>,
 }
 
 impl Primary {
     /// Returns the identity that labels carry.
     pub(crate) fn identity(&self) -> CrIdentity {
-        CrIdentity::of(
+        let whole = CrIdentity::of(
             &self.gvk.group,
             &self.gvk.kind,
             self.namespace.as_deref(),
             &self.name,
-        )
+        );
+        match &self.component {
+            Some(component) => whole.of_component(component),
+            None => whole,
+        }
+    }
+
+    /// Returns the queue key of the custom resource.
+    pub(crate) fn key(&self) -> Key {
+        Key::new(self.namespace.as_deref(), &self.name)
     }
 
     /// Returns whether an object of this scope and namespace can have an owner reference to this

@@ -432,6 +432,7 @@ mod tests {
             namespace: namespace.map(str::to_owned),
             name: "one".to_owned(),
             uid: "uid-1".to_owned(),
+            component: None,
         }
     }
 

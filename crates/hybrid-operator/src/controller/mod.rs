@@ -11,6 +11,7 @@ mod backoff;
 pub(crate) mod definitions;
 mod ended;
 pub(crate) mod follow;
+pub(crate) mod namespaces;
 mod objects;
 mod queue;
 mod registry;

@@ -31,8 +31,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::Key;
 use super::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
+use super::{Key, Priority, QueueHandle};
 use crate::telemetry::metrics::WatchMetrics;
 
 /// Whether objects of a scope have namespaces.
@@ -411,6 +411,28 @@ impl<O> ObjectCache<O> {
         subscribers.push(subscriber);
     }
 
+    /// Adds to a queue the keys that `related` returns for each changed object, as it was before and
+    /// as it is after the change.
+    pub(crate) fn route<I>(
+        &self,
+        queue: &QueueHandle,
+        related: impl Fn(&O) -> I + Send + Sync + 'static,
+    ) where
+        I: IntoIterator<Item = Key>,
+    {
+        let queue = queue.clone();
+        self.subscribe(Box::new(move |_, before, after| {
+            let objects = [before, after].into_iter().flatten();
+            let objects = objects.filter_map(Cached::object);
+            let mut keys: Vec<Key> = objects.flat_map(|object| related(object)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            for key in keys {
+                queue.add(key, Priority::Event);
+            }
+        }));
+    }
+
     /// Waits until the first list of every namespace is complete.
     pub(crate) async fn synced(&self) {
         let mut progress = self.0.progress.subscribe();
@@ -434,12 +456,12 @@ impl<O> ObjectCache<O> {
         }
     }
 
-    fn store(&self, key: &Key, value: &Cached<O>) {
+    pub(super) fn store(&self, key: &Key, value: &Cached<O>) {
         let before = self.write().insert(key.clone(), value.clone());
         self.changed(key, before.as_ref(), Some(value));
     }
 
-    fn remove(&self, key: &Key) {
+    pub(super) fn remove(&self, key: &Key) {
         let before = self.write().remove(key);
         if before.is_some() {
             self.changed(key, before.as_ref(), None);

@@ -3,6 +3,7 @@
 //! A reconcile that panics or takes too long is an error of its key alone. Workers do not sleep: a
 //! delay is a delayed key in the queue.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info_span, warn};
 
+use super::namespaces::NamespaceFilter;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
 
@@ -44,6 +46,9 @@ pub(crate) struct QueueHandle(Arc<QueueInner>);
 struct QueueInner {
     queue: Mutex<Queue>,
     backoff: Mutex<Backoff>,
+    filter: NamespaceFilter,
+    /// Keys whose namespace is not selected.
+    set_aside: Mutex<HashSet<Key>>,
     wake: Notify,
     metrics: ControllerMetrics,
 }
@@ -56,22 +61,70 @@ impl QueueInner {
     fn backoff(&self) -> MutexGuard<'_, Backoff> {
         self.backoff.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn set_aside(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.set_aside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a ready key whose namespace is selected, and sets others aside.
+    fn take(&self) -> Option<Key> {
+        loop {
+            let key = self.queue().take(Instant::now().into_std())?;
+            if self.filter.accepts(&key) {
+                return Some(key);
+            }
+            self.set_aside().insert(key.clone());
+            self.queue().done(&key);
+            // The namespace may have been selected in between.
+            if self.filter.accepts(&key) && self.set_aside().remove(&key) {
+                self.queue().add(key, Priority::Event);
+            }
+        }
+    }
 }
 
 impl QueueHandle {
-    /// Creates an empty queue.
+    /// Creates an empty queue for all namespaces.
+    #[cfg(test)]
     pub(crate) fn new(metrics: ControllerMetrics) -> Self {
-        Self::with_backoff(metrics, Backoff::default())
+        Self::filtered(metrics, Backoff::default(), &NamespaceFilter::default())
     }
 
-    /// Creates an empty queue with these pauses after failures.
-    pub(crate) fn with_backoff(metrics: ControllerMetrics, backoff: Backoff) -> Self {
-        Self(Arc::new(QueueInner {
+    /// Creates an empty queue with these pauses after failures. Keys of namespaces that are not
+    /// selected wait until theirs is.
+    pub(crate) fn filtered(
+        metrics: ControllerMetrics,
+        backoff: Backoff,
+        filter: &NamespaceFilter,
+    ) -> Self {
+        let queue = Self(Arc::new(QueueInner {
             queue: Mutex::default(),
             backoff: Mutex::new(backoff),
+            filter: filter.clone(),
+            set_aside: Mutex::default(),
             wake: Notify::new(),
             metrics,
-        }))
+        }));
+        let waiting = Arc::downgrade(&queue.0);
+        filter.on_selected(move |namespace| {
+            if let Some(queue) = waiting.upgrade() {
+                Self(queue).resume(namespace);
+            }
+        });
+        queue
+    }
+
+    /// Makes the keys of a namespace ready that were set aside.
+    fn resume(&self, namespace: &str) {
+        let mut set_aside = self.0.set_aside();
+        let of_namespace = |key: &Key| key.namespace.as_deref() == Some(namespace);
+        let keys: Vec<Key> = set_aside.extract_if(of_namespace).collect();
+        drop(set_aside);
+        for key in keys {
+            self.add(key, Priority::Event);
+        }
     }
 
     /// Makes a key ready.
@@ -87,11 +140,9 @@ impl QueueHandle {
     /// Takes every key that is ready.
     #[cfg(test)]
     pub(crate) fn ready(&self) -> std::collections::BTreeSet<Key> {
-        let mut queue = self.0.queue();
-        let now = Instant::now().into_std();
-        let taken: Vec<Key> = std::iter::from_fn(|| queue.take(now)).collect();
+        let taken: Vec<Key> = std::iter::from_fn(|| self.0.take()).collect();
         for key in &taken {
-            queue.done(key);
+            self.0.queue().done(key);
         }
         taken.into_iter().collect()
     }
@@ -154,7 +205,7 @@ impl Workers {
 
     fn start_ready(&self, running: &mut JoinSet<Key>) {
         while running.len() < self.options.concurrency {
-            let Some(key) = self.shared.queue().take(Instant::now().into_std()) else {
+            let Some(key) = self.shared.take() else {
                 return;
             };
             running.spawn(self.work(key));

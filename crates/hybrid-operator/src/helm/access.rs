@@ -7,8 +7,11 @@ use kube::Client;
 
 use super::events::EventSink;
 use super::interest::Interests;
+use super::resources::Resources;
 use crate::cluster::Cluster;
-use crate::controller::{Registry, Source};
+use crate::controller::{QueueHandle, Registry};
+use crate::manager::ControllerContext;
+use crate::native::Readers;
 use crate::release::SecretStore;
 use crate::render_pool::RenderPool;
 
@@ -23,10 +26,36 @@ pub(super) struct Access {
     /// Release records.
     pub(super) store: SecretStore,
     /// Custom resources.
-    pub(super) source: Source,
+    pub(super) resources: Resources,
+    /// Objects that the extensions read.
+    pub(super) readers: Readers,
     /// Watches of the objects that custom resources refer to.
     pub(super) interests: Interests,
     pub(super) events: EventSink,
     /// Threads that render charts.
     pub(super) pool: RenderPool,
+}
+
+impl Access {
+    pub(super) fn new(
+        context: &ControllerContext,
+        queue: &QueueHandle,
+        resources: Resources,
+        readers: Readers,
+    ) -> Self {
+        let connection = &context.connection;
+        let (client, cluster) = (&connection.client, &connection.cluster);
+        Self {
+            impersonated: Mutex::default(),
+            registry: context.caches.registry.clone(),
+            store: SecretStore::new(client.clone(), context.caches.records.clone()),
+            resources,
+            readers,
+            interests: Interests::new(cluster, queue.clone(), context.stop.clone()),
+            events: EventSink::new(client.clone(), connection.reporter.clone()),
+            pool: context.limits.pool.clone(),
+            client: client.clone(),
+            cluster: cluster.clone(),
+        }
+    }
 }

@@ -20,30 +20,38 @@ pub(crate) enum AdoptionPolicy {
     AllowedFor(OperatorId),
 }
 
-/// Parsed annotations of a custom resource.
+/// Options of the actions on one release, which annotations of its custom resource set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an annotation")]
-pub(crate) struct Annotations {
+#[non_exhaustive]
+pub struct ReleaseOptions {
     /// `install-disable-hooks`
-    pub(crate) install_disable_hooks: bool,
+    pub install_disable_hooks: bool,
     /// `upgrade-disable-hooks`
-    pub(crate) upgrade_disable_hooks: bool,
+    pub upgrade_disable_hooks: bool,
     /// `uninstall-disable-hooks`
-    pub(crate) uninstall_disable_hooks: bool,
+    pub uninstall_disable_hooks: bool,
     /// `install-description`
-    pub(crate) install_description: Option<String>,
+    pub install_description: Option<String>,
     /// `upgrade-description`
-    pub(crate) upgrade_description: Option<String>,
+    pub upgrade_description: Option<String>,
     /// `uninstall-description`
-    pub(crate) uninstall_description: Option<String>,
+    pub uninstall_description: Option<String>,
     /// `upgrade-force`: objects are replaced instead of applied.
-    pub(crate) upgrade_force: bool,
+    pub upgrade_force: bool,
     /// `rollback-force`; true by default.
-    pub(crate) rollback_force: bool,
+    pub rollback_force: bool,
     /// `uninstall-wait`: the finalizer stays until every object is gone.
-    pub(crate) uninstall_wait: bool,
+    pub uninstall_wait: bool,
     /// `reconcile-period`; zero means never.
-    pub(crate) reconcile_period: Option<Duration>,
+    pub reconcile_period: Option<Duration>,
+}
+
+/// Parsed annotations of a custom resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Annotations {
+    /// Options of the actions.
+    pub(crate) options: ReleaseOptions,
     /// `adopt-release`: true, false, or the name of an operator.
     pub(crate) adopt_release: AdoptionPolicy,
     /// `paused`, or the annotation configured in its place.
@@ -83,18 +91,21 @@ pub(crate) fn read(
             default
         }),
     };
-    let mut read = Annotations {
+    let options = ReleaseOptions {
         install_disable_hooks: flag("install-disable-hooks", false),
         upgrade_disable_hooks: flag("upgrade-disable-hooks", false),
         uninstall_disable_hooks: flag("uninstall-disable-hooks", false),
         upgrade_force: flag("upgrade-force", false),
         rollback_force: flag("rollback-force", true),
         uninstall_wait: flag("uninstall-wait", false),
-        adopt_release: adoption(text("adopt-release")),
         install_description: text("install-description"),
         upgrade_description: text("upgrade-description"),
         uninstall_description: text("uninstall-description"),
         reconcile_period: None,
+    };
+    let mut read = Annotations {
+        options,
+        adopt_release: adoption(text("adopt-release")),
         paused: false,
         reset_at: text("reset-at"),
         force_at: text("force-at"),
@@ -105,7 +116,7 @@ pub(crate) fn read(
     read.paused = pause.and_then(|value| parse_bool(value)).unwrap_or(false);
     if let Some(value) = text("reconcile-period") {
         match duration::parse(&value) {
-            Ok(period) => read.reconcile_period = Some(period),
+            Ok(period) => read.options.reconcile_period = Some(period),
             Err(error) => problems.push(format!("{PREFIX}reconcile-period: {error}")),
         }
     }
@@ -159,9 +170,10 @@ mod tests {
             ]),
             None,
         );
-        assert!(found.install_disable_hooks && !found.rollback_force && found.paused);
-        assert!(!found.upgrade_force);
-        assert_eq!(found.reconcile_period, Some(Duration::ZERO));
+        let options = &found.options;
+        assert!(options.install_disable_hooks && !options.rollback_force && found.paused);
+        assert!(!options.upgrade_force);
+        assert_eq!(options.reconcile_period, Some(Duration::ZERO));
         assert_eq!(
             found.problems,
             ["helm.sdk.operatorframework.io/upgrade-force: invalid boolean \"yes\""]

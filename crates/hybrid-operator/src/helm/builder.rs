@@ -1,57 +1,80 @@
-//! Builds a controller from an entry of `watches.yaml`.
+//! Builds a controller from an entry of `watches.yaml` or in code.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Arc, RwLock};
 
 use futures::future::BoxFuture;
-use helm_core::chart::LoadError;
-use helm_core::{Chart, CompiledChart, RenderError};
-use kube::core::GroupVersionKind;
+use kube::api::DynamicObject;
+use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
+use kube::runtime::events::Event;
+use tracing::Span;
 
 use super::HelmReconciler;
+use super::Values;
 use super::access::Access;
-use super::events::EventSink;
-use super::extend::{Extensions, PostHook, PreHook, ValueTranslator};
-use super::interest::Interests;
+use super::annotations::ReleaseOptions;
+use super::chart::{BuildError, Chart};
+use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
+use super::resources::Resources;
+use super::router::ChangeRouter;
 use super::setup::Setup;
-use crate::cluster::ownership::{CrIdentity, OperatorId};
 use crate::controller::{
-    Key, Owners, Priority, QueueHandle, Route, Source, WorkerOptions, Workers,
+    Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
+    WorkerOptions, Workers,
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
-use crate::release::{IndexState, RecordChange, RecordMeta, ReleaseIndex, SecretStore};
+use crate::native::Readers;
+use crate::release::{IndexState, RecordChange, ReleaseIndex};
 use crate::watches::{self, Watch, WatchesError};
 
-/// Error building a controller from an entry of `watches.yaml`.
-#[derive(Debug, thiserror::Error)]
-pub enum BuildError {
-    /// The chart cannot be loaded.
-    #[error("cannot load the chart {}", path.display())]
-    Load {
-        /// Path of the chart.
-        path: PathBuf,
-        /// The underlying error.
-        #[source]
-        source: LoadError,
-    },
-    /// A template of the chart cannot be parsed.
-    #[error("cannot parse the templates of {}", path.display())]
-    Parse {
-        /// Path of the chart.
-        path: PathBuf,
-        /// The underlying error.
-        #[source]
-        source: RenderError,
-    },
+/// Opens a cache of objects that the extensions read, and routes their changes to the queue.
+type OpenSource = Box<dyn FnOnce(&mut SourceContext<'_>) + Send>;
+
+/// What a source of changes works with.
+struct SourceContext<'a> {
+    caches: &'a ObjectCaches,
+    readers: &'a mut Readers,
+    queue: &'a QueueHandle,
+    resources: &'a Source,
 }
 
 /// Controller that runs a chart for each custom resource of a kind.
+///
+/// [`load`] builds one for each entry of `watches.yaml`; [`builder`](Self::builder) builds one in
+/// code. The methods of both add code to it:
+///
+/// ```no_run
+/// use hybrid_operator::helm::{Chart, ExtensionError, HelmController, ReleaseContext, Values};
+/// use k8s_openapi::api::core::v1::Namespace;
+/// use kube::core::GroupVersionKind;
+/// use serde_json::json;
+///
+/// /// Gives the chart the labels of the namespace as a value.
+/// async fn translate(context: ReleaseContext, mut values: Values) -> Result<Values, ExtensionError> {
+///     let name = context.resource().metadata.namespace.as_deref().unwrap_or_default();
+///     let namespace = context.cached::<Namespace>()?.get_in(None, name);
+///     let labels = namespace.and_then(|namespace| namespace.metadata.labels.clone());
+///     values.insert("namespaceLabels".to_owned(), json!(labels));
+///     Ok(values)
+/// }
+///
+/// # fn controller() -> Result<HelmController, Box<dyn std::error::Error>> {
+/// let gvk = GroupVersionKind::gvk("cache.example.com", "v1alpha1", "Memcached");
+/// let controller = HelmController::builder(gvk, Chart::load("helm-charts/memcached")?)
+///     .options(|watch| watch.lookup_is_input = true)
+///     .watches_for::<Namespace>(|namespace, memcached| {
+///         namespace.metadata.name == memcached.metadata.namespace
+///     })
+///     .value_translator(translate);
+/// # Ok(controller)
+/// # }
+/// ```
 pub struct HelmController {
     name: String,
     watch: Watch,
-    chart: Arc<CompiledChart>,
+    chart: Chart,
     extensions: Extensions,
+    sources: Vec<OpenSource>,
 }
 
 /// Builds a controller for each entry of a watches file. Does not contact a cluster.
@@ -65,26 +88,28 @@ pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
 }
 
 impl HelmController {
-    /// Loads and compiles the chart of an entry.
+    /// Loads and compiles the chart of an entry of `watches.yaml`.
     ///
     /// # Errors
     /// If the chart cannot be loaded or parsed.
     pub fn new(watch: Watch) -> Result<Self, BuildError> {
-        let path = || watch.chart.clone();
-        let chart = Chart::load(&watch.chart).map_err(|source| BuildError::Load {
-            path: path(),
-            source,
-        })?;
-        let chart = CompiledChart::compile(&chart).map_err(|source| BuildError::Parse {
-            path: path(),
-            source,
-        })?;
-        Ok(Self {
+        let chart = Chart::load(&watch.chart)?;
+        Ok(Self::with_chart(watch, chart))
+    }
+
+    /// Starts with a kind and its chart; every option has its default.
+    pub fn builder(gvk: GroupVersionKind, chart: Chart) -> Self {
+        Self::with_chart(Watch::new(gvk, chart.name()), chart)
+    }
+
+    fn with_chart(watch: Watch, chart: Chart) -> Self {
+        Self {
             name: watch.gvk.kind.to_lowercase(),
             watch,
-            chart: Arc::new(chart),
+            chart,
             extensions: Extensions::default(),
-        })
+            sources: Vec::new(),
+        }
     }
 
     /// Returns the kind of the custom resources.
@@ -92,27 +117,194 @@ impl HelmController {
         &self.watch.gvk.kind
     }
 
-    /// Sets the code that translates the values computed by `watches.yaml`.
+    /// Changes the options: those of an entry of `watches.yaml`.
     #[must_use]
-    pub fn value_translator(mut self, translator: impl ValueTranslator) -> Self {
-        self.extensions.translator = Some(Arc::new(translator));
+    pub fn options(mut self, change: impl FnOnce(&mut Watch)) -> Self {
+        let (gvk, chart) = (self.watch.gvk.clone(), self.watch.chart.clone());
+        change(&mut self.watch);
+        (self.watch.gvk, self.watch.chart) = (gvk, chart);
         self
     }
 
-    /// Adds a hook that runs before a release is reconciled. Hooks run in the order they are added.
+    /// Reconciles only custom resources that a label selector selects.
     #[must_use]
-    pub fn pre_hook(mut self, hook: impl PreHook) -> Self {
+    pub fn selector(self, selector: Selector) -> Self {
+        self.options(|watch| watch.selector = Some(selector))
+    }
+
+    /// Sets the function that translates the values that the options compute from the custom
+    /// resource.
+    ///
+    /// It is called in every reconcile, so it may depend on more than the custom resource, for
+    /// example on [watched](Self::watches) objects. The release is upgraded when the result changes.
+    #[must_use]
+    pub fn value_translator<F, Fut>(mut self, translate: F) -> Self
+    where
+        F: Fn(ReleaseContext, Values) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Values, ExtensionError>> + Send + 'static,
+    {
+        self.extensions.translator = Some(Arc::new(move |context, values| {
+            Box::pin(translate(context, values))
+        }));
+        self
+    }
+
+    /// Adds a hook that is called before a release is reconciled, unless the custom resource is
+    /// paused or being deleted. While it fails, the release is left unchanged. It must be
+    /// idempotent. Hooks are called in the order they are added.
+    #[must_use]
+    pub fn pre_hook<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(ReleaseContext, Values) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ExtensionError>> + Send + 'static,
+    {
+        let hook =
+            move |context, values| -> BoxFuture<'static, _> { Box::pin(hook(context, values)) };
         self.extensions.pre.push(Arc::new(hook));
         self
     }
 
-    /// Adds a hook that runs after a release matches its custom resource. Hooks run in the order
-    /// they are added.
+    /// Adds a hook that is called after each reconcile that leaves the release matching its custom
+    /// resource. While it fails, the custom resource is `Irreconcilable`. It must be idempotent.
+    /// Hooks are called in the order they are added.
     #[must_use]
-    pub fn post_hook(mut self, hook: impl PostHook) -> Self {
+    pub fn post_hook<F, Fut>(mut self, hook: F) -> Self
+    where
+        F: Fn(ReleaseContext, ReleaseRef) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ExtensionError>> + Send + 'static,
+    {
+        let hook =
+            move |context, release| -> BoxFuture<'static, _> { Box::pin(hook(context, release)) };
         self.extensions.post.push(Arc::new(hook));
         self
     }
+
+    /// Watches all objects of a type, which the other functions read with
+    /// [`ReleaseContext::cached`]. `related` returns the keys of the custom resources that the
+    /// change of an object concerns.
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches<O: TypedObject, I: IntoIterator<Item = Key>>(
+        mut self,
+        related: impl Fn(&O) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.sources.push(Box::new(move |source| {
+            let cache = source.caches.whole::<O>(None);
+            source.readers.set_watched(cache.clone());
+            cache.route(source.queue, related);
+        }));
+        self
+    }
+
+    /// Watches all objects of a type whose changes concern those custom resources that `concerns`
+    /// accepts.
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches_for<O: TypedObject>(
+        mut self,
+        concerns: impl Fn(&O, &DynamicObject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.sources.push(Box::new(move |source| {
+            let cache = source.caches.whole::<O>(None);
+            source.readers.set_watched(cache.clone());
+            route_concerned(&cache, source, concerns);
+        }));
+        self
+    }
+
+    /// Watches the metadata of all objects of a type: nothing else of them is sent or kept.
+    ///
+    /// Needs `list` and `watch` on the type.
+    #[must_use]
+    pub fn watches_metadata<O: TypedObject, I: IntoIterator<Item = Key>>(
+        mut self,
+        related: impl Fn(&PartialObjectMeta<O>) -> I + Send + Sync + 'static,
+    ) -> Self {
+        self.sources.push(Box::new(move |source| {
+            let cache = source.caches.metadata::<O>(None);
+            source.readers.set_watched(cache.clone());
+            cache.route(source.queue, related);
+        }));
+        self
+    }
+
+    /// Defines an annotation of the custom resource: `read` changes the options of the release
+    /// according to its value. An error becomes an event, and the value is ignored.
+    ///
+    /// ```
+    /// # use hybrid_operator::helm::HelmController;
+    /// # fn with_annotation(controller: HelmController) -> HelmController {
+    /// controller.annotation("example.com/skip-hooks", |value, options| {
+    ///     let skip = value.parse().map_err(|_| format!("{value:?} is neither true nor false"))?;
+    ///     options.install_disable_hooks = skip;
+    ///     options.upgrade_disable_hooks = skip;
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn annotation(
+        mut self,
+        name: &str,
+        read: impl Fn(&str, &mut ReleaseOptions) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.extensions.annotations.push(CustomAnnotation {
+            name: name.to_owned(),
+            read: Arc::new(read),
+        });
+        self
+    }
+
+    /// Pauses the custom resources that `is_paused` accepts, in addition to those with the pause
+    /// annotation. Called in every reconcile.
+    #[must_use]
+    pub fn pause_handler(
+        mut self,
+        is_paused: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.extensions.is_paused = Some(Arc::new(is_paused));
+        self
+    }
+
+    /// Sends events through `record` instead of to the API server. A failure is only logged.
+    #[must_use]
+    pub fn event_recorder<F, Fut>(mut self, record: F) -> Self
+    where
+        F: Fn(ReleaseContext, Event) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), ExtensionError>> + Send + 'static,
+    {
+        self.extensions.recorder = Some(Arc::new(move |context, event| {
+            Box::pin(record(context, event))
+        }));
+        self
+    }
+
+    /// Logs everything about a custom resource in the span that `span` returns, for fields of your
+    /// own.
+    #[must_use]
+    pub fn logger(mut self, span: impl Fn(&DynamicObject) -> Span + Send + Sync + 'static) -> Self {
+        self.extensions.span = Some(Arc::new(span));
+        self
+    }
+}
+
+/// Reconciles the custom resources that the changes of a cache concern.
+fn route_concerned<O: TypedObject>(
+    cache: &ObjectCache<O>,
+    source: &SourceContext<'_>,
+    concerns: impl Fn(&O, &DynamicObject) -> bool + Send + Sync + 'static,
+) {
+    let resources = source.resources.clone();
+    cache.route(source.queue, move |object: &O| {
+        let mut keys = resources.keys();
+        keys.retain(|key| {
+            let resource = resources.get(key);
+            resource.is_some_and(|resource| concerns(object, &resource))
+        });
+        keys
+    });
 }
 
 impl Controller for HelmController {
@@ -138,11 +330,7 @@ impl Controller for HelmController {
                     }
                 }
             };
-            let store = SecretStore::new(
-                context.connection.client.clone(),
-                context.caches.records.clone(),
-            );
-            let queue = QueueHandle::new(context.metrics.controller(&self.name));
+            let queue = context.queue(&self.name, Backoff::default());
             let selector = self.watch.selector.as_ref().map(ToString::to_string);
             let source = Source::start(
                 &context.connection.client,
@@ -152,8 +340,15 @@ impl Controller for HelmController {
                 &queue,
                 &context.stop,
             );
-            // With an incomplete history an existing release would be installed again.
-            let known = async { tokio::join!(source.synced(), complete(&context.caches.records)) };
+            let readers = open_sources(self.sources, &context, &queue, &source);
+            // With an incomplete history an existing release would be installed again, and
+            // extensions would take existing objects for missing.
+            let known = async {
+                tokio::join!(source.synced(), complete(&context.caches.records));
+                for cache in readers.synced() {
+                    cache.await;
+                }
+            };
             if context.stop.run_until_cancelled(known).await.is_none() {
                 return Ok(());
             }
@@ -178,30 +373,20 @@ impl Controller for HelmController {
                 ..WorkerOptions::default()
             };
             let stop = context.stop.clone();
-            let interests =
-                Interests::new(&context.connection.cluster, queue.clone(), stop.clone());
+            let resources = Resources::Served {
+                client: context.connection.client.clone(),
+                source,
+            };
             let reconciler = HelmReconciler {
-                access: Access {
-                    impersonated: Mutex::default(),
-                    registry: context.caches.registry,
-                    store,
-                    source,
-                    interests,
-                    events: EventSink::new(
-                        context.connection.client.clone(),
-                        context.connection.reporter,
-                    ),
-                    pool: context.limits.pool,
-                    client: context.connection.client,
-                    cluster: context.connection.cluster,
-                },
+                access: Arc::new(Access::new(&context, &queue, resources, readers)),
                 setup: Arc::new(Setup {
                     period: self
                         .watch
                         .reconcile_period
                         .unwrap_or(context.limits.reconcile_period),
                     watch: self.watch,
-                    chart: self.chart,
+                    component: None,
+                    chart: Arc::clone(self.chart.compiled()),
                     extensions: self.extensions,
                     operator: context.identity.operator,
                     instance: context.identity.instance,
@@ -209,7 +394,7 @@ impl Controller for HelmController {
                     operator_namespace: context.identity.namespace,
                     namespaces: context.namespaces,
                 }),
-                memories: Mutex::default(),
+                memories: Arc::default(),
             };
             Workers::new(&queue, Arc::new(reconciler), options)
                 .run(stop)
@@ -219,8 +404,27 @@ impl Controller for HelmController {
     }
 }
 
+/// Opens the caches of objects that the extensions read.
+fn open_sources(
+    sources: Vec<OpenSource>,
+    context: &ControllerContext,
+    queue: &QueueHandle,
+    resources: &Source,
+) -> Readers {
+    let mut readers = Readers::default();
+    for open in sources {
+        open(&mut SourceContext {
+            caches: &context.caches.objects,
+            readers: &mut readers,
+            queue,
+            resources,
+        });
+    }
+    readers
+}
+
 /// Waits until the index of all release records has synced.
-async fn complete(records: &ReleaseIndex) {
+pub(super) async fn complete(records: &ReleaseIndex) {
     let mut states = records.states();
     loop {
         let state = states.borrow_and_update().clone();
@@ -233,82 +437,5 @@ async fn complete(records: &ReleaseIndex) {
         }
         // The index lives as long as `records`.
         let _ = states.changed().await;
-    }
-}
-
-/// Enqueues the custom resource of a changed dependent or release record.
-struct ChangeRouter {
-    gvk: GroupVersionKind,
-    operator: OperatorId,
-    queue: QueueHandle,
-    source: Source,
-    known: RwLock<HashMap<CrIdentity, Key>>,
-}
-
-impl ChangeRouter {
-    /// Returns the custom resource with an identity. Rebuilds the table if the identity is unknown.
-    fn key_of(&self, identity: &CrIdentity) -> Option<Key> {
-        let known = self
-            .known
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(identity)
-            .cloned();
-        known.or_else(|| {
-            let table: HashMap<CrIdentity, Key> = self
-                .source
-                .keys()
-                .into_iter()
-                .map(|key| {
-                    let namespace = key.namespace.as_deref();
-                    (
-                        CrIdentity::of(&self.gvk.group, &self.gvk.kind, namespace, &key.name),
-                        key,
-                    )
-                })
-                .collect();
-            let key = table.get(identity).cloned();
-            *self.known.write().unwrap_or_else(PoisonError::into_inner) = table;
-            key
-        })
-    }
-}
-
-impl ChangeRouter {
-    /// Handles a release record changed by another client, usually `helm` or `kubectl`.
-    fn record_changed(&self, record: &RecordMeta) {
-        if record
-            .operator
-            .as_ref()
-            .is_some_and(|id| *id != self.operator)
-        {
-            return;
-        }
-        let key = match &record.cr {
-            Some(identity) => self.key_of(identity),
-            // A release without an owner may block the custom resource of the same name.
-            None => Some(Key::new(Some(&record.namespace), record.name.as_str()))
-                .filter(|key| self.source.get(key).is_some()),
-        };
-        if let Some(key) = key {
-            self.queue.add(key, Priority::Event);
-        }
-    }
-}
-
-impl Route for ChangeRouter {
-    fn changed(&self, owners: &Owners) {
-        let by_label = owners
-            .label
-            .as_ref()
-            .and_then(|identity| self.key_of(identity));
-        let by_owner = || {
-            let owner = owners.hint.as_ref()?;
-            let ours = owner.kind == self.gvk.kind && owner.group == self.gvk.group;
-            ours.then(|| Key::new(owner.namespace.as_deref(), &owner.name))
-        };
-        if let Some(key) = by_label.or_else(by_owner) {
-            self.queue.add(key, Priority::Event);
-        }
     }
 }

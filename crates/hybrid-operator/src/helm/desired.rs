@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::access::Access;
 use super::digest::{DigestInputs, canonical};
 use super::events::{Notice, Notices};
-use super::extend::ExtensionError;
+use super::extend::{ExtensionError, ReleaseContext};
 use super::memory::{CachedInputs, Memory};
 use super::observe::Observation;
 use super::plan::{self, Step};
@@ -279,7 +279,8 @@ pub(super) async fn inputs(
     let computed = access.pool.run(compute).await??;
     let values = match &setup.extensions.translator {
         Some(translator) => {
-            let translated = translator.translate(&subject.resource, computed.values);
+            let context = ReleaseContext::new(access, subject);
+            let translated = translator(context, computed.values);
             translated.await.map_err(DesiredError::Translate)?
         }
         None => computed.values,

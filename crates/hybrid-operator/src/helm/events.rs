@@ -52,6 +52,22 @@ impl Notice {
     }
 }
 
+impl From<Notice> for Event {
+    fn from(notice: Notice) -> Self {
+        Self {
+            type_: if notice.warning {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: notice.reason,
+            note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
+            action: notice.action.to_owned(),
+            secondary: None,
+        }
+    }
+}
+
 /// Events collected during a reconcile; `report` publishes them.
 #[derive(Debug, Default)]
 pub(super) struct Notices(Mutex<Vec<Notice>>);
@@ -89,7 +105,7 @@ impl EventSink {
     }
 
     /// Sends an event about a custom resource.
-    pub(super) async fn publish(&self, primary: &Primary, notice: Notice) {
+    pub(super) async fn publish(&self, primary: &Primary, event: Event) {
         let reference = ObjectReference {
             api_version: Some(primary.gvk.api_version()),
             kind: Some(primary.gvk.kind.clone()),
@@ -98,18 +114,8 @@ impl EventSink {
             uid: Some(primary.uid.clone()),
             ..ObjectReference::default()
         };
-        let recorder = self.recorder(&primary.uid, &notice.note);
-        let event = Event {
-            type_: if notice.warning {
-                EventType::Warning
-            } else {
-                EventType::Normal
-            },
-            reason: notice.reason,
-            note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
-            action: notice.action.to_owned(),
-            secondary: None,
-        };
+        let note = event.note.as_deref().unwrap_or_default();
+        let recorder = self.recorder(&primary.uid, note);
         if let Err(error) = recorder.publish(&event, &reference).await {
             tracing::debug!(
                 error = &error as &dyn std::error::Error,

@@ -1,88 +1,100 @@
-//! Extensions of a chart's controller in code: value translators, and hooks before and after a
-//! reconcile.
+//! Extensions of a chart's controller in code: value translators, hooks before and after a
+//! reconcile, and what else [`HelmController`](super::HelmController) can be given.
 //!
 //! ```no_run
-//! use hybrid_operator::helm::{self, ExtensionError};
-//! use hybrid_operator::manager::Manager;
-//! use kube::api::DynamicObject;
+//! use hybrid_operator::helm::{ExtensionError, ReleaseContext, Values};
+//! use hybrid_operator::operator::Operator;
 //! use serde_json::json;
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let args = <hybrid_operator::options::RunArgs as clap::Parser>::parse();
-//! # let options = args.options(|name| std::env::var(name).ok());
-//! let mut manager = Manager::new(options);
-//! for chart in helm::load("watches.yaml".as_ref())? {
-//!     let chart = match chart.kind() {
-//!         "Memcached" => chart.value_translator(
-//!             |resource: &DynamicObject, mut values: helm::Values| {
-//!                 let team = resource.metadata.namespace.clone();
-//!                 values.insert("team".to_owned(), json!(team));
-//!                 Ok::<_, ExtensionError>(values)
-//!             },
-//!         ),
-//!         _ => chart,
-//!     };
-//!     manager = manager.with(chart);
+//! async fn translate(context: ReleaseContext, mut values: Values) -> Result<Values, ExtensionError> {
+//!     let team = context.resource().metadata.namespace.clone();
+//!     values.insert("team".to_owned(), json!(team));
+//!     Ok(values)
 //! }
-//! # Ok(())
+//!
+//! # fn main() -> std::process::ExitCode {
+//! Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+//!     .with_extended_charts(|chart| match chart.kind() {
+//!         "Memcached" => chart.value_translator(translate),
+//!         _ => chart,
+//!     })
+//!     .main()
 //! # }
 //! ```
 
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use helm_core::Values;
 use helm_core::release::{ReleaseName, Revision};
+use kube::Client;
 use kube::api::DynamicObject;
+use kube::runtime::events::Event;
+use tracing::Span;
 
+use super::access::Access;
 use super::act::ActContext;
+use super::annotations::ReleaseOptions;
 use super::desired::DesiredInputs;
 use super::plan::Step;
 use super::subject::Subject;
+use crate::cluster::Primary;
+use crate::controller::TypedObject;
+use crate::native::{self, MetadataReader, Reader, Readers};
 
 /// Error of an extension. It is reported in the condition `Irreconcilable`, and the custom resource
 /// is retried with backoff.
 pub type ExtensionError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Translates the values that `watches.yaml` computes from the custom resource.
-///
-/// Runs in every reconcile, so it may depend on more than the custom resource. The release is
-/// upgraded when the result changes.
-pub trait ValueTranslator: Send + Sync + 'static {
-    /// Returns the values for the chart.
-    fn translate<'a>(
-        &'a self,
-        resource: &'a DynamicObject,
-        values: Values,
-    ) -> BoxFuture<'a, Result<Values, ExtensionError>>;
+/// What an extension works with: the custom resource, a client, and the objects that the controller
+/// [watches](super::HelmController::watches).
+#[derive(Clone)]
+pub struct ReleaseContext {
+    resource: Arc<DynamicObject>,
+    primary: Primary,
+    client: Client,
+    readers: Readers,
 }
 
-impl<F> ValueTranslator for F
-where
-    F: Fn(&DynamicObject, Values) -> Result<Values, ExtensionError> + Send + Sync + 'static,
-{
-    fn translate<'a>(
-        &'a self,
-        resource: &'a DynamicObject,
-        values: Values,
-    ) -> BoxFuture<'a, Result<Values, ExtensionError>> {
-        std::future::ready(self(resource, values)).boxed()
+impl ReleaseContext {
+    pub(super) fn new(access: &Access, subject: &Subject) -> Self {
+        Self {
+            resource: Arc::clone(&subject.resource),
+            primary: subject.primary.clone(),
+            client: access.client.clone(),
+            readers: access.readers.clone(),
+        }
+    }
+
+    /// Returns the custom resource.
+    pub fn resource(&self) -> &Arc<DynamicObject> {
+        &self.resource
+    }
+
+    /// Returns the operator's client. It does not impersonate the service account of the custom
+    /// resource.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the reader of a type that the controller watches.
+    ///
+    /// # Errors
+    /// [`native::Error::NotCached`] if it does not.
+    pub fn cached<O: TypedObject>(&self) -> Result<Reader<O>, native::Error> {
+        self.readers.reader(&self.primary)
+    }
+
+    /// Returns the reader of the metadata of a type that the controller watches.
+    ///
+    /// # Errors
+    /// [`native::Error::NotCached`] if it does not.
+    pub fn cached_metadata<O: TypedObject>(&self) -> Result<MetadataReader<O>, native::Error> {
+        self.readers.reader(&self.primary)
     }
 }
 
-/// Hook that runs before a release is reconciled, unless the custom resource is paused or being
-/// deleted. While it fails, the release is left unchanged. Must be idempotent.
-pub trait PreHook: Send + Sync + 'static {
-    /// Runs the hook with the custom resource and the values of the release.
-    fn run<'a>(
-        &'a self,
-        resource: &'a DynamicObject,
-        values: &'a Values,
-    ) -> BoxFuture<'a, Result<(), ExtensionError>>;
-}
-
-/// Release passed to a [`PostHook`].
+/// Release passed to a post hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseRef {
     /// Name of the release.
@@ -93,23 +105,33 @@ pub struct ReleaseRef {
     pub revision: Revision,
 }
 
-/// Hook that runs after each reconcile that leaves the release matching its custom resource. While
-/// it fails, the custom resource is `Irreconcilable`. Must be idempotent.
-pub trait PostHook: Send + Sync + 'static {
-    /// Runs the hook with the custom resource and its release.
-    fn run<'a>(
-        &'a self,
-        resource: &'a DynamicObject,
-        release: &'a ReleaseRef,
-    ) -> BoxFuture<'a, Result<(), ExtensionError>>;
+/// Result of an extension.
+type Answer<T> = BoxFuture<'static, Result<T, ExtensionError>>;
+type Translate = dyn Fn(ReleaseContext, Values) -> Answer<Values> + Send + Sync;
+type PreHook = dyn Fn(ReleaseContext, Values) -> Answer<()> + Send + Sync;
+type PostHook = dyn Fn(ReleaseContext, ReleaseRef) -> Answer<()> + Send + Sync;
+type Record = dyn Fn(ReleaseContext, Event) -> Answer<()> + Send + Sync;
+type SpanOf = dyn Fn(&DynamicObject) -> Span + Send + Sync;
+type IsPaused = dyn Fn(&DynamicObject) -> bool + Send + Sync;
+type Read = dyn Fn(&str, &mut ReleaseOptions) -> Result<(), String> + Send + Sync;
+
+/// An annotation that an operator defines.
+#[derive(Clone)]
+pub(super) struct CustomAnnotation {
+    pub(super) name: String,
+    pub(super) read: Arc<Read>,
 }
 
 /// Extensions of a controller.
 #[derive(Clone, Default)]
 pub(super) struct Extensions {
-    pub(super) translator: Option<Arc<dyn ValueTranslator>>,
-    pub(super) pre: Vec<Arc<dyn PreHook>>,
-    pub(super) post: Vec<Arc<dyn PostHook>>,
+    pub(super) translator: Option<Arc<Translate>>,
+    pub(super) pre: Vec<Arc<PreHook>>,
+    pub(super) post: Vec<Arc<PostHook>>,
+    pub(super) recorder: Option<Arc<Record>>,
+    pub(super) annotations: Vec<CustomAnnotation>,
+    pub(super) span: Option<Arc<SpanOf>>,
+    pub(super) is_paused: Option<Arc<IsPaused>>,
 }
 
 /// Error of a pre or post hook.
@@ -134,14 +156,15 @@ impl Extensions {
     pub(super) async fn before(
         &self,
         step: &Step,
-        subject: &Subject,
+        context: &ActContext<'_>,
         inputs: Option<&DesiredInputs>,
     ) -> Result<(), ExtensionError> {
         let Some(inputs) = inputs.filter(|_| runs_hooks(step)) else {
             return Ok(());
         };
         for hook in &self.pre {
-            let done = hook.run(&subject.resource, inputs.coalesced.user()).await;
+            let given = ReleaseContext::new(context.access, context.subject);
+            let done = hook(given, inputs.coalesced.user().clone()).await;
             done.map_err(|source| HookFailed {
                 which: "pre",
                 source,
@@ -171,7 +194,8 @@ impl Extensions {
             revision: latest.revision,
         };
         for hook in &self.post {
-            let done = hook.run(&subject.resource, &release).await;
+            let given = ReleaseContext::new(context.access, subject);
+            let done = hook(given, release.clone()).await;
             done.map_err(|source| HookFailed {
                 which: "post",
                 source,

@@ -111,8 +111,8 @@ impl ActionKind {
     /// Returns the description of a record when the action is complete.
     pub(super) fn description(self, subject: &Subject) -> String {
         match self {
-            Self::Install => subject.annotations.install_description.clone(),
-            Self::Upgrade => subject.annotations.upgrade_description.clone(),
+            Self::Install => subject.annotations.options.install_description.clone(),
+            Self::Upgrade => subject.annotations.options.upgrade_description.clone(),
             _ => None,
         }
         .unwrap_or_else(|| {

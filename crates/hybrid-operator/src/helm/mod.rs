@@ -24,7 +24,10 @@ mod access;
 mod act;
 mod annotations;
 mod builder;
+mod chart;
+mod component;
 mod conditions;
+mod deployed;
 mod desired;
 mod digest;
 mod events;
@@ -34,12 +37,15 @@ mod interest;
 mod kind;
 mod memory;
 mod observe;
+
 mod patches;
 mod plan;
 mod references;
 mod render;
 mod repairs;
 mod report;
+mod resources;
+mod router;
 mod setup;
 mod status;
 mod subject;
@@ -49,17 +55,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
 use kube::api::DynamicObject;
+use tracing::{Instrument, Span};
 
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request};
 
-pub use builder::{BuildError, HelmController, load};
-pub use extend::{ExtensionError, PostHook, PreHook, ReleaseRef, ValueTranslator};
+pub use annotations::ReleaseOptions;
+pub use builder::{HelmController, load};
+pub use chart::{BuildError, Chart};
+pub use component::{Component, Release, install, uninstall};
+pub use deployed::{DeployedRelease, deployed};
+pub use extend::{ExtensionError, ReleaseContext, ReleaseRef};
 pub use helm_core::Values;
 
 use access::Access;
 use act::ActContext;
+pub(crate) use component::Components;
+pub(crate) use deployed::Releases;
 use desired::{Desired, desired};
 use events::Notices;
+pub(crate) use finalizer::FINALIZER as UNINSTALL;
 use memory::Memory;
 use setup::Setup;
 use subject::Subject;
@@ -67,21 +81,24 @@ use subject::Subject;
 /// Reconciles the custom resources of one entry of `watches.yaml`.
 struct HelmReconciler {
     setup: Arc<Setup>,
-    access: Access,
-    memories: Mutex<HashMap<Key, Memory>>,
+    access: Arc<Access>,
+    memories: Arc<Mutex<HashMap<Key, Memory>>>,
 }
 
 impl Reconcile for HelmReconciler {
     fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
         Box::pin(async move {
-            let Some(resource) = self.access.source.get(&request.key) else {
+            let Some(resource) = self.access.resources.get(&request.key) else {
                 self.memories().remove(&request.key);
                 self.access.interests.forget(&request.key);
                 return Ok(Outcome::Done);
             };
             let known = self.memories().get(&request.key).cloned();
             let mut memory = known.unwrap_or_default();
-            let outcome = Box::pin(self.reconcile_release(&resource, &mut memory)).await;
+            let span = self.setup.extensions.span.as_ref();
+            let span = span.map_or_else(Span::none, |span| span(&resource));
+            let reconcile = self.reconcile_release(&resource, &mut memory);
+            let outcome = Box::pin(reconcile.instrument(span)).await;
             self.memories().insert(request.key, memory);
             outcome
         })

@@ -126,7 +126,7 @@ async fn read_unwatched(setup: &Setup, subject: &Subject, memory: &mut Memory) {
     if memory.live.unwatched().is_empty() {
         return;
     }
-    let asked = subject.annotations.reconcile_period;
+    let asked = subject.annotations.options.reconcile_period;
     let period = asked.unwrap_or(setup.period).max(MIN_READ_INTERVAL);
     let due = memory.live.has_unread()
         || memory.read_at.is_none_or(|at| {

@@ -130,7 +130,7 @@ async fn wait_for_deletion(access: &Access, subject: &Subject) {
     }
     loop {
         tokio::time::sleep(DELETION_CHECK_INTERVAL).await;
-        let known = access.source.get(&subject.key());
+        let known = access.resources.get(&subject.key());
         if known.is_none_or(|known| known.metadata.deletion_timestamp.is_some()) {
             return;
         }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use helm_core::release::Revision;
 use jiff::Timestamp;
+use kube::runtime::events::Event;
 
 use super::access::Access;
 use super::act::ActError;
 use super::events::{Notice, Notices};
+use super::extend::ReleaseContext;
 use super::finalizer;
 use super::kind::ActionKind;
 use super::memory::Memory;
@@ -388,7 +390,7 @@ pub(super) async fn publish(
         written = write(access, subject, memory, notices, &status).await?;
     }
     for notice in notices.take() {
-        access.events.publish(&subject.primary, notice).await;
+        send(setup, access, subject, notice.into()).await;
     }
     if !written {
         return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
@@ -398,7 +400,7 @@ pub(super) async fn publish(
         Next::Now => controller::Outcome::After(Duration::ZERO),
         Next::After(delay) => controller::Outcome::After(delay),
         Next::Period => {
-            let asked = subject.annotations.reconcile_period;
+            let asked = subject.annotations.options.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource.
             let read = memory.live.read_in();
@@ -408,6 +410,18 @@ pub(super) async fn publish(
             }
         }
     })
+}
+
+/// Sends an event about the custom resource.
+async fn send(setup: &Setup, access: &Access, subject: &Subject, event: Event) {
+    let Some(record) = &setup.extensions.recorder else {
+        return access.events.publish(&subject.primary, event).await;
+    };
+    let context = ReleaseContext::new(access, subject);
+    if let Err(error) = record(context, event).await {
+        let error: &dyn std::error::Error = error.as_ref();
+        tracing::warn!(error, "the operator's event recorder failed");
+    }
 }
 
 /// Writes the status if it has changed. Returns `false` on a conflict.

@@ -14,6 +14,8 @@ use crate::watches::{ActionPolicy, Watch};
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
 pub(super) struct Setup {
     pub(super) watch: Watch,
+    /// Name of the component of a native controller's custom resource that the releases are.
+    pub(super) component: Option<String>,
     pub(super) chart: Arc<CompiledChart>,
     pub(super) extensions: Extensions,
     /// Interval between reconciles of an unchanged custom resource.

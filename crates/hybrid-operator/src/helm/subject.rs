@@ -118,7 +118,7 @@ impl Subject {
 
     /// Returns the queue key of the custom resource.
     pub(super) fn key(&self) -> Key {
-        Key::new(self.primary.namespace.as_deref(), &self.primary.name)
+        self.primary.key()
     }
 
     /// Returns whether a record belongs to the custom resource. The Go operators set it as the
@@ -175,13 +175,25 @@ fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
         namespace: resource.namespace(),
         name: resource.name_any(),
         uid: resource.uid().unwrap_or_default(),
+        component: setup.component.clone(),
     }
 }
 
-/// Parses the annotations of a custom resource.
+/// Parses the annotations of a custom resource, with those that the operator defines.
 fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
-    let pause = setup.watch.pause_annotation.as_deref();
-    annotations::read(resource.annotations(), pause)
+    let extensions = &setup.extensions;
+    let all = resource.annotations();
+    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref());
+    for custom in &extensions.annotations {
+        if let Some(value) = all.get(&custom.name)
+            && let Err(problem) = (custom.read)(value, &mut read.options)
+        {
+            read.problems.push(format!("{}: {problem}", custom.name));
+        }
+    }
+    let is_paused = extensions.is_paused.as_ref();
+    read.paused = read.paused || is_paused.is_some_and(|is_paused| is_paused(resource));
+    read
 }
 
 /// Returns the cluster client that impersonates the service account of a custom resource, or the
@@ -231,14 +243,18 @@ fn locate(
         return Ok(present);
     }
     let namespace = namespace_of(primary, setup);
+    let name = match &primary.component {
+        Some(component) => format!("{}-{component}", primary.name),
+        None => primary.name.clone(),
+    };
     let wanted = match &setup.watch.release_name {
         Some(template) => {
             let text = values::render_text(template, object, "releaseName")?;
             ReleaseName::new(text)?
         }
-        None => ReleaseName::for_resource(&primary.name)?,
+        None => ReleaseName::for_resource(&name)?,
     };
-    let qualified = ReleaseName::for_resource_of_kind(&primary.name, &primary.gvk.kind)?;
+    let qualified = ReleaseName::for_resource_of_kind(&name, &primary.gvk.kind)?;
     if let Some(present) = present {
         let same = (present.name == wanted || present.name == qualified)
             && namespace.as_ref() == Some(&present.namespace);

@@ -1,21 +1,30 @@
 //! The manager: runs controllers in one process, with leader election, probes and metrics.
 //!
 //! ```text
-//! connect -> serve probes and metrics -> wait for the API server -> lead -> run controllers
+//! connect -> serve probes and metrics -> wait for the API server -> run what needs no leadership
+//!         -> lead -> run controllers
 //! ```
 //!
-//! On SIGTERM or SIGINT reconciles in progress end, the lease is released, and the process exits
-//! with 0; a second signal ends it at once. A lost lease ends the process with an error, and its
+//! On SIGTERM or SIGINT reconciles in progress end, at the latest after
+//! `--graceful-shutdown-timeout`, the lease is released, and the process exits with 0; a second
+//! signal ends it at once. A lost lease ends the process with an error, and its
 //! replacement starts from the cluster's state. Releases stay as they are in every case.
 
+mod checks;
 mod probes;
+mod process;
+mod runnable;
 mod shutdown;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::runtime::events::Reporter;
+use prometheus_client::registry::Registry as MetricsRegistry;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -23,15 +32,21 @@ use crate::client::{self, Counts, LeaderGate};
 use crate::cluster::Cluster;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::definitions::follow_definitions;
-use crate::controller::{ObjectCaches, Registry};
-use crate::leader::{Elector, Term};
-use crate::options::Options;
+use crate::controller::namespaces::NamespaceFilter;
+use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
+use crate::leader::{Election, Elector, LifeElector};
+use crate::native::BoxError;
+use crate::options::{Options, OptionsError};
 use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
-use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 
 pub use crate::client::ConnectError;
-pub use probes::{ProbeError, ReadinessProbe};
+pub use probes::ProbeError;
+pub use runnable::{Runnable, runnable};
+
+use probes::Probes;
+use process::Process;
 
 /// Everything that the manager provides to a controller.
 #[derive(Clone)]
@@ -46,10 +61,26 @@ pub struct ControllerContext {
     pub(crate) limits: Limits,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
+    /// Limits the controllers to selected namespaces.
+    pub(crate) namespace_filter: NamespaceFilter,
     /// Metrics of the process.
     pub(crate) metrics: Metrics,
     /// Cancelled when the controllers must stop.
     pub stop: CancellationToken,
+}
+
+impl ControllerContext {
+    /// Returns the client of the process. Only the leader's writes pass, except with a
+    /// [`Runnable`] on every replica.
+    pub fn client(&self) -> &Client {
+        &self.connection.client
+    }
+
+    /// Creates the queue of a controller.
+    pub(crate) fn queue(&self, controller: &str, backoff: Backoff) -> QueueHandle {
+        let metrics = self.metrics.controller(controller);
+        QueueHandle::filtered(metrics, backoff, &self.namespace_filter)
+    }
 }
 
 /// The connections that all controllers share.
@@ -94,6 +125,9 @@ pub(crate) struct Limits {
     pub(crate) max_concurrent_reconciles: usize,
     /// Time between two reconciles of an unchanged object, unless a controller has its own setting.
     pub(crate) reconcile_period: Duration,
+    /// Time between two reconciles of an unchanged object of a native controller, unless it has its
+    /// own setting; `None` means never.
+    pub(crate) sync_period: Option<Duration>,
     /// Renders the charts of all controllers.
     pub(crate) pool: RenderPool,
 }
@@ -101,10 +135,15 @@ pub(crate) struct Limits {
 /// The error of a controller that cannot run.
 pub type ControllerError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A controller that the manager runs while this process is the leader.
+/// A controller that the manager runs.
 pub trait Controller: Send {
     /// Returns its name, for logs and metrics.
     fn name(&self) -> &str;
+
+    /// Returns whether it runs only while this process is the leader.
+    fn needs_leadership(&self) -> bool {
+        true
+    }
 
     /// Runs until [`ControllerContext::stop`] is cancelled and reconciles in progress have ended.
     fn run(
@@ -131,11 +170,9 @@ pub enum ManagerError {
         #[source]
         source: ControllerError,
     },
-    /// Leader election needs a namespace for its lease.
-    #[error(
-        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE"
-    )]
-    NoLeaseNamespace,
+    /// The options contradict each other or lack something.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// Another process may be the leader now.
     #[error(
         "lost the leader election lease; the process exits so that its replacement starts from the cluster's state"
@@ -148,15 +185,23 @@ pub struct Manager {
     options: Options,
     controllers: Vec<Box<dyn Controller>>,
     client: Option<Client>,
+    probes: Probes,
+    /// Whether the API server has answered.
+    reached: Arc<AtomicBool>,
+    metrics: Vec<RegisterMetrics>,
 }
 
 impl Manager {
     /// Creates a manager without controllers.
     pub fn new(options: Options) -> Self {
+        let reached = Arc::default();
         Self {
             options,
             controllers: Vec::new(),
             client: None,
+            probes: own_checks(&reached),
+            reached,
+            metrics: Vec::new(),
         }
     }
 
@@ -182,6 +227,38 @@ impl Manager {
         self
     }
 
+    /// Adds a check to `/healthz`: while it fails, Kubernetes restarts the container. It is also
+    /// served as `/healthz/NAME`.
+    #[must_use]
+    pub fn health_check<F, Fut>(mut self, name: &str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.probes.health.add(name, check);
+        self
+    }
+
+    /// Adds a check to `/readyz`: while it fails, the Pod gets no requests through Services. It is
+    /// also served as `/readyz/NAME`.
+    #[must_use]
+    pub fn readiness_check<F, Fut>(mut self, name: &str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+    {
+        self.probes.readiness.add(name, check);
+        self
+    }
+
+    /// Adds metrics to `/metrics`. With a name that another metric has, `/metrics` answers with an
+    /// error that names it.
+    #[must_use]
+    pub fn metrics(mut self, register: impl FnOnce(&mut MetricsRegistry) + Send + 'static) -> Self {
+        self.metrics.push(Box::new(register));
+        self
+    }
+
     /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
@@ -189,7 +266,7 @@ impl Manager {
     /// lost.
     pub async fn run(self) -> Result<(), ManagerError> {
         let stop = shutdown::on_signal();
-        self.run_until(stop).await
+        Box::pin(self.run_until(stop)).await
     }
 
     /// Runs until `stop` is cancelled.
@@ -197,45 +274,54 @@ impl Manager {
     /// # Errors
     /// As [`run`](Self::run).
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
-        let options = self.options;
+        let Self {
+            options,
+            controllers,
+            client,
+            probes,
+            reached,
+            metrics,
+        } = self;
+        options.validate()?;
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let (client, server) = if let Some(client) = self.client {
-            let client = options.deadlines.apply_to(client);
-            (client, "the given client".to_owned())
-        } else {
-            let config = client::config(options.kubeconfig.as_deref()).await?;
-            let client = client::connect(&config, &counts, &gate, options.deadlines)?;
-            (client, config.cluster_url.to_string())
-        };
-        let metrics = Metrics::new(counts);
-        let readiness = ReadinessProbe::default();
-        let servers = probes::serve(&options, &metrics, &readiness, &stop).await?;
+        let clients = Clients::connect(client, &options, &counts, &gate).await?;
+        let metrics = Metrics::new(counts, metrics);
+        let servers = probes::serve(&options, &metrics, probes, &stop).await?;
 
-        info!(version = env!("CARGO_PKG_VERSION"), server, "starting");
-        let cluster = Cluster::new(client.clone());
-        let reachable = wait_until_reachable(&cluster, &server);
+        info!(
+            version = env!("CARGO_PKG_VERSION"),
+            server = clients.server,
+            "starting"
+        );
+        let cluster = Cluster::new(clients.leading.clone());
+        let reachable = wait_until_reachable(&cluster, &clients.server);
         if stop.run_until_cancelled(reachable).await.is_none() {
             return Ok(());
         }
-        readiness.set(true);
+        reached.store(true, Ordering::SeqCst);
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();
         tokio::spawn(async move { stopped.run_until_cancelled(definitions).await });
 
-        let lease = options.lease()?;
-        let elector = lease.map(|lease| Elector::new(client.clone(), lease, gate));
+        let election = election(&options, &clients, gate)?;
+        let client = clients.leading.clone();
+        let objects = ObjectCaches::new(
+            client.clone(),
+            options.watch_namespaces.clone(),
+            metrics.watches(),
+            stop.child_token(),
+        );
+        let namespace_filter = match &options.namespace_selector {
+            None => NamespaceFilter::default(),
+            Some(selector) => NamespaceFilter::of(&objects.metadata::<Namespace>(Some(selector))),
+        };
         let context = ControllerContext {
             caches: Caches {
                 registry: Registry::counted(client.clone(), metrics.watches()),
                 records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
-                objects: ObjectCaches::new(
-                    client.clone(),
-                    options.watch_namespaces.clone(),
-                    metrics.watches(),
-                    stop.child_token(),
-                ),
+                objects,
             },
             connection: Connection {
                 reporter: reporter(&options),
@@ -245,32 +331,94 @@ impl Manager {
             identity: Identity {
                 operator: OperatorId::new(&options.operator_name),
                 instance: InstanceId::new(&options.instance),
-                elected: elector.is_some(),
+                elected: election.is_some(),
                 namespace: options.operator_namespace.clone(),
             },
             limits: Limits {
                 max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
                 reconcile_period: options.reconcile_period,
+                sync_period: options.sync_period,
                 pool: RenderPool::default(),
             },
             namespaces: options.watch_namespaces.clone(),
-            metrics: metrics.clone(),
+            namespace_filter,
+            metrics,
             stop: stop.child_token(),
         };
-        let ended = lead(
-            self.controllers,
-            context,
-            elector,
-            &options,
-            &metrics,
-            &stop,
-        )
-        .await;
+        let process = Process {
+            always: context.with_client(clients.always),
+            leading: context,
+            options,
+            stop: stop.clone(),
+        };
+        let ended = process.run(controllers, election).await;
         stop.cancel();
         servers.join_all().await;
         info!("stopped");
         ended
     }
+}
+
+/// The clients of a process.
+struct Clients {
+    /// Writes only while this process is the leader.
+    leading: Client,
+    /// Writes always.
+    always: Client,
+    /// Address of the API server, for logs.
+    server: String,
+}
+
+impl Clients {
+    async fn connect(
+        given: Option<Client>,
+        options: &Options,
+        counts: &Counts,
+        gate: &LeaderGate,
+    ) -> Result<Self, ConnectError> {
+        let deadlines = options.deadlines;
+        if let Some(client) = given {
+            let client = deadlines.apply_to(client);
+            return Ok(Self {
+                leading: client.clone(),
+                always: client,
+                server: "the given client".to_owned(),
+            });
+        }
+        let config = client::config(options.kubeconfig.as_deref()).await?;
+        Ok(Self {
+            leading: client::connect(&config, counts, gate, deadlines)?,
+            always: client::connect(&config, counts, &LeaderGate::default(), deadlines)?,
+            server: config.cluster_url.to_string(),
+        })
+    }
+}
+
+/// Returns the checks that every operator has.
+fn own_checks(reached: &Arc<AtomicBool>) -> Probes {
+    let mut probes = Probes::default();
+    probes.health.add("ping", || std::future::ready(Ok(())));
+    let reached = Arc::clone(reached);
+    probes.readiness.add("api-server", move || {
+        let reached = reached.load(Ordering::SeqCst);
+        let waiting = || Err("waiting for the API server".into());
+        std::future::ready(if reached { Ok(()) } else { waiting() })
+    });
+    probes
+}
+
+/// Returns how the leader is elected; `None` without leader election.
+fn election(
+    options: &Options,
+    clients: &Clients,
+    gate: LeaderGate,
+) -> Result<Option<Election>, OptionsError> {
+    if let Some(lock) = options.lock() {
+        let elector = LifeElector::new(&clients.always, lock, gate);
+        return Ok(Some(Election::Life(elector)));
+    }
+    let lease = options.lease()?;
+    Ok(lease.map(|lease| Election::Lease(Elector::new(clients.leading.clone(), lease, gate))))
 }
 
 /// Waits until the API server responds, and logs each failed attempt.
@@ -316,67 +464,11 @@ fn reporter(options: &Options) -> Reporter {
     }
 }
 
-/// Runs the controllers while this process is the leader.
-async fn lead(
-    controllers: Vec<Box<dyn Controller>>,
-    context: ControllerContext,
-    mut elector: Option<Elector>,
-    options: &Options,
-    metrics: &Metrics,
-    stop: &CancellationToken,
-) -> Result<(), ManagerError> {
-    if let Some(elector) = &mut elector
-        && !elector.acquire(stop).await
-    {
-        return Ok(());
+impl ControllerContext {
+    fn with_client(&self, client: Client) -> Self {
+        let mut context = self.clone();
+        context.connection.cluster = context.connection.cluster.with_client(client.clone());
+        context.connection.client = client;
+        context
     }
-    metrics.set_leader(&options.operator_name, true);
-    let mut running = tokio::task::JoinSet::new();
-    for controller in controllers {
-        let name = controller.name().to_owned();
-        info!(controller = name, "starting controller");
-        let run = controller.run(context.clone());
-        running.spawn(async move {
-            run.await
-                .map_err(|source| ManagerError::Controller { name, source })
-        });
-    }
-    let term = async {
-        if let Some(elector) = &mut elector {
-            elector.hold(stop).await
-        } else {
-            stop.cancelled().await;
-            Term::Stopped
-        }
-    };
-    let mut outcome = tokio::select! {
-        term = term => match term {
-            Term::Stopped => Ok(()),
-            Term::Lost => Err(ManagerError::LeaseLost),
-        },
-        failed = first_failure(&mut running) => failed,
-    };
-    context.stop.cancel();
-    while let Some(ended) = running.join_next().await {
-        if let (Ok(()), Ok(Err(error))) = (&outcome, ended) {
-            outcome = Err(error);
-        }
-    }
-    if let Some(elector) = &mut elector {
-        elector.release().await;
-    }
-    metrics.set_leader(&options.operator_name, false);
-    outcome
-}
-
-/// Waits until a controller fails; controllers that end without an error are ignored.
-async fn first_failure(
-    running: &mut tokio::task::JoinSet<Result<(), ManagerError>>,
-) -> Result<(), ManagerError> {
-    while let Some(ended) = running.join_next().await {
-        if let Ok(Err(error)) = ended {
-            return Err(error);
-        }
-    }
-    std::future::pending().await
 }

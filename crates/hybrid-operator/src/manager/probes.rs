@@ -1,8 +1,6 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -13,29 +11,17 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::checks::Checks;
 use crate::options::Options;
 use crate::telemetry::metrics::Metrics;
 
-/// The state of `/readyz`: whether the process is ready.
-#[derive(Debug, Clone, Default)]
-pub struct ReadinessProbe(Arc<AtomicBool>);
-
-impl ReadinessProbe {
-    /// Sets whether `/readyz` responds with 200.
-    pub fn set(&self, ready: bool) {
-        self.0.store(ready, Ordering::SeqCst);
-    }
-
-    fn status(&self) -> (StatusCode, &'static str) {
-        if self.0.load(Ordering::SeqCst) {
-            (StatusCode::OK, "ok")
-        } else {
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "waiting for the API server",
-            )
-        }
-    }
+/// The probes of a process.
+#[derive(Clone, Default)]
+pub(super) struct Probes {
+    /// Checks of `/healthz`.
+    pub(super) health: Checks,
+    /// Checks of `/readyz`.
+    pub(super) readiness: Checks,
 }
 
 /// A server for probes or metrics cannot listen on its address.
@@ -53,23 +39,28 @@ pub struct ProbeError {
 pub(super) async fn serve(
     options: &Options,
     metrics: &Metrics,
-    readiness: &ReadinessProbe,
+    probes: Probes,
     stop: &CancellationToken,
 ) -> Result<JoinSet<()>, ProbeError> {
     let mut servers = JoinSet::new();
-    let ready = readiness.clone();
-    let probes = Router::new()
-        .route("/healthz", get(|| async { "ok" }))
-        .route("/readyz", get(move || async move { ready.status() }));
+    let health = Router::new()
+        .route("/healthz", get(Checks::all))
+        .route("/healthz/{name}", get(Checks::one))
+        .with_state(probes.health);
+    let readiness = Router::new()
+        .route("/readyz", get(Checks::all))
+        .route("/readyz/{name}", get(Checks::one))
+        .with_state(probes.readiness);
+    let probes = health.merge(readiness);
     let metrics = metrics.clone();
     let metrics = Router::new().route(
         "/metrics",
         get(move || async move {
             let text = metrics
                 .encode()
-                .map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok::<_, StatusCode>(([(CONTENT_TYPE, kind)], text))
+            Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, kind)], text))
         }),
     );
     for (address, what, flag, router) in [

@@ -372,6 +372,7 @@ mod tests {
             namespace: Some("a".to_owned()),
             name: "one".to_owned(),
             uid: "uid-of-one".to_owned(),
+            component: None,
         }
     }
 

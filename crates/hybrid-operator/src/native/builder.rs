@@ -17,8 +17,7 @@ use super::reader::Readers;
 use crate::cluster::OperatorId;
 use crate::cluster::ownership::{operator_selector, owner_of};
 use crate::controller::{
-    Backoff, Cached, Key, ObjectCache, ObjectCaches, ObjectScope, Priority, QueueHandle,
-    TypedObject,
+    Backoff, Key, ObjectCache, ObjectCaches, ObjectScope, QueueHandle, TypedObject,
 };
 
 /// Starts building a controller of `K`. `name` is its name in logs and metrics, and its field
@@ -31,6 +30,7 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
         sources: Vec::new(),
         triggers: Vec::new(),
         cleanup: None,
+        installs_charts: false,
         resync: None,
         concurrency: None,
         deadline: Duration::from_mins(5),
@@ -62,6 +62,7 @@ pub struct Builder<K> {
     pub(super) sources: Vec<OpenSource<K>>,
     pub(super) triggers: Vec<BoxStream<'static, Key>>,
     pub(super) cleanup: Option<Cleanup<K>>,
+    pub(super) installs_charts: bool,
     pub(super) resync: Option<Duration>,
     pub(super) concurrency: Option<usize>,
     pub(super) deadline: Duration,
@@ -82,9 +83,7 @@ impl<K: TypedObject> Builder<K> {
             let selector = operator_selector(source.operator);
             let cache = source.caches.whole::<O>(Some(&selector));
             source.readers.set_owned(cache.clone());
-            route(&cache, source.queue, |object: &O| {
-                owner_key::<K>(object.meta())
-            });
+            cache.route(source.queue, |object: &O| owner_key::<K>(object.meta()));
         }));
         self
     }
@@ -151,7 +150,7 @@ impl<K: TypedObject> Builder<K> {
         self.sources.push(Box::new(move |source| {
             let cache = source.caches.metadata::<O>(None);
             source.readers.set_watched(cache.clone());
-            route(&cache, source.queue, related);
+            cache.route(source.queue, related);
         }));
         self
     }
@@ -166,9 +165,7 @@ impl<K: TypedObject> Builder<K> {
             let cache = source.caches.whole::<O>(selector.as_deref());
             source.readers.set_watched(cache.clone());
             let primaries = source.primaries.clone();
-            route(&cache, source.queue, move |object: &O| {
-                related(object, &primaries)
-            });
+            cache.route(source.queue, move |object: &O| related(object, &primaries));
         }));
         self
     }
@@ -229,7 +226,22 @@ impl<K: TypedObject> Builder<K> {
         self
     }
 
-    /// Reconciles every custom resource again after this time without a change. Default: never.
+    /// Lets the function install charts as components of the custom resource, see
+    /// [`helm::install`](crate::helm::install).
+    ///
+    /// A finalizer holds a custom resource that is being deleted until its charts are uninstalled,
+    /// after the function of [`finalizer`](Self::finalizer) is done.
+    ///
+    /// Needs what a chart in `watches.yaml` needs: all verbs on Secrets, which hold the release
+    /// records, and those on the chart's objects.
+    #[must_use]
+    pub fn installs_charts(mut self) -> Self {
+        self.installs_charts = true;
+        self
+    }
+
+    /// Reconciles every custom resource again after this time without a change. Default: the option
+    /// `--sync-period`.
     #[must_use]
     pub fn resync(mut self, period: Duration) -> Self {
         self.resync = Some(period);
@@ -282,29 +294,6 @@ impl<K: TypedObject> Builder<K> {
     pub(super) fn backoff_of_failures(&self) -> Backoff {
         Backoff::new(self.backoff.0, self.backoff.1)
     }
-}
-
-/// Reconciles the custom resources that the changes of a cache concern, by the object before and
-/// after the change.
-fn route<O, I>(
-    cache: &ObjectCache<O>,
-    queue: &QueueHandle,
-    related: impl Fn(&O) -> I + Send + Sync + 'static,
-) where
-    O: Send + Sync + 'static,
-    I: IntoIterator<Item = Key>,
-{
-    let queue = queue.clone();
-    cache.subscribe(Box::new(move |_, before, after| {
-        let objects = [before, after].into_iter().flatten();
-        let objects = objects.filter_map(Cached::object);
-        let mut keys: Vec<Key> = objects.flat_map(|object| related(object)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for key in keys {
-            queue.add(key, Priority::Event);
-        }
-    }));
 }
 
 /// Returns the key of the `K` that an object names as its owner.

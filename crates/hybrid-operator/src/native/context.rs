@@ -19,6 +19,7 @@ use super::status::Conditions;
 use crate::cluster::request::{self, Call};
 use crate::cluster::{ApiError, Primary};
 use crate::controller::{Key, ObjectScope, TypedObject};
+use crate::helm::{Components, Releases};
 
 /// What all reconciles of a controller share.
 pub(super) struct Shared {
@@ -27,6 +28,10 @@ pub(super) struct Shared {
     pub(super) readers: Readers,
     /// The statuses that this process wrote last: a cached object may be older.
     pub(super) statuses: Mutex<HashMap<Key, WrittenStatus>>,
+    /// The charts that the controller installs as components of its custom resources.
+    pub(super) components: Option<Components>,
+    /// The releases of the operator's charts.
+    pub(super) releases: Releases,
 }
 
 pub(super) struct WrittenStatus {
@@ -48,6 +53,8 @@ pub struct Context<K> {
     object: Arc<K>,
     primary: Primary,
     shared: Arc<Shared>,
+    /// When the custom resource must be reconciled again at the latest.
+    due: Arc<Mutex<Option<Duration>>>,
 }
 
 impl<K> Clone for Context<K> {
@@ -56,6 +63,7 @@ impl<K> Clone for Context<K> {
             object: Arc::clone(&self.object),
             primary: self.primary.clone(),
             shared: Arc::clone(&self.shared),
+            due: Arc::clone(&self.due),
         }
     }
 }
@@ -69,6 +77,7 @@ pub(super) fn primary_of<K: TypedObject>(object: &K) -> Primary {
         namespace: meta.namespace.clone().filter(|_| K::Scope::NAMESPACED),
         name: meta.name.clone().unwrap_or_default(),
         uid: meta.uid.clone().unwrap_or_default(),
+        component: None,
     }
 }
 
@@ -78,7 +87,31 @@ impl<K: TypedObject> Context<K> {
             primary: primary_of(&*object),
             object,
             shared,
+            due: Arc::default(),
         }
+    }
+
+    /// Returns the charts that the controller installs, and the custom resource.
+    pub(crate) fn components(&self) -> Result<(&Components, &Primary), Error> {
+        let components = self.shared.components.as_ref().ok_or(Error::NoCharts)?;
+        Ok((components, &self.primary))
+    }
+
+    /// Returns the releases of the operator's charts.
+    pub(crate) fn releases(&self) -> &Releases {
+        &self.shared.releases
+    }
+
+    /// Reconciles the custom resource again after this time, even if its function returns
+    /// [`Action::Done`](super::Action::Done).
+    pub(crate) fn wake_after(&self, delay: Duration) {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        *due = Some(due.map_or(delay, |earlier| earlier.min(delay)));
+    }
+
+    /// Returns when the custom resource must be reconciled again at the latest.
+    pub(super) fn due(&self) -> Option<Duration> {
+        *self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the client, for requests that no other method sends.

@@ -15,7 +15,7 @@ use tracing::{Instrument, Span, error, warn};
 use super::action::Action;
 use super::apply::{Applier, kind_of};
 use super::builder::{Builder, Function, SourceContext};
-use super::context::{Context, Shared};
+use super::context::{Context, Shared, primary_of};
 use super::error::Error;
 use super::reader::Readers;
 use crate::cluster::ApiError;
@@ -24,7 +24,9 @@ use crate::controller::{
     Backoff, Cached, Key, ObjectCache, Outcome, Priority, QueueHandle, Reconcile, ReconcileError,
     Request, Terminal, TypedObject, WorkerOptions, Workers,
 };
+use crate::helm::{Components, Releases, UNINSTALL};
 use crate::manager::{Controller, ControllerContext, ControllerError};
+use crate::release::SecretStore;
 
 /// Pauses of a function that returns [`Action::Now`] again and again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -66,8 +68,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 mut builder,
                 function,
             } = *self;
-            let metrics = context.metrics.controller(&builder.name);
-            let queue = QueueHandle::with_backoff(metrics, builder.backoff_of_failures());
+            let queue = context.queue(&builder.name, builder.backoff_of_failures());
             let caches = &context.caches.objects;
             let primaries = caches.whole::<K>(builder.selector.as_deref());
             let mut readers = Readers::default();
@@ -100,6 +101,14 @@ impl<K: TypedObject> Controller for NativeController<K> {
             if stop.run_until_cancelled(synced).await.is_none() {
                 return Ok(());
             }
+            let mut components = None;
+            if builder.installs_charts {
+                let started = Components::start(&context, kind_of::<K>().resource, &queue);
+                components = stop.run_until_cancelled(started).await;
+                if components.is_none() {
+                    return Ok(());
+                }
+            }
             follow_primaries(&primaries, &queue, &builder);
             let options = WorkerOptions {
                 concurrency: builder
@@ -117,12 +126,25 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 recorder: Recorder::new(connection.client.clone(), connection.reporter.clone()),
                 readers,
                 statuses: Mutex::default(),
+                components,
+                releases: Releases::Stored {
+                    store: SecretStore::new(
+                        connection.client.clone(),
+                        context.caches.records.clone(),
+                    ),
+                    index: context.caches.records.clone(),
+                },
+            };
+            let (finalizer, cleanup) = match builder.cleanup {
+                Some(cleanup) => (Some(cleanup.finalizer), Some(cleanup.function)),
+                None => (builder.installs_charts.then(|| UNINSTALL.to_owned()), None),
             };
             let reconciler = NativeReconciler {
                 name: builder.name,
                 function,
-                cleanup: builder.cleanup,
-                resync: builder.resync,
+                finalizer,
+                cleanup,
+                resync: builder.resync.or(context.limits.sync_period),
                 deadline: builder.deadline,
                 primaries,
                 shared: Arc::new(shared),
@@ -168,7 +190,9 @@ fn follow_primaries<K: TypedObject>(
 struct NativeReconciler<K> {
     name: String,
     function: Function<K>,
-    cleanup: Option<Cleanup<K>>,
+    /// Holds a custom resource that is being deleted.
+    finalizer: Option<String>,
+    cleanup: Option<Function<K>>,
     resync: Option<Duration>,
     deadline: Duration,
     primaries: ObjectCache<K>,
@@ -210,35 +234,44 @@ impl<K: TypedObject> NativeReconciler<K> {
     /// Calls the right function for the state of a custom resource.
     async fn run(&self, key: &Key, object: Arc<K>) -> Result<Action, Error> {
         let deleting = object.meta().deletion_timestamp.is_some();
-        let Some(cleanup) = &self.cleanup else {
+        let Some(finalizer) = &self.finalizer else {
             if deleting {
                 // What it owns is removed by the garbage collector.
                 return Ok(Action::Done);
             }
             return self.call(key, &self.function, object).await;
         };
-        let is_held = object.finalizers().contains(&cleanup.finalizer);
+        let is_held = object.finalizers().contains(finalizer);
         match (deleting, is_held) {
             (true, false) => Ok(Action::Done),
             (true, true) => {
-                let action = self
-                    .call(key, &cleanup.function, Arc::clone(&object))
-                    .await?;
+                let action = self.clean_up(key, &object).await?;
                 if action == Action::Done {
-                    self.set_finalizers(&object, &cleanup.finalizer, false)
-                        .await?;
+                    self.set_finalizers(&object, finalizer, false).await?;
                 }
                 Ok(action)
             }
             (false, true) => self.call(key, &self.function, object).await,
-            (false, false) => match self
-                .set_finalizers(&object, &cleanup.finalizer, true)
-                .await?
-            {
+            (false, false) => match self.set_finalizers(&object, finalizer, true).await? {
                 Some(object) => self.call(key, &self.function, object).await,
                 None => Ok(Action::Done),
             },
         }
+    }
+
+    /// Calls the clean-up function, and uninstalls the charts when it is done.
+    async fn clean_up(&self, key: &Key, object: &Arc<K>) -> Result<Action, Error> {
+        if let Some(cleanup) = &self.cleanup {
+            let action = self.call(key, cleanup, Arc::clone(object)).await?;
+            if action != Action::Done {
+                return Ok(action);
+            }
+        }
+        let Some(components) = &self.shared.components else {
+            return Ok(Action::Done);
+        };
+        let left = components.uninstall_all(&primary_of(&**object)).await?;
+        Ok(left.map_or(Action::Done, Action::After))
     }
 
     /// Calls a function on a thread of its own, so that one that blocks its thread holds up neither
@@ -253,7 +286,7 @@ impl<K: TypedObject> NativeReconciler<K> {
             Error::other("the previous call for this object still blocks its thread")
         })?;
         let context = Context::new(Arc::clone(&object), Arc::clone(&self.shared));
-        let call = function(object, context);
+        let call = function(object, context.clone());
         let polls = Arc::new(Polls::new());
         let watched = Watched {
             future: call,
@@ -283,7 +316,7 @@ impl<K: TypedObject> NativeReconciler<K> {
             }
         };
         match result {
-            Ok(Some(Ok(result))) => result,
+            Ok(Some(Ok(result))) => Ok(no_later_than(context.due(), result?)),
             Ok(Some(Err(_))) => {
                 warn!(?deadline, "the function was cancelled at its deadline");
                 Err(Error::other(format!("took longer than {deadline:?}")))
@@ -355,6 +388,18 @@ impl<K: TypedObject> NativeReconciler<K> {
         pauses.unwrap_or_else(PoisonError::into_inner).reset(key);
         let statuses = self.shared.statuses.lock();
         statuses.unwrap_or_else(PoisonError::into_inner).remove(key);
+        if let Some(components) = &self.shared.components {
+            components.forget(key);
+        }
+    }
+}
+
+/// Shortens the time until the next reconcile to `due`.
+fn no_later_than(due: Option<Duration>, action: Action) -> Action {
+    match (action, due) {
+        (Action::Done, Some(due)) => Action::After(due),
+        (Action::After(delay), Some(due)) => Action::After(delay.min(due)),
+        (action, _) => action,
     }
 }
 

@@ -57,6 +57,17 @@ pub enum Error {
         /// Name of the index.
         index: String,
     },
+    /// The controller does not install charts.
+    #[error("the controller does not install charts; add .installs_charts()")]
+    NoCharts,
+    /// A chart that is a component of the custom resource cannot be installed or uninstalled.
+    #[error("component {name}: {source}")]
+    Component {
+        /// Name of the component.
+        name: String,
+        /// The cause.
+        source: BoxError,
+    },
     /// An object was not as expected in time.
     #[error("{kind} {name} was not as expected within {within:?}")]
     Timeout {

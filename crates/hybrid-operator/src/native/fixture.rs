@@ -1,15 +1,17 @@
 //! A [`Context`] without an operator, for tests of reconcile functions.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use kube::Client;
 use kube::runtime::events::{Recorder, Reporter};
+use kube::{Client, Resource};
 
 use super::apply::Applier;
 use super::context::{Context, Shared};
 use super::reader::Readers;
-use crate::cluster::OperatorId;
+use crate::cluster::{CrIdentity, OperatorId};
 use crate::controller::{ObjectCache, TypedObject};
+use crate::helm::{DeployedRelease, Releases};
 
 /// Builds a [`Context`] for the test of a reconcile function: its client is the given one, for
 /// example that of `hybrid_operator_test::ScriptedApi`, and its caches hold the given objects.
@@ -28,6 +30,7 @@ pub struct Fixture<K> {
     object: K,
     client: Client,
     readers: Readers,
+    releases: HashMap<CrIdentity, DeployedRelease>,
 }
 
 impl<K: TypedObject> Fixture<K> {
@@ -37,7 +40,22 @@ impl<K: TypedObject> Fixture<K> {
             object,
             client,
             readers: Readers::default(),
+            releases: HashMap::new(),
         }
+    }
+
+    /// Gives the custom resource of a chart a release, see [`deployed`](crate::helm::deployed).
+    #[must_use]
+    pub fn deployed<R>(mut self, resource: &R, release: DeployedRelease) -> Self
+    where
+        R: Resource<DynamicType = ()>,
+    {
+        let meta = resource.meta();
+        let name = meta.name.as_deref().unwrap_or_default();
+        let namespace = meta.namespace.as_deref();
+        let identity = CrIdentity::of(&R::group(&()), &R::kind(&()), namespace, name);
+        self.releases.insert(identity, release);
+        self
     }
 
     /// Caches objects as if the controller owned their type.
@@ -69,6 +87,8 @@ impl<K: TypedObject> Fixture<K> {
             recorder: Recorder::new(self.client, reporter),
             readers: self.readers,
             statuses: Mutex::default(),
+            components: None,
+            releases: Releases::Fixed(self.releases),
         };
         Context::new(Arc::new(self.object), Arc::new(shared))
     }

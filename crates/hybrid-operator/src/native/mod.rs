@@ -74,6 +74,7 @@ pub use error::{BoxError, Error};
 pub use fixture::Fixture;
 pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 pub use predicate::Predicate;
+pub(crate) use reader::Readers;
 pub use reader::{MetadataReader, Reader};
 pub use status::Conditions;
 

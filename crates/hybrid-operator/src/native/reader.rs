@@ -15,7 +15,7 @@ use crate::controller::{Key, ObjectCache, ObjectScope, TypedObject};
 
 /// The caches that a controller has asked for, by the type of their objects.
 #[derive(Clone, Default)]
-pub(super) struct Readers {
+pub(crate) struct Readers {
     caches: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     synced: Vec<Synced>,
 }
@@ -24,11 +24,11 @@ pub(super) struct Readers {
 type Synced = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The caches of one type.
-pub(super) struct Caches<O> {
+pub(crate) struct Caches<O> {
     /// Objects that this operator owns, whichever custom resource they belong to.
-    pub(super) owned: Option<ObjectCache<O>>,
+    pub(crate) owned: Option<ObjectCache<O>>,
     /// All objects, or those of a selector.
-    pub(super) watched: Option<ObjectCache<O>>,
+    pub(crate) watched: Option<ObjectCache<O>>,
 }
 
 impl<O> Clone for Caches<O> {
@@ -50,20 +50,20 @@ impl<O> Default for Caches<O> {
 }
 
 impl Readers {
-    pub(super) fn caches<O: Send + Sync + 'static>(&self) -> Caches<O> {
+    pub(crate) fn caches<O: Send + Sync + 'static>(&self) -> Caches<O> {
         let caches = self.caches.get(&TypeId::of::<O>());
         let caches = caches.and_then(|caches| caches.downcast_ref::<Caches<O>>());
         caches.cloned().unwrap_or_default()
     }
 
-    pub(super) fn set_owned<O: Send + Sync + 'static>(&mut self, cache: ObjectCache<O>) {
+    pub(crate) fn set_owned<O: Send + Sync + 'static>(&mut self, cache: ObjectCache<O>) {
         let mut caches = self.caches::<O>();
         self.await_cache(&cache);
         caches.owned = Some(cache);
         self.caches.insert(TypeId::of::<O>(), Arc::new(caches));
     }
 
-    pub(super) fn set_watched<O: Send + Sync + 'static>(&mut self, cache: ObjectCache<O>) {
+    pub(crate) fn set_watched<O: Send + Sync + 'static>(&mut self, cache: ObjectCache<O>) {
         let mut caches = self.caches::<O>();
         self.await_cache(&cache);
         caches.watched = Some(cache);
@@ -71,7 +71,7 @@ impl Readers {
     }
 
     /// Returns futures that end when the caches are complete.
-    pub(super) fn synced(&self) -> Vec<BoxFuture<'static, ()>> {
+    pub(crate) fn synced(&self) -> Vec<BoxFuture<'static, ()>> {
         self.synced.iter().map(|synced| synced()).collect()
     }
 
@@ -84,7 +84,7 @@ impl Readers {
     }
 
     /// Returns the reader of a type that the controller owns or watches.
-    pub(super) fn reader<O>(&self, primary: &Primary) -> Result<Reader<O>, Error>
+    pub(crate) fn reader<O>(&self, primary: &Primary) -> Result<Reader<O>, Error>
     where
         O: Resource<DynamicType = (), Scope: ObjectScope> + Send + Sync + 'static,
     {

@@ -42,6 +42,7 @@ impl Stage {
             namespace: Some(namespace.clone()),
             name: "the-cr".to_owned(),
             uid: owner.metadata.uid.unwrap(),
+            component: None,
         };
         Some(Self {
             cluster: Cluster::new(client.clone()),

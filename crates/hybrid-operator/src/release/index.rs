@@ -176,6 +176,15 @@ impl ReleaseIndex {
         records
     }
 
+    /// Returns the names of the components of a custom resource that have records.
+    pub(crate) fn components_of(&self, whole: &CrIdentity) -> Vec<String> {
+        self.read(|inner| {
+            let labels = inner.by_cr.keys();
+            let components = labels.filter_map(|label| label.component_of(whole));
+            components.map(ToOwned::to_owned).collect()
+        })
+    }
+
     /// Returns how long this process has known this state of a record, by its own clock; zero for
     /// an unknown state. Not affected by clock skew; restarts from zero with the process.
     pub(crate) fn seen_for(&self, meta: &RecordMeta, now: Instant) -> Duration {

@@ -120,6 +120,11 @@ impl SecretStore {
         self.index.history(namespace, name)
     }
 
+    /// Returns the names of the components of a custom resource that have records.
+    pub(crate) fn components_of(&self, whole: &CrIdentity) -> Vec<String> {
+        self.index.components_of(whole)
+    }
+
     /// Returns the records with the label of a custom resource from memory, sorted by release and
     /// revision.
     pub(crate) fn records_of(&self, cr: &CrIdentity) -> Vec<RecordMeta> {

@@ -94,6 +94,27 @@ impl ReconcileResult {
     pub(crate) const RequeueAfter: Self = Self::requeue_after;
 }
 
+/// Adds the metrics of an operator.
+pub(crate) type RegisterMetrics = Box<dyn FnOnce(&mut Registry) + Send>;
+
+/// The metrics cannot be served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EncodeError {
+    #[error("cannot format the metrics")]
+    Format(#[from] std::fmt::Error),
+    #[error("the metric {0} is registered twice; choose another name")]
+    Duplicate(String),
+}
+
+/// Returns the name of a metric that appears twice.
+fn first_duplicate(text: &str) -> Option<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let mut names: Vec<&str> = types.filter_map(|line| line.split(' ').next()).collect();
+    names.sort_unstable();
+    let mut pairs = names.iter().zip(names.iter().skip(1));
+    pairs.find(|(one, next)| one == next).map(|(name, _)| *name)
+}
+
 /// The metrics of a process.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<MetricsInner>);
@@ -139,8 +160,9 @@ impl Default for Families {
 }
 
 impl Metrics {
-    /// Creates the metrics. The counters of requests are read from `counts`.
-    pub(crate) fn new(counts: Counts) -> Self {
+    /// Creates the metrics, with those that `own` registers. The counters of requests are read from
+    /// `counts`.
+    pub(crate) fn new(counts: Counts, own: impl IntoIterator<Item = RegisterMetrics>) -> Self {
         let mut registry = Registry::default();
         let controllers = Families::default();
         let requests = Family::<RequestLabels, Counter>::default();
@@ -203,6 +225,9 @@ impl Metrics {
             leader.clone(),
         );
         registry.register("helm_operator_build_info", "Version of the operator", info);
+        for register in own {
+            register(&mut registry);
+        }
         Self(Arc::new(MetricsInner {
             registry,
             requests,
@@ -246,8 +271,9 @@ impl Metrics {
     /// Encodes all metrics in the `OpenMetrics` text format.
     ///
     /// # Errors
-    /// When a metric cannot be formatted; writing to a `String` itself does not fail.
-    pub(crate) fn encode(&self) -> Result<String, std::fmt::Error> {
+    /// When a metric cannot be formatted, or two have the same name: scrapers would refuse the whole
+    /// answer.
+    pub(crate) fn encode(&self) -> Result<String, EncodeError> {
         let mut sums: std::collections::BTreeMap<(String, &str), u64> =
             std::collections::BTreeMap::new();
         for (kind, count) in self.0.counts.snapshot() {
@@ -276,7 +302,10 @@ impl Metrics {
         }
         let mut text = String::new();
         encode(&mut text, &self.0.registry)?;
-        Ok(text)
+        match first_duplicate(&text) {
+            Some(name) => Err(EncodeError::Duplicate(name.to_owned())),
+            None => Ok(text),
+        }
     }
 }
 
@@ -369,7 +398,7 @@ mod tests {
 
     #[test]
     fn metrics_have_the_names_of_controller_runtime() {
-        let metrics = Metrics::new(Counts::default());
+        let metrics = Metrics::new(Counts::default(), []);
         let controller = metrics.controller("memcached");
         controller.added();
         controller.begin().end(ReconcileResult::Success);
@@ -385,5 +414,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_metric_that_is_registered_twice_is_refused() {
+        let own: super::RegisterMetrics = Box::new(|registry| {
+            let counter = super::Counter::<u64>::default();
+            registry.register("rest_client_requests", "Mine", counter);
+        });
+        let metrics = Metrics::new(Counts::default(), [own]);
+        assert!(metrics.encode().is_ok());
+        let _ = metrics.0.requests.get_or_create(&super::RequestLabels {
+            code: "200".to_owned(),
+            method: "GET".to_owned(),
+        });
+        let error = metrics.encode().unwrap_err().to_string();
+        assert!(error.contains("rest_client_requests"), "{error}");
     }
 }

@@ -2,3 +2,5 @@
 
 pub mod logs;
 pub(crate) mod metrics;
+
+pub use prometheus_client;

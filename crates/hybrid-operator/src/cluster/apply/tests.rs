@@ -17,6 +17,7 @@ fn primary() -> Primary {
         namespace: Some("prod".to_owned()),
         name: "one".to_owned(),
         uid: "cr-uid".to_owned(),
+        component: None,
     }
 }
 

@@ -119,7 +119,7 @@ pub(super) async fn run(
 ) -> Result<Report, ActError> {
     let extensions = &context.setup.extensions;
     let inputs = context.desired().map(|desired| &desired.inputs);
-    extensions.before(step, context.subject, inputs).await?;
+    extensions.before(step, context, inputs).await?;
     let mut report = Box::pin(execute(step, context, memory)).await?;
     if report.is_settled() {
         let after = extensions.after(step, context).await;
@@ -183,7 +183,7 @@ pub(super) fn action_context<'a>(
     kind: ActionKind,
     recreate: &'a [String],
 ) -> ActionContext<'a> {
-    let annotations = &subject.annotations;
+    let annotations = &subject.annotations.options;
     let policy = setup.policy(kind);
     let (without_hooks, replace) = match kind {
         ActionKind::Install => (annotations.install_disable_hooks, false),

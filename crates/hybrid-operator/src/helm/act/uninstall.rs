@@ -41,8 +41,8 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         .collect();
     if let Some((mut stored, earlier)) = readable(context, &own).await? {
         let action = context.action(ActionKind::Uninstall, &[]);
-        let wait = subject.annotations.uninstall_wait || context.setup.watch.uninstall.wait;
-        let description = subject.annotations.uninstall_description.as_deref();
+        let wait = subject.annotations.options.uninstall_wait || context.setup.watch.uninstall.wait;
+        let description = subject.annotations.options.uninstall_description.as_deref();
         let description = description.unwrap_or(ActionKind::Uninstall.initial_description());
         let ended = uninstall(
             &action,

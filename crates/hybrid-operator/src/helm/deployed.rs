@@ -1,0 +1,168 @@
+//! Finds the release of a chart's custom resource, for native controllers of the same operator.
+
+use std::collections::HashMap;
+
+use helm_core::Values;
+use helm_core::manifest::parse_objects;
+use helm_core::release::{Release as Record, Status};
+use kube::Resource;
+use serde_json::Value;
+
+use super::builder::complete;
+use super::status::chain;
+use crate::cluster::CrIdentity;
+use crate::controller::{ObjectScope, TypedObject};
+use crate::native::{self, Context};
+use crate::release::{ReleaseIndex, SecretStore};
+
+/// A release that is deployed: what a chart made of a custom resource.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeployedRelease {
+    /// Name of the release.
+    pub name: String,
+    /// Namespace of the release.
+    pub namespace: String,
+    /// Number of the revision.
+    pub revision: u32,
+    /// Version of the chart; empty if the record has none.
+    pub chart_version: String,
+    /// The values that were laid over the chart's defaults.
+    pub values: Values,
+    objects: Vec<Value>,
+}
+
+impl DeployedRelease {
+    /// Creates a first revision from a manifest, for tests.
+    ///
+    /// # Errors
+    /// If the manifest is not valid YAML.
+    pub fn new(name: &str, namespace: &str, manifest: &str) -> Result<Self, native::BoxError> {
+        Ok(Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            revision: 1,
+            chart_version: String::new(),
+            values: Values::default(),
+            objects: objects(manifest)?,
+        })
+    }
+
+    /// Returns the objects of a type in the manifest of the release, as the chart renders them: without
+    /// what the API server or others have added.
+    ///
+    /// # Errors
+    /// If an object of the type cannot be decoded.
+    pub fn objects<O: TypedObject>(&self) -> Result<Vec<O>, serde_json::Error> {
+        let (kind, version) = (O::kind(&()), O::api_version(&()));
+        let is_type = |object: &&Value| {
+            object.get("kind").and_then(Value::as_str) == Some(&*kind)
+                && object.get("apiVersion").and_then(Value::as_str) == Some(&*version)
+        };
+        let objects = self.objects.iter().filter(is_type);
+        let decoded = objects.map(|object| {
+            let mut object: O = serde_json::from_value(object.clone())?;
+            if O::Scope::NAMESPACED && object.meta().namespace.is_none() {
+                object.meta_mut().namespace = Some(self.namespace.clone());
+            }
+            Ok(object)
+        });
+        decoded.collect()
+    }
+
+    fn of(record: &Record) -> Result<Self, native::BoxError> {
+        let chart = record
+            .chart
+            .as_ref()
+            .and_then(|chart| chart.metadata.as_ref());
+        Ok(Self {
+            name: record.name.to_string(),
+            namespace: record.namespace.clone(),
+            revision: record.revision.0,
+            chart_version: chart.map(|chart| chart.version.clone()).unwrap_or_default(),
+            values: record.config.clone(),
+            objects: objects(&record.manifest)?,
+        })
+    }
+}
+
+fn objects(manifest: &str) -> Result<Vec<Value>, native::BoxError> {
+    let parsed = parse_objects(manifest)?;
+    let values = parsed.into_iter().map(|object| object.object().clone());
+    Ok(values.collect())
+}
+
+/// Returns the deployed release of the custom resource of a chart; `None` if there is none yet.
+///
+/// The records of all releases are watched once for the whole operator, so that this costs no request
+/// unless the content of a record is not in memory: then it is read once. Watch the chart's kind, whose
+/// status changes with the release, so that a change brings the next reconcile:
+///
+/// ```no_run
+/// # use std::sync::Arc;
+/// # use hybrid_operator::native::{Action, Context, Error};
+/// # use k8s_openapi::api::core::v1::{ConfigMap as Backup, Pod as Memcached};
+/// use hybrid_operator::helm;
+/// use k8s_openapi::api::core::v1::Service;
+///
+/// async fn reconcile(_: Arc<Backup>, context: Context<Backup>) -> Result<Action, Error> {
+///     let Some(memcached) = context.get::<Memcached>("main").await? else {
+///         return Ok(Action::done());
+///     };
+///     if let Some(release) = helm::deployed(&context, &*memcached).await? {
+///         let services = release.objects::<Service>()?;
+///         // ...
+/// #       drop(services);
+///     }
+///     Ok(Action::done())
+/// }
+/// ```
+///
+/// # Errors
+/// When the record cannot be read.
+pub async fn deployed<K, R>(
+    context: &Context<K>,
+    resource: &R,
+) -> Result<Option<DeployedRelease>, native::Error>
+where
+    K: TypedObject,
+    R: Resource<DynamicType = ()>,
+{
+    let meta = resource.meta();
+    let name = meta.name.as_deref().unwrap_or_default();
+    let identity = CrIdentity::of(
+        &R::group(&()),
+        &R::kind(&()),
+        meta.namespace.as_deref(),
+        name,
+    );
+    context.releases().find(&identity).await
+}
+
+/// Where a native controller finds releases.
+pub(crate) enum Releases {
+    /// In the records.
+    Stored {
+        index: ReleaseIndex,
+        store: SecretStore,
+    },
+    /// Those of a test.
+    Fixed(HashMap<CrIdentity, DeployedRelease>),
+}
+
+impl Releases {
+    async fn find(&self, owner: &CrIdentity) -> Result<Option<DeployedRelease>, native::Error> {
+        let (index, store) = match self {
+            Self::Stored { index, store } => (index, store),
+            Self::Fixed(releases) => return Ok(releases.get(owner).cloned()),
+        };
+        complete(index).await;
+        let records = store.records_of(owner);
+        let mut records = records.iter().rev();
+        let Some(meta) = records.find(|meta| meta.status == Status::Deployed) else {
+            return Ok(None);
+        };
+        let record = store.load(meta).await;
+        let record = record.map_err(|error| native::Error::other(chain(&error)))?;
+        Ok(Some(DeployedRelease::of(&record)?))
+    }
+}

@@ -9,7 +9,19 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maintains copies of a Memcached.
+/// A Memcached, which the chart `helm-charts/memcached` serves. Its fields are the chart's values, which
+/// no controller in Rust reads.
+#[derive(CustomResource, Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
+#[kube(
+    group = "cache.example.com",
+    version = "v1alpha1",
+    kind = "Memcached",
+    namespaced,
+    schema = "disabled"
+)]
+pub struct MemcachedSpec {}
+
+/// Maintains copies of a Memcached: Pods like those that its chart deployed, which know its address.
 #[derive(CustomResource, JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "cache.example.com",
@@ -43,7 +55,8 @@ pub struct MemcachedBackupSpec {
     /// Number of Pods that hold a copy.
     #[schemars(range(min = 0))]
     pub size: i32,
-    /// The Memcached to copy, in the same namespace.
+    /// The Memcached to copy, in the same namespace. Without it, the Pods have the settings of the
+    /// controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memcached_ref: Option<MemcachedRef>,
 }
@@ -66,10 +79,24 @@ pub struct MemcachedBackupStatus {
     /// Number of ready Pods.
     #[serde(default)]
     pub ready_nodes: i32,
+    /// The release that is copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<BackupSource>,
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// `Ready` is true when as many Pods are ready as the spec asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// The release that a backup copies.
+#[derive(JsonSchema, Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
+pub struct BackupSource {
+    /// Name of the release.
+    pub release: String,
+    /// Deployed revision.
+    pub revision: u32,
+    /// `host:port` of its Service.
+    pub address: String,
 }

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::examples::NativeOperator;
-use crate::world::{LIMIT, World, api, apply, control_plane, until};
+use crate::world::{LIMIT, World, api, apply, condition, control_plane, until};
 
 #[tokio::test]
-async fn backup_runs_the_requested_number_of_pods_and_lists_them() {
+async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
     let Some(world) = World::start("backup").await else {
         return;
     };
@@ -27,7 +27,34 @@ async fn backup_runs_the_requested_number_of_pods_and_lists_them() {
         &json!({"spec": {"size": 2, "memcachedRef": {"name": "cache"}}}),
     )
     .await;
+    let reason = |wanted: &'static str| {
+        move |b: &Value| condition(b, "Ready").is_some_and(|ready| ready["reason"] == wanted)
+    };
+    world
+        .until(
+            "MemcachedBackup",
+            "b",
+            "no source",
+            reason("MemcachedNotFound"),
+        )
+        .await;
+    assert!(
+        world
+            .api("Deployment")
+            .get_opt("b")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    world
+        .memcached("cache", json!({"image": {"tag": "1.6.38"}}))
+        .await;
     let ready = world.ready("MemcachedBackup", "b").await;
+    assert_eq!(
+        ready.data["status"]["source"],
+        json!({"release": "cache", "revision": 1,
+               "address": format!("cache-memcached.{}.svc:11211", world.namespace.name())})
+    );
     let nodes = ready.data["status"]["nodes"].as_array().unwrap().clone();
     assert_eq!(nodes.len(), 2);
     for node in &nodes {
@@ -46,6 +73,22 @@ async fn backup_runs_the_requested_number_of_pods_and_lists_them() {
                 .as_array()
                 .is_some_and(|nodes| nodes.len() == 3)
         })
+        .await;
+
+    let image = |deployment: &Value| {
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"].clone()
+    };
+    let deployed = |tag: &str| json!(format!("docker.io/library/memcached:{tag}"));
+    let copied = |tag: &'static str| move |d: &Value| image(d) == deployed(tag);
+    world
+        .until("Deployment", "b", "the image", copied("1.6.38"))
+        .await;
+    // The backup follows an upgrade of the release.
+    world
+        .memcached("cache", json!({"image": {"tag": "1.6.39"}}))
+        .await;
+    world
+        .until("Deployment", "b", "the image", copied("1.6.39"))
         .await;
 
     backups.delete("b", &DeleteParams::default()).await.unwrap();
@@ -113,10 +156,11 @@ async fn misbehave(widget: Arc<Widget>, context: Context<Widget>) -> Result<Acti
     }
 }
 
-async fn metrics(address: &str) -> String {
+/// Sends a request and returns the whole answer.
+pub(crate) async fn get(address: &str, path: &str) -> String {
     let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    connection.write_all(request).await.unwrap();
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
     let mut text = String::new();
     connection.read_to_string(&mut text).await.unwrap();
     text
@@ -142,7 +186,7 @@ async fn functions_that_misbehave_affect_their_own_object_alone() {
         .await
         .unwrap();
     let blocked = async || {
-        let text = metrics(&operator.metrics).await;
+        let text = get(&operator.metrics, "/metrics").await;
         text.contains("hybrid_operator_blocked_reconciles_total{controller=\"misbehaving\"} 1")
     };
     wait::until(LIMIT, "the metric", blocked).await.unwrap();

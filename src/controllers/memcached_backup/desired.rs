@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt;
 
+use super::source::Source;
 use crate::api::v1alpha1::MemcachedBackup;
 
 const IMAGE: &str = "docker.io/library/memcached:1.6.39";
@@ -26,8 +27,9 @@ pub(super) fn labels(backup: &MemcachedBackup) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Returns the Deployment, with the name of the backup and without an owner reference.
-pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
+/// Returns the Deployment, with the name of the backup and without an owner reference: with Pods like
+/// those of the source, or, without a source, with those of the controller.
+pub(super) fn deployment(backup: &MemcachedBackup, source: Option<&Source>) -> Deployment {
     Deployment {
         metadata: ObjectMeta {
             name: Some(backup.name_any()),
@@ -46,9 +48,12 @@ pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
                     labels: Some(labels(backup)),
                     ..ObjectMeta::default()
                 }),
-                spec: Some(PodSpec {
-                    containers: vec![container(backup)],
-                    ..PodSpec::default()
+                spec: Some(match source {
+                    Some(source) => copy(source),
+                    None => PodSpec {
+                        containers: vec![container()],
+                        ..PodSpec::default()
+                    },
                 }),
             },
             ..DeploymentSpec::default()
@@ -57,19 +62,24 @@ pub(super) fn deployment(backup: &MemcachedBackup) -> Deployment {
     }
 }
 
-fn container(backup: &MemcachedBackup) -> Container {
-    let source = backup.spec.memcached_ref.as_ref().map(|reference| {
-        vec![EnvVar {
-            name: "MEMCACHED_NAME".to_owned(),
-            value: Some(reference.name.clone()),
+/// Returns the Pods of the source, which know its address.
+fn copy(source: &Source) -> PodSpec {
+    let mut pods = source.pods.clone();
+    for container in &mut pods.containers {
+        container.env.get_or_insert_default().push(EnvVar {
+            name: "MEMCACHED_SOURCE".to_owned(),
+            value: Some(source.release.address.clone()),
             ..EnvVar::default()
-        }]
-    });
+        });
+    }
+    pods
+}
+
+fn container() -> Container {
     Container {
         name: "memcached".to_owned(),
         image: Some(IMAGE.to_owned()),
         args: Some(vec!["--memory-limit=64".to_owned()]),
-        env: source,
         ports: Some(vec![ContainerPort {
             name: Some("memcached".to_owned()),
             container_port: PORT,
@@ -91,24 +101,26 @@ fn container(backup: &MemcachedBackup) -> Container {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::{Container, PodSpec};
     use kube::ResourceExt;
 
+    use super::super::source::Source;
     use super::deployment;
-    use crate::api::v1alpha1::{MemcachedBackup, MemcachedBackupSpec, MemcachedRef};
+    use crate::api::v1alpha1::{BackupSource, MemcachedBackup, MemcachedBackupSpec};
+
+    fn backup() -> MemcachedBackup {
+        let spec = MemcachedBackupSpec {
+            size: 3,
+            memcached_ref: None,
+        };
+        let mut backup = MemcachedBackup::new("b", spec);
+        backup.metadata.namespace = Some("ns".to_owned());
+        backup
+    }
 
     #[test]
     fn the_deployment_has_the_size_and_selects_its_own_pods() {
-        let mut backup = MemcachedBackup::new(
-            "b",
-            MemcachedBackupSpec {
-                size: 3,
-                memcached_ref: Some(MemcachedRef {
-                    name: "main".to_owned(),
-                }),
-            },
-        );
-        backup.metadata.namespace = Some("ns".to_owned());
-        let deployment = deployment(&backup);
+        let deployment = deployment(&backup(), None);
         assert_eq!(deployment.name_any(), "b");
         assert_eq!(deployment.namespace().as_deref(), Some("ns"));
         let spec = deployment.spec.unwrap();
@@ -117,10 +129,31 @@ mod tests {
             spec.selector.match_labels,
             spec.template.metadata.unwrap().labels
         );
-        let env = spec.template.spec.unwrap().containers[0]
-            .env
-            .clone()
-            .unwrap();
-        assert_eq!(env[0].value.as_deref(), Some("main"));
+        let pods = spec.template.spec.unwrap();
+        assert_eq!(pods.containers[0].image.as_deref(), Some(super::IMAGE));
+    }
+
+    #[test]
+    fn the_pods_are_those_of_the_source_and_know_its_address() {
+        let source = Source {
+            release: BackupSource {
+                release: "main".to_owned(),
+                revision: 2,
+                address: "main.ns.svc:11211".to_owned(),
+            },
+            pods: PodSpec {
+                containers: vec![Container {
+                    image: Some("memcached:1".to_owned()),
+                    ..Container::default()
+                }],
+                ..PodSpec::default()
+            },
+        };
+        let pods = deployment(&backup(), Some(&source));
+        let pods = pods.spec.unwrap().template.spec.unwrap();
+        assert_eq!(pods.containers[0].image.as_deref(), Some("memcached:1"));
+        let env = pods.containers[0].env.as_ref().unwrap();
+        assert_eq!(env[0].name, "MEMCACHED_SOURCE");
+        assert_eq!(env[0].value.as_deref(), Some("main.ns.svc:11211"));
     }
 }

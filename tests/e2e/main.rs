@@ -23,6 +23,7 @@ mod charts;
 mod crash;
 mod deletion;
 mod drift;
+mod etcd_cluster;
 mod examples;
 mod expensive;
 mod extensions;

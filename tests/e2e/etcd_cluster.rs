@@ -101,8 +101,14 @@ impl Etcd {
         pods.into_iter().map(image).collect()
     }
 
+    /// Deletes a Pod and waits until its etcd is gone: before that, the cluster looks healthy.
     async fn delete_pod(&self, name: &str) {
-        drop(self.pods.delete(name, &DeleteParams::default()).await);
+        let deleted = self.pods.delete(name, &DeleteParams::default()).await;
+        drop(deleted.unwrap());
+        let stopped = async || !self.kubelet.runs(name);
+        wait::until(LIMIT, "the end of its etcd", stopped)
+            .await
+            .unwrap();
     }
 }
 

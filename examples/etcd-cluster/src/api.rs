@@ -69,6 +69,8 @@ fn default_repository() -> String {
 /// What was last seen of an `EtcdCluster`.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
+// A write that is based on an outdated status must not make the operator forget this.
+#[x_kube(validation = Rule::new("!oldSelf.bootstrapped || self.bootstrapped").message("bootstrapped cannot become false again"))]
 pub struct EtcdClusterStatus {
     /// What the cluster is doing.
     #[serde(default)]

@@ -16,7 +16,7 @@ use crate::members::Step;
 use crate::membership::{Gateway, Membership, MembershipError};
 use crate::observe::{Observed, observe};
 use crate::pods::{self, InitialState};
-use crate::report::{describe, report};
+use crate::report::{describe, report, report_error};
 
 const NAME: &str = "etcdcluster";
 
@@ -52,24 +52,37 @@ async fn reconcile<M: Membership>(
     context: Context<EtcdCluster>,
     membership: &M,
 ) -> Result<Action, Error> {
-    for service in pods::services(&cluster) {
+    let done = advance(&cluster, &context, membership).await;
+    if let Err(error) = &done {
+        report_error(&cluster, &context, error).await?;
+    }
+    done
+}
+
+/// Brings a cluster one step further.
+async fn advance<M: Membership>(
+    cluster: &EtcdCluster,
+    context: &Context<EtcdCluster>,
+    membership: &M,
+) -> Result<Action, Error> {
+    for service in pods::services(cluster) {
         context.apply(&service).await?;
     }
-    let observed = observe(&cluster, &context, membership).await?;
+    let observed = observe(cluster, context, membership).await?;
     let step = crate::members::next_step(&observed.facts);
     let recorded = cluster.status.as_ref();
     if observed.facts.bootstrapped && !recorded.is_some_and(|status| status.bootstrapped) {
         // Before anything else, because a cluster that is not known to have data may be created anew.
-        report(&cluster, &context, &observed, &step, None).await?;
+        report(cluster, context, &observed, &step, None).await?;
     }
     let executor = Executor {
-        cluster: &cluster,
-        context: &context,
+        cluster,
+        context,
         membership,
         observed: &observed,
     };
     let problem = executor.execute(&step).await?;
-    report(&cluster, &context, &observed, &step, problem.as_deref()).await?;
+    report(cluster, context, &observed, &step, problem.as_deref()).await?;
     Ok(match step {
         Step::Done => Action::done(),
         Step::Fail(_) => Action::after(LATER),
@@ -142,6 +155,23 @@ impl<M: Membership> Executor<'_, M> {
     }
 
     async fn bootstrap(&self) -> Result<(), Failed> {
+        // The cached object may be older than the record that the cluster has data.
+        let live = self
+            .context
+            .get::<EtcdCluster>(&self.cluster.name_any())
+            .await?;
+        let is_new = live.is_some_and(|live| {
+            let bootstrapped = live
+                .status
+                .as_ref()
+                .is_some_and(|status| status.bootstrapped);
+            live.uid() == self.cluster.uid() && !bootstrapped
+        });
+        if !is_new {
+            let message =
+                "the EtcdCluster has changed since it was cached; the next attempt sees it";
+            return Err(Failed::Kubernetes(Error::other(message)));
+        }
         let name = pods::first_name(self.cluster);
         self.create_pod(&name, &[name.clone()].into(), InitialState::New)
             .await
@@ -234,4 +264,133 @@ fn full(error: &MembershipError) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use hybrid_operator::native::Fixture;
+    use hybrid_operator_test::request::Recorded;
+    use hybrid_operator_test::scripted::{Answer, ScriptedApi, When};
+    use k8s_openapi::api::core::v1::{Pod, Service};
+    use serde_json::{Value, json};
+
+    use super::reconcile;
+    use crate::api::EtcdCluster;
+    use crate::membership::Gateway;
+
+    const STATUS: &str = "/apis/etcd.example.com/v1/namespaces/prod/etcdclusters/db/status";
+
+    fn cluster(status: &Value) -> EtcdCluster {
+        serde_json::from_value(json!({
+            "apiVersion": "etcd.example.com/v1", "kind": "EtcdCluster",
+            "metadata": {"name": "db", "namespace": "prod", "uid": "1b2c3d4e", "generation": 1},
+            "spec": {"version": "3.6.8"}, "status": status,
+        }))
+        .unwrap()
+    }
+
+    const LIVE: &str = "/apis/etcd.example.com/v1/namespaces/prod/etcdclusters/db";
+
+    /// Reconciles a cluster without Pods. Returns the condition `Ready`, and the error.
+    async fn reconciled(api: &ScriptedApi, status: &Value) -> (Value, Option<String>) {
+        let live = serde_json::to_value(cluster(status)).unwrap();
+        api.on(When::get(LIVE), Answer::json(200, live));
+        api.on(When::patch(STATUS), Answer::echo(200));
+        api.on(When::any(), Answer::echo(201));
+        let context = Fixture::new(cluster(status), api.client("prod"))
+            .owning::<Pod>([])
+            .owning::<Service>([])
+            .build();
+        let cluster = Arc::clone(context.object());
+        let error = reconcile(cluster, context, &Gateway::default()).await.err();
+        let status = api
+            .requests()
+            .into_iter()
+            .rfind(|request| request.path == STATUS);
+        let body = status.unwrap().body.unwrap();
+        let conditions = body["status"]["conditions"].as_array().unwrap();
+        let ready = conditions
+            .iter()
+            .find(|condition| condition["type"] == "Ready");
+        (ready.unwrap().clone(), error.map(|error| error.to_string()))
+    }
+
+    #[tokio::test]
+    async fn the_first_member_starts_a_new_cluster_with_both_services() {
+        let api = ScriptedApi::new();
+        let (ready, error) = reconciled(&api, &Value::Null).await;
+        assert_eq!(
+            (ready["reason"].as_str(), error),
+            (Some("CreatingFirst"), None)
+        );
+        let writes = api.requests().into_iter().filter(Recorded::is_write);
+        let writes: Vec<Recorded> = writes.collect();
+        let paths: Vec<&str> = writes.iter().map(|write| write.path.as_str()).collect();
+        let expected = [
+            "/api/v1/namespaces/prod/services/db",
+            "/api/v1/namespaces/prod/services/db-client",
+            "/api/v1/namespaces/prod/pods/db-1b2c3d",
+        ];
+        assert_eq!(paths[..3], expected);
+        let pod = writes[2].json();
+        let args = pod["spec"]["containers"][0]["args"]
+            .as_array()
+            .unwrap()
+            .clone();
+        assert!(
+            args.contains(&json!("--initial-cluster-state=new")),
+            "{args:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_kubernetes_refuses_is_in_the_condition() {
+        for path in ["pods/db-1b2c3d", "services/db-client"] {
+            let api = ScriptedApi::new();
+            let path = format!("/api/v1/namespaces/prod/{path}");
+            api.on(When::patch(&path), Answer::forbidden());
+            let (ready, error) = reconciled(&api, &Value::Null).await;
+            assert_eq!(
+                (ready["status"].as_str(), ready["reason"].as_str()),
+                (Some("False"), Some("ReconcileFailed"))
+            );
+            assert_eq!(ready["message"].as_str(), error.as_deref(), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_outdated_cache_does_not_lead_to_a_second_first_member() {
+        let api = ScriptedApi::new();
+        let live = serde_json::to_value(cluster(&json!({"bootstrapped": true}))).unwrap();
+        api.on(When::get(LIVE), Answer::json(200, live));
+        let (ready, _) = reconciled(&api, &Value::Null).await;
+        assert_eq!(ready["reason"], "ReconcileFailed");
+        let requests = api.requests();
+        assert!(
+            !requests
+                .iter()
+                .any(|request| request.path.contains("/pods")),
+            "{requests:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cluster_with_data_is_not_created_again() {
+        let api = ScriptedApi::new();
+        let status = json!({"bootstrapped": true, "phase": "Running", "currentVersion": "3.6.8"});
+        let (ready, error) = reconciled(&api, &status).await;
+        assert_eq!(
+            (ready["reason"].as_str(), error),
+            (Some("QuorumLost"), None)
+        );
+        let requests = api.requests();
+        assert!(
+            !requests
+                .iter()
+                .any(|request| request.path.contains("/pods")),
+            "{requests:?}"
+        );
+    }
 }

@@ -61,6 +61,23 @@ pub async fn report(
     context.patch_status(&status).await
 }
 
+/// Writes why a reconcile failed into the status, and changes nothing else of it.
+///
+/// # Errors
+/// If the request fails.
+pub async fn report_error(
+    cluster: &EtcdCluster,
+    context: &Context<EtcdCluster>,
+    error: &Error,
+) -> Result<(), Error> {
+    let mut status = cluster.status.clone().unwrap_or_default();
+    let conditions = context.conditions(Some(&status.conditions));
+    let conditions = conditions.set("Ready", false, "ReconcileFailed", error.to_string());
+    status.conditions = conditions.into_vec();
+    status.observed_generation = cluster.metadata.generation;
+    context.patch_status(&status).await
+}
+
 fn count(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -160,8 +177,8 @@ fn describe_waiting(waiting: &Waiting) -> (&'static str, String) {
         ),
         Waiting::Quorum => (
             "NoQuorum",
-            "no majority of the members answers; Pods that are not ready may come back: see their \
-             events and logs. If the operator runs outside of the cluster, it cannot reach them"
+            "no majority of the members answers; those that have Pods may come back: see the events and \
+             logs of the Pods, and make sure that the operator can reach them"
                 .to_owned(),
         ),
         Waiting::Joining(name) => (

@@ -206,6 +206,11 @@ impl Kubelet {
         upgrades.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns whether there is a process for a Pod of this name.
+    pub(super) fn runs(&self, name: &str) -> bool {
+        self.loopback.processes().contains_key(name)
+    }
+
     /// Kills the etcd of a Pod; it is started again.
     pub(super) fn kill(&self, name: &str) {
         if let Some(process) = self.loopback.processes().get_mut(name) {

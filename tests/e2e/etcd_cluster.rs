@@ -250,8 +250,16 @@ async fn an_etcd_cluster_grows_shrinks_and_is_upgraded_member_by_member() {
         })
     };
     let cluster = etcd.until("the refusal", refused).await;
-    assert_eq!(cluster["status"]["currentVersion"], "3.6.9");
-    assert_eq!(etcd.running(3).await, members);
+    let status = &cluster["status"];
+    assert_eq!(
+        (&status["currentVersion"], &status["ready"]),
+        (&json!("3.6.9"), &json!(3))
+    );
+    assert_eq!(
+        condition(&cluster, "Ready").unwrap()["reason"],
+        "VersionRefused"
+    );
+    assert_eq!(etcd.pod_names().await, members);
     assert_eq!(etcd.kubelet.upgrades().len(), 3);
 }
 

@@ -1,14 +1,14 @@
 //! Runs etcd clusters, member by member.
 //!
-//! A reconcile observes ([`observe`]), decides on one step ([`members`], pure), executes it and
-//! reports ([`controller`]). [`membership`] talks to etcd, [`pods`] builds Pods and Services, and
-//! [`api`] has the custom resource.
+//! A reconcile observes (`observe`), decides on one step (`members`, pure), executes it
+//! ([`controller`]) and writes the status (`report`). [`membership`] talks to etcd, [`pods`] builds
+//! Pods and Services, and [`api`] has the custom resource.
 
 pub mod api;
 pub mod controller;
-pub mod members;
+mod members;
 pub mod membership;
-pub mod observe;
+mod observe;
 pub mod pods;
-pub mod report;
-pub mod version;
+mod report;
+mod version;

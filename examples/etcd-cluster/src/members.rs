@@ -25,24 +25,24 @@ use crate::version::Version;
 
 /// What is known about a cluster.
 #[derive(Debug, Clone)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// Wanted number of members.
-    pub size: usize,
+    pub(crate) size: usize,
     /// Wanted image.
-    pub image: String,
+    pub(crate) image: String,
     /// The release in that image.
-    pub version: Version,
+    pub(crate) version: Version,
     /// Whether the cluster has ever answered.
-    pub bootstrapped: bool,
+    pub(crate) bootstrapped: bool,
     /// The Pods of the cluster, by name.
-    pub pods: Vec<MemberPod>,
+    pub(crate) pods: Vec<MemberPod>,
     /// Its members.
-    pub view: View,
+    pub(crate) view: View,
 }
 
 /// The member list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum View {
+pub(crate) enum View {
     /// Confirmed by a majority.
     Agreed(Vec<NamedMember>),
     /// That of one member, which may be out of date: no majority answers.
@@ -53,37 +53,37 @@ pub enum View {
 
 /// A member and its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedMember {
+pub(crate) struct NamedMember {
     /// Its id.
-    pub id: MemberId,
+    pub(crate) id: MemberId,
     /// Name of the Pod that it was added for.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether it has ever started.
-    pub started: bool,
+    pub(crate) started: bool,
     /// Whether it has no vote yet.
-    pub learner: bool,
+    pub(crate) learner: bool,
 }
 
 /// A Pod of the cluster.
 #[derive(Debug, Clone)]
-pub struct MemberPod {
+pub(crate) struct MemberPod {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its life.
-    pub life: Life,
+    pub(crate) life: Life,
     /// Image of etcd.
-    pub image: String,
+    pub(crate) image: String,
     /// Whether the kubelet found it ready.
-    pub ready: bool,
+    pub(crate) ready: bool,
     /// Names of the members at the time of its creation, itself among them.
-    pub initial: BTreeSet<String>,
+    pub(crate) initial: BTreeSet<String>,
     /// What its etcd says; `None` if it does not answer, or follows no leader.
-    pub health: Option<Health>,
+    pub(crate) health: Option<Health>,
 }
 
 /// Whether a Pod can still run its member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub(crate) enum Life {
     /// It runs, or it can.
     Alive,
     /// It has failed or ended, for example because it was evicted. Its data is lost.
@@ -94,16 +94,16 @@ pub enum Life {
 
 /// A member that answers and follows a leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Health {
+pub(crate) struct Health {
     /// The release that it runs; `None` if it is not understood.
-    pub version: Option<Version>,
+    pub(crate) version: Option<Version>,
     /// Whether it is the leader.
-    pub leads: bool,
+    pub(crate) leads: bool,
 }
 
 /// The next step for a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// Create the Pod of the first member.
     Bootstrap,
     /// Delete a Pod that has no member.
@@ -126,7 +126,7 @@ pub enum Step {
 
 /// Why a member is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RemoveReason {
+pub(crate) enum RemoveReason {
     /// Its Pod is gone.
     Lost,
     /// The cluster has more members than wanted.
@@ -137,7 +137,7 @@ pub enum RemoveReason {
 
 /// What is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Waiting {
+pub(crate) enum Waiting {
     /// The first member to answer.
     FirstMember,
     /// A majority of the members to answer.
@@ -152,7 +152,7 @@ pub enum Waiting {
 
 /// Why a cluster cannot be repaired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// There is no Pod any more.
     AllLost,
     /// So many of so many members have no Pod any more.
@@ -165,7 +165,7 @@ pub enum Failure {
 }
 
 /// Decides on the next step.
-pub fn next_step(facts: &Facts) -> Step {
+pub(crate) fn next_step(facts: &Facts) -> Step {
     if let Some(pod) = broken_image(facts) {
         return Step::SetImage(pod.name.clone());
     }
@@ -180,12 +180,13 @@ pub fn next_step(facts: &Facts) -> Step {
 }
 
 fn first_member(facts: &Facts) -> Step {
-    match facts.pods.iter().find(|pod| pod.life != Life::Deleting) {
-        Some(pod) if pod.life == Life::Dead => Step::DeletePod(pod.name.clone()),
-        Some(_) => Step::Wait(Waiting::FirstMember),
-        None if facts.pods.is_empty() => Step::Bootstrap,
-        None => Step::Wait(Waiting::FirstMember),
+    if let Some(dead) = facts.pods.iter().find(|pod| pod.life == Life::Dead) {
+        return Step::DeletePod(dead.name.clone());
     }
+    if facts.pods.is_empty() {
+        return Step::Bootstrap;
+    }
+    Step::Wait(Waiting::FirstMember)
 }
 
 /// A member that has a Pod may come back, one that has none does not.
@@ -315,13 +316,13 @@ fn upgrade(facts: &Facts, members: &[NamedMember]) -> Option<Step> {
 
 impl Facts {
     /// Returns the Pod of this name if it can run its member.
-    pub fn alive(&self, name: &str) -> Option<&MemberPod> {
+    pub(crate) fn alive(&self, name: &str) -> Option<&MemberPod> {
         let mut pods = self.pods.iter();
         pods.find(|pod| pod.name == name && pod.life == Life::Alive)
     }
 
     /// Returns the members, whoever confirms them.
-    pub fn members(&self) -> &[NamedMember] {
+    pub(crate) fn members(&self) -> &[NamedMember] {
         match &self.view {
             View::Agreed(members) | View::Local(members) => members,
             View::Unknown => &[],
@@ -330,7 +331,7 @@ impl Facts {
 }
 
 /// Returns the members that have a vote.
-pub fn voters(members: &[NamedMember]) -> impl Iterator<Item = &NamedMember> {
+pub(crate) fn voters(members: &[NamedMember]) -> impl Iterator<Item = &NamedMember> {
     members.iter().filter(|member| !member.learner)
 }
 

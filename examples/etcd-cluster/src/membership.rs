@@ -134,9 +134,19 @@ pub trait Membership: Send + Sync + 'static {
 }
 
 /// etcd's v3 API as JSON, which every etcd serves at its client URL.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Gateway {
     client: reqwest::Client,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        // Members are in the same cluster, where no proxy is between them and the operator.
+        let client = reqwest::Client::builder().no_proxy().build();
+        Self {
+            client: client.unwrap_or_default(),
+        }
+    }
 }
 
 impl Gateway {

@@ -16,15 +16,15 @@ use crate::version::{self, Version};
 
 /// What was observed of a cluster.
 #[derive(Debug)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// The basis of the decision.
-    pub facts: Facts,
+    pub(crate) facts: Facts,
     /// Why the members are not changed to the release of the spec.
-    pub refusal: Option<String>,
+    pub(crate) refusal: Option<String>,
     /// The oldest release that a member runs.
-    pub oldest: Option<Version>,
+    pub(crate) oldest: Option<Version>,
     /// Names of the voting members that answer, the leader first.
-    pub answering: Vec<String>,
+    pub(crate) answering: Vec<String>,
 }
 
 /// An etcd that answers.
@@ -37,7 +37,7 @@ struct Answer {
 ///
 /// # Errors
 /// If spec.version is not a release of etcd, which the schema prevents, or if a Pod cannot be read.
-pub async fn observe<M: Membership>(
+pub(crate) async fn observe<M: Membership>(
     cluster: &EtcdCluster,
     context: &Context<EtcdCluster>,
     membership: &M,
@@ -128,7 +128,7 @@ async fn view<M: Membership>(cluster: &EtcdCluster, membership: &M, answers: &[A
             let error = error as &dyn std::error::Error;
             tracing::debug!(member = answer.name, error, "no member list");
         });
-        members.map(|members| members.into_iter().map(named).collect())
+        members.map(|members| members.iter().map(named).collect())
     };
     let led = voters
         .clone()
@@ -146,7 +146,7 @@ async fn view<M: Membership>(cluster: &EtcdCluster, membership: &M, answers: &[A
     View::Unknown
 }
 
-fn named(member: Member) -> NamedMember {
+fn named(member: &Member) -> NamedMember {
     NamedMember {
         id: member.id,
         name: pods::member_of(&member.peer_url).to_owned(),

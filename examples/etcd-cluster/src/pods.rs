@@ -17,7 +17,7 @@ use crate::version::Version;
 /// Label of Pods, with the name of their cluster.
 const CLUSTER_LABEL: &str = "etcd.example.com/cluster";
 /// Name of the container, and the program in it.
-pub const CONTAINER: &str = "etcd";
+pub(crate) const CONTAINER: &str = "etcd";
 const PROGRAM: &str = "/usr/local/bin/etcd";
 /// User id of etcd; the image would run it as root.
 const USER: i64 = 1000;
@@ -28,7 +28,7 @@ const PEER_PORT: i32 = 2380;
 
 /// Whether a Pod starts a new cluster or joins one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InitialState {
+pub(crate) enum InitialState {
     /// It is the first member.
     New,
     /// It was added to a cluster.
@@ -36,20 +36,20 @@ pub enum InitialState {
 }
 
 /// Returns the image of a release.
-pub fn image(spec: &EtcdClusterSpec, version: Version) -> String {
+pub(crate) fn image(spec: &EtcdClusterSpec, version: Version) -> String {
     format!("{}:v{version}", spec.repository)
 }
 
 /// Returns the name of the first member. It follows from the uid, so that a reconcile that does not
 /// see the Pod in its cache yet cannot create a second first member.
-pub fn first_name(cluster: &EtcdCluster) -> String {
+pub(crate) fn first_name(cluster: &EtcdCluster) -> String {
     let uid = cluster.uid().unwrap_or_default();
     let suffix: String = uid.chars().filter(|c| *c != '-').take(6).collect();
     format!("{}-{suffix}", cluster.name_any())
 }
 
 /// Returns a name that no member had before, for all practical purposes.
-pub fn new_name(cluster: &EtcdCluster) -> String {
+pub(crate) fn new_name(cluster: &EtcdCluster) -> String {
     // No vowels, as in the names that Kubernetes generates, so that no words come out.
     const LETTERS: [char; 26] = [
         'b', 'c', 'd', 'f', 'g', 'h', 'j', 'k', 'l', 'm', 'n', 'p', 'q', 'r', 's', 't', 'v', 'w',
@@ -63,12 +63,12 @@ pub fn new_name(cluster: &EtcdCluster) -> String {
 }
 
 /// Returns where other members reach a member.
-pub fn peer_url(cluster: &EtcdCluster, member: &str) -> String {
+pub(crate) fn peer_url(cluster: &EtcdCluster, member: &str) -> String {
     url(cluster, member, PEER_PORT)
 }
 
 /// Returns where clients reach a member.
-pub fn client_url(cluster: &EtcdCluster, member: &str) -> String {
+pub(crate) fn client_url(cluster: &EtcdCluster, member: &str) -> String {
     url(cluster, member, CLIENT_PORT)
 }
 
@@ -84,7 +84,7 @@ pub fn member_of(peer_url: &str) -> &str {
 }
 
 /// Returns the two Services: one that gives each Pod a name in DNS, and one for clients.
-pub fn services(cluster: &EtcdCluster) -> [Service; 2] {
+pub(crate) fn services(cluster: &EtcdCluster) -> [Service; 2] {
     let port = |name: &str, port: i32| ServicePort {
         name: Some(name.to_owned()),
         port,
@@ -117,7 +117,7 @@ pub fn services(cluster: &EtcdCluster) -> [Service; 2] {
 }
 
 /// Returns the Pod of a member. `members` are the names of all members, this one among them.
-pub fn pod(
+pub(crate) fn pod(
     cluster: &EtcdCluster,
     name: &str,
     members: &BTreeSet<String>,
@@ -238,7 +238,7 @@ fn flags(
 const INITIAL_CLUSTER: &str = "--initial-cluster=";
 
 /// Returns the names of the members with which a Pod was created.
-pub fn initial_members(pod: &Pod) -> BTreeSet<String> {
+pub(crate) fn initial_members(pod: &Pod) -> BTreeSet<String> {
     let args = etcd(pod).and_then(|etcd| etcd.args.as_deref());
     let mut args = args.unwrap_or_default().iter();
     let initial = args.find_map(|arg| arg.strip_prefix(INITIAL_CLUSTER));
@@ -248,7 +248,7 @@ pub fn initial_members(pod: &Pod) -> BTreeSet<String> {
 }
 
 /// Returns the image of a Pod's etcd.
-pub fn image_of(pod: &Pod) -> String {
+pub(crate) fn image_of(pod: &Pod) -> String {
     let image = etcd(pod).and_then(|etcd| etcd.image.clone());
     image.unwrap_or_default()
 }

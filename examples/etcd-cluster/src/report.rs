@@ -10,7 +10,7 @@ use crate::observe::Observed;
 ///
 /// # Errors
 /// If the request fails.
-pub async fn report(
+pub(crate) async fn report(
     cluster: &EtcdCluster,
     context: &Context<EtcdCluster>,
     observed: &Observed,
@@ -19,7 +19,10 @@ pub async fn report(
 ) -> Result<(), Error> {
     let present = cluster.status.clone().unwrap_or_default();
     let members = member_names(observed);
-    let (reason, mut message) = describe(step, cluster.spec.size);
+    let (reason, mut message) = match (step, &observed.refusal) {
+        (Step::Done, Some(refusal)) => ("VersionRefused", refusal.clone()),
+        _ => describe(step, cluster.spec.size),
+    };
     if let Some(problem) = problem {
         message = format!("{message}: {problem}");
     }
@@ -65,7 +68,7 @@ pub async fn report(
 ///
 /// # Errors
 /// If the request fails.
-pub async fn report_error(
+pub(crate) async fn report_error(
     cluster: &EtcdCluster,
     context: &Context<EtcdCluster>,
     error: &Error,
@@ -125,7 +128,7 @@ fn phase(before: Phase, step: &Step) -> Phase {
 }
 
 /// Returns the reason and the message of the condition `Ready`, also for events.
-pub fn describe(step: &Step, size: i32) -> (&'static str, String) {
+pub(crate) fn describe(step: &Step, size: i32) -> (&'static str, String) {
     match step {
         Step::Done => ("AllReady", format!("all members ({size}) are healthy")),
         Step::Bootstrap => ("CreatingFirst", "creating the first member".to_owned()),
@@ -149,9 +152,7 @@ fn describe_removal(name: &str, reason: RemoveReason, size: i32) -> (&'static st
     match reason {
         RemoveReason::Lost => (
             "ReplacingMember",
-            format!(
-                "removing member {name}, whose Pod and data are gone; a new member replaces it"
-            ),
+            format!("removing member {name}, which has no Pod; a new member replaces it"),
         ),
         RemoveReason::Surplus => (
             "RemovingMember",

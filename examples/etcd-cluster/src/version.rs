@@ -4,14 +4,14 @@ use std::fmt;
 
 /// A release of etcd 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
+pub(crate) struct Version {
     minor: u32,
     patch: u32,
 }
 
 impl Version {
     /// Parses `3.MINOR.PATCH`; a suffix such as `-rc.1` is ignored.
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let release = text.split(['-', '+']).next()?;
         let (minor, patch) = release.strip_prefix("3.")?.split_once('.')?;
         Some(Self {
@@ -35,7 +35,7 @@ impl fmt::Display for Version {
 ///
 /// # Errors
 /// The message for the condition.
-pub fn check(wanted: Version, running: &[Version]) -> Result<(), String> {
+pub(crate) fn check(wanted: Version, running: &[Version]) -> Result<(), String> {
     let (Some(oldest), Some(newest)) = (running.iter().min(), running.iter().max()) else {
         return Ok(());
     };

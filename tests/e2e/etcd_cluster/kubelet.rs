@@ -2,7 +2,7 @@
 //! the flags of the Pod. Addresses in flags, requests and answers are translated.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -51,13 +51,14 @@ impl Addresses {
     /// Translates the addresses in a text.
     fn local(&mut self, text: &str) -> String {
         let mut parts = text.split("http://");
-        let mut local = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
+        let first = parts.next().unwrap_or_default().to_owned();
+        let parts = parts.map(|part| {
             let end = part.find(',').unwrap_or(part.len());
             let (address, rest) = part.split_at(end);
-            local.push_str(&format!("http://127.0.0.1:{}{rest}", self.port(address)));
-        }
-        local
+            format!("{}{rest}", self.port(address))
+        });
+        let parts: Vec<String> = std::iter::once(first).chain(parts).collect();
+        parts.join("http://127.0.0.1:")
     }
 
     /// Translates an address back.
@@ -292,7 +293,8 @@ impl Kubelet {
 }
 
 async fn post(url: &str, path: &str, body: &Value) -> Result<Value, reqwest::Error> {
-    let request = reqwest::Client::new().post(format!("{url}{path}"));
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let request = client.post(format!("{url}{path}"));
     let answer = request
         .timeout(Duration::from_secs(5))
         .json(body)
@@ -352,47 +354,42 @@ impl Worker {
             Some((present, true)) if present == uid => self.upgrade(&name, image).await,
             _ => {
                 let args = container.args.clone().unwrap_or_default();
-                self.create(name, uid, image, args);
+                self.create(name, uid, image, &args);
             }
         }
     }
 
-    fn create(&self, name: String, uid: String, image: String, args: Vec<String>) {
+    fn create(&self, name: String, uid: String, image: String, args: &[String]) {
         let dir = tempfile::tempdir().unwrap();
-        let own: Vec<(String, String)> = args.iter().filter_map(|arg| flag(arg)).collect();
-        let own: BTreeMap<String, String> = own.into_iter().collect();
-        let mut addresses = self.loopback.addresses();
-        let flags: Vec<String> = own
-            .iter()
-            .map(|(flag, value)| {
-                // What listens on all addresses of the Pod listens where others expect it.
-                let value = match flag.as_str() {
-                    "listen-peer-urls" => &own["initial-advertise-peer-urls"],
-                    "listen-client-urls" => &own["advertise-client-urls"],
-                    _ => value,
-                };
-                let value = match flag.as_str() {
-                    "data-dir" => dir.path().join("data").display().to_string(),
-                    _ => addresses.local(value),
-                };
-                format!("--{flag}={value}")
-            })
-            .chain(FASTER.map(ToOwned::to_owned))
-            .collect();
-        let client_url = addresses.local(&own["advertise-client-urls"]);
-        drop(addresses);
+        let own: BTreeMap<String, String> = args.iter().filter_map(|arg| flag(arg)).collect();
+        let flags = self.translated(&own, &dir.path().join("data"));
         let log = dir.path().join("log");
-        let program = Program::start(&self.binary, "etcd", &flags, &log).unwrap();
         let process = Process {
             uid,
             image,
+            program: Program::start(&self.binary, "etcd", &flags, &log).unwrap(),
             flags,
-            program,
-            client_url,
+            client_url: self.loopback.local(&own["advertise-client-urls"]),
             _dir: dir,
             log,
         };
         self.loopback.processes().insert(name, process);
+    }
+
+    /// Translates the flags of a Pod. What listens on all addresses of the Pod listens where others
+    /// expect it.
+    fn translated(&self, own: &BTreeMap<String, String>, data: &Path) -> Vec<String> {
+        let translated = |(flag, value): (&String, &String)| {
+            let value = match flag.as_str() {
+                "data-dir" => data.display().to_string(),
+                "listen-peer-urls" => self.loopback.local(&own["initial-advertise-peer-urls"]),
+                "listen-client-urls" => self.loopback.local(&own["advertise-client-urls"]),
+                _ => self.loopback.local(value),
+            };
+            format!("--{flag}={value}")
+        };
+        let flags = own.iter().map(translated);
+        flags.chain(FASTER.map(ToOwned::to_owned)).collect()
     }
 
     async fn upgrade(&self, name: &str, image: String) {

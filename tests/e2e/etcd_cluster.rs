@@ -35,9 +35,12 @@ impl Etcd {
         let plane = example("etcd-cluster").await?;
         let binary = binary_or_skip().await.unwrap()?;
         let namespace = TestNamespace::create(plane, "etcd").await.unwrap();
+        // The directory of the control plane is removed later if this process is killed.
+        let own = plane.server().and(plane.kubeconfig_path().parent());
+        let root = own.map_or_else(std::env::temp_dir, ToOwned::to_owned);
         Some(Self {
             plane,
-            kubelet: Kubelet::start(binary, namespace.api()),
+            kubelet: Kubelet::start(binary, root, namespace.api()),
             clusters: api_of(&namespace, "etcd.example.com", "EtcdCluster"),
             pods: api(&namespace, "Pod"),
             namespace,

@@ -77,7 +77,7 @@ fn url(cluster: &EtcdCluster, member: &str, port: i32) -> String {
     format!("http://{member}.{service}.{namespace}.svc:{port}")
 }
 
-/// Returns the member that a [`peer_url`] belongs to.
+/// Returns the member of a peer URL.
 pub fn member_of(peer_url: &str) -> &str {
     let host = peer_url.strip_prefix("http://").unwrap_or(peer_url);
     host.split(['.', ':']).next().unwrap_or(host)

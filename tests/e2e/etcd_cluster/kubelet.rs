@@ -181,11 +181,13 @@ impl Drop for Kubelet {
 }
 
 impl Kubelet {
-    pub(super) fn start(binary: PathBuf, pods: Api<Pod>) -> Self {
+    /// Starts it; the data of the members is in directories below `root`.
+    pub(super) fn start(binary: PathBuf, root: PathBuf, pods: Api<Pod>) -> Self {
         let loopback = Loopback::default();
         let upgrades = Arc::<Mutex<Vec<Upgrade>>>::default();
         let worker = Worker {
             binary,
+            root,
             loopback: loopback.clone(),
             upgrades: Arc::clone(&upgrades),
         };
@@ -311,6 +313,7 @@ async fn is_healthy(loopback: &Loopback, client_url: &str) -> bool {
 /// The task of a [`Kubelet`].
 struct Worker {
     binary: PathBuf,
+    root: PathBuf,
     loopback: Loopback,
     upgrades: Arc<Mutex<Vec<Upgrade>>>,
 }
@@ -360,7 +363,7 @@ impl Worker {
     }
 
     fn create(&self, name: String, uid: String, image: String, args: &[String]) {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir_in(&self.root).unwrap();
         let own: BTreeMap<String, String> = args.iter().filter_map(|arg| flag(arg)).collect();
         let flags = self.translated(&own, &dir.path().join("data"));
         let log = dir.path().join("log");

@@ -32,6 +32,10 @@ fn crd_of_memcached_backup_is_up_to_date() {
 fn crds_of_the_examples_are_up_to_date() {
     check("examples/at/config/crd.yaml", &at_operator::api::At::crd());
     check(
+        "examples/etcd-cluster/config/crd.yaml",
+        &etcd_cluster::api::EtcdCluster::crd(),
+    );
+    check(
         "examples/memcached-native/config/crd.yaml",
         &memcached_native::api::Memcached::crd(),
     );

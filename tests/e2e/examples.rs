@@ -63,7 +63,7 @@ impl NativeOperator {
     }
 
     /// Returns the writes of objects so far.
-    fn writes(&self) -> Vec<String> {
+    pub(crate) fn writes(&self) -> Vec<String> {
         let requests = self.faults.requests();
         let writes = requests.iter().filter(|request| request.is_write());
         writes.map(Recorded::kind).collect()
@@ -90,19 +90,19 @@ fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Opti
 }
 
 /// Installs the CRD of an example and returns the control plane.
-async fn example(name: &str) -> Option<&'static ControlPlane> {
+pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     let plane = control_plane().await?;
     let crd: PathBuf = root().join("examples").join(name).join("config/crd.yaml");
     define(plane, &std::fs::read_to_string(crd).unwrap()).await;
     Some(plane)
 }
 
-async fn create(api: &Api<DynamicObject>, object: Value) {
+pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
     let object = serde_json::from_value(object).unwrap();
     drop(api.create(&PostParams::default(), &object).await.unwrap());
 }
 
-fn is_ready(object: &Value) -> bool {
+pub(crate) fn is_ready(object: &Value) -> bool {
     condition(object, "Ready").is_some_and(|ready| {
         ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
     })
@@ -362,6 +362,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
 async fn samples_of_the_examples_are_accepted() {
     for (name, group, kind) in [
         ("at", "example.com", "At"),
+        ("etcd-cluster", "etcd.example.com", "EtcdCluster"),
         ("memcached-native", "native.example.com", "Memcached"),
         ("multi-secret", "example.com", "MultiSecret"),
     ] {

@@ -24,6 +24,7 @@ mod components;
 mod crash;
 mod deletion;
 mod drift;
+mod etcd_cluster;
 mod examples;
 mod expensive;
 mod extensions;

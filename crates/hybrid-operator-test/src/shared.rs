@@ -3,8 +3,10 @@
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use go_programs::BuildError;
+use go_programs::{BuildError, CONTROL_PLANE};
 use tokio::sync::OnceCell;
 
 use crate::control_plane::{ControlPlane, Options, StartError};
@@ -62,6 +64,27 @@ pub async fn shared_or_skip() -> Result<Option<&'static ControlPlane>, StartErro
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// Returns the binary of the control plane, for [`crate::Program`], or `None` like
+/// [`shared_or_skip`]. Builds it if needed.
+///
+/// # Errors
+///
+/// As [`shared_or_skip`].
+pub async fn binary_or_skip() -> Result<Option<PathBuf>, StartError> {
+    let ensured = tokio::task::spawn_blocking(|| CONTROL_PLANE.ensure()).await;
+    match ensured {
+        Ok(Ok(binary)) => Ok(Some(binary)),
+        Ok(Err(error)) if may_skip(&error) => {
+            skipped(1, &error);
+            Ok(None)
+        }
+        Ok(Err(error)) => Err(StartError::Binary(Arc::new(error))),
+        Err(error) => Err(StartError::Exited {
+            output: error.to_string(),
+        }),
     }
 }
 

@@ -80,14 +80,14 @@ fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Opti
 }
 
 /// Installs the CRD of an example and returns the control plane.
-async fn example(name: &str) -> Option<&'static ControlPlane> {
+pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     let plane = control_plane().await?;
     let crd: PathBuf = root().join("examples").join(name).join("config/crd.yaml");
     define(plane, &std::fs::read_to_string(crd).unwrap()).await;
     Some(plane)
 }
 
-async fn create(api: &Api<DynamicObject>, object: Value) {
+pub(crate) async fn create(api: &Api<DynamicObject>, object: Value) {
     let object = serde_json::from_value(object).unwrap();
     drop(api.create(&PostParams::default(), &object).await.unwrap());
 }

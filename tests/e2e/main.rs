@@ -19,6 +19,7 @@ mod api_outage;
 mod bad_input;
 mod budget;
 mod capabilities;
+mod chaos;
 mod charts;
 mod crash;
 mod deletion;

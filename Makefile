@@ -34,7 +34,7 @@ test: ## Run the unit, snapshot and end-to-end tests
 
 .PHONY: soak
 soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
-	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
 
 .PHONY: check
 check: check-static test ## Check formatting, clippy, docs and dependencies, and run the tests

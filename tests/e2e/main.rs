@@ -34,6 +34,7 @@ mod native;
 mod options;
 mod process;
 mod rbac;
+mod readmes;
 mod records;
 mod reporting;
 mod restarts;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
+use futures::StreamExt;
 use hybrid_operator_test::control_plane::Options;
 use hybrid_operator_test::wait::{self, Check};
 use hybrid_operator_test::{ControlPlane, shared_or_skip, skipped};
@@ -23,6 +24,9 @@ use crate::world::{LIMIT, root};
 
 /// Examples whose README is not run, each with the reason.
 const EXCLUDED: &[(&str, &str)] = &[];
+
+/// READMEs that are run at the same time, each with its own control plane.
+const AT_ONCE: usize = 2;
 
 /// Reads the name of a file with a command for each line of its input, and prints its exit code.
 /// When its input ends, it ends the programs that it started.
@@ -360,19 +364,24 @@ async fn commands_of_the_readmes_print_what_is_shown() {
         skipped(1, &"there is no kubectl in $PATH");
         return;
     }
-    let mut failed = Vec::new();
+    let mut examples = Vec::new();
     for example in std::fs::read_dir(root().join("examples")).unwrap() {
         let example = example.unwrap().path();
         let name = example.file_name().unwrap().to_string_lossy().into_owned();
-        if !example.join("README.md").is_file() {
-            continue;
-        }
-        if let Some((_, reason)) = EXCLUDED.iter().find(|(excluded, _)| *excluded == name) {
+        let excluded = EXCLUDED.iter().find(|(excluded, _)| *excluded == name);
+        if let Some((_, reason)) = excluded {
             skipped(1, &format!("examples/{name}/README.md: {reason}"));
-        } else if let Err(error) = follow_readme(&example).await {
-            failed.push(format!("examples/{name}/README.md: {error}"));
+        } else if example.join("README.md").is_file() {
+            examples.push(example);
         }
     }
+    let runs = examples.iter().map(async |example| {
+        let result = follow_readme(example).await;
+        let failed = |error| format!("{}: {error}", example.display());
+        result.map_err(failed).err()
+    });
+    let ended = futures::stream::iter(runs).buffer_unordered(AT_ONCE);
+    let failed: Vec<String> = ended.filter_map(std::future::ready).collect().await;
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 

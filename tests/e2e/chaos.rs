@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::examples::{NativeOperator, create, example};
+use crate::examples::{CLUSTER_WIDE, NativeOperator, create, example};
 use crate::visitors::{Variant, is_ready};
 use crate::world::{LIMIT, api, api_of, until};
 
@@ -238,6 +238,7 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     let Some(plane) = example("multi-secret").await else {
         return;
     };
+    let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "chaos").await.unwrap();
     let namespaces: Api<Namespace> = Api::all(home.client());
     let mut selected = Vec::new();
@@ -264,16 +265,23 @@ async fn a_multi_secret_is_as_before_when_the_deletions_end() {
     let target = |namespace| Target::new(namespace, "Secret", "shared", Compared::Content);
     let targets = selected.iter().map(target).collect();
     let has_all = |object: &Value| is_ready(object) && object["status"]["created"] == 3;
+    let start = async || {
+        let controller = multi_secret::controller::controller();
+        NativeOperator::start(plane, home.name(), None, controller).await
+    };
     survives(
         Chaos::new(targets),
         (&multi_secrets, "shared"),
         has_all,
-        async || {
-            let controller = multi_secret::controller::controller();
-            NativeOperator::start(plane, home.name(), None, controller).await
-        },
+        start,
     )
     .await;
+    // Its finalizer needs an operator.
+    let _operator = start().await;
+    let params = DeleteParams::default();
+    let deleted = multi_secrets.delete("shared", &params).await;
+    drop(deleted.unwrap());
+    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
 }
 
 async fn visitors(variant: Variant) {

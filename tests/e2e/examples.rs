@@ -79,6 +79,10 @@ fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Opti
     options
 }
 
+/// Held by tests with an operator of `MultiSecret`: it serves all namespaces, and would act on the
+/// custom resources of another such test.
+pub(crate) static CLUSTER_WIDE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Installs the CRD of an example and returns the control plane.
 pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     let plane = control_plane().await?;
@@ -249,6 +253,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     let Some(plane) = example("multi-secret").await else {
         return;
     };
+    let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "multi-secret").await.unwrap();
     let [one, two] = [
         TestNamespace::create(plane, "selected").await.unwrap(),
@@ -430,6 +435,7 @@ const MANY: usize = 50;
 
 /// Many namespaces get their Secret, lose it, and get it again.
 async fn multi_secret_again(plane: &ControlPlane) {
+    let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "again").await.unwrap();
     let namespaces: Api<Namespace> = Api::all(home.client());
     let labels = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
@@ -466,6 +472,10 @@ async fn multi_secret_again(plane: &ControlPlane) {
     create_again(&multi_secrets, &object).await;
     let second = everywhere().await;
     assert!(second.iter().all(|uid| !first.contains(uid)));
+    let params = DeleteParams::default();
+    let deleted = multi_secrets.delete("shared", &params).await;
+    drop(deleted.unwrap());
+    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

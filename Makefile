@@ -33,8 +33,8 @@ test: ## Run the unit, snapshot and end-to-end tests
 	@tests/run $(ARGS)
 
 .PHONY: soak
-soak: ## Run ten minutes of changes against a faulty API server (SOAK=seconds)
-	SOAK=$${SOAK:-600} cargo test --locked --test e2e api_faults:: -- --nocapture
+soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
 
 .PHONY: check
 check: check-static test ## Check formatting, clippy, docs and dependencies, and run the tests

@@ -43,4 +43,8 @@ fn crds_of_the_examples_are_up_to_date() {
         "examples/multi-secret/config/crd.yaml",
         &multi_secret::api::MultiSecret::crd(),
     );
+    check(
+        "examples/visitors/config/crd.yaml",
+        &visitors::api::VisitorsApp::crd(),
+    );
 }

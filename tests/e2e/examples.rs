@@ -89,6 +89,10 @@ fn options(name: &str, namespace: Option<&TestNamespace>, metrics: &str) -> Opti
     options
 }
 
+/// Held by tests with an operator of `MultiSecret`: it serves all namespaces, and would act on the
+/// custom resources of another such test.
+pub(crate) static CLUSTER_WIDE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Installs the CRD of an example and returns the control plane.
 pub(crate) async fn example(name: &str) -> Option<&'static ControlPlane> {
     let plane = control_plane().await?;
@@ -259,6 +263,7 @@ async fn a_multi_secret_is_in_every_selected_namespace_and_leaves_nothing_behind
     let Some(plane) = example("multi-secret").await else {
         return;
     };
+    let _alone = CLUSTER_WIDE.lock().await;
     let home = TestNamespace::create(plane, "multi-secret").await.unwrap();
     let [one, two] = [
         TestNamespace::create(plane, "selected").await.unwrap(),
@@ -382,4 +387,119 @@ async fn samples_of_the_examples_are_accepted() {
         let applied = samples.patch(&name, &params, &Patch::Apply(&sample)).await;
         drop(applied.unwrap());
     }
+}
+
+/// Deletes a custom resource and creates it again at once.
+async fn create_again(api: &Api<DynamicObject>, object: &Value) {
+    let name = object["metadata"]["name"].as_str().unwrap();
+    let deleted = api.delete(name, &DeleteParams::default()).await;
+    drop(deleted.unwrap());
+    wait::gone(api, name, LIMIT).await.unwrap();
+    create(api, object.clone()).await;
+}
+
+async fn memcached_again(plane: &ControlPlane) {
+    let namespace = TestNamespace::create(plane, "again").await.unwrap();
+    let controller = memcached_native::controller::controller();
+    let _operator =
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let memcacheds = api_of(&namespace, "native.example.com", "Memcached");
+    let mut memcached = json!({"apiVersion": "native.example.com/v1", "kind": "Memcached",
+                               "metadata": {"name": "cache"}, "spec": {"size": 1}});
+    create(&memcacheds, memcached.clone()).await;
+    let ready = until(&memcacheds, "cache", "Ready", is_ready).await;
+    drop(ready.unwrap());
+    memcached["spec"]["size"] = json!(2);
+    create_again(&memcacheds, &memcached).await;
+    let two = |cache: &Value| {
+        let nodes = cache["status"]["nodes"].as_array();
+        is_ready(cache) && nodes.is_some_and(|nodes| nodes.len() == 2)
+    };
+    let cache = until(&memcacheds, "cache", "its nodes", two).await.unwrap();
+    let deployment = api(&namespace, "Deployment").get("cache").await.unwrap();
+    let owners = deployment.metadata.owner_references.unwrap();
+    let uids: Vec<&str> = owners.iter().map(|owner| &*owner.uid).collect();
+    assert_eq!(uids, [cache["metadata"]["uid"].as_str().unwrap()]);
+}
+
+async fn at_again(plane: &ControlPlane) {
+    let namespace = TestNamespace::create(plane, "again").await.unwrap();
+    let controller = at_operator::controller::controller();
+    let _operator =
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let ats = api_of(&namespace, "example.com", "At");
+    let at = json!({"apiVersion": "example.com/v1", "kind": "At", "metadata": {"name": "one"},
+                    "spec": {"schedule": "2020-01-01T00:00:00Z", "command": "echo done"}});
+    let done = |at: &Value| at["status"]["phase"] == "DONE";
+    let pods = api(&namespace, "Pod");
+    create(&ats, at.clone()).await;
+    drop(until(&ats, "one", "DONE", done).await.unwrap());
+    let first = pods.get("one").await.unwrap().metadata.uid;
+    create_again(&ats, &at).await;
+    drop(until(&ats, "one", "DONE", done).await.unwrap());
+    let second = pods.get("one").await.unwrap().metadata.uid;
+    assert_ne!(first, second, "the new At runs its command");
+}
+
+/// Number of namespaces with a Secret.
+const MANY: usize = 50;
+
+/// Many namespaces get their Secret, lose it, and get it again.
+async fn multi_secret_again(plane: &ControlPlane) {
+    let _alone = CLUSTER_WIDE.lock().await;
+    let home = TestNamespace::create(plane, "again").await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(home.client());
+    let labels = json!({"metadata": {"labels": {"multi-secret": home.name()}}});
+    let labels = Patch::Merge(&labels);
+    let selected = (0..MANY).map(async |_| {
+        let namespace = TestNamespace::create(plane, "many").await.unwrap();
+        let params = PatchParams::default();
+        let patched = namespaces.patch(namespace.name(), &params, &labels).await;
+        drop(patched.unwrap());
+        namespace
+    });
+    let selected = futures::future::join_all(selected).await;
+    let controller = multi_secret::controller::controller();
+    let _operator = NativeOperator::start(plane, home.name(), None, controller).await;
+    let multi_secrets = api_of(&home, "example.com", "MultiSecret");
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "MultiSecret", "metadata": {"name": "shared"},
+        "spec": {"stringData": {"password": "secret"},
+                 "namespaceSelector": {"matchLabels": {"multi-secret": home.name()}}},
+    });
+    let everywhere = async || {
+        let all = |object: &Value| is_ready(object) && object["status"]["created"] == MANY;
+        let ready = until(&multi_secrets, "shared", "its Secrets", all).await;
+        drop(ready.unwrap());
+        let mut uids = Vec::new();
+        for namespace in &selected {
+            let secret = api(namespace, "Secret").get("shared").await.unwrap();
+            uids.push(secret.metadata.uid.unwrap());
+        }
+        uids
+    };
+    create(&multi_secrets, object.clone()).await;
+    let first = everywhere().await;
+    create_again(&multi_secrets, &object).await;
+    let second = everywhere().await;
+    assert!(second.iter().all(|uid| !first.contains(uid)));
+    let params = DeleteParams::default();
+    let deleted = multi_secrets.delete("shared", &params).await;
+    drop(deleted.unwrap());
+    wait::gone(&multi_secrets, "shared", LIMIT).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn custom_resources_that_were_deleted_can_be_created_again() {
+    for name in ["memcached-native", "at", "multi-secret"] {
+        if example(name).await.is_none() {
+            return;
+        }
+    }
+    let plane = control_plane().await.unwrap();
+    tokio::join!(
+        memcached_again(plane),
+        at_again(plane),
+        multi_secret_again(plane),
+    );
 }

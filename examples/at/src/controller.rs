@@ -43,11 +43,38 @@ async fn reconcile(at: &At, context: &Context<At>, now: Timestamp) -> Result<Act
         context.patch_status(&status(Phase::Pending, None)).await?;
         return Ok(Action::after(left));
     }
+    if !may_run(at, context).await? {
+        return Ok(Action::done());
+    }
     // Later changes of the Pod bring the next reconcile.
     let pod = context.apply(&pod(at)).await?;
     let (phase, exit_code) = progress(&pod);
     context.patch_status(&status(phase, exit_code)).await?;
     Ok(Action::done())
+}
+
+/// Reports whether the Pod may be applied, so that no command runs twice or not at all.
+async fn may_run(at: &At, context: &Context<At>) -> Result<bool, Error> {
+    let name = at.name_any();
+    let Some(pod) = context.cached::<Pod>()?.get(&name) else {
+        // The Pod may have ended and been deleted since `at` was read.
+        let now = context.get::<At>(&name).await?;
+        let is_over = |now: &At| {
+            let phase = now.status.as_ref().map(|status| status.phase);
+            matches!(phase, Some(Phase::Done | Phase::Failed))
+        };
+        return Ok(now.is_some_and(|now| now.uid() == at.uid() && !is_over(&now)));
+    };
+    let owners = pod.owner_references();
+    if owners
+        .iter()
+        .any(|owner| Some(&owner.uid) == at.metadata.uid.as_ref())
+    {
+        return Ok(true);
+    }
+    // It is the Pod of a deleted At of this name. Its end brings the next reconcile.
+    context.delete(&*pod).await?;
+    Ok(false)
 }
 
 /// Reports an invalid schedule; returns the error that ends the reconcile.
@@ -134,9 +161,13 @@ mod tests {
         .unwrap()
     }
 
+    const AT: &str = "/apis/example.com/v1/namespaces/a/ats/one";
+
     /// Reconciles at 10 o'clock; returns the result, the written status and the requests.
     async fn at_ten(schedule: &str) -> (Result<Action, Error>, Value, Vec<String>) {
         let api = ScriptedApi::new();
+        let stored = serde_json::to_value(at(schedule)).unwrap();
+        api.on(When::get(AT), Answer::json(200, stored));
         api.on(When::any(), Answer::echo(200));
         let context = Fixture::new(at(schedule), api.client("a"))
             .owning::<Pod>([])
@@ -168,7 +199,40 @@ mod tests {
         let (action, status, requests) = at_ten("2029-12-31T10:00:00Z").await;
         assert_eq!(action.unwrap(), Action::done());
         assert_eq!(status["phase"], "RUNNING");
-        assert_eq!(requests[0], "/api/v1/namespaces/a/pods/one");
+        assert_eq!(requests[..2], [AT, "/api/v1/namespaces/a/pods/one"]);
+    }
+
+    /// Reconciles an At whose time has come, of which the API server has `stored`.
+    async fn requests_with(stored: Value, pods: Vec<Pod>) -> Vec<String> {
+        let api = ScriptedApi::new();
+        api.on(When::get(AT), Answer::json(200, stored));
+        api.on(When::any(), Answer::echo(200));
+        let context = Fixture::new(at("2029-12-31T10:00:00Z"), api.client("a"))
+            .owning::<Pod>(pods)
+            .build();
+        let now: Timestamp = "2030-01-01T10:00:00Z".parse().unwrap();
+        let action = reconcile(context.object(), &context, now).await;
+        assert_eq!(action.unwrap(), Action::done());
+        api.requests()
+            .iter()
+            .map(hybrid_operator_test::request::Recorded::kind)
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn a_command_that_has_ended_meanwhile_does_not_run_again() {
+        let mut stored = serde_json::to_value(at("2029-12-31T10:00:00Z")).unwrap();
+        stored["status"] = json!({"phase": "DONE"});
+        assert_eq!(requests_with(stored, Vec::new()).await, ["get ats"]);
+    }
+
+    #[tokio::test]
+    async fn the_pod_of_a_deleted_at_of_the_same_name_is_not_that_of_the_new_one() {
+        let stored = serde_json::to_value(at("2029-12-31T10:00:00Z")).unwrap();
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "At", "name": "one", "uid": "old", "controller": true});
+        let metadata = json!({"name": "one", "namespace": "a", "ownerReferences": [owner]});
+        let pod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        assert_eq!(requests_with(stored, vec![pod]).await, ["delete pods"]);
     }
 
     #[tokio::test]

@@ -10,6 +10,7 @@ use crate::helm::{self, HelmController};
 use crate::manager::{Controller, Manager};
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
+use crate::webhook::Webhooks;
 
 /// How long threads that still run may hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
@@ -40,6 +41,7 @@ pub struct Operator {
     command: Command,
     charts: Option<ExtendChart>,
     controllers: Vec<Box<dyn Controller>>,
+    webhooks: Webhooks,
 }
 
 impl Operator {
@@ -59,6 +61,7 @@ impl Operator {
             command,
             charts: None,
             controllers: Vec::new(),
+            webhooks: Webhooks::default(),
         }
     }
 
@@ -90,6 +93,14 @@ impl Operator {
     #[must_use]
     pub fn with(mut self, controller: impl Controller + 'static) -> Self {
         self.controllers.push(Box::new(controller));
+        self
+    }
+
+    /// Serves webhooks, instead of those that were set before. Every replica serves them, whether it
+    /// is the leader or not.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = webhooks;
         self
     }
 
@@ -127,7 +138,7 @@ impl Operator {
             }
             None => Vec::new(),
         };
-        let mut manager = Manager::new(options);
+        let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for chart in charts {
             manager = manager.with(chart);
         }

@@ -29,6 +29,7 @@ use crate::options::Options;
 use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::Metrics;
+use crate::webhook::{self, WebhookError, Webhooks};
 
 pub use crate::client::ConnectError;
 pub use probes::{ProbeError, ReadinessProbe};
@@ -122,6 +123,9 @@ pub enum ManagerError {
     /// A server for probes or metrics cannot start.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// Webhooks cannot be served.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// A controller failed.
     #[error("controller {name} failed")]
     Controller {
@@ -147,6 +151,7 @@ pub enum ManagerError {
 pub struct Manager {
     options: Options,
     controllers: Vec<Box<dyn Controller>>,
+    webhooks: Webhooks,
     client: Option<Client>,
 }
 
@@ -156,6 +161,7 @@ impl Manager {
         Self {
             options,
             controllers: Vec::new(),
+            webhooks: Webhooks::default(),
             client: None,
         }
     }
@@ -182,6 +188,13 @@ impl Manager {
         self
     }
 
+    /// Serves webhooks, instead of those that were set before.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = webhooks;
+        self
+    }
+
     /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
@@ -200,13 +213,16 @@ impl Manager {
         let options = self.options;
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let (client, server) = if let Some(client) = self.client {
+        let (client, ungated, server) = if let Some(client) = self.client {
             let client = options.deadlines.apply_to(client);
-            (client, "the given client".to_owned())
+            (client.clone(), client, "the given client".to_owned())
         } else {
             let config = client::config(options.kubeconfig.as_deref()).await?;
             let client = client::connect(&config, &counts, &gate, options.deadlines)?;
-            (client, config.cluster_url.to_string())
+            // Webhooks are set up by every replica, not only by the leader.
+            let always = LeaderGate::default();
+            let ungated = client::connect(&config, &counts, &always, options.deadlines)?;
+            (client, ungated, config.cluster_url.to_string())
         };
         let metrics = Metrics::new(counts);
         let readiness = ReadinessProbe::default();
@@ -218,7 +234,7 @@ impl Manager {
         if stop.run_until_cancelled(reachable).await.is_none() {
             return Ok(());
         }
-        readiness.set(true);
+        let webhooks = serve_webhooks(self.webhooks, ungated, &options, &metrics, &readiness).await?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();
@@ -267,6 +283,9 @@ impl Manager {
         )
         .await;
         stop.cancel();
+        if let Some(webhooks) = webhooks {
+            webhooks.stop().await;
+        }
         servers.join_all().await;
         info!("stopped");
         ended
@@ -281,6 +300,35 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_secs(15));
     }
+}
+
+/// Serves the webhooks, if there are any. The process becomes ready once they have a certificate.
+async fn serve_webhooks(
+    webhooks: Webhooks,
+    client: Client,
+    options: &Options,
+    metrics: &Metrics,
+    readiness: &ReadinessProbe,
+) -> Result<Option<webhook::Running>, WebhookError> {
+    if webhooks.is_empty() {
+        readiness.set(true);
+        return Ok(None);
+    }
+    let environment = webhook::Environment {
+        client,
+        options: &options.webhooks,
+        operator: &options.operator_name,
+        namespace: options.operator_namespace.as_deref(),
+        namespaces: &options.watch_namespaces,
+        metrics: metrics.webhooks(),
+    };
+    let running = webhooks.start(environment).await?;
+    let (certificate, readiness) = (running.ready(), readiness.clone());
+    tokio::spawn(async move {
+        certificate.await;
+        readiness.set(true);
+    });
+    Ok(Some(running))
 }
 
 /// Watches the release records in `namespaces` (empty means all) until `stop` is cancelled.

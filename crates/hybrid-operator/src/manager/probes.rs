@@ -32,7 +32,7 @@ impl ReadinessProbe {
         } else {
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "waiting for the API server",
+                "waiting for the API server, or for the certificate of the webhooks",
             )
         }
     }

@@ -2,3 +2,4 @@
 
 pub mod logs;
 pub(crate) mod metrics;
+pub(crate) mod webhooks;

@@ -41,4 +41,5 @@ mod safety;
 mod same_inputs;
 mod scope;
 mod symptoms;
+mod webhooks;
 mod world;

@@ -234,7 +234,8 @@ impl Manager {
         if stop.run_until_cancelled(reachable).await.is_none() {
             return Ok(());
         }
-        let webhooks = serve_webhooks(self.webhooks, ungated, &options, &metrics, &readiness).await?;
+        let webhooks =
+            serve_webhooks(self.webhooks, ungated, &options, &metrics, &readiness).await?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();

@@ -31,7 +31,11 @@ pub(crate) struct WebhookMetrics {
 impl WebhookMetrics {
     /// Creates the metrics in a registry.
     pub(crate) fn register(registry: &mut Registry) -> Self {
-        let buckets = || Histogram::new([0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0]);
+        let buckets = || {
+            Histogram::new([
+                0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+            ])
+        };
         let metrics = Self {
             requests: Family::default(),
             seconds: Family::new_with_constructor(buckets),
@@ -80,7 +84,10 @@ pub(crate) struct WebhookTimer {
 impl WebhookTimer {
     pub(crate) fn end(self, code: u16) {
         let seconds = self.start.elapsed().as_secs_f64();
-        self.metrics.seconds.get_or_create(&self.label).observe(seconds);
+        self.metrics
+            .seconds
+            .get_or_create(&self.label)
+            .observe(seconds);
         let webhook = self.label.webhook.clone();
         let labels = CodeLabels { webhook, code };
         self.metrics.requests.get_or_create(&labels).inc();

@@ -78,7 +78,9 @@ where
             let object = request.object().clone();
             let before = serde_json::to_value(&object)?;
             let after = serde_json::to_value(function(object, request).await?)?;
-            Ok(Decision::Patched(patch::changes(&original, &before, &after)))
+            Ok(Decision::Patched(patch::changes(
+                &original, &before, &after,
+            )))
         }
     };
     answer(Arc::new(decide), deadline)
@@ -105,12 +107,20 @@ where
                 Ok(Ok(decided)) => decided,
                 Ok(Err(panic)) => {
                     let panic = panic_message(panic.as_ref());
-                    error!(object = subject, panic, "the function of a webhook panicked");
-                    let message = "the function of the webhook panicked; see the log of the operator";
+                    error!(
+                        object = subject,
+                        panic, "the function of a webhook panicked"
+                    );
+                    let message =
+                        "the function of the webhook panicked; see the log of the operator";
                     Err(Denied::internal(message))
                 }
                 Err(_) => {
-                    warn!(object = subject, ?deadline, "the function of a webhook was cancelled at its deadline");
+                    warn!(
+                        object = subject,
+                        ?deadline,
+                        "the function of a webhook was cancelled at its deadline"
+                    );
                     Err(Denied::internal(format!(
                         "the function of the webhook took longer than {deadline:?}"
                     )))
@@ -224,10 +234,15 @@ fn write(
         Err(denied) => Err(denied),
     };
     let response = decided.unwrap_or_else(|denied| {
-        info!(object = subject, code = denied.code, message = denied.message, "denied");
+        info!(
+            object = subject,
+            code = denied.code,
+            message = denied.message,
+            "denied"
+        );
         let mut response = response.deny(denied.message);
         response.result.code = denied.code;
-        response.result.reason = denied.reason.to_owned();
+        denied.reason.clone_into(&mut response.result.reason);
         response
     });
     Ok(serde_json::to_vec(&response.into_review())?)

@@ -46,7 +46,10 @@ impl Object {
 
     /// Returns the object, or `None` if there is none.
     pub(super) async fn get(&self) -> Result<Option<Value>, ApiError> {
-        match self.call("get", Call::get(self.path(true)?, request::JSON)).await {
+        match self
+            .call("get", Call::get(self.path(true)?, request::JSON))
+            .await
+        {
             Ok(found) => Ok(Some(found)),
             Err(ApiError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -56,26 +59,30 @@ impl Object {
     /// Creates the object; returns false if there is one already.
     pub(super) async fn create(&self, body: &Value) -> Result<bool, ApiError> {
         let path = self.path(false)?;
-        self.write("create", Method::POST, path, request::JSON, body).await
+        self.write("create", Method::POST, path, request::JSON, body)
+            .await
     }
 
     /// Replaces the version of the object that `body` names; returns false if it has changed.
     pub(super) async fn replace(&self, body: &Value) -> Result<bool, ApiError> {
         let path = self.path(true)?;
-        self.write("update", Method::PUT, path, request::JSON, body).await
+        self.write("update", Method::PUT, path, request::JSON, body)
+            .await
     }
 
     /// Applies the fields in `body`, whoever owned them.
     pub(super) async fn apply(&self, body: &Value, manager: &str) -> Result<bool, ApiError> {
         let manager = request::query_value(manager);
         let path = format!("{}?fieldManager={manager}&force=true", self.path(true)?);
-        self.write("patch", Method::PATCH, path, request::APPLY, body).await
+        self.write("patch", Method::PATCH, path, request::APPLY, body)
+            .await
     }
 
     /// Deletes the object; returns false if it has changed.
     pub(super) async fn delete(&self, preconditions: &Value) -> Result<bool, ApiError> {
         let path = self.path(true)?;
-        self.write("delete", Method::DELETE, path, request::JSON, preconditions).await
+        self.write("delete", Method::DELETE, path, request::JSON, preconditions)
+            .await
     }
 
     fn path(&self, named: bool) -> Result<String, ApiError> {
@@ -101,7 +108,12 @@ impl Object {
     }
 
     async fn call(&self, verb: &'static str, call: Call) -> Result<Value, ApiError> {
-        let target = request::target(verb, &self.kind, self.namespace.as_deref(), Some(&self.name));
+        let target = request::target(
+            verb,
+            &self.kind,
+            self.namespace.as_deref(),
+            Some(&self.name),
+        );
         request::call(&self.client, target, call).await?.decode()
     }
 }

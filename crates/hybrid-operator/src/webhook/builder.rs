@@ -102,7 +102,11 @@ impl Hook {
     pub(super) fn path(&self) -> String {
         let group = self.kind.group.replace('.', "-");
         let kind = self.kind.kind.to_lowercase();
-        format!("/{}-{group}-{}-{kind}", self.verb.as_str(), self.kind.version)
+        format!(
+            "/{}-{group}-{}-{kind}",
+            self.verb.as_str(),
+            self.kind.version
+        )
     }
 
     pub(super) fn operations(&self) -> &'static [&'static str] {

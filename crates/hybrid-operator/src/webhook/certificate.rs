@@ -154,7 +154,10 @@ pub(super) fn generate(names: &[HostName], period: Period) -> Result<Pair, Certi
     );
     let id = random::<8>()?;
     let called = |what: &str| {
-        let name = format!("CN=hybrid-operator webhooks {what} {}", HEXLOWER.encode(&id));
+        let name = format!(
+            "CN=hybrid-operator webhooks {what} {}",
+            HEXLOWER.encode(&id)
+        );
         name.parse::<Name>()
     };
     let (root_key, key) = (signing_key()?, signing_key()?);
@@ -309,13 +312,17 @@ fn described(certificate: &Certificate) -> Result<Described, CertificateError> {
 }
 
 /// Prepares a certificate and its key for the TLS server.
-pub(super) fn certified(certificate: &str, key: &str) -> Result<Arc<CertifiedKey>, CertificateError> {
+pub(super) fn certified(
+    certificate: &str,
+    key: &str,
+) -> Result<Arc<CertifiedKey>, CertificateError> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
     let chain = chain.map_err(|_| CertificateError::Empty("tls.crt"))?;
     if chain.is_empty() {
         return Err(CertificateError::Empty("tls.crt"));
     }
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(CertificateError::PrivateKey)?;
+    let key =
+        PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(CertificateError::PrivateKey)?;
     let provider = rustls::crypto::ring::default_provider();
     let pair = CertifiedKey::from_der(chain, key, &provider).map_err(CertificateError::Mismatch)?;
     Ok(Arc::new(pair))

@@ -33,7 +33,8 @@ impl Address {
     fn client(&self, path: &str, trust: &Trust) -> Value {
         let mut client = match self {
             Self::Service { namespace, name } => {
-                let service = json!({"namespace": namespace, "name": name, "path": path, "port": 443});
+                let service =
+                    json!({"namespace": namespace, "name": name, "path": path, "port": 443});
                 json!({"service": service})
             }
             Self::Url(url) => json!({"url": format!("{url}{path}")}),
@@ -111,7 +112,11 @@ impl Setup<'_> {
             json!({"matchExpressions": [names]})
         });
         // An empty selector is the default; applied, it removes the namespaces of an earlier start.
-        set(&mut webhook, "namespaceSelector", Some(selected.unwrap_or_else(|| json!({}))));
+        set(
+            &mut webhook,
+            "namespaceSelector",
+            Some(selected.unwrap_or_else(|| json!({}))),
+        );
         webhook
     }
 
@@ -144,12 +149,16 @@ pub(super) fn is_current(live: &Value, wanted: &Value, manager: &str) -> bool {
 /// Whether `live` has everything that is in `wanted`. Webhooks are compared by name.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
+        // A selector that selects everything is not one that selects something.
+        (Value::Object(live), Value::Object(wanted)) if wanted.is_empty() => live.is_empty(),
         (Value::Object(live), Value::Object(wanted)) => {
             let has = |(name, wanted): (&String, &Value)| match live.get(name) {
                 Some(live) => contains(live, wanted),
                 None => is_empty(wanted),
             };
-            wanted.iter().all(has) && same_alternative(live, wanted)
+            // A client has either a URL or a service.
+            let instead = |ours, other| wanted.contains_key(ours) && live.contains_key(other);
+            wanted.iter().all(has) && !instead("url", "service") && !instead("service", "url")
         }
         (Value::Array(live), Value::Array(wanted)) if is_keyed(wanted) => {
             let named = |name: Option<&Value>| live.iter().find(|item| item.get("name") == name);
@@ -159,22 +168,13 @@ fn contains(live: &Value, wanted: &Value) -> bool {
         }
         (Value::Array(live), Value::Array(wanted)) => {
             live.len() == wanted.len()
-                && live.iter().zip(wanted).all(|(live, wanted)| contains(live, wanted))
+                && live
+                    .iter()
+                    .zip(wanted)
+                    .all(|(live, wanted)| contains(live, wanted))
         }
         (live, wanted) => live == wanted,
     }
-}
-
-/// Of a client configuration's service and URL only one can be set; and a selector that is wanted
-/// empty is not satisfied by one that selects something.
-fn same_alternative(live: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
-    let alternative = ["url", "service"]
-        .iter()
-        .all(|field| !wanted.contains_key(*field) || ["url", "service"].iter().all(|other| live.contains_key(*other) == wanted.contains_key(*other)));
-    let emptied = wanted
-        .iter()
-        .any(|(name, wanted)| is_empty(wanted) && live.get(name).is_some_and(|live| !is_empty(live)));
-    alternative && !emptied
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -187,21 +187,29 @@ fn is_keyed(items: &[Value]) -> bool {
 
 fn names(configuration: &Value) -> BTreeSet<String> {
     let webhooks = configuration.get("webhooks").and_then(Value::as_array);
-    let named = webhooks.into_iter().flatten().filter_map(|webhook| webhook.get("name")?.as_str());
+    let named = webhooks
+        .into_iter()
+        .flatten()
+        .filter_map(|webhook| webhook.get("name")?.as_str());
     named.map(ToOwned::to_owned).collect()
 }
 
 /// Names of the webhooks that `manager` has applied, from the managed fields.
 fn applied_webhooks(live: &Value, manager: &str) -> BTreeSet<String> {
-    let entries = live.pointer("/metadata/managedFields").and_then(Value::as_array);
+    let entries = live
+        .pointer("/metadata/managedFields")
+        .and_then(Value::as_array);
     let ours = entries.into_iter().flatten().filter(|entry| {
         entry.get("manager").and_then(Value::as_str) == Some(manager)
             && entry.get("operation").and_then(Value::as_str) == Some("Apply")
     });
     let fields = ours.filter_map(|entry| entry.pointer("/fieldsV1/f:webhooks")?.as_object());
-    let keys = fields.flat_map(Map::keys).filter_map(|key| key.strip_prefix("k:"));
+    let keys = fields
+        .flat_map(Map::keys)
+        .filter_map(|key| key.strip_prefix("k:"));
     let keys = keys.filter_map(|key| serde_json::from_str::<Value>(key).ok());
-    keys.filter_map(|key| Some(key.get("name")?.as_str()?.to_owned())).collect()
+    keys.filter_map(|key| Some(key.get("name")?.as_str()?.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]

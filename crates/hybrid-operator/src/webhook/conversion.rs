@@ -22,7 +22,7 @@ type Convert = fn(&Value) -> Result<Value, String>;
 /// The versions of a kind.
 #[derive(Debug, Clone)]
 pub(super) struct Versions {
-    /// Name of the CustomResourceDefinition.
+    /// Name of the `CustomResourceDefinition`.
     pub(super) definition: String,
     hub: String,
     spokes: BTreeMap<String, Spoke>,
@@ -108,7 +108,12 @@ impl Conversions {
 
     /// Converts an object; an error names the object.
     fn convert(&self, object: &Value, wanted: &str) -> Result<Value, String> {
-        let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        let text = |field: &str| {
+            object
+                .get(field)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let (version, kind) = (text("apiVersion"), text("kind"));
         if version == wanted {
             return Ok(object.clone());
@@ -119,7 +124,8 @@ impl Conversions {
         let versions = versions.ok_or_else(|| {
             format!("cannot convert {kind} {name}: this operator has no conversions of {kind} in the group {group}")
         })?;
-        let failed = |message| format!("cannot convert {kind} {name} from {version} to {wanted}: {message}");
+        let failed =
+            |message| format!("cannot convert {kind} {name} from {version} to {wanted}: {message}");
         let steps = versions.steps(version, wanted).map_err(failed)?;
         let mut converted = object.clone();
         for step in steps {
@@ -129,7 +135,9 @@ impl Conversions {
                 Err(panic) => {
                     let panic = panic_message(panic.as_ref());
                     error!(kind, object = name, panic, "a conversion panicked");
-                    return Err(failed("the conversion panicked; see the log of the operator".to_owned()));
+                    return Err(failed(
+                        "the conversion panicked; see the log of the operator".to_owned(),
+                    ));
                 }
             };
         }
@@ -178,7 +186,10 @@ where
 fn name_of(object: &Value) -> String {
     let text = |field: &str| object.get("metadata")?.get(field)?.as_str();
     let name = text("name").unwrap_or("without a name");
-    text("namespace").map_or_else(|| name.to_owned(), |namespace| format!("{namespace}/{name}"))
+    text("namespace").map_or_else(
+        || name.to_owned(),
+        |namespace| format!("{namespace}/{name}"),
+    )
 }
 
 /// Restores the metadata, of which a conversion may change labels and annotations only. Those that

@@ -83,7 +83,12 @@ mod tests {
     fn only_what_the_function_changed_is_in_the_patch() {
         for (original, before, after, wanted) in [
             // A default that the type writes is not added by itself.
-            (json!({"a": 1}), json!({"a": 1, "d": 0}), json!({"a": 1, "d": 0}), json!([])),
+            (
+                json!({"a": 1}),
+                json!({"a": 1, "d": 0}),
+                json!({"a": 1, "d": 0}),
+                json!([]),
+            ),
             (
                 json!({"a": 1}),
                 json!({"a": 1, "d": null}),

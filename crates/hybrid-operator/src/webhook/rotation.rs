@@ -84,12 +84,11 @@ impl Policy {
             Err(_) if matches!(next, Some(Ok(_))) => Step::Switch,
             Err(why) => Step::Replace(why),
             Ok(current) => match next {
-                Some(Ok(_)) if announced => Step::Switch,
-                Some(Ok(_)) => Step::Keep,
                 Some(Err(_)) => Step::Announce,
+                Some(Ok(_)) if announced => Step::Switch,
                 None if now >= renewal(current.period) => Step::Announce,
                 None if has_expired(&stored.authorities, now) => Step::Forget,
-                None => Step::Keep,
+                Some(Ok(_)) | None => Step::Keep,
             },
         }
     }
@@ -161,7 +160,10 @@ impl Policy {
 /// When a certificate is renewed: after two thirds of its life.
 fn renewal(period: Period) -> Timestamp {
     let life: SignedDuration = period.until.duration_since(period.from);
-    period.from.checked_add(life / 3 * 2).unwrap_or(period.until)
+    period
+        .from
+        .checked_add(life / 3 * 2)
+        .unwrap_or(period.until)
 }
 
 fn has_expired(authorities: &str, now: Timestamp) -> bool {

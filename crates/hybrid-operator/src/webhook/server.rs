@@ -42,7 +42,9 @@ const DRAIN: Duration = Duration::from_secs(10);
 
 /// The webhooks cannot listen on their address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for webhooks; choose another address with --webhook-bind-address")]
+#[error(
+    "cannot listen on {address} for webhooks; choose another address with --webhook-bind-address"
+)]
 pub struct BindError {
     address: String,
     #[source]
@@ -59,7 +61,10 @@ impl Served {
     }
 
     pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -89,7 +94,9 @@ impl Listener {
             address: address.to_owned(),
             source,
         };
-        let every = address.strip_prefix(':').map(|port| format!("0.0.0.0:{port}"));
+        let every = address
+            .strip_prefix(':')
+            .map(|port| format!("0.0.0.0:{port}"));
         let every = every.as_deref().unwrap_or(address);
         let socket = tokio::net::TcpListener::bind(every).await.map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
@@ -97,11 +104,11 @@ impl Listener {
         Ok(Self { socket, address })
     }
 
-    /// Serves endpoints with whatever certificate `served` has at the time of a handshake.
+    /// Serves endpoints with whatever certificate there is at the time of a handshake.
     pub(super) fn serve(
         self,
         endpoints: Vec<Endpoint>,
-        served: Arc<Served>,
+        certificate: Arc<Served>,
         metrics: &WebhookMetrics,
     ) -> Result<Server, BindError> {
         let failed = |source| BindError {
@@ -112,20 +119,26 @@ impl Listener {
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| failed(std::io::Error::other(error)))?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(served);
+        let mut config = config.with_no_client_auth().with_cert_resolver(certificate);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = RustlsConfig::from_config(Arc::new(config));
-        let mut server =
-            axum_server::from_tcp_rustls(self.socket, config).map_err(failed)?.http1_only();
+        let mut server = axum_server::from_tcp_rustls(self.socket, config)
+            .map_err(failed)?
+            .http1_only();
         let http = server.http_builder();
-        http.http1().timer(TokioTimer::new()).header_read_timeout(IDLE);
+        http.http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE);
         let handle = Handle::new();
         let serving = server
             .handle(handle.clone())
             .serve(router(endpoints, metrics).into_make_service());
         let task = tokio::spawn(async move {
             if let Err(error) = serving.await {
-                error!(error = &error as &dyn std::error::Error, "the server of the webhooks has failed");
+                error!(
+                    error = &error as &dyn std::error::Error,
+                    "the server of the webhooks has failed"
+                );
             }
         });
         Ok(Server { handle, task })
@@ -148,23 +161,25 @@ impl Server {
 
 fn router(endpoints: Vec<Endpoint>, metrics: &WebhookMetrics) -> Router {
     let budget = Arc::new(Semaphore::new(BUDGET as usize));
-    endpoints.into_iter().fold(Router::new(), |router, endpoint| {
-        let path = endpoint.path.clone();
-        let metrics = metrics.clone();
-        let (endpoint, budget) = (Arc::new(endpoint), Arc::clone(&budget));
-        let serve = move |request: Request| async move {
-            let timer = metrics.begin(&endpoint.path);
-            let answered = respond(&endpoint, budget, request);
-            let response = match tokio::time::timeout(WITHIN, answered).await {
-                Ok(Ok(body)) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
-                Ok(Err(refused)) => refused.into_response(&endpoint.path),
-                Err(_) => Refused::Late.into_response(&endpoint.path),
+    endpoints
+        .into_iter()
+        .fold(Router::new(), |router, endpoint| {
+            let path = endpoint.path.clone();
+            let metrics = metrics.clone();
+            let (endpoint, budget) = (Arc::new(endpoint), Arc::clone(&budget));
+            let serve = move |request: Request| async move {
+                let timer = metrics.begin(&endpoint.path);
+                let answered = respond(&endpoint, budget, request);
+                let response = match tokio::time::timeout(WITHIN, answered).await {
+                    Ok(Ok(body)) => ([(CONTENT_TYPE, "application/json")], body).into_response(),
+                    Ok(Err(refused)) => refused.into_response(&endpoint.path),
+                    Err(_) => Refused::Late.into_response(&endpoint.path),
+                };
+                timer.end(response.status().as_u16());
+                response
             };
-            timer.end(response.status().as_u16());
-            response
-        };
-        router.route(&path, post(serve))
-    })
+            router.route(&path, post(serve))
+        })
 }
 
 /// Why a request gets no review as its answer. The API server then does what the failure policy of
@@ -191,7 +206,11 @@ impl Refused {
             Self::Late => StatusCode::GATEWAY_TIMEOUT,
             Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        warn!(path, error = &self as &dyn std::error::Error, "cannot answer a request to a webhook");
+        warn!(
+            path,
+            error = &self as &dyn std::error::Error,
+            "cannot answer a request to a webhook"
+        );
         (status, self.to_string()).into_response()
     }
 }
@@ -215,7 +234,7 @@ async fn respond(
     let body = axum::body::to_bytes(request.into_body(), LARGEST_BODY).await;
     let body = Vec::from(body.map_err(|error| {
         let source: Option<&dyn std::error::Error> = std::error::Error::source(&error);
-        if source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>()) {
+        if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
             Refused::TooLarge
         } else {
             Refused::Body(error)

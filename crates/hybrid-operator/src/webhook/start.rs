@@ -35,7 +35,9 @@ pub enum WebhookError {
     #[error("cannot use --webhook-url {0}; give https://HOST or https://HOST:PORT")]
     Url(String),
     /// Without the directory there is no certificate that somebody else makes.
-    #[error("--webhook-inject-ca-from needs --webhook-cert-dir, the directory with the certificate")]
+    #[error(
+        "--webhook-inject-ca-from needs --webhook-cert-dir, the directory with the certificate"
+    )]
     InjectedWithoutDirectory,
 }
 
@@ -82,7 +84,9 @@ impl Running {
 impl Webhooks {
     /// Whether there is anything to serve.
     pub(crate) fn is_empty(&self) -> bool {
-        self.hooks.is_empty() && self.conversions.kinds().next().is_none() && self.problems.is_empty()
+        self.hooks.is_empty()
+            && self.conversions.kinds().next().is_none()
+            && self.problems.is_empty()
     }
 
     /// Starts to serve, and keeps the certificate and the configurations up to date.
@@ -101,15 +105,15 @@ impl Webhooks {
         let (address, host) = address(options, environment.operator, &namespace, &listener)?;
         info!(address = %listener.address, reached = ?address, "serving webhooks");
 
-        let served = Arc::new(Served::default());
+        let certificate = Arc::new(Served::default());
         let endpoints = self.endpoints();
-        let server = listener.serve(endpoints, Arc::clone(&served), &environment.metrics)?;
+        let server = listener.serve(endpoints, Arc::clone(&certificate), &environment.metrics)?;
         let (ready, is_ready) = watch::channel(false);
         let upkeep = Upkeep {
             source: self.source(&environment, &namespace, host),
             operator: environment.operator.to_owned(),
             wanted: self.wanted(&environment, address),
-            served,
+            served: certificate,
             ready,
             shown: None,
             configured: None,
@@ -149,7 +153,7 @@ impl Webhooks {
         }
         let name = format!("{}-webhook-cert", environment.operator);
         Source::Own {
-            secret: Object::secret(&environment.client, namespace, &name),
+            secret: Box::new(Object::secret(&environment.client, namespace, &name)),
             name,
             policy: Policy {
                 names: vec![host],
@@ -187,8 +191,10 @@ impl Webhooks {
                 what: format!("{kind} {name}"),
                 is_own: true,
                 body: Box::new(move |trust| {
-                    let hooks: Vec<&Hook> =
-                        hooks.iter().filter(|hook| hook.is_mutation() == mutates).collect();
+                    let hooks: Vec<&Hook> = hooks
+                        .iter()
+                        .filter(|hook| hook.is_mutation() == mutates)
+                        .collect();
                     if hooks.is_empty() {
                         return None;
                     }

@@ -49,7 +49,9 @@ pub(super) enum UpkeepError {
         "{what} exists and is not this operator's; delete it, or give the operator another name with --leader-election-id"
     )]
     Foreign { what: String },
-    #[error("there is no CustomResourceDefinition {0}, whose objects this operator converts; install it")]
+    #[error(
+        "there is no CustomResourceDefinition {0}, whose objects this operator converts; install it"
+    )]
     NoDefinition(String),
 }
 
@@ -57,7 +59,7 @@ pub(super) enum UpkeepError {
 pub(super) enum Source {
     /// The operator makes it and keeps it in a Secret.
     Own {
-        secret: Object,
+        secret: Box<Object>,
         name: String,
         policy: Policy,
     },
@@ -69,6 +71,9 @@ pub(super) enum Source {
     },
 }
 
+/// Makes the content of an object for a given trust; `None` if there is to be no such object.
+pub(super) type Body = Box<dyn Fn(&Trust) -> Option<Value> + Send + Sync>;
+
 /// An object to apply, for a given trust.
 pub(super) struct Wanted {
     pub(super) object: Object,
@@ -76,8 +81,7 @@ pub(super) struct Wanted {
     pub(super) what: String,
     /// Whether the operator creates the object, and deletes it if there is nothing in it.
     pub(super) is_own: bool,
-    /// `None` if there is to be no such object.
-    pub(super) body: Box<dyn Fn(&Trust) -> Option<Value> + Send + Sync>,
+    pub(super) body: Body,
 }
 
 /// Keeps the certificate and the configurations up to date.
@@ -118,9 +122,15 @@ impl Upkeep {
                 Err(error) => {
                     // The same problem is reported once.
                     if last == error.to_string() {
-                        debug!(error = &error as &dyn std::error::Error, "the webhooks are still not set up");
+                        debug!(
+                            error = &error as &dyn std::error::Error,
+                            "the webhooks are still not set up"
+                        );
                     } else {
-                        warn!(error = &error as &dyn std::error::Error, "the webhooks are not set up; retrying");
+                        warn!(
+                            error = &error as &dyn std::error::Error,
+                            "the webhooks are not set up; retrying"
+                        );
                         last = error.to_string();
                     }
                     let wait = retry.min(pause);
@@ -128,7 +138,11 @@ impl Upkeep {
                     wait
                 }
             };
-            if stop.run_until_cancelled(tokio::time::sleep(wait)).await.is_none() {
+            if stop
+                .run_until_cancelled(tokio::time::sleep(wait))
+                .await
+                .is_none()
+            {
                 return;
             }
         }
@@ -273,7 +287,10 @@ impl Upkeep {
                         let meta = live.get("metadata").unwrap_or(&Value::Null);
                         let version = meta.get("resourceVersion");
                         let exactly = json!({"uid": meta.get("uid"), "resourceVersion": version});
-                        wanted.object.delete(&json!({"preconditions": exactly})).await?
+                        wanted
+                            .object
+                            .delete(&json!({"preconditions": exactly}))
+                            .await?
                     }
                 };
             }

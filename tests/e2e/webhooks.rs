@@ -97,21 +97,14 @@ impl Replica {
     ) -> Self {
         let faults = Faults::new();
         let client = plane.client_with(&faults).await.unwrap();
-        let metrics = free_address().to_string();
-        let args = <RunArgs as clap::Parser>::parse_from([
-            "run",
-            "--health-probe-bind-address=0",
-            "--webhook-bind-address=127.0.0.1:0",
-            "--metrics-bind-address",
-            &metrics,
-        ]);
-        let name = namespace.name().to_owned();
-        let mut options = args.options(|variable| match variable {
-            "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAMESPACE" => Some(name.clone()),
-            _ => None,
-        });
+        let mut options = options(namespace);
         change(&mut options);
-        let manager = Manager::new(options).client(client).with_webhooks(webhooks);
+        let metrics = options.metrics_bind_address.clone();
+        let manager = Manager::new(options).client(client);
+        Self::run(manager.with_webhooks(webhooks), faults, metrics)
+    }
+
+    fn run(manager: Manager, faults: Faults, metrics: String) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -143,6 +136,21 @@ impl Drop for Replica {
     }
 }
 
+/// Returns the options of an operator that is named after its namespace.
+fn options(namespace: &TestNamespace) -> Options {
+    let args = <RunArgs as clap::Parser>::parse_from([
+        "run",
+        "--health-probe-bind-address=0",
+        "--webhook-bind-address=127.0.0.1:0",
+        "--metrics-bind-address",
+        &free_address().to_string(),
+    ]);
+    args.options(|variable| match variable {
+        "WATCH_NAMESPACE" | "OPERATOR_NAME" | "POD_NAMESPACE" => Some(namespace.name().to_owned()),
+        _ => None,
+    })
+}
+
 fn free_address() -> SocketAddr {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     free.local_addr().unwrap()
@@ -167,11 +175,11 @@ fn cups(namespace: &TestNamespace) -> Api<DynamicObject> {
 }
 
 fn cup(name: &str, spec: Value) -> DynamicObject {
-    serde_json::from_value(json!({
-        "apiVersion": "webhook.example.com/v1", "kind": "Cup",
-        "metadata": {"name": name}, "spec": spec,
-    }))
-    .unwrap()
+    let mut cup = json!({
+        "apiVersion": "webhook.example.com/v1", "kind": "Cup", "metadata": {"name": name},
+    });
+    cup["spec"] = spec;
+    serde_json::from_value(cup).unwrap()
 }
 
 async fn create(namespace: &TestNamespace, name: &str, spec: Value) -> Result<Value, String> {
@@ -530,6 +538,70 @@ async fn replicas_share_one_certificate_and_stand_in_for_each_other() {
         versions.collect::<Vec<_>>()
     };
     assert_eq!(version(&configurations(&namespace).await), [1, 1]);
+    cleanup(&namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replica_that_is_not_the_leader_is_ready_and_serves_webhooks() {
+    let Some((plane, namespace)) = setup("follower").await else {
+        return;
+    };
+    let held = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": namespace.name()},
+        "spec": {
+            "holderIdentity": "somebody-else", "leaseDurationSeconds": 3600,
+            "renewTime": "2030-01-01T00:00:00.000000Z",
+        },
+    });
+    let leases: Api<DynamicObject> = api(&namespace, "Lease");
+    let held: DynamicObject = serde_json::from_value(held).unwrap();
+    let held = leases.create(&PostParams::default(), &held).await.unwrap();
+    let mut options = options(&namespace);
+    options.leader_elect = true;
+    options.kubeconfig = Some(plane.kubeconfig_path().to_owned());
+    let probes = free_address().to_string();
+    options.health_probe_bind_address.clone_from(&probes);
+    let metrics = options.metrics_bind_address.clone();
+    let manager = Manager::new(options).with_webhooks(all());
+    let _replica = Replica::run(manager, Faults::new(), metrics);
+    effective(&namespace).await;
+    let answer = get(&probes, "/readyz").await;
+    assert!(answer.contains("200 OK"), "{answer}");
+    let lease = leases.get(namespace.name()).await.unwrap();
+    assert_eq!(
+        lease.data["spec"], held.data["spec"],
+        "it is not the leader"
+    );
+    cleanup(&namespace).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_others_are_not_overwritten() {
+    let Some((plane, namespace)) = setup("foreign").await else {
+        return;
+    };
+    let mutations = configuration_api(&namespace, CONFIGURATIONS[1]);
+    let name = format!("{}-webhooks", namespace.name());
+    let foreign = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": CONFIGURATIONS[1],
+        "metadata": {"name": name},
+    });
+    let foreign: DynamicObject = serde_json::from_value(foreign).unwrap();
+    let foreign = mutations.create(&PostParams::default(), &foreign).await;
+    let replica = Replica::start(plane, &namespace, all()).await;
+    // The other configuration is applied all the same, and the operator tries again.
+    validated(&namespace).await;
+    let reads = async || {
+        replica
+            .faults
+            .counts()
+            .get("get mutatingwebhookconfigurations")
+            >= Some(&2)
+    };
+    wait::until(LIMIT, "another attempt", reads).await.unwrap();
+    let untouched = mutations.get(&name).await.unwrap();
+    assert_eq!(untouched, foreign.unwrap());
     cleanup(&namespace).await;
 }
 

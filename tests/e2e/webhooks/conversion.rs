@@ -84,12 +84,12 @@ fn jars(namespace: &TestNamespace, version: &str) -> Api<DynamicObject> {
 }
 
 fn jar(version: &str, name: &str, spec: Value) -> DynamicObject {
-    serde_json::from_value(json!({
+    let mut jar = json!({
         "apiVersion": format!("convert.example.com/{version}"), "kind": "Jar",
         "metadata": {"name": name, "labels": {"shelf": "top"}, "annotations": {"note": "honey"}},
-        "spec": spec,
-    }))
-    .unwrap()
+    });
+    jar["spec"] = spec;
+    serde_json::from_value(jar).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]

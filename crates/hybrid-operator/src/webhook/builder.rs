@@ -14,6 +14,8 @@ use crate::controller::{ObjectScope, TypedObject};
 const DEADLINE: Duration = Duration::from_secs(8);
 /// How long a certificate is valid.
 const LIFETIME: Duration = Duration::from_hours(90 * 24);
+/// With a shorter life, a certificate would expire while it is being made known.
+const SHORTEST_LIFETIME: Duration = Duration::from_secs(10);
 
 /// What the API server does with a request if no webhook answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -186,9 +188,15 @@ impl Webhooks {
         self
     }
 
-    /// Sets how long a certificate of the operator's own is valid. Default: 90 days.
+    /// Sets how long a certificate of the operator's own is valid: at least 10 seconds. Default: 90
+    /// days.
     #[must_use]
     pub fn certificate_lifetime(mut self, lifetime: Duration) -> Self {
+        if lifetime < SHORTEST_LIFETIME {
+            self.problems.push(format!(
+                "the lifetime of a certificate is {lifetime:?}; set at least {SHORTEST_LIFETIME:?}"
+            ));
+        }
         self.lifetime = Some(lifetime);
         self
     }
@@ -207,5 +215,33 @@ impl Webhooks {
 
     pub(super) fn lifetime(&self) -> Duration {
         self.lifetime.unwrap_or(LIFETIME)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::{Request, webhooks};
+
+    #[test]
+    fn declarations_that_cannot_work_are_problems() {
+        let fine = webhooks()
+            .validate(|_: Request<Pod>| async { Ok(()) })
+            .validate_delete(|_: Request<Pod>| async { Ok(()) })
+            .mutate(|pod: Pod, _| async { Ok(pod) })
+            .certificate_lifetime(Duration::from_secs(10));
+        assert_eq!(fine.problems, [] as [&str; 0]);
+        let twice = fine.validate(|_: Request<Pod>| async { Ok(()) });
+        let short = twice.certificate_lifetime(Duration::from_secs(9));
+        assert_eq!(
+            short.problems,
+            [
+                "v1 Pod has two functions to validate",
+                "the lifetime of a certificate is 9s; set at least 10s"
+            ]
+        );
     }
 }

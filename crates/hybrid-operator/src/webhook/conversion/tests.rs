@@ -12,13 +12,13 @@ macro_rules! version {
 
             #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
             #[kube(
-                                                        group = "example.com",
-                                                        version = $version,
-                                                        kind = $kind,
-                                                        root = "Root",
-                                                        namespaced,
-                                                        schema = "disabled"
-                                                    )]
+                                                                group = "example.com",
+                                                                version = $version,
+                                                                kind = $kind,
+                                                                root = "Root",
+                                                                namespaced,
+                                                                schema = "disabled"
+                                                            )]
             pub(super) struct Spec {
                 pub(super) $field: $type,
             }

@@ -64,7 +64,7 @@ fn certificate_is_renewed_after_two_thirds_of_its_life_with_an_overlap() {
 }
 
 #[test]
-fn every_replica_is_trusted_by_every_api_server_for_years() {
+fn every_replica_is_trusted_by_every_api_server_for_more_than_a_year() {
     // Replicas and API servers see each change one step, which is three days, after the other.
     let policy = policy();
     let mut secret = policy.first(start()).unwrap();

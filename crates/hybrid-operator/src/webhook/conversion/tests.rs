@@ -11,14 +11,8 @@ macro_rules! version {
             use super::*;
 
             #[derive(CustomResource, Serialize, Deserialize, Debug, Clone)]
-            #[kube(
-                                                                group = "example.com",
-                                                                version = $version,
-                                                                kind = $kind,
-                                                                root = "Root",
-                                                                namespaced,
-                                                                schema = "disabled"
-                                                            )]
+            #[kube(group = "example.com", version = $version, kind = $kind)]
+            #[kube(root = "Root", namespaced, schema = "disabled")]
             pub(super) struct Spec {
                 pub(super) $field: $type,
             }

@@ -12,11 +12,15 @@ use std::path::Path;
 
 /// Modules from top to bottom, each with the modules it may use, which are all in later rows.
 const MAY_USE: &[(&str, &[&str])] = &[
-    ("operator", &["helm", "manager", "options", "telemetry"]),
+    (
+        "operator",
+        &["helm", "manager", "options", "webhook", "telemetry"],
+    ),
     (
         "options",
         &[
             "manager",
+            "webhook",
             "controller",
             "leader",
             "client",
@@ -27,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "manager",
         &[
+            "webhook",
             "controller",
             "leader",
             "release",
@@ -53,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("native", &["controller", "cluster", "telemetry"]),
+    ("webhook", &["controller", "cluster", "telemetry"]),
     ("action", &["controller", "release", "cluster", "readiness"]),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
@@ -110,6 +116,9 @@ const HOLD_A_CLIENT: &[&str] = &[
     "native/fixture.rs",
     "release/index.rs",
     "release/secret.rs",
+    // Their setup is written by every replica, not only by the leader.
+    "webhook/api.rs",
+    "webhook/start.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
     // Holds the connections of a chart controller and publishes its events.

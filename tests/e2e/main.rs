@@ -47,4 +47,5 @@ mod same_inputs;
 mod scope;
 mod symptoms;
 mod visitors;
+mod webhooks;
 mod world;

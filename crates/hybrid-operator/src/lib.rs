@@ -21,6 +21,7 @@ mod render_pool;
 pub mod telemetry;
 mod values;
 pub mod watches;
+pub mod webhook;
 
 #[cfg(test)]
 mod real_cluster;

@@ -12,6 +12,7 @@ use crate::manager::{Controller, Manager};
 use crate::native::BoxError;
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
+use crate::webhook::Webhooks;
 
 /// How long threads that still run may hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
@@ -43,6 +44,7 @@ pub struct Operator {
     charts: Option<ExtendChart>,
     controllers: Vec<Box<dyn Controller>>,
     manager: Vec<Extend>,
+    webhooks: Webhooks,
 }
 
 /// Adds something to the manager.
@@ -66,6 +68,7 @@ impl Operator {
             charts: None,
             controllers: Vec::new(),
             manager: Vec::new(),
+            webhooks: Webhooks::default(),
         }
     }
 
@@ -146,6 +149,14 @@ impl Operator {
         self
     }
 
+    /// Serves webhooks, instead of those that were set before. Every replica serves them, whether it
+    /// is the leader or not.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: Webhooks) -> Self {
+        self.webhooks = webhooks;
+        self
+    }
+
     /// Runs the command line of this process.
     ///
     /// Returns 0 after a signal, 1 after an error, which is printed to standard error, and 2 for
@@ -180,7 +191,7 @@ impl Operator {
             }
             None => Vec::new(),
         };
-        let mut manager = Manager::new(options);
+        let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {
             manager = add(manager);
         }

@@ -11,6 +11,7 @@ use crate::leader::{LeaseOptions, LockOptions};
 use crate::telemetry::logs::{Encoder, LogOptions};
 
 pub use crate::client::Deadlines;
+pub use crate::webhook::WebhookOptions;
 
 /// The settings of an operator process.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct Options {
     pub pod: Option<String>,
     /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
+    /// Where webhooks are served, and how the API server reaches them.
+    pub webhooks: WebhookOptions,
     /// Level and format of logs.
     pub logs: LogOptions,
 }
@@ -117,6 +120,21 @@ pub struct RunArgs {
     /// Address to serve /healthz and /readyz on (0 disables them).
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: String,
+    /// Address to serve webhooks on, if the operator has any.
+    #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
+    pub webhook_bind_address: String,
+    /// Name of the Service through which the API server reaches the webhooks [default: OPERATOR-webhook in a cluster].
+    #[arg(long, value_name = "NAME", conflicts_with = "webhook_url")]
+    pub webhook_service_name: Option<String>,
+    /// URL under which the API server reaches the webhooks [default: the bind address outside of a cluster].
+    #[arg(long, value_name = "URL")]
+    pub webhook_url: Option<String>,
+    /// Serve webhooks with tls.crt and tls.key in this directory, instead of a certificate of the operator's own.
+    #[arg(long, value_name = "DIR")]
+    pub webhook_cert_dir: Option<PathBuf>,
+    /// Certificate of cert-manager that made the files of --webhook-cert-dir.
+    #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_cert_dir")]
+    pub webhook_inject_ca_from: Option<String>,
     /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub leader_elect: bool,
@@ -225,6 +243,14 @@ impl RunArgs {
             instance,
             pod: env("POD_NAME"),
             deadlines: Deadlines::default(),
+            webhooks: WebhookOptions {
+                bind_address: self.webhook_bind_address,
+                service_name: self.webhook_service_name,
+                url: self.webhook_url,
+                certificate_directory: self.webhook_cert_dir,
+                inject_ca_from: self.webhook_inject_ca_from,
+                in_cluster: env("KUBERNETES_SERVICE_HOST").is_some(),
+            },
             logs: LogOptions {
                 level: if self.zap_devel {
                     "debug".to_owned()

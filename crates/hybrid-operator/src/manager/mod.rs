@@ -40,6 +40,7 @@ use crate::options::{Options, OptionsError};
 use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
+use crate::webhook::{self, WebhookError, Webhooks};
 
 pub use crate::client::ConnectError;
 pub use probes::ProbeError;
@@ -161,6 +162,9 @@ pub enum ManagerError {
     /// A server for probes or metrics cannot start.
     #[error(transparent)]
     Probe(#[from] ProbeError),
+    /// Webhooks cannot be served.
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     /// A controller failed.
     #[error("controller {name} failed")]
     Controller {
@@ -184,10 +188,13 @@ pub enum ManagerError {
 pub struct Manager {
     options: Options,
     controllers: Vec<Box<dyn Controller>>,
+    webhooks: Webhooks,
     client: Option<Client>,
     probes: Probes,
     /// Whether the API server has answered.
     reached: Arc<AtomicBool>,
+    /// Whether the webhooks have a certificate.
+    certified: Arc<AtomicBool>,
     metrics: Vec<RegisterMetrics>,
 }
 
@@ -198,9 +205,11 @@ impl Manager {
         Self {
             options,
             controllers: Vec::new(),
+            webhooks: Webhooks::default(),
             client: None,
             probes: own_checks(&reached),
             reached,
+            certified: Arc::default(),
             metrics: Vec::new(),
         }
     }
@@ -259,6 +268,21 @@ impl Manager {
         self
     }
 
+    /// Serves webhooks, instead of those that were set before.
+    #[must_use]
+    pub fn with_webhooks(mut self, webhooks: Webhooks) -> Self {
+        if !webhooks.is_empty() {
+            let certified = Arc::clone(&self.certified);
+            self = self.readiness_check("webhook-certificate", move || {
+                let certified = certified.load(Ordering::SeqCst);
+                let waiting = || Err("waiting for the certificate of the webhooks".into());
+                std::future::ready(if certified { Ok(()) } else { waiting() })
+            });
+        }
+        self.webhooks = webhooks;
+        self
+    }
+
     /// Runs until SIGTERM or SIGINT.
     ///
     /// # Errors
@@ -278,8 +302,10 @@ impl Manager {
             options,
             controllers,
             client,
+            webhooks,
             probes,
             reached,
+            certified,
             metrics,
         } = self;
         options.validate()?;
@@ -300,6 +326,8 @@ impl Manager {
             return Ok(());
         }
         reached.store(true, Ordering::SeqCst);
+        let always = clients.always.clone();
+        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified).await?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();
@@ -353,6 +381,9 @@ impl Manager {
         };
         let ended = process.run(controllers, election).await;
         stop.cancel();
+        if let Some(webhooks) = webhooks {
+            webhooks.stop().await;
+        }
         servers.join_all().await;
         info!("stopped");
         ended
@@ -429,6 +460,34 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(Duration::from_secs(15));
     }
+}
+
+/// Serves the webhooks, if there are any. The process becomes ready once they have a certificate.
+async fn serve_webhooks(
+    webhooks: Webhooks,
+    client: Client,
+    options: &Options,
+    metrics: &Metrics,
+    certified: Arc<AtomicBool>,
+) -> Result<Option<webhook::Running>, WebhookError> {
+    if webhooks.is_empty() {
+        return Ok(None);
+    }
+    let environment = webhook::Environment {
+        client,
+        options: &options.webhooks,
+        operator: &options.operator_name,
+        namespace: options.operator_namespace.as_deref(),
+        namespaces: &options.watch_namespaces,
+        metrics: metrics.webhooks(),
+    };
+    let running = webhooks.start(environment).await?;
+    let certificate = running.ready();
+    tokio::spawn(async move {
+        certificate.await;
+        certified.store(true, Ordering::SeqCst);
+    });
+    Ok(Some(running))
 }
 
 /// Watches the release records in `namespaces` (empty means all) until `stop` is cancelled.

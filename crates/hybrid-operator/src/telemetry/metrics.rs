@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::webhooks::WebhookMetrics;
 use crate::client::Counts;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -125,6 +126,7 @@ struct MetricsInner {
     leader: Family<NameLabel, Gauge>,
     counts: Counts,
     controllers: Families,
+    webhooks: WebhookMetrics,
 }
 
 #[derive(Clone)]
@@ -225,6 +227,7 @@ impl Metrics {
             leader.clone(),
         );
         registry.register("helm_operator_build_info", "Version of the operator", info);
+        let webhooks = WebhookMetrics::register(&mut registry);
         for register in own {
             register(&mut registry);
         }
@@ -234,6 +237,7 @@ impl Metrics {
             leader,
             counts,
             controllers,
+            webhooks,
         }))
     }
 
@@ -256,6 +260,11 @@ impl Metrics {
     /// Returns the metrics of watches.
     pub(crate) fn watches(&self) -> WatchMetrics {
         self.0.controllers.watches.clone()
+    }
+
+    /// Returns the metrics of webhooks.
+    pub(crate) fn webhooks(&self) -> WebhookMetrics {
+        self.0.webhooks.clone()
     }
 
     /// Records whether this process is the leader.

@@ -2,5 +2,6 @@
 
 pub mod logs;
 pub(crate) mod metrics;
+pub(crate) mod webhooks;
 
 pub use prometheus_client;

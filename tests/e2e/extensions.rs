@@ -57,12 +57,6 @@ impl FailingHook {
     }
 }
 
-async fn owned(context: ReleaseContext, mut values: Values) -> Result<Values, ExtensionError> {
-    let name = context.resource().metadata.name.clone();
-    values.insert("owner".to_owned(), json!(name.ok_or("it has no name")?));
-    Ok(values)
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn extension_hook_error_is_reported_and_retried() {
     let Some(plane) = control_plane().await else {
@@ -75,7 +69,11 @@ async fn extension_hook_error_is_reported_and_retried() {
     let _operator = InProcessOperator::extended(&project, client, namespace.name(), |chart| {
         let (before, after) = (before.clone(), after.clone());
         chart
-            .value_translator(owned)
+            .value_translator(async |context: ReleaseContext, mut values: Values| {
+                let name = context.resource().metadata.name.clone();
+                values.insert("owner".to_owned(), json!(name.ok_or("it has no name")?));
+                Ok(values)
+            })
             .pre_hook(move |_, values| std::future::ready(before.before(&values)))
             .post_hook(move |_, release| std::future::ready(after.after(&release)))
     });

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::examples::NativeOperator;
-use crate::world::{LIMIT, World, api, apply, condition, control_plane, until};
+use crate::world::{LIMIT, World, api, apply, condition, control_plane, merge, until};
 
 #[tokio::test]
 async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
@@ -66,7 +66,7 @@ async fn backup_copies_what_the_chart_deployed_and_lists_its_pods() {
         "MemcachedBackup"
     );
 
-    apply(&backups, "b", &json!({"spec": {"size": 3}})).await;
+    merge(&backups, "b", &json!({"spec": {"size": 3}})).await;
     world
         .until("MemcachedBackup", "b", "3 nodes", |b| {
             b["status"]["nodes"]

@@ -171,6 +171,14 @@ fn normalized_name(name: &str) -> String {
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
     match parts.as_slice() {
         _ if lengths == [8, 4, 4, 4, 12] => "UID".to_owned(),
+        // The names that the operator of etcd clusters makes up.
+        [name @ .., random]
+            if !name.is_empty()
+                && random.len() == 6
+                && random.chars().all(|c| c.is_ascii_hexdigit()) =>
+        {
+            format!("{}-RANDOM", name.join("-"))
+        }
         [name @ .., set, pod]
             if !name.is_empty()
                 && (8..=10).contains(&set.len())
@@ -434,6 +442,7 @@ fn ages_times_and_random_names_are_not_compared() {
         ("a   4s\n\nb   1m3s", "a AGE|b AGE"),
         ("pod/cache-58d5bdf78f-54dtg   1/1", "pod/cache-POD 1/1"),
         (r#"["cache-58d5bdf78f-54dtg","b"]"#, r#"["cache-POD","b"]"#),
+        ("pod/etcd-sample-f26f37", "pod/etcd-sample-RANDOM"),
         ("2030-01-02T03:04:05Z PENDING", "TIME PENDING"),
         ("10.96.3.4 8000/TCP", "IP 8000/TCP"),
         (

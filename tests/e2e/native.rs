@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
 use hybrid_operator_test::{TestNamespace, wait};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
 use kube::api::DeleteParams;
 use serde::{Deserialize, Serialize};
@@ -247,4 +248,45 @@ async fn a_clean_up_runs_until_it_is_done_and_only_then_lets_its_object_go() {
     let _operator = start(&calls).await;
     wait::gone(&widgets, "one", LIMIT).await.unwrap();
     assert_eq!(calls.load(Ordering::SeqCst), 3);
+}
+
+/// Owns and watches the same kind, and counts what it finds of it.
+fn owning_and_watching() -> NativeController<Widget> {
+    async fn count(widget: Arc<Widget>, context: Context<Widget>) -> Result<Action, Error> {
+        let mut map = ConfigMap::default();
+        map.metadata.name = Some(format!("{}-owned", widget.spec.mode));
+        context.apply(&map).await?;
+        let maps = context.cached::<ConfigMap>()?;
+        let all = maps.by_index("name", "foreign")?.len() + maps.owned().len();
+        context.patch_status(&json!({"seen": all})).await?;
+        Ok(Action::done())
+    }
+    native::controller::<Widget>("owning")
+        .index::<ConfigMap>("name", |map| map.metadata.name.iter().cloned().collect())
+        .owns::<ConfigMap>()
+        .watches::<ConfigMap, _>(|_| None)
+        .reconcile(count)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kind_that_is_owned_and_watched_has_one_watch() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "owned-watched").await.unwrap();
+    let foreign = json!({"data": {}});
+    apply(&api(&namespace, "ConfigMap"), "foreign", &foreign).await;
+    let name = namespace.name();
+    let operator =
+        NativeOperator::start(plane, name, Some(&namespace), owning_and_watching()).await;
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "w", &json!({"spec": {"mode": "w"}})).await;
+    let both = |widget: &Value| widget["status"]["seen"] == 2;
+    until(&widgets, "w", "both are seen", both).await.unwrap();
+    let requests = operator.faults.requests();
+    let selected = requests
+        .iter()
+        .filter(|request| request.resource == "configmaps")
+        .filter(|request| request.query.contains_key("labelSelector"));
+    assert_eq!(selected.count(), 0);
 }

@@ -330,7 +330,10 @@ impl Components {
         let (known, key) = (self.component(name), owner.key());
         let primary = of_component(owner, name);
         let present = known.access.resources.get(&key);
-        if present.is_none() && self.store.records_of(&primary.identity()).is_empty() {
+        let identity = primary.identity();
+        if present.is_none() && self.store.records_of(&identity).is_empty() {
+            // A crash before the first record may have left parts of it.
+            self.store.delete_leftover_parts(&identity).await?;
             self.forget_component(name, &known, &key, &primary);
             return Ok(None);
         }

@@ -27,7 +27,7 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
         name: name.to_owned(),
         selector: None,
         predicate: Predicate::default(),
-        sources: Vec::new(),
+        sources: Sources::default(),
         triggers: Vec::new(),
         cleanup: None,
         installs_charts: false,
@@ -43,7 +43,39 @@ pub(super) type Function<K> =
     Arc<dyn Fn(Arc<K>, Context<K>) -> BoxFuture<'static, Result<Action, Error>> + Send + Sync>;
 
 /// Opens a cache, and routes its changes to the queue.
-pub(super) type OpenSource<K> = Box<dyn FnOnce(&mut SourceContext<'_, K>) + Send>;
+type OpenSource<K> = Box<dyn FnOnce(&mut SourceContext<'_, K>) + Send>;
+
+/// The order in which sources are opened: an index needs its cache, and what is owned is found in a
+/// cache of all objects if the controller has one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum SourceOrder {
+    Watched,
+    Owned,
+    Index,
+}
+
+/// The sources of changes of a controller.
+pub(super) struct Sources<K>(Vec<(SourceOrder, OpenSource<K>)>);
+
+impl<K> Default for Sources<K> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K> Sources<K> {
+    fn push(&mut self, order: SourceOrder, open: OpenSource<K>) {
+        self.0.push((order, open));
+    }
+
+    /// Opens all sources.
+    pub(super) fn open(mut self, context: &mut SourceContext<'_, K>) {
+        self.0.sort_by_key(|(order, _)| *order);
+        for (_, open) in self.0 {
+            open(context);
+        }
+    }
+}
 
 /// What a source of changes works with.
 pub(super) struct SourceContext<'a, K> {
@@ -59,7 +91,7 @@ pub struct Builder<K> {
     pub(super) name: String,
     pub(super) selector: Option<String>,
     pub(super) predicate: Predicate<K>,
-    pub(super) sources: Vec<OpenSource<K>>,
+    pub(super) sources: Sources<K>,
     pub(super) triggers: Vec<BoxStream<'static, Key>>,
     pub(super) cleanup: Option<Cleanup<K>>,
     pub(super) installs_charts: bool,
@@ -74,17 +106,22 @@ impl<K: TypedObject> Builder<K> {
     /// reconciles its custom resource, and [`Context::cached`] reads them.
     ///
     /// A label of the framework selects them, so that only objects of this operator are watched and
-    /// kept in memory, whole.
+    /// kept in memory, whole. If the controller also watches all objects of the type, one watch and
+    /// one copy serve both.
     ///
     /// Needs `get`, `list`, `watch`, `create`, `patch` and `delete` on the type.
     #[must_use]
     pub fn owns<O: TypedObject>(mut self) -> Self {
-        self.sources.push(Box::new(|source| {
+        let open: OpenSource<K> = Box::new(|source| {
             let selector = operator_selector(source.operator);
-            let cache = source.caches.whole::<O>(Some(&selector));
+            let cache = match source.readers.all_objects::<O>() {
+                Some(cache) => cache,
+                None => source.caches.whole::<O>(Some(&selector)),
+            };
             source.readers.set_owned(cache.clone());
             cache.route(source.queue, |object: &O| owner_key::<K>(object.meta()));
-        }));
+        });
+        self.sources.push(SourceOrder::Owned, open);
         self
     }
 
@@ -147,11 +184,12 @@ impl<K: TypedObject> Builder<K> {
         mut self,
         related: impl Fn(&PartialObjectMeta<O>) -> I + Send + Sync + 'static,
     ) -> Self {
-        self.sources.push(Box::new(move |source| {
+        let open: OpenSource<K> = Box::new(move |source| {
             let cache = source.caches.metadata::<O>(None);
             source.readers.set_watched(cache.clone());
             cache.route(source.queue, related);
-        }));
+        });
+        self.sources.push(SourceOrder::Watched, open);
         self
     }
 
@@ -161,30 +199,35 @@ impl<K: TypedObject> Builder<K> {
         related: impl Fn(&O, &ObjectCache<K>) -> Vec<Key> + Send + Sync + 'static,
     ) -> Self {
         let selector = selector.map(ToOwned::to_owned);
-        self.sources.push(Box::new(move |source| {
+        let open: OpenSource<K> = Box::new(move |source| {
             let cache = source.caches.whole::<O>(selector.as_deref());
-            source.readers.set_watched(cache.clone());
+            if selector.is_none() {
+                source.readers.set_all(cache.clone());
+            } else {
+                source.readers.set_watched(cache.clone());
+            }
             let primaries = source.primaries.clone();
             cache.route(source.queue, move |object: &O| related(object, &primaries));
-        }));
+        });
+        self.sources.push(SourceOrder::Watched, open);
         self
     }
 
-    /// Adds an index to a type that the controller watches or owns; call it after `watches` or
-    /// `owns`. `values` returns the values under which [`by_index`](super::Reader::by_index) finds
-    /// an object.
+    /// Adds an index to a type that the controller watches or owns. `values` returns the values under
+    /// which [`by_index`](super::Reader::by_index) finds an object.
     #[must_use]
     pub fn index<O: TypedObject>(
         mut self,
         name: &'static str,
         values: impl Fn(&O) -> Vec<String> + Send + Sync + 'static,
     ) -> Self {
-        self.sources.push(Box::new(move |source| {
+        let open: OpenSource<K> = Box::new(move |source| {
             let caches = source.readers.caches::<O>();
             if let Some(cache) = caches.watched.or(caches.owned) {
                 cache.add_index(name, Box::new(values));
             }
-        }));
+        });
+        self.sources.push(SourceOrder::Index, open);
         self
     }
 

@@ -72,15 +72,14 @@ impl<K: TypedObject> Controller for NativeController<K> {
             let caches = &context.caches.objects;
             let primaries = caches.whole::<K>(builder.selector.as_deref());
             let mut readers = Readers::default();
-            for open in builder.sources.drain(..) {
-                open(&mut SourceContext {
-                    caches,
-                    readers: &mut readers,
-                    queue: &queue,
-                    operator: &context.identity.operator,
-                    primaries: &primaries,
-                });
-            }
+            let sources = std::mem::take(&mut builder.sources);
+            sources.open(&mut SourceContext {
+                caches,
+                readers: &mut readers,
+                queue: &queue,
+                operator: &context.identity.operator,
+                primaries: &primaries,
+            });
             let stop = context.stop.clone();
             for mut keys in builder.triggers.drain(..) {
                 let (queue, stop) = (queue.clone(), stop.clone());

@@ -29,6 +29,8 @@ pub(crate) struct Caches<O> {
     pub(crate) owned: Option<ObjectCache<O>>,
     /// All objects, or those of a selector.
     pub(crate) watched: Option<ObjectCache<O>>,
+    /// Whether `watched` has all objects.
+    all: bool,
 }
 
 impl<O> Clone for Caches<O> {
@@ -36,6 +38,7 @@ impl<O> Clone for Caches<O> {
         Self {
             owned: self.owned.clone(),
             watched: self.watched.clone(),
+            all: self.all,
         }
     }
 }
@@ -45,6 +48,7 @@ impl<O> Default for Caches<O> {
         Self {
             owned: None,
             watched: None,
+            all: false,
         }
     }
 }
@@ -68,6 +72,20 @@ impl Readers {
         self.await_cache(&cache);
         caches.watched = Some(cache);
         self.caches.insert(TypeId::of::<O>(), Arc::new(caches));
+    }
+
+    /// Sets the cache of all objects of a type.
+    pub(crate) fn set_all<O: Send + Sync + 'static>(&mut self, cache: ObjectCache<O>) {
+        self.set_watched(cache);
+        let mut caches = self.caches::<O>();
+        caches.all = true;
+        self.caches.insert(TypeId::of::<O>(), Arc::new(caches));
+    }
+
+    /// Returns the cache of all objects of a type, if the controller has one.
+    pub(crate) fn all_objects<O: Send + Sync + 'static>(&self) -> Option<ObjectCache<O>> {
+        let caches = self.caches::<O>();
+        caches.watched.filter(|_| caches.all)
     }
 
     /// Returns futures that end when the caches are complete.

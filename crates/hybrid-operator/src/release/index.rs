@@ -176,10 +176,12 @@ impl ReleaseIndex {
         records
     }
 
-    /// Returns the names of the components of a custom resource that have records.
+    /// Returns the names of the components of a custom resource that have records, or parts of
+    /// records.
     pub(crate) fn components_of(&self, whole: &CrIdentity) -> Vec<String> {
         self.read(|inner| {
-            let labels = inner.by_cr.keys();
+            let parts = inner.parts.values().flat_map(BTreeMap::values);
+            let labels = inner.by_cr.keys().chain(parts.map(|part| &part.meta.cr));
             let components = labels.filter_map(|label| label.component_of(whole));
             components.map(ToOwned::to_owned).collect()
         })

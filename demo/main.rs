@@ -100,7 +100,11 @@ async fn create(cluster: &Cluster, screen: &Screen) -> Result<()> {
         cluster.field(DEPLOYMENT, "/spec/replicas").await?,
         cluster.field("configmaps/memcached-sample", "/data/MEMCACHED_MEMORY").await?));
 
-    screen.step("What the Rust controller created");
+    screen.step("What the Rust controller created: copies of what the chart deployed");
+    screen.command(
+        "kubectl get memcachedbackup memcachedbackup-sample -o jsonpath='{.status.source}'",
+    );
+    Screen::text(&cluster.field(BACKUP, "/status/source").await?.to_string());
     screen.command(
         "kubectl get memcachedbackup memcachedbackup-sample -o jsonpath='{.status.nodes}'",
     );

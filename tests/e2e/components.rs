@@ -1,11 +1,12 @@
 //! Charts that a native controller installs as components of its custom resource.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hybrid_operator::helm::{self, Chart, Component};
 use hybrid_operator::native::{self, Action, Context, Error, NativeController};
 use hybrid_operator_test::fault::Faults;
+use hybrid_operator_test::request::Recorded;
 use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::CustomResource;
@@ -50,6 +51,13 @@ metadata:
   annotations: {helm.sh/hook: post-delete}
 ";
 
+/// What the functions of a controller did.
+#[derive(Default)]
+struct Seen {
+    reconciles: AtomicUsize,
+    clean: AtomicBool,
+}
+
 /// Installs a chart, and another one while the spec asks for a cache.
 async fn reconcile(
     widget: Arc<Widget>,
@@ -77,16 +85,23 @@ async fn reconcile(
     Ok(Action::done())
 }
 
-fn controller(chart: &Chart, clean: &Arc<AtomicBool>) -> NativeController<Widget> {
-    let (chart, clean) = (chart.clone(), Arc::clone(clean));
+fn controller(chart: &Chart, seen: &Arc<Seen>) -> NativeController<Widget> {
+    let (chart, cleaned, reconciled) = (chart.clone(), Arc::clone(seen), Arc::clone(seen));
     native::controller::<Widget>("widgets")
         .owns::<ConfigMap>()
         .installs_charts()
         .finalizer("test.example.com/cleanup", move |_, _| {
-            clean.store(true, Ordering::SeqCst);
+            cleaned.clean.store(true, Ordering::SeqCst);
             std::future::ready(Ok(Action::done()))
         })
-        .reconcile(move |widget, context| reconcile(widget, context, chart.clone()))
+        .reconcile(move |widget, context| {
+            let (chart, seen) = (chart.clone(), Arc::clone(&reconciled));
+            async move {
+                let action = reconcile(widget, context, chart).await;
+                seen.reconciles.fetch_add(1, Ordering::SeqCst);
+                action
+            }
+        })
 }
 
 fn is_ready(value: &'static str, revision: u32) -> impl Fn(&Value) -> bool {
@@ -106,9 +121,9 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     let project = Project::new("", &[("deployment.yaml", DEPLOYMENT), ("hook.yaml", HOOK)]);
     let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
     let namespace = TestNamespace::create(plane, "components").await.unwrap();
-    let clean = Arc::new(AtomicBool::new(false));
+    let seen = Arc::<Seen>::default();
     let start = async || {
-        let controller = controller(&chart, &clean);
+        let controller = controller(&chart, &seen);
         NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
     };
     let operator = start().await;
@@ -173,7 +188,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
     );
 
     // The deletion uninstalls what is left, after the function of the finalizer.
-    assert!(!clean.load(Ordering::SeqCst));
+    assert!(!seen.clean.load(Ordering::SeqCst));
     drop(
         widgets
             .delete("shop", &DeleteParams::default())
@@ -181,7 +196,7 @@ async fn charts_of_a_native_controller_are_releases_that_heal_and_are_uninstalle
             .unwrap(),
     );
     wait::gone(&widgets, "shop", LIMIT).await.unwrap();
-    assert!(clean.load(Ordering::SeqCst));
+    assert!(seen.clean.load(Ordering::SeqCst));
     until(&maps, "shop-main-deleted", "the hook ran", |_| true)
         .await
         .unwrap();
@@ -199,7 +214,8 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
     let namespace = TestNamespace::create(plane, "component-values")
         .await
         .unwrap();
-    let controller = controller(&chart, &Arc::default());
+    let seen = Arc::<Seen>::default();
+    let controller = controller(&chart, &seen);
     let name = namespace.name();
     let operator = NativeOperator::start(plane, name, Some(&namespace), controller).await;
     let widgets = api(&namespace, "Widget");
@@ -214,9 +230,15 @@ async fn a_component_that_cannot_be_rendered_is_named_in_the_message_and_mended_
         .await
         .unwrap();
     // At rest, a reconcile of charts costs no request.
+    let is_watch = |request: &Recorded| request.verb == "watch";
     operator.faults.forget();
-    let label = json!({"metadata": {"annotations": {"seen": "yes"}}});
-    merge(&widgets, "shop", &label).await;
+    let before = seen.reconciles.load(Ordering::SeqCst);
+    let annotation = json!({"metadata": {"annotations": {"seen": "yes"}}});
+    merge(&widgets, "shop", &annotation).await;
+    let reconciled = async || seen.reconciles.load(Ordering::SeqCst) > before;
+    wait::until(LIMIT, "a reconcile", reconciled).await.unwrap();
+    let requests = operator.faults.requests();
+    assert!(requests.iter().all(is_watch), "{requests:?}");
     let mark = json!({"spec": {"value": "2"}});
     merge(&widgets, "shop", &mark).await;
     until(&widgets, "shop", "upgraded", is_ready("2", 2))

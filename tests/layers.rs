@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "helm",
         &[
+            "native",
             "action",
             "controller",
             "render_pool",
@@ -92,6 +93,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a controller implements the manager's trait `Controller` and takes its context",
     ),
     (
+        "native",
+        "helm",
+        "a native controller installs charts, and finds the releases of others",
+    ),
+    (
         "release",
         "controller",
         "the index of records uses the watch loop that all watches share",
@@ -125,6 +131,10 @@ const HOLD_A_CLIENT: &[&str] = &[
     "helm/access.rs",
     "helm/events.rs",
     "helm/interest.rs",
+    // Writes custom resources.
+    "helm/resources.rs",
+    // Given to the extensions of an operator.
+    "helm/extend.rs",
 ];
 
 #[test]

@@ -8,8 +8,7 @@ use clap::{Args, Command, FromArgMatches};
 use prometheus_client::registry::Registry;
 
 use crate::helm::{self, HelmController};
-use crate::manager::{Controller, Manager};
-use crate::native::BoxError;
+use crate::manager::{Controller, ControllerError, Manager};
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
 use crate::webhook::Webhooks;
@@ -108,7 +107,7 @@ impl Operator {
     pub fn health_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
     {
         let add = |manager: Manager| manager.health_check(name, check);
         self.manager.push(Box::new(add));
@@ -120,7 +119,7 @@ impl Operator {
     pub fn readiness_check<F, Fut>(mut self, name: &'static str, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
     {
         let add = |manager: Manager| manager.readiness_check(name, check);
         self.manager.push(Box::new(add));

@@ -8,7 +8,6 @@ use kube::core::GroupVersionKind;
 use sha2::{Digest as _, Sha256};
 
 use super::Scope;
-use crate::controller::Key;
 
 /// Maximum length of a label value.
 const LABEL_MAX: usize = 63;
@@ -117,11 +116,6 @@ impl Primary {
             Some(component) => whole.of_component(component),
             None => whole,
         }
-    }
-
-    /// Returns the queue key of the custom resource.
-    pub(crate) fn key(&self) -> Key {
-        Key::new(self.namespace.as_deref(), &self.name)
     }
 
     /// Returns whether an object of this scope and namespace can have an owner reference to this

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::cluster::Primary;
 pub use crate::cluster::{ApiError, CrIdentity, ForeignOwner, PathError, Target};
 pub(crate) use backoff::Backoff;
 pub(crate) use follow::WatchState;
@@ -51,6 +52,12 @@ impl Key {
             namespace: namespace.map(Into::into),
             name: name.into(),
         }
+    }
+}
+
+impl From<&Primary> for Key {
+    fn from(primary: &Primary) -> Self {
+        Self::new(primary.namespace.as_deref(), &primary.name)
     }
 }
 

@@ -288,7 +288,7 @@ impl Components {
         }
         let _busy = self.begin(owner, &component.name)?;
         let known = self.component(&component.name);
-        let key = owner.key();
+        let key = Key::from(owner);
         let generation = known.generation(&key, &component);
         let primary = of_component(owner, &component.name);
         lock(&self.owners).insert(primary.identity(), key.clone());
@@ -327,7 +327,7 @@ impl Components {
         name: &str,
     ) -> Result<Option<Duration>, native::BoxError> {
         let _busy = self.begin(owner, name)?;
-        let (known, key) = (self.component(name), owner.key());
+        let (known, key) = (self.component(name), Key::from(owner));
         let primary = of_component(owner, name);
         let present = known.access.resources.get(&key);
         let identity = primary.identity();
@@ -364,7 +364,7 @@ impl Components {
         owner: &Primary,
     ) -> Result<Option<Duration>, native::Error> {
         let mut names = self.store.components_of(&owner.identity());
-        let key = owner.key();
+        let key = Key::from(owner);
         names.extend(lock(&self.known).iter().filter_map(|(name, known)| {
             let present = known.access.resources.get(&key);
             present.map(|_| name.clone())
@@ -459,7 +459,7 @@ impl Components {
         {
             return Err(ComponentError::Name);
         }
-        let id = (owner.key(), name.to_owned());
+        let id = (Key::from(owner), name.to_owned());
         if !lock(&self.busy).insert(id.clone()) {
             return Err(ComponentError::Busy);
         }

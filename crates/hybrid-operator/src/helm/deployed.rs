@@ -12,6 +12,7 @@ use super::builder::complete;
 use super::status::chain;
 use crate::cluster::CrIdentity;
 use crate::controller::{ObjectScope, TypedObject};
+use crate::manager::ControllerContext;
 use crate::native::{self, Context};
 use crate::release::{ReleaseIndex, SecretStore};
 
@@ -150,6 +151,15 @@ pub(crate) enum Releases {
 }
 
 impl Releases {
+    /// Finds the releases of the operator that a controller belongs to.
+    pub(crate) fn of(context: &ControllerContext) -> Self {
+        let (client, index) = (context.client(), &context.caches.records);
+        Self::Stored {
+            store: SecretStore::new(client.clone(), index.clone()),
+            index: index.clone(),
+        }
+    }
+
     async fn find(&self, owner: &CrIdentity) -> Result<Option<DeployedRelease>, native::Error> {
         let (index, store) = match self {
             Self::Stored { index, store } => (index, store),

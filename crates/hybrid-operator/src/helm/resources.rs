@@ -73,7 +73,7 @@ impl Resources {
                 answer.map_err(|error| failed(source, "get", primary, error))
             }
             Self::Components(components) => Ok(lock(components)
-                .get(&primary.key())
+                .get(&Key::from(primary))
                 .map(|component| (**component).clone())),
         }
     }
@@ -154,7 +154,7 @@ fn change_component(
     primary: &Primary,
     change: &Change<'_>,
 ) -> Option<DynamicObject> {
-    let component = Arc::make_mut(components.get_mut(&primary.key())?);
+    let component = Arc::make_mut(components.get_mut(&Key::from(primary))?);
     match change {
         Change::Finalizers { names, .. } => {
             let names = names.iter().filter_map(Value::as_str);

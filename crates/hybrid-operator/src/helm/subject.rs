@@ -118,7 +118,7 @@ impl Subject {
 
     /// Returns the queue key of the custom resource.
     pub(super) fn key(&self) -> Key {
-        self.primary.key()
+        Key::from(&self.primary)
     }
 
     /// Returns whether a record belongs to the custom resource. The Go operators set it as the

@@ -9,12 +9,12 @@ use axum::http::StatusCode;
 use futures::future::BoxFuture;
 use futures::future::join_all;
 
-use crate::native::BoxError;
+use super::ControllerError;
 
 /// How long one check may take.
 const CHECK_WITHIN: Duration = Duration::from_secs(5);
 
-type CheckFunction = dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync;
+type CheckFunction = dyn Fn() -> BoxFuture<'static, Result<(), ControllerError>> + Send + Sync;
 
 /// One check of a probe.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl Checks {
     pub(super) fn add<F, Fut>(&mut self, name: &str, check: F)
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
     {
         self.0.push(Check {
             name: name.to_owned(),
@@ -81,7 +81,7 @@ impl Checks {
 }
 
 impl Check {
-    async fn run(&self) -> Result<(), BoxError> {
+    async fn run(&self) -> Result<(), ControllerError> {
         let check = (self.function)();
         match tokio::time::timeout(CHECK_WITHIN, check).await {
             Ok(result) => result,

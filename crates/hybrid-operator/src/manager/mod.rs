@@ -35,7 +35,6 @@ use crate::controller::definitions::follow_definitions;
 use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
 use crate::leader::{Election, Elector, LifeElector};
-use crate::native::BoxError;
 use crate::options::{Options, OptionsError};
 use crate::release::ReleaseIndex;
 use crate::render_pool::RenderPool;
@@ -133,7 +132,7 @@ pub(crate) struct Limits {
     pub(crate) pool: RenderPool,
 }
 
-/// The error of a controller that cannot run.
+/// The error of a controller that cannot run, or of a check.
 pub type ControllerError = Box<dyn std::error::Error + Send + Sync>;
 
 /// A controller that the manager runs.
@@ -242,7 +241,7 @@ impl Manager {
     pub fn health_check<F, Fut>(mut self, name: &str, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
     {
         self.probes.health.add(name, check);
         self
@@ -254,7 +253,7 @@ impl Manager {
     pub fn readiness_check<F, Fut>(mut self, name: &str, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<(), BoxError>> + Send + 'static,
+        Fut: Future<Output = Result<(), ControllerError>> + Send + 'static,
     {
         self.probes.readiness.add(name, check);
         self

@@ -26,7 +26,6 @@ use crate::controller::{
 };
 use crate::helm::{Components, Releases, UNINSTALL};
 use crate::manager::{Controller, ControllerContext, ControllerError};
-use crate::release::SecretStore;
 
 /// Pauses of a function that returns [`Action::Now`] again and again.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -126,13 +125,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                 readers,
                 statuses: Mutex::default(),
                 components,
-                releases: Releases::Stored {
-                    store: SecretStore::new(
-                        connection.client.clone(),
-                        context.caches.records.clone(),
-                    ),
-                    index: context.caches.records.clone(),
-                },
+                releases: Releases::of(&context),
             };
             let (finalizer, cleanup) = match builder.cleanup {
                 Some(cleanup) => (Some(cleanup.finalizer), Some(cleanup.function)),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use hybrid_operator_test::fault::Faults;
 use hybrid_operator_test::{ControlPlane, TestNamespace, wait};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
@@ -326,8 +327,8 @@ async fn at_operator(plane: &ControlPlane, namespace: &TestNamespace) -> NativeO
 }
 
 /// Returns the names of the Pods that an operator has applied.
-fn applied_pods(operator: &NativeOperator) -> Vec<String> {
-    let requests = operator.faults.requests();
+fn applied_pods(faults: &Faults) -> Vec<String> {
+    let requests = faults.requests();
     let pods = requests.iter().filter(|r| r.kind() == "apply pods");
     pods.filter_map(|request| request.name.clone()).collect()
 }
@@ -364,7 +365,7 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     operator.faults.forget();
     let mut chaos = Chaos::new(vec![Target::new(&namespace, "Pod", "", Compared::Nothing)]);
     chaos.rage(duration() / 2).await;
-    let mut applied = applied_pods(&operator);
+    let first = operator.faults.clone();
     drop(operator);
     let operator = at_operator(plane, &namespace).await;
     chaos.rage(duration() / 2).await;
@@ -373,7 +374,8 @@ async fn commands_that_are_done_do_not_run_again_when_their_pods_are_deleted() {
     }
     let deletions = chaos.deletions.len();
     assert!(deletions >= 20, "only {deletions} deletions");
-    applied.extend(applied_pods(&operator));
+    let mut applied = applied_pods(&first);
+    applied.extend(applied_pods(&operator.faults));
     let again: Vec<&String> = applied.iter().filter(|n| n.starts_with("early")).collect();
     assert!(again.is_empty(), "{again:?}");
     let late_ones = applied.iter().filter(|name| name.starts_with("late"));

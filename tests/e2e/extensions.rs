@@ -4,17 +4,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hybrid_operator::helm::{
-    Chart, ExtensionError, HelmController, ReleaseContext, ReleaseRef, Values,
+    Chart, ExtensionError, HelmController, ReleaseContext, ReleaseRef, Storage, Values,
 };
-use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, ListParams};
+use kube::api::{Api, DeleteParams, ListParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
 use crate::examples::NativeOperator;
+use crate::helm_cli::helm;
 use crate::world::{
-    InProcessOperator, Project, api, apply, condition, control_plane, merge, until,
+    InProcessOperator, LIMIT, Project, api, apply, condition, control_plane, merge, until,
 };
 
 const MAP: &str = "\
@@ -242,4 +243,114 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     let of_widgets =
         |event: &&kube::api::DynamicObject| event.data["involvedObject"]["kind"] == "Widget";
     assert_eq!(published.iter().filter(of_widgets).count(), 0);
+}
+
+const VALUE: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
+    let (Some(plane), Some(program)) = (control_plane().await, helm()) else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", VALUE)]);
+    let namespace = TestNamespace::create(plane, "config-maps").await.unwrap();
+    let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
+    let start = async |storage: Storage| {
+        let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
+        let controller = HelmController::builder(gvk, chart.clone()).storage(storage);
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await
+    };
+    let widgets = api(&namespace, "Widget");
+    let deployed = |revision: u32| {
+        move |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["release"]["revision"] == revision
+        }
+    };
+    // A release whose records are in Secrets is left alone with the other storage.
+    let operator = start(Storage::Secrets).await;
+    apply(&widgets, "old", &json!({"spec": {"value": "1"}})).await;
+    until(&widgets, "old", "deployed", deployed(1))
+        .await
+        .unwrap();
+    drop(operator);
+    let operator = start(Storage::ConfigMaps).await;
+    let is_refused = |cr: &Value| {
+        condition(cr, "Irreconcilable").is_some_and(|c| {
+            c["status"] == "True"
+                && c["message"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .contains("Secrets")
+        })
+    };
+    until(&widgets, "old", "refused", is_refused).await.unwrap();
+
+    for (revision, value) in [(1, "1"), (2, "2")] {
+        apply(&widgets, "one", &json!({"spec": {"value": value}})).await;
+        until(&widgets, "one", "deployed", deployed(revision))
+            .await
+            .unwrap();
+    }
+    let records = async |kind: &str, release: &str| {
+        let selector = ListParams::default().labels(&format!("owner=helm,name={release}"));
+        let found = api(&namespace, kind).list(&selector).await.unwrap();
+        found.items.len()
+    };
+    assert_eq!(records("ConfigMap", "one").await, 2);
+    assert_eq!(records("Secret", "one").await, 0);
+    let output = std::process::Command::new(&program)
+        .args(["ls", "-o", "json", "--namespace", namespace.name()])
+        .env("KUBECONFIG", plane.kubeconfig_path())
+        .env("HELM_DRIVER", "configmap")
+        .output()
+        .unwrap();
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(list[0]["name"], "one", "{list}");
+    assert_eq!(list[0]["revision"], "2");
+
+    // The history is found again after a restart.
+    drop(operator);
+    let operator = start(Storage::ConfigMaps).await;
+    apply(&widgets, "one", &json!({"spec": {"value": "3"}})).await;
+    until(&widgets, "one", "deployed", deployed(3))
+        .await
+        .unwrap();
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    wait::gone(&widgets, "one", LIMIT).await.unwrap();
+    assert_eq!(records("ConfigMap", "one").await, 0);
+    assert!(
+        api(&namespace, "ConfigMap")
+            .get_opt("one-map")
+            .await
+            .unwrap()
+            .is_none()
+    );
+
+    // Only the operator that finds the records uninstalls the release.
+    drop(
+        widgets
+            .delete("old", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    apply(&widgets, "later", &json!({"spec": {"value": "1"}})).await;
+    until(&widgets, "later", "deployed", deployed(1))
+        .await
+        .unwrap();
+    assert!(widgets.get_opt("old").await.unwrap().is_some());
+    drop(operator);
+    let _operator = start(Storage::Secrets).await;
+    wait::gone(&widgets, "old", LIMIT).await.unwrap();
+    assert_eq!(records("Secret", "old").await, 0);
 }

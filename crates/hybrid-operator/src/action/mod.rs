@@ -33,14 +33,14 @@ use crate::cluster::apply::{ApplyError, ApplyPolicy};
 use crate::cluster::read::ReadError;
 use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
-use crate::release::{RecordMeta, RecordTags, SecretStore, StoreError};
+use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
 
 /// Inputs that every action needs.
 pub(crate) struct ActionContext<'a> {
     /// Client of the cluster.
     pub cluster: &'a Cluster,
     /// Store of the release records.
-    pub store: &'a SecretStore,
+    pub store: &'a RecordStore,
     /// Watches of dependent objects.
     pub registry: &'a Registry,
     /// Namespaces that the operator watches; all when empty.

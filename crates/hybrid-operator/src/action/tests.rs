@@ -26,7 +26,7 @@ use crate::cluster::apply::ApplyPolicy;
 use crate::cluster::ownership::{CR_LABEL, RUN_LABEL};
 use crate::cluster::{Cluster, InstanceId, OperatorId, Primary};
 use crate::controller::Registry;
-use crate::release::{RecordMeta, ReleaseIndex, SecretStore};
+use crate::release::{RecordMeta, RecordStore, ReleaseIndex};
 
 mod drift;
 mod hooks;
@@ -35,7 +35,7 @@ mod hooks;
 struct Fixture {
     script: Script,
     cluster: Cluster,
-    store: SecretStore,
+    store: RecordStore,
     registry: Registry,
     primary: Primary,
     operator: OperatorId,
@@ -59,7 +59,7 @@ impl Fixture {
         let script = Script::default();
         Self {
             cluster: Cluster::scripted(&script),
-            store: SecretStore::new(script.client(), ReleaseIndex::new()),
+            store: RecordStore::new(script.client(), ReleaseIndex::new()),
             registry: Registry::new(watches),
             script,
             primary: Primary {

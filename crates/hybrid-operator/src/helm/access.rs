@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 use crate::controller::{QueueHandle, Registry};
 use crate::manager::ControllerContext;
 use crate::native::Readers;
-use crate::release::SecretStore;
+use crate::release::{RecordStore, ReleaseIndex};
 use crate::render_pool::RenderPool;
 
 /// Connections and caches of one controller.
@@ -24,7 +24,9 @@ pub(super) struct Access {
     /// Watches of dependents.
     pub(super) registry: Registry,
     /// Release records.
-    pub(super) store: SecretStore,
+    pub(super) store: RecordStore,
+    /// Release records in other storages.
+    pub(super) other_records: Vec<ReleaseIndex>,
     /// Custom resources.
     pub(super) resources: Resources,
     /// Objects that the extensions read.
@@ -42,13 +44,17 @@ impl Access {
         queue: &QueueHandle,
         resources: Resources,
         readers: Readers,
+        records: ReleaseIndex,
     ) -> Self {
         let connection = &context.connection;
         let (client, cluster) = (&connection.client, &connection.cluster);
+        let mut other_records = context.caches.records.all();
+        other_records.retain(|other| other.storage() != records.storage());
         Self {
             impersonated: Mutex::default(),
             registry: context.caches.registry.clone(),
-            store: SecretStore::new(client.clone(), context.caches.records.clone()),
+            store: RecordStore::new(client.clone(), records),
+            other_records,
             resources,
             readers,
             interests: Interests::new(cluster, queue.clone(), context.stop.clone()),

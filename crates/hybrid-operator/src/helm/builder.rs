@@ -24,7 +24,7 @@ use crate::controller::{
 };
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::native::Readers;
-use crate::release::{IndexState, RecordChange, ReleaseIndex};
+use crate::release::{IndexState, RecordChange, ReleaseIndex, Storage};
 use crate::watches::{self, Watch, WatchesError};
 
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
@@ -75,6 +75,7 @@ pub struct HelmController {
     chart: Chart,
     extensions: Extensions,
     sources: Vec<OpenSource>,
+    storage: Storage,
 }
 
 /// Builds a controller for each entry of a watches file. Does not contact a cluster.
@@ -109,6 +110,7 @@ impl HelmController {
             chart,
             extensions: Extensions::default(),
             sources: Vec::new(),
+            storage: Storage::default(),
         }
     }
 
@@ -123,6 +125,19 @@ impl HelmController {
         let (gvk, chart) = (self.watch.gvk.clone(), self.watch.chart.clone());
         change(&mut self.watch);
         (self.watch.gvk, self.watch.chart) = (gvk, chart);
+        self
+    }
+
+    /// Sets where the release records are stored. Default: Secrets.
+    ///
+    /// It must not change while there are releases: a custom resource whose records are in Secrets is
+    /// not reconciled with [`Storage::ConfigMaps`], and the condition `Irreconcilable` says so.
+    ///
+    /// `ConfigMap`s need the permissions that Secrets need otherwise: `get`, `list`, `watch`,
+    /// `create`, `update`, `patch`, `delete` and `deletecollection`.
+    #[must_use]
+    pub fn storage(mut self, storage: Storage) -> Self {
+        self.storage = storage;
         self
     }
 
@@ -340,11 +355,15 @@ impl Controller for HelmController {
                 &queue,
                 &context.stop,
             );
+            let records = context.caches.records.stored_in(self.storage);
             let readers = open_sources(self.sources, &context, &queue, &source);
             // With an incomplete history an existing release would be installed again, and
             // extensions would take existing objects for missing.
             let known = async {
-                tokio::join!(source.synced(), complete(&context.caches.records));
+                tokio::join!(source.synced(), complete(&records));
+                for other in context.caches.records.all() {
+                    complete(&other).await;
+                }
                 for cache in readers.synced() {
                     cache.await;
                 }
@@ -364,7 +383,7 @@ impl Controller for HelmController {
                 context.caches.registry.add_route(route);
             }
             let changed = move |change: &RecordChange| router.record_changed(&change.record);
-            context.caches.records.on_change(changed);
+            records.on_change(changed);
             let options = WorkerOptions {
                 concurrency: self
                     .watch
@@ -378,7 +397,7 @@ impl Controller for HelmController {
                 source,
             };
             let reconciler = HelmReconciler {
-                access: Arc::new(Access::new(&context, &queue, resources, readers)),
+                access: Arc::new(Access::new(&context, &queue, resources, readers, records)),
                 setup: Arc::new(Setup {
                     period: self
                         .watch

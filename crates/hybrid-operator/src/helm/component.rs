@@ -30,7 +30,7 @@ use crate::controller::{
 };
 use crate::manager::ControllerContext;
 use crate::native::{self, Context, Readers};
-use crate::release::{RecordChange, SecretStore};
+use crate::release::{RecordChange, RecordStore, Storage};
 use crate::watches::{ActionPolicy, Watch};
 
 /// Number of steps that one call takes before it lets others run.
@@ -224,7 +224,7 @@ enum ComponentError {
 pub(crate) struct Components {
     context: ControllerContext,
     resource: ApiResource,
-    store: SecretStore,
+    store: RecordStore,
     queue: QueueHandle,
     known: Arc<Mutex<HashMap<String, Arc<KnownComponent>>>>,
     owners: Arc<Mutex<HashMap<CrIdentity, Key>>>,
@@ -249,7 +249,8 @@ impl Components {
         queue: &QueueHandle,
     ) -> Self {
         // With an incomplete history an existing release would be installed again.
-        complete(&context.caches.records).await;
+        let records = context.caches.records.stored_in(Storage::Secrets);
+        complete(&records).await;
         let owners: Arc<Mutex<HashMap<CrIdentity, Key>>> = Arc::default();
         let router = Arc::new(ComponentRouter {
             queue: queue.clone(),
@@ -262,12 +263,9 @@ impl Components {
                 router.wake(identity);
             }
         };
-        context.caches.records.on_change(changed);
+        records.on_change(changed);
         Self {
-            store: SecretStore::new(
-                context.connection.client.clone(),
-                context.caches.records.clone(),
-            ),
+            store: RecordStore::new(context.connection.client.clone(), records),
             context: context.clone(),
             resource,
             queue: queue.clone(),
@@ -403,6 +401,7 @@ impl Components {
                     &self.queue,
                     Resources::Components(Mutex::default()),
                     Readers::default(),
+                    self.context.caches.records.stored_in(Storage::Secrets),
                 )),
                 memories: Arc::default(),
                 wanted: Mutex::default(),

@@ -1,6 +1,7 @@
 //! Finds the release of a chart's custom resource, for native controllers of the same operator.
 
 use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 use helm_core::Values;
 use helm_core::manifest::parse_objects;
@@ -14,7 +15,7 @@ use crate::cluster::CrIdentity;
 use crate::controller::{ObjectScope, TypedObject};
 use crate::manager::ControllerContext;
 use crate::native::{self, Context};
-use crate::release::{ReleaseIndex, SecretStore};
+use crate::release::{RecordStore, Records, Storage};
 
 /// A release that is deployed: what a chart made of a custom resource.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,8 +144,9 @@ where
 pub(crate) enum Releases {
     /// In the records.
     Stored {
-        index: ReleaseIndex,
-        store: SecretStore,
+        records: Records,
+        /// Stores keep the content of the records that were read last.
+        stores: Mutex<HashMap<Storage, RecordStore>>,
     },
     /// Those of a test.
     Fixed(HashMap<CrIdentity, DeployedRelease>),
@@ -153,26 +155,34 @@ pub(crate) enum Releases {
 impl Releases {
     /// Finds the releases of the operator that a controller belongs to.
     pub(crate) fn of(context: &ControllerContext) -> Self {
-        let (client, index) = (context.client(), &context.caches.records);
         Self::Stored {
-            store: SecretStore::new(client.clone(), index.clone()),
-            index: index.clone(),
+            records: context.caches.records.clone(),
+            stores: Mutex::default(),
         }
     }
 
     async fn find(&self, owner: &CrIdentity) -> Result<Option<DeployedRelease>, native::Error> {
-        let (index, store) = match self {
-            Self::Stored { index, store } => (index, store),
+        let (records, stores) = match self {
+            Self::Stored { records, stores } => (records, stores),
             Self::Fixed(releases) => return Ok(releases.get(owner).cloned()),
         };
-        complete(index).await;
-        let records = store.records_of(owner);
-        let mut records = records.iter().rev();
-        let Some(meta) = records.find(|meta| meta.status == Status::Deployed) else {
-            return Ok(None);
-        };
-        let record = store.load(meta).await;
-        let record = record.map_err(|error| native::Error::other(chain(&error)))?;
-        Ok(Some(DeployedRelease::of(&record)?))
+        for index in records.all() {
+            complete(&index).await;
+            let history = index.records_of(owner);
+            let mut history = history.iter().rev();
+            let Some(meta) = history.find(|meta| meta.status == Status::Deployed) else {
+                continue;
+            };
+            let store = {
+                let mut stores = stores.lock().unwrap_or_else(PoisonError::into_inner);
+                let store = stores.entry(index.storage());
+                let store = store.or_insert_with(|| records.store(index.clone()));
+                store.clone()
+            };
+            let record = store.load(meta).await;
+            let record = record.map_err(|error| native::Error::other(chain(&error)))?;
+            return Ok(Some(DeployedRelease::of(&record)?));
+        }
+        Ok(None)
     }
 }

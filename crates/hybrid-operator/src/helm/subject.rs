@@ -19,7 +19,7 @@ use super::status::Status;
 use crate::client::{ImpersonateError, impersonate};
 use crate::cluster::{Cluster, Primary};
 use crate::controller::Key;
-use crate::release::RecordMeta;
+use crate::release::{RecordMeta, Storage};
 use crate::values::{self, ValuesError};
 
 /// Error determining the release of a custom resource.
@@ -39,6 +39,11 @@ pub(super) enum SubjectError {
         "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
     )]
     NoNamespace,
+    /// The operator stores its records elsewhere now.
+    #[error(
+        "the release records of this custom resource are stored in {0:?}; set the storage of the operator back, or delete and recreate the custom resource"
+    )]
+    OtherStorage(Storage),
     /// The name or namespace of the existing release would change.
     #[error(
         "release {old} cannot be moved to {new}; set releaseName and releaseNamespace back, or delete and recreate the custom resource"
@@ -84,13 +89,15 @@ impl Subject {
         resource: &Arc<DynamicObject>,
         setup: &Setup,
         access: &Access,
-    ) -> Result<Self, NameError> {
+    ) -> Result<Self, SubjectError> {
         let primary = primary(resource, setup);
         let object = serde_json::to_value(resource).unwrap_or_default();
         let deleting = resource.metadata.deletion_timestamp.is_some();
         let mut error = None;
         let location = match locate(&primary, &object, setup, access) {
             Ok(location) => location,
+            // Nothing else would uninstall the release.
+            Err(found @ SubjectError::OtherStorage(_)) if deleting => return Err(found),
             Err(found) => {
                 error = Some(found);
                 placeholder(&primary, setup)?
@@ -269,6 +276,13 @@ fn locate(
     }
     let namespace = namespace.ok_or(SubjectError::NoNamespace)?;
     let identity = primary.identity();
+    if let Some(other) = access
+        .other_records
+        .iter()
+        .find(|other| !other.records_of(&identity).is_empty())
+    {
+        return Err(SubjectError::OtherStorage(other.storage()));
+    }
     let taken = access
         .store
         .history(&namespace, &wanted)

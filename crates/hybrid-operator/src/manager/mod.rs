@@ -36,7 +36,7 @@ use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
 use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
-use crate::release::ReleaseIndex;
+use crate::release::Records;
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::webhook::{self, WebhookError, Webhooks};
@@ -100,7 +100,7 @@ pub(crate) struct Caches {
     /// The watches of dependents.
     pub(crate) registry: Registry,
     /// The history of all releases.
-    pub(crate) records: ReleaseIndex,
+    pub(crate) records: Records,
     /// Typed objects that native controllers read.
     pub(crate) objects: ObjectCaches,
 }
@@ -347,7 +347,12 @@ impl Manager {
         let context = ControllerContext {
             caches: Caches {
                 registry: Registry::counted(client.clone(), metrics.watches()),
-                records: follow_records(&client, &options.watch_namespaces, &metrics, &stop),
+                records: Records::new(
+                    client.clone(),
+                    options.watch_namespaces.clone(),
+                    metrics.watches(),
+                    stop.clone(),
+                ),
                 objects,
             },
             connection: Connection {
@@ -487,32 +492,6 @@ async fn serve_webhooks(
         certified.store(true, Ordering::SeqCst);
     });
     Ok(Some(running))
-}
-
-/// Watches the release records in `namespaces` (empty means all) until `stop` is cancelled.
-fn follow_records(
-    client: &Client,
-    namespaces: &[String],
-    metrics: &Metrics,
-    stop: &CancellationToken,
-) -> ReleaseIndex {
-    let records = ReleaseIndex::new();
-    let scopes: Vec<Option<String>> = if namespaces.is_empty() {
-        vec![None]
-    } else {
-        namespaces.iter().cloned().map(Some).collect()
-    };
-    for scope in &scopes {
-        records.expect(scope.as_deref());
-    }
-    for scope in scopes {
-        let watch = records
-            .clone()
-            .watch(client.clone(), scope, metrics.watches());
-        let stop = stop.clone();
-        tokio::spawn(async move { stop.run_until_cancelled(watch).await });
-    }
-    records
 }
 
 fn reporter(options: &Options) -> Reporter {

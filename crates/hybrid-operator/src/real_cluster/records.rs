@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::cluster::{InstanceId, OperatorId};
-use crate::release::{IndexState, RecordTags, ReleaseIndex, SecretStore};
+use crate::release::{IndexState, RecordStore, RecordTags, ReleaseIndex};
 use crate::telemetry::metrics::WatchMetrics;
 use helm_core::Digest;
 use helm_core::chart::Metadata;
@@ -52,12 +52,12 @@ fn tags(stage: &Stage) -> RecordTags {
 }
 
 /// A store whose index is fed until the test ends.
-async fn store(stage: &Stage) -> (SecretStore, tokio::task::JoinHandle<()>) {
+async fn store(stage: &Stage) -> (RecordStore, tokio::task::JoinHandle<()>) {
     let (_, store, feeding) = indexed_store(stage).await;
     (store, feeding)
 }
 
-async fn indexed_store(stage: &Stage) -> (ReleaseIndex, SecretStore, tokio::task::JoinHandle<()>) {
+async fn indexed_store(stage: &Stage) -> (ReleaseIndex, RecordStore, tokio::task::JoinHandle<()>) {
     let index = ReleaseIndex::new();
     let namespace = Some(stage.namespace.clone());
     let feeding = tokio::spawn(index.clone().watch(
@@ -69,7 +69,7 @@ async fn indexed_store(stage: &Stage) -> (ReleaseIndex, SecretStore, tokio::task
         index.state() == IndexState::Synced
     })
     .await;
-    let store = SecretStore::new(stage.client.clone(), index.clone());
+    let store = RecordStore::new(stage.client.clone(), index.clone());
     (index, store, feeding)
 }
 

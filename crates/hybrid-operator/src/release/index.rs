@@ -16,16 +16,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use futures::StreamExt;
 use helm_core::release::ReleaseName;
-use k8s_openapi::api::core::v1::Secret;
-use kube::core::{ApiResource, PartialObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Client;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::meta::RecordMeta;
 use super::side::PartMeta;
+use super::storage::Storage;
 use crate::cluster::CrIdentity;
 use crate::controller::WatchState;
 use crate::controller::follow::{self, Follower, WatchTarget};
@@ -65,6 +64,7 @@ type ChangeListener = Arc<dyn Fn(&RecordChange) + Send + Sync>;
 pub(crate) struct ReleaseIndex(Arc<Shared>);
 
 struct Shared {
+    storage: Storage,
     inner: RwLock<Inner>,
     state: watch::Sender<IndexState>,
 }
@@ -72,6 +72,7 @@ struct Shared {
 impl Default for Shared {
     fn default() -> Self {
         Self {
+            storage: Storage::default(),
             inner: RwLock::default(),
             state: watch::Sender::new(IndexState::Starting),
         }
@@ -96,9 +97,23 @@ impl Drop for OwnWrite {
 }
 
 impl ReleaseIndex {
-    /// Returns an empty index.
+    /// Returns an empty index of Secrets.
+    #[cfg(test)]
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns an empty index of the records in a storage.
+    pub(crate) fn of(storage: Storage) -> Self {
+        Self(Arc::new(Shared {
+            storage,
+            ..Shared::default()
+        }))
+    }
+
+    /// Returns where the records are stored.
+    pub(crate) fn storage(&self) -> Storage {
+        self.0.storage
     }
 
     /// Adds a listener for changes of records by other clients. It is called after the index is
@@ -107,10 +122,10 @@ impl ReleaseIndex {
         self.write(|inner| inner.listeners.push(Arc::new(listener)));
     }
 
-    /// Watches the Secrets of a namespace, or of all namespaces, until the future is dropped.
+    /// Watches the records of a namespace, or of all namespaces, until the future is dropped.
     /// Failures are retried with backoff and reported in [`ReleaseIndex::state`].
     ///
-    /// RBAC: `list` and `watch` on `secrets`.
+    /// RBAC: `list` and `watch` on `secrets`, or `configmaps`.
     pub(crate) async fn watch(
         self,
         client: Client,
@@ -118,14 +133,10 @@ impl ReleaseIndex {
         metrics: WatchMetrics,
     ) {
         self.expect(namespace.as_deref());
-        let subject = WatchTarget::new(ApiResource::erase::<Secret>(&()), namespace.as_deref());
-        let open = move |lists| {
-            let api: Api<PartialObjectMeta<Secret>> = match &namespace {
-                Some(namespace) => Api::namespaced(client.clone(), namespace),
-                None => Api::all(client.clone()),
-            };
-            watcher::watcher(api, follow::config(lists, Some(SELECTOR))).boxed()
-        };
+        let resource = self.storage().resource();
+        let subject = WatchTarget::new(resource, namespace.as_deref());
+        let of = subject.clone();
+        let open = move |lists| follow::metadata(&client, &of, lists, Some(SELECTOR));
         let reader = Reader {
             scope: subject.namespace.clone(),
             index: self,
@@ -280,20 +291,11 @@ impl ReleaseIndex {
     }
 
     /// Applies an event of the watch of a scope.
-    pub(crate) fn apply(
-        &self,
-        scope: Option<&str>,
-        event: watcher::Event<PartialObjectMeta<Secret>>,
-    ) {
+    pub(crate) fn apply(&self, scope: Option<&str>, event: watcher::Event<ObjectMeta>) {
         self.apply_at(scope, event, Instant::now());
     }
 
-    fn apply_at(
-        &self,
-        scope: Option<&str>,
-        event: watcher::Event<PartialObjectMeta<Secret>>,
-        now: Instant,
-    ) {
+    fn apply_at(&self, scope: Option<&str>, event: watcher::Event<ObjectMeta>, now: Instant) {
         let changes = self.write(|inner| {
             let mut changes = inner.apply(scope, event, now);
             changes.retain(
@@ -358,7 +360,7 @@ struct Reader {
 }
 
 impl Follower for Reader {
-    type Object = PartialObjectMeta<Secret>;
+    type Object = ObjectMeta;
 
     fn event(&mut self, event: watcher::Event<Self::Object>) {
         self.index.apply(self.scope.as_deref(), event);

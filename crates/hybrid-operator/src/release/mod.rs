@@ -5,7 +5,7 @@
 //! [`ReleaseIndex`] keeps the metadata of all records in memory, updated by a watch. Contents are
 //! loaded on demand.
 //!
-//! * [`SecretStore`]: reads and writes records in Secrets.
+//! * [`RecordStore`]: reads and writes records.
 //! * [`ReleaseIndex`]: the history of all releases, with listeners for changes by other clients.
 //! * [`removable`]: the records that may be deleted.
 //! * `side`: splits records that do not fit into one Secret into parts.
@@ -17,8 +17,10 @@ mod history;
 mod index;
 mod lru;
 mod meta;
-mod secret;
+mod records;
 mod side;
+mod storage;
+mod store;
 
 use helm_core::release::{CodecError, ReleaseName, Revision};
 
@@ -29,7 +31,9 @@ pub(crate) use index::{IndexState, RecordChange, ReleaseIndex};
 #[cfg(test)]
 pub(crate) use meta::Format;
 pub(crate) use meta::{Failures, InputsDigest, RecordMeta, RecordTags};
-pub(crate) use secret::SecretStore;
+pub(crate) use records::Records;
+pub use storage::Storage;
+pub(crate) use store::RecordStore;
 
 /// Error reading or writing a record.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Instant;
 
 use helm_core::release::ReleaseName;
-use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::PartialObjectMeta;
 use kube::runtime::watcher;
 
 use super::{ChangeListener, IndexState, RecordChange};
@@ -85,7 +83,7 @@ impl Inner {
     pub(super) fn apply(
         &mut self,
         scope: Option<&str>,
-        event: watcher::Event<PartialObjectMeta<Secret>>,
+        event: watcher::Event<ObjectMeta>,
         now: Instant,
     ) -> Vec<RecordChange> {
         let change = match event {
@@ -95,7 +93,7 @@ impl Inner {
                 None
             }
             watcher::Event::InitApply(secret) => {
-                let metadata = &secret.metadata;
+                let metadata = &secret;
                 if let Some((_, listed)) = &mut self.scope(scope).listing {
                     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
                     listed.insert((namespace.unwrap_or_default(), name.unwrap_or_default()));
@@ -105,15 +103,15 @@ impl Inner {
             watcher::Event::InitDone => return self.finish_list(scope),
             watcher::Event::Apply(secret) => {
                 self.scope(scope).state = IndexState::Synced;
-                self.apply_object(&secret.metadata, now)
+                self.apply_object(&secret, now)
             }
             watcher::Event::Delete(secret) => {
                 self.scope(scope).state = IndexState::Synced;
-                if let Some(part) = PartMeta::of(&secret.metadata) {
+                if let Some(part) = PartMeta::of(&secret) {
                     self.remove_part(&part);
                     self.deleted.remove(&part.uid);
                 }
-                let meta = RecordMeta::of(&secret.metadata, Format::Helm);
+                let meta = RecordMeta::of(&secret, Format::Helm);
                 meta.and_then(|meta| self.delete(&meta))
             }
         };

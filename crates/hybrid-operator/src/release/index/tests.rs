@@ -7,17 +7,17 @@ use kube::runtime::watcher::Event;
 use serde_json::json;
 use std::sync::Mutex;
 
-fn record(revision: u32, status: &str, version: u64) -> PartialObjectMeta<Secret> {
-    serde_json::from_value(json!({"metadata": {
+fn record(revision: u32, status: &str, version: u64) -> ObjectMeta {
+    serde_json::from_value(json!({
         "name": format!("sh.helm.release.v1.web.v{revision}"), "namespace": "prod",
         "uid": format!("uid-{revision}"), "resourceVersion": version.to_string(),
         "labels": {"owner": "helm", "status": status,
-                   "helm.sdk.operatorframework.io/cr": "me"}}}))
+                   "helm.sdk.operatorframework.io/cr": "me"}}))
     .unwrap()
 }
 
 fn meta(revision: u32, status: &str, version: u64) -> RecordMeta {
-    RecordMeta::of(&record(revision, status, version).metadata, Format::Helm).unwrap()
+    RecordMeta::of(&record(revision, status, version), Format::Helm).unwrap()
 }
 
 /// Revisions passed to a listener, and whether they were deleted.
@@ -36,7 +36,7 @@ fn index() -> (ReleaseIndex, Changes) {
     (index, changes)
 }
 
-fn list(index: &ReleaseIndex, records: &[PartialObjectMeta<Secret>]) {
+fn list(index: &ReleaseIndex, records: &[ObjectMeta]) {
     index.apply(None, Event::Init);
     for record in records {
         index.apply(None, Event::InitApply(record.clone()));
@@ -143,7 +143,7 @@ fn recreated_record_replaces_the_old_one() {
     let (index, _) = index();
     list(&index, &[record(1, "deployed", 5)]);
     let mut recreated = record(1, "pending-install", 9);
-    recreated.metadata.uid = Some("other".to_owned());
+    recreated.uid = Some("other".to_owned());
     index.apply(None, Event::Apply(recreated));
     index.apply(None, Event::Delete(record(1, "deployed", 8)));
     assert_eq!(statuses(&index), [(1, Status::PendingInstall)]);
@@ -176,14 +176,14 @@ fn list_of_one_namespace_keeps_records_of_others() {
 }
 
 /// Returns a part as seen by a watch.
-fn part(set: &str, number: u32) -> PartialObjectMeta<Secret> {
-    serde_json::from_value(json!({"metadata": {
+fn part(set: &str, number: u32) -> ObjectMeta {
+    serde_json::from_value(json!({
         "name": format!("release-part.web.v1.{set}.{number}"), "namespace": "prod",
         "uid": format!("part-{set}-{number}"), "resourceVersion": "3",
         "labels": {"owner": "hybrid-operator",
                    "helm.sdk.operatorframework.io/part-of-release": "web",
                    "helm.sdk.operatorframework.io/parts": format!("1-2-{set}"),
-                   "helm.sdk.operatorframework.io/cr": "me"}}}))
+                   "helm.sdk.operatorframework.io/cr": "me"}}))
     .unwrap()
 }
 
@@ -203,7 +203,7 @@ fn parts_are_known_from_the_watch_and_from_own_writes() {
     assert!(index.parts_of(&CrIdentity::from_label("other")).is_empty());
     assert_eq!(statuses(&index), [(1, Status::Deployed)]);
 
-    let own = PartMeta::of(&part("bb", 0).metadata).unwrap();
+    let own = PartMeta::of(&part("bb", 0)).unwrap();
     index.part_written(own.clone());
     assert_eq!(parts(&index).len(), 3);
     index.part_removed(&own);
@@ -287,9 +287,9 @@ fn record_age_is_measured_by_the_local_clock_since_its_state_was_first_seen() {
     // The clock of the writer may be ahead or behind.
     for created in ["4102444800", "60"] {
         let mut pending = record(1, "pending-upgrade", 5);
-        let labels = pending.metadata.labels.as_mut().unwrap();
+        let labels = pending.labels.as_mut().unwrap();
         labels.insert("createdAt".to_owned(), created.to_owned());
-        let meta = RecordMeta::of(&pending.metadata, Format::Helm).unwrap();
+        let meta = RecordMeta::of(&pending, Format::Helm).unwrap();
         index.apply_at(None, Event::Init, start);
         index.apply_at(None, Event::InitApply(pending.clone()), start);
         index.apply_at(None, Event::InitDone, start);

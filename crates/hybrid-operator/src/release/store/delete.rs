@@ -6,7 +6,7 @@ use helm_core::release::{ReleaseName, name};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::SecretStore;
+use super::RecordStore;
 use super::write::{fencing_error, write_call};
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::{ApiError, CrIdentity, request};
@@ -15,7 +15,7 @@ use crate::release::index::OwnWrite;
 use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::{PART_OF_LABEL, PartMeta};
 
-impl SecretStore {
+impl RecordStore {
     /// Deletes a record and its parts. A missing record is not an error.
     pub(crate) async fn delete(&self, meta: &RecordMeta) -> Result<(), StoreError> {
         self.delete_record(meta).await?;
@@ -33,7 +33,7 @@ impl SecretStore {
 
     /// Deletes all records of a release, the newest last, so that the uninstalled state and the
     /// manifest stay readable until the end; then all parts. If interrupted,
-    /// [`SecretStore::delete_leftover_parts`] deletes the rest.
+    /// [`RecordStore::delete_leftover_parts`] deletes the rest.
     pub(crate) async fn delete_all(
         &self,
         namespace: &str,

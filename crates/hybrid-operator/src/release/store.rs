@@ -1,4 +1,4 @@
-//! Stores records in Secrets, with Helm's names and format.
+//! Stores records in Secrets or `ConfigMap`s, with Helm's names and format.
 //!
 //! | write | request |
 //! |---|---|
@@ -12,9 +12,9 @@
 //! Parts are written before the record that refers to them and deleted after it, so that a record
 //! is readable as long as it exists. A crash can only leave unreferenced parts. The index finds
 //! them by their labels; they are deleted after the next write of their release and by
-//! [`SecretStore::delete_leftover_parts`]. Without leftover parts this sends no request.
+//! [`RecordStore::delete_leftover_parts`]. Without leftover parts this sends no request.
 //!
-//! RBAC: on `secrets` `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and
+//! RBAC: on `secrets`, or `configmaps`, `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` and
 //! `deletecollection`.
 
 mod delete;
@@ -29,7 +29,6 @@ use helm_core::release::name::SECRET_KEY;
 use helm_core::release::{Release, ReleaseName, codec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::core::{ApiResource, GroupVersionKind};
 use serde::Deserialize;
 
 use super::StoreError;
@@ -37,6 +36,7 @@ use super::index::ReleaseIndex;
 use super::lru::Lru;
 use super::meta::{Format, RecordMeta, custom_labels};
 use super::side::{self, PART_KEY};
+use super::storage::Storage;
 use crate::cluster::discovery::Verbs;
 use crate::cluster::request::{self, Answer, Call};
 use crate::cluster::{ApiError, ApiKind, CrIdentity, Scope};
@@ -50,28 +50,30 @@ const CHUNKED_TYPE: &str = "operatorframework.io/index.v1";
 /// Maximum number of chunks or parts of a record.
 const MAX_CHUNKS: usize = 100;
 
-/// Stores records in Secrets. Cheap to clone; clones share the store.
+/// Stores records. Cheap to clone; clones share the store.
 #[derive(Clone)]
-pub(crate) struct SecretStore {
+pub(crate) struct RecordStore {
     client: Client,
     kind: Arc<ApiKind>,
     index: ReleaseIndex,
     cache: Arc<Mutex<Lru>>,
 }
 
-/// Secret with its content.
+/// Secret or `ConfigMap` with its content.
 #[derive(Deserialize)]
-struct Secret {
+struct StoredObject {
     #[serde(default)]
     metadata: ObjectMeta,
     #[serde(default)]
     data: BTreeMap<String, String>,
+    #[serde(skip)]
+    storage: Storage,
 }
 
-impl Secret {
-    /// Returns a decoded value; `None` if it is missing or not base64.
+impl StoredObject {
+    /// Returns a decoded value; `None` if it is missing or not encoded as it should be.
     fn value(&self, key: &str) -> Option<Vec<u8>> {
-        BASE64.decode(self.data.get(key)?.as_bytes()).ok()
+        self.storage.content(self.data.get(key)?)
     }
 }
 
@@ -86,13 +88,9 @@ struct SecretMetadataList {
     items: Vec<ObjectMetadata>,
 }
 
-impl SecretStore {
+impl RecordStore {
     /// Returns a store with `index` as its history. The caller must run the index's watch.
     pub(crate) fn new(client: Client, index: ReleaseIndex) -> Self {
-        let resource = ApiResource::from_gvk_with_plural(
-            &GroupVersionKind::gvk("", "v1", "Secret"),
-            "secrets",
-        );
         let verbs = Verbs {
             list: true,
             watch: true,
@@ -100,7 +98,7 @@ impl SecretStore {
             delete: true,
         };
         let kind = ApiKind {
-            resource,
+            resource: index.storage().resource(),
             scope: Scope::Namespaced,
             verbs,
             scalable: false,
@@ -144,6 +142,9 @@ impl SecretStore {
         namespace: &str,
         name: &ReleaseName,
     ) -> Result<Vec<RecordMeta>, StoreError> {
+        if self.index.storage() != Storage::Secrets {
+            return Ok(Vec::new());
+        }
         let uri = format!(
             "{}?fieldSelector={}&labelSelector={}",
             self.path(namespace, None)?,
@@ -235,10 +236,13 @@ impl SecretStore {
         Ok(release)
     }
 
-    async fn get(&self, namespace: &str, name: &str) -> Result<Option<Secret>, StoreError> {
+    async fn get(&self, namespace: &str, name: &str) -> Result<Option<StoredObject>, StoreError> {
         let call = Call::get(self.path(namespace, Some(name))?, request::JSON);
         match self.call("get", namespace, Some(name), call).await {
-            Ok(answer) => Ok(Some(answer.decode()?)),
+            Ok(answer) => Ok(Some(StoredObject {
+                storage: self.index.storage(),
+                ..answer.decode()?
+            })),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use data_encoding::BASE64;
 use helm_core::release::Release;
 use helm_core::release::name::{SECRET_KEY, SECRET_TYPE};
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{ObjectMetadata, SecretStore, on_blocking_thread};
+use super::{ObjectMetadata, RecordStore, on_blocking_thread};
 use crate::cluster::ApiError;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
@@ -19,7 +18,7 @@ use crate::release::side::{
     self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
 
-impl SecretStore {
+impl RecordStore {
     /// Creates a revision, which must not exist.
     pub(crate) async fn create(
         &self,
@@ -34,7 +33,7 @@ impl SecretStore {
             Timestamp::now().as_second().to_string(),
         );
         let name = release.secret_name();
-        let body = secret_body(
+        let body = self.body(
             &name,
             &release.namespace,
             &labels,
@@ -103,7 +102,7 @@ impl SecretStore {
             "modifiedAt".to_owned(),
             Timestamp::now().as_second().to_string(),
         );
-        let mut body = secret_body(
+        let mut body = self.body(
             &meta.secret,
             &meta.namespace,
             &labels,
@@ -156,7 +155,7 @@ impl SecretStore {
         ]);
         let names = parts.names(&release.name, release.revision);
         for (name, piece) in names.iter().zip(&stored.pieces) {
-            let mut body = secret_body(
+            let mut body = self.body(
                 name,
                 &release.namespace,
                 &labels,
@@ -225,6 +224,20 @@ impl SecretStore {
         Ok(adopted)
     }
 
+    fn body(
+        &self,
+        name: &str,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+        type_: &str,
+        key: &str,
+        content: &str,
+    ) -> Value {
+        let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+        let storage = self.index.storage();
+        storage.object(&metadata, type_, key, content)
+    }
+
     /// Adds a written record to the index and the cache.
     fn index_written(
         &self,
@@ -279,23 +292,6 @@ fn labels_of(
         );
     }
     labels
-}
-
-fn secret_body(
-    name: &str,
-    namespace: &str,
-    labels: &BTreeMap<String, String>,
-    secret_type: &str,
-    key: &str,
-    content: &str,
-) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
-        "type": secret_type,
-        "data": {key: BASE64.encode(content.as_bytes())},
-    })
 }
 
 /// Makes a request body conditional on the version of the record in `meta`.

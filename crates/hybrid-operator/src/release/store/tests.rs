@@ -33,8 +33,8 @@ fn tags() -> RecordTags {
     }
 }
 
-fn store(script: &Script) -> SecretStore {
-    SecretStore::new(script.client(), ReleaseIndex::new())
+fn store(script: &Script) -> RecordStore {
+    RecordStore::new(script.client(), ReleaseIndex::new())
 }
 
 /// Returns the server's response with the metadata of the Secret that a request writes.
@@ -53,14 +53,14 @@ fn answer(revision: u32, version: &str) -> Value {
 }
 
 /// Adds a record to the index as if it had been written.
-fn index_record(store: &SecretStore, answer: &Value) -> RecordMeta {
+fn index_record(store: &RecordStore, answer: &Value) -> RecordMeta {
     let metadata: ObjectMeta = serde_json::from_value(answer["metadata"].clone()).unwrap();
     let meta = RecordMeta::of(&metadata, Format::Helm).unwrap();
     store.index.written(meta.clone());
     meta
 }
 
-fn history(store: &SecretStore) -> Vec<u32> {
+fn history(store: &RecordStore) -> Vec<u32> {
     let history = store.history("prod", &"web".parse().unwrap());
     history.iter().map(|meta| meta.revision.0).collect()
 }
@@ -284,7 +284,7 @@ fn path_of(secret: &Value) -> String {
 }
 
 /// Adds a part to the index as a watch would.
-fn index_part(store: &SecretStore, part: &Value) {
+fn index_part(store: &RecordStore, part: &Value) {
     let metadata: ObjectMeta = serde_json::from_value(part["metadata"].clone()).unwrap();
     store.index.part_written(PartMeta::of(&metadata).unwrap());
 }

@@ -1,0 +1,80 @@
+//! The indices of release records of a process, one for each storage.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use kube::Client;
+use tokio_util::sync::CancellationToken;
+
+use super::{RecordStore, ReleaseIndex, Storage};
+use crate::telemetry::metrics::WatchMetrics;
+
+/// The indices of release records, each with its watches. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Records {
+    client: Client,
+    namespaces: Vec<String>,
+    metrics: WatchMetrics,
+    stop: CancellationToken,
+    indices: Arc<Mutex<HashMap<Storage, ReleaseIndex>>>,
+}
+
+impl Records {
+    /// Watches the records in Secrets in `namespaces` (empty means all) until `stop` is cancelled.
+    pub(crate) fn new(
+        client: Client,
+        namespaces: Vec<String>,
+        metrics: WatchMetrics,
+        stop: CancellationToken,
+    ) -> Self {
+        let records = Self {
+            client,
+            namespaces,
+            metrics,
+            stop,
+            indices: Arc::default(),
+        };
+        drop(records.stored_in(Storage::Secrets));
+        records
+    }
+
+    /// Returns the index of a storage, and starts its watches with the first call.
+    pub(crate) fn stored_in(&self, storage: Storage) -> ReleaseIndex {
+        let indices = self.indices.lock();
+        let mut indices = indices.unwrap_or_else(PoisonError::into_inner);
+        let index = indices.entry(storage);
+        index.or_insert_with(|| self.follow(storage)).clone()
+    }
+
+    /// Returns the indices that are in use.
+    pub(crate) fn all(&self) -> Vec<ReleaseIndex> {
+        let indices = self.indices.lock();
+        let indices = indices.unwrap_or_else(PoisonError::into_inner);
+        indices.values().cloned().collect()
+    }
+
+    /// Returns a store of the records in an index.
+    pub(crate) fn store(&self, index: ReleaseIndex) -> RecordStore {
+        RecordStore::new(self.client.clone(), index)
+    }
+
+    fn follow(&self, storage: Storage) -> ReleaseIndex {
+        let index = ReleaseIndex::of(storage);
+        let scopes: Vec<Option<String>> = if self.namespaces.is_empty() {
+            vec![None]
+        } else {
+            self.namespaces.iter().cloned().map(Some).collect()
+        };
+        for scope in &scopes {
+            index.expect(scope.as_deref());
+        }
+        for scope in scopes {
+            let watch = index
+                .clone()
+                .watch(self.client.clone(), scope, self.metrics.clone());
+            let stop = self.stop.clone();
+            tokio::spawn(async move { stop.run_until_cancelled(watch).await });
+        }
+        index
+    }
+}

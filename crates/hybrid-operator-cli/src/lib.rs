@@ -7,6 +7,8 @@
 //! ```
 
 mod command;
+mod files;
+mod project;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};

@@ -1,0 +1,149 @@
+//! The project of an operator: the directory with its `PROJECT` file, charts and watches file.
+
+mod file;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) use file::{Api, ProjectFile, Resource};
+
+/// Name of the file that marks the directory of a project.
+pub(crate) const PROJECT: &str = "PROJECT";
+/// Name of the watches file.
+pub(crate) const WATCHES: &str = "watches.yaml";
+
+/// Error opening a project.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProjectError {
+    /// No directory has a `PROJECT` file.
+    #[error(
+        "{} is not in a project: neither it nor a directory above it has a PROJECT file; run this in the directory of a project, or create one with 'hybrid-operator init'",
+        directory.display()
+    )]
+    NotAProject {
+        /// Where the search began.
+        directory: PathBuf,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The file is not in kubebuilder's version-3 format.
+    #[error("{} is not a PROJECT file of version 3", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: go_yaml::Error,
+    },
+    /// The file has another version.
+    #[error(
+        "{} has version {version:?}; only version \"3\" is supported, to which 'kubebuilder alpha update' converts older projects",
+        path.display()
+    )]
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        version: String,
+    },
+}
+
+/// A project on disk.
+#[derive(Debug, Clone)]
+pub(crate) struct Project {
+    /// Its directory.
+    pub(crate) root: PathBuf,
+    /// Content of `PROJECT`.
+    pub(crate) file: ProjectFile,
+}
+
+impl Project {
+    /// Opens the project of a directory, which may be any directory inside of it.
+    pub(crate) fn find(directory: &Path) -> Result<Self, ProjectError> {
+        let start = fs::canonicalize(directory).map_err(|source| ProjectError::Read {
+            path: directory.to_owned(),
+            source,
+        })?;
+        let root = start
+            .ancestors()
+            .find(|directory| directory.join(PROJECT).is_file())
+            .ok_or(ProjectError::NotAProject {
+                directory: directory.to_owned(),
+            })?;
+        Self::open(root)
+    }
+
+    /// Opens the project whose `PROJECT` file is in `root` itself.
+    pub(crate) fn open(root: &Path) -> Result<Self, ProjectError> {
+        let path = root.join(PROJECT);
+        let text = fs::read(&path).map_err(|source| ProjectError::Read {
+            path: path.clone(),
+            source,
+        })?;
+        let file: ProjectFile =
+            go_yaml::from_slice_strict(&text).map_err(|source| ProjectError::Parse {
+                path: path.clone(),
+                source,
+            })?;
+        if file.version != file::VERSION {
+            return Err(ProjectError::Version {
+                path,
+                version: file.version,
+            });
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            file,
+        })
+    }
+
+    /// Returns the path of the watches file.
+    pub(crate) fn watches_file(&self) -> PathBuf {
+        self.root.join(WATCHES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_found_from_a_directory_inside_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("helm-charts/shop");
+        fs::create_dir_all(&inside).unwrap();
+        let missing = Project::find(&inside).unwrap_err();
+        assert!(
+            matches!(missing, ProjectError::NotAProject { .. }),
+            "{missing}"
+        );
+        fs::write(
+            directory.path().join(PROJECT),
+            "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nversion: \"3\"\n",
+        )
+        .unwrap();
+        let project = Project::find(&inside).unwrap();
+        assert_eq!(project.root, fs::canonicalize(directory.path()).unwrap());
+        assert_eq!(project.file.project_name, "shop");
+    }
+
+    #[test]
+    fn a_project_of_version_2_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(
+            directory.path().join(PROJECT),
+            "domain: example.com\nlayout: go\nprojectName: shop\nversion: \"2\"\n",
+        )
+        .unwrap();
+        let error = Project::open(directory.path()).unwrap_err();
+        assert!(matches!(error, ProjectError::Version { .. }), "{error}");
+    }
+}

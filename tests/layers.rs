@@ -49,6 +49,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "controller",
             "render_pool",
             "release",
+            "diagnosis",
             "cluster",
             "readiness",
             "client",
@@ -65,6 +66,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
     ("render_pool", &[]),
+    ("diagnosis", &["cluster"]),
     ("cluster", &["client", "watches"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
@@ -126,6 +128,8 @@ const HOLD_A_CLIENT: &[&str] = &[
     // Their setup is written by every replica, not only by the leader.
     "webhook/api.rs",
     "webhook/start.rs",
+    // Reads Pods, events and logs, which no watch shows.
+    "diagnosis/evidence.rs",
     // Reads the logs of a hook's Pods before they are deleted.
     "action/hook_logs.rs",
     // Holds the connections of a chart controller and publishes its events.

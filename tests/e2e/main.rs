@@ -46,6 +46,7 @@ mod safety;
 mod same_inputs;
 mod scope;
 mod symptoms;
+mod unready;
 mod visitors;
 mod webhooks;
 mod world;

@@ -8,6 +8,7 @@ mod action;
 mod client;
 mod cluster;
 pub mod controller;
+mod diagnosis;
 mod duration;
 pub mod helm;
 mod leader;

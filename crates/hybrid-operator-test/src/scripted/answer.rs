@@ -23,6 +23,7 @@ pub struct Answer(Kind);
 #[derive(Clone)]
 enum Kind {
     Json(u16, Value),
+    Text(u16, String),
     Echo(u16),
     Watch(Vec<Value>),
     With(Arc<dyn Fn(&Recorded) -> Answer + Send + Sync>),
@@ -32,6 +33,7 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Json(status, body) => write!(f, "Answer({status}, {body})"),
+            Kind::Text(status, text) => write!(f, "Answer({status}, {text:?})"),
             Kind::Echo(status) => write!(f, "Answer({status}, the request's body)"),
             Kind::Watch(events) => write!(f, "Answer({} events)", events.len()),
             Kind::With(_) => write!(f, "Answer(computed)"),
@@ -43,6 +45,11 @@ impl Answer {
     /// Responds with this HTTP status and JSON.
     pub fn json(status: u16, body: Value) -> Self {
         Self(Kind::Json(status, body))
+    }
+
+    /// Responds with this HTTP status and plain text, such as the log of a Pod.
+    pub fn text(status: u16, text: impl Into<String>) -> Self {
+        Self(Kind::Text(status, text.into()))
     }
 
     /// Responds with the object of the request as a server stores it: with the path's name and
@@ -105,23 +112,29 @@ impl Answer {
         request: &Recorded,
         serial: u64,
     ) -> Result<Response<AnswerBody>, BoxError> {
+        let mut media_type = "application/json";
         let (status, body) = match &self.0 {
-            Kind::Json(status, body) => (*status, whole(body)?),
-            Kind::Echo(status) => (*status, whole(&stored(request, serial))?),
+            Kind::Json(status, body) => (*status, whole(serde_json::to_vec(body)?)),
+            Kind::Text(status, text) => {
+                media_type = "text/plain";
+                (*status, whole(text.clone().into_bytes()))
+            }
+            Kind::Echo(status) => {
+                let object = stored(request, serial);
+                (*status, whole(serde_json::to_vec(&object)?))
+            }
             Kind::Watch(events) => (200, endless(events)?),
             Kind::With(answer) => return answer(request).respond(request, serial),
         };
         Ok(Response::builder()
             .status(status)
-            .header(CONTENT_TYPE, "application/json")
+            .header(CONTENT_TYPE, media_type)
             .body(body)?)
     }
 }
 
-fn whole(body: &Value) -> Result<AnswerBody, BoxError> {
-    Ok(Full::from(serde_json::to_vec(body)?)
-        .map_err(Into::into)
-        .boxed_unsync())
+fn whole(body: Vec<u8>) -> AnswerBody {
+    Full::from(body).map_err(Into::into).boxed_unsync()
 }
 
 fn endless(events: &[Value]) -> Result<AnswerBody, BoxError> {

@@ -101,11 +101,23 @@ impl Script {
         self
     }
 
+    /// Expects `METHOD /path` next and responds with this HTTP status and plain text, such as the log
+    /// of a Pod.
+    #[must_use]
+    pub fn on_text(self, request: &str, status: u16, text: &str) -> Self {
+        self.push(request, Answer::text(status, text));
+        self
+    }
+
     /// Does what [`Script::on`] does, for a script whose client is in use.
     pub fn expect(&self, request: &str, status: u16, body: Value) {
+        self.push(request, Answer::json(status, body));
+    }
+
+    fn push(&self, request: &str, answer: Answer) {
         lock(&self.state).expected.push_back(Expected {
             request: request.to_owned(),
-            answer: Answer::json(status, body),
+            answer,
         });
     }
 

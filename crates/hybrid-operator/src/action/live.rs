@@ -403,6 +403,16 @@ impl Live {
         })
     }
 
+    /// Returns the objects that a release waits for: those of running hooks, and those that exist as
+    /// applied and are not ready.
+    pub(crate) fn awaited(&self) -> Vec<ObjectKey> {
+        let unready = self.states().filter_map(|(key, state)| match state {
+            ObjectState::Same(readiness) if !readiness.is_ready() => Some(key),
+            _ => None,
+        });
+        self.hooks.keys().chain(unready).cloned().collect()
+    }
+
     /// Describes the objects that are not ready.
     pub(crate) fn unready(&self, jobs: JobReadiness) -> Vec<String> {
         self.objects

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::act::PendingCrds;
 use super::desired::DesiredInputs;
+use super::diagnose::Diagnosis;
 use super::interest::{ObservedState, ResourceRef};
 use super::references::Read;
 use super::repairs::RepairBudget;
@@ -61,6 +62,8 @@ pub(super) struct Memory {
     pub(super) obstacles: Obstacles,
     /// Refused watches, as last reported.
     pub(super) unwatched: BTreeSet<String>,
+    /// Why the release is not ready, as last found.
+    pub(super) diagnosis: Diagnosis,
 }
 
 impl Memory {

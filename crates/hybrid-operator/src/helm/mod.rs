@@ -29,6 +29,7 @@ mod component;
 mod conditions;
 mod deployed;
 mod desired;
+mod diagnose;
 mod digest;
 mod events;
 mod extend;

@@ -11,6 +11,7 @@ use kube::runtime::events::Event;
 
 use super::access::Access;
 use super::act::ActError;
+use super::diagnose;
 use super::events::{Notice, Notices};
 use super::extend::ReleaseContext;
 use super::finalizer;
@@ -24,6 +25,7 @@ use crate::action::deploy::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
+use crate::diagnosis::Cause;
 use crate::release::InputsDigest;
 use crate::watches::DriftMode;
 
@@ -133,6 +135,26 @@ pub(super) struct Failure {
     pub(super) next: Option<Timestamp>,
 }
 
+impl StepOutcome {
+    /// Returns whether the release may be waiting for its objects to become ready.
+    fn waits_for_objects(&self) -> bool {
+        match self {
+            Self::Deployed(_)
+            | Self::Unchanged
+            | Self::Progressing { .. }
+            | Self::Contended { .. }
+            | Self::Tested { .. } => true,
+            Self::RolledBack(_)
+            | Self::Failed(_)
+            | Self::Stalled { .. }
+            | Self::Irreconcilable { .. }
+            | Self::Paused
+            | Self::Contested { .. }
+            | Self::Silent => false,
+        }
+    }
+}
+
 impl Report {
     pub(super) fn new(outcome: StepOutcome, next: Next) -> Self {
         Self {
@@ -201,6 +223,8 @@ pub(super) struct ObjectsState {
     pub(super) drifted: Vec<String>,
     /// Hash of all objects; `None` if they are unknown.
     pub(super) baseline: Option<String>,
+    /// Why objects are not ready, if that was looked for and found.
+    pub(super) cause: Option<Cause>,
 }
 
 impl ObjectsState {
@@ -224,6 +248,7 @@ impl ObjectsState {
             unready,
             drifted,
             baseline: live.complete.then(|| live.aggregate()),
+            cause: None,
         }
     }
 }
@@ -244,7 +269,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
             if let Some(release) = release {
                 status.release = Some(ReleaseStatus::clone(release));
             }
-            status.progressing(why);
+            status.progressing(why, objects.cause.as_ref());
         }
         StepOutcome::Failed(failure) => fail(failure, status),
         StepOutcome::Stalled { message, failure } => {
@@ -318,7 +343,7 @@ fn reconciled(objects: &ObjectsState, status: &mut Status) {
 }
 
 fn ready(objects: &ObjectsState, status: &mut Status) {
-    status.ready(&objects.unready);
+    status.ready(&objects.unready, objects.cause.as_ref());
     if let Some(release) = &mut status.release {
         release.baseline.clone_from(&objects.baseline);
     }
@@ -356,7 +381,14 @@ pub(super) async fn publish(
     } else {
         own
     };
-    let objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
+    let mut objects = ObjectsState::of(&memory.live, setup.watch.drift_detection.mode);
+    let mut diagnose_in = None;
+    if let Ok(report) = &result
+        && report.outcome.waits_for_objects()
+    {
+        diagnose_in = diagnose::update(subject, memory, &status).await;
+        objects.cause = memory.diagnosis.cause.clone();
+    }
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
@@ -398,13 +430,13 @@ pub(super) async fn publish(
     Ok(match ended? {
         Next::Gone => controller::Outcome::Done,
         Next::Now => controller::Outcome::After(Duration::ZERO),
-        Next::After(delay) => controller::Outcome::After(delay),
+        Next::After(delay) => controller::Outcome::After(diagnose_in.unwrap_or(delay).min(delay)),
         Next::Period => {
             let asked = subject.annotations.options.reconcile_period;
             let period = Some(asked.unwrap_or(setup.period)).filter(|period| !period.is_zero());
             // An object that no watch shows does not wake the custom resource.
             let read = memory.live.read_in();
-            match period.into_iter().chain(read).min() {
+            match period.into_iter().chain(read).chain(diagnose_in).min() {
                 None => controller::Outcome::Done,
                 Some(delay) => controller::Outcome::After(delay),
             }

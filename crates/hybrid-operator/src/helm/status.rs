@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
 use super::conditions::{self, Condition, ConditionStatus, types};
+use crate::diagnosis::Cause;
 
 /// Maximum number of objects that a message names.
 const NAMED: usize = 5;
@@ -372,47 +373,55 @@ impl Status {
         );
     }
 
-    /// Reports whether all objects are ready; `missing` lists those that are not.
-    pub(crate) fn ready(&mut self, missing: &[String]) {
-        match missing.first() {
-            None => self.set(types::READY, ConditionStatus::True, "AllObjectsReady", ""),
-            Some(first) => {
-                let more = missing.len() - 1;
-                let message = if more > 0 {
-                    format!("{first} (and {more} more)")
-                } else {
-                    first.clone()
-                };
-                // Do not write the status for progress of the same object.
-                let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
-                let reported = self.conditions.iter().any(|condition| {
-                    condition.type_ == types::READY
-                        && condition.status == ConditionStatus::False
-                        && condition.reason == "ObjectsNotReady"
-                        && condition.observed_generation == self.generation
-                        && object(&condition.message) == object(&message)
-                });
-                if !reported {
-                    self.set(
-                        types::READY,
-                        ConditionStatus::False,
-                        "ObjectsNotReady",
-                        &message,
-                    );
-                }
-            }
+    /// Reports whether all objects are ready; `missing` lists those that are not, and `cause` is why,
+    /// if that is known.
+    pub(crate) fn ready(&mut self, missing: &[String], cause: Option<&Cause>) {
+        let Some(first) = missing.first() else {
+            return self.set(types::READY, ConditionStatus::True, "AllObjectsReady", "");
+        };
+        if let Some(cause) = cause {
+            return self.unready(cause.reason, &cause.message);
+        }
+        let more = missing.len() - 1;
+        let message = if more > 0 {
+            format!("{first} (and {more} more)")
+        } else {
+            first.clone()
+        };
+        // Do not write the status for progress of the same object.
+        let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
+        let reported = self.conditions.iter().any(|condition| {
+            condition.type_ == types::READY
+                && condition.status == ConditionStatus::False
+                && condition.reason == "ObjectsNotReady"
+                && condition.observed_generation == self.generation
+                && object(&condition.message) == object(&message)
+        });
+        if !reported {
+            self.unready("ObjectsNotReady", &message);
         }
     }
 
-    /// Reports that the release waits for something.
-    pub(crate) fn progressing(&mut self, why: &str) {
+    /// Reports that the release waits for something; `cause` is why it is not there yet, if that is
+    /// known.
+    pub(crate) fn progressing(&mut self, why: &str, cause: Option<&Cause>) {
         self.initialized();
-        self.set(
-            types::READY,
-            ConditionStatus::False,
-            "Progressing",
-            &format!("waiting for {why}"),
-        );
+        match cause {
+            Some(cause) => self.unready(cause.reason, &cause.message),
+            None => self.unready("Progressing", &format!("waiting for {why}")),
+        }
+    }
+
+    fn unready(&mut self, reason: &str, message: &str) {
+        self.set(types::READY, ConditionStatus::False, reason, message);
+    }
+
+    /// Returns since when the status says that the release is not ready.
+    pub(crate) fn unready_since(&self) -> Option<Timestamp> {
+        let ready = self.conditions.iter().find(|condition| {
+            condition.type_ == types::READY && condition.status == ConditionStatus::False
+        });
+        ready?.last_transition_time.parse().ok()
     }
 
     /// Returns the merge patch for the status, `None` if it is unchanged.
@@ -558,7 +567,7 @@ mod tests {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(2));
         status.deployed("InstallSuccessful", "notes");
-        status.ready(&[]);
+        status.ready(&[], None);
         status.release = Some(ReleaseStatus {
             name: "r".to_owned(),
             revision: 1,
@@ -572,7 +581,7 @@ mod tests {
         let later = Timestamp::from_second(2_000).unwrap();
         let mut again = Status::read(Some(&patch), later, Some(2));
         again.deployed("InstallSuccessful", "notes");
-        again.ready(&[]);
+        again.ready(&[], None);
         assert_eq!(again.patch(&WrittenStatus::default()), None);
         assert!(again.transitions.is_empty());
     }
@@ -589,14 +598,14 @@ mod tests {
                 .get("observedGeneration"),
             None
         );
-        status.ready(&[]);
+        status.ready(&[], None);
         let patch = status.patch(&WrittenStatus::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 1);
 
         // The next reconcile ended early, for example because of a connection error.
         let mut cut_short = Status::read(Some(&patch), now, Some(2));
         assert_eq!(cut_short.patch(&WrittenStatus::default()), None);
-        cut_short.progressing("its Pods");
+        cut_short.progressing("its Pods", None);
         let patch = cut_short.patch(&WrittenStatus::default()).unwrap();
         assert_eq!(patch["observedGeneration"], 2);
     }

@@ -71,6 +71,11 @@ impl HookMemory {
         self.tracked.get(key).map(|known| known.uid.as_str())
     }
 
+    /// Iterates over the keys of the Jobs and Pods of running hooks.
+    pub(in crate::action) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
+        self.tracked.keys()
+    }
+
     /// Drops an object whose result is recorded, and releases its watch.
     pub(super) fn forget(&mut self, key: &ObjectKey) {
         self.tracked.remove(key);

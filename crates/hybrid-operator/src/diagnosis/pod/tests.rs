@@ -1,0 +1,331 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Returns a Pod with this status. Conditions and container statuses are as the kubelet and the
+/// scheduler write them.
+fn pod(status: &Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "db-0", "uid": "1"},
+        "spec": {
+            "containers": [],
+            "volumes": [
+                {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+                {"name": "auth", "secret": {"secretName": "auth"}},
+            ],
+        },
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn container(state: &Value, more: &Value) -> Value {
+    let mut container = json!({
+        "name": "db", "image": "example.com/db:1", "imageID": "", "ready": false,
+        "restartCount": 0, "state": state,
+    });
+    for (name, value) in more.as_object().unwrap() {
+        container[name] = value.clone();
+    }
+    container
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({"waiting": {"reason": reason, "message": message}})
+}
+
+fn with_container(phase: &str, container: &Value) -> Pod {
+    pod(&json!({"phase": phase, "containerStatuses": [container]}))
+}
+
+fn event(reason: &str, message: &str, count: i32) -> Event {
+    serde_json::from_value(json!({
+        "metadata": {}, "involvedObject": {}, "reason": reason, "message": message, "count": count,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn pods_that_are_ready_complete_or_deleted_have_no_symptom() {
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    for status in [
+        json!({"phase": "Running", "conditions": ready}),
+        json!({"phase": "Succeeded"}),
+        json!({"phase": "Pending"}),
+    ] {
+        assert_eq!(symptom(&pod(&status)), None, "{status}");
+    }
+    let crashing = container(&waiting("CrashLoopBackOff", ""), &json!({}));
+    let mut deleted = with_container("Running", &crashing);
+    assert!(symptom(&deleted).is_some());
+    deleted.metadata.deletion_timestamp =
+        Some(serde_json::from_value(json!("2025-01-01T00:00:00Z")).unwrap());
+    assert_eq!(symptom(&deleted), None);
+}
+
+#[test]
+fn what_a_waiting_container_waits_for_is_named() {
+    let pull = Clue::Events(Expected::Pull);
+    for (reason, message, expected, text, clue) in [
+        (
+            "ErrImagePull",
+            r#"failed to pull and unpack image "example.com/db:1": failed to resolve reference "example.com/db:1": example.com/db:1: not found"#,
+            "ImagePullFailed",
+            "image example.com/db:1 not found",
+            pull.clone(),
+        ),
+        (
+            "ImagePullBackOff",
+            r#"Back-off pulling image "example.com/db:1""#,
+            "ImagePullFailed",
+            "image example.com/db:1 cannot be pulled",
+            pull.clone(),
+        ),
+        (
+            "ErrImagePull",
+            "pull access denied, repository does not exist or may require authorization",
+            "ImagePullFailed",
+            "image example.com/db:1: access denied; is an imagePullSecret missing or wrong?",
+            pull.clone(),
+        ),
+        (
+            "ErrImagePull",
+            "dial tcp: lookup example.com: no such host",
+            "ImagePullFailed",
+            "image example.com/db:1: dial tcp: lookup example.com: no such host",
+            pull,
+        ),
+        (
+            "InvalidImageName",
+            "Failed to apply default image tag",
+            "ImagePullFailed",
+            "image example.com/db:1 is not a valid name",
+            Clue::None,
+        ),
+        (
+            "CreateContainerConfigError",
+            r#"secret "db-auth" not found"#,
+            "SecretMissing",
+            "Secret db-auth not found",
+            Clue::None,
+        ),
+        (
+            "CreateContainerConfigError",
+            r#"configmap "db" not found"#,
+            "ConfigMapMissing",
+            "ConfigMap db not found",
+            Clue::None,
+        ),
+        (
+            "CreateContainerConfigError",
+            r#"couldn't find key password in Secret prod/db-auth"#,
+            "ContainerNotStarted",
+            "container db: couldn't find key password in Secret prod/db-auth",
+            Clue::None,
+        ),
+        (
+            "ContainerCreating",
+            "",
+            "ContainerCreating",
+            "container db is being created",
+            Clue::Events(Expected::Setup),
+        ),
+    ] {
+        let pod = with_container("Pending", &container(&waiting(reason, message), &json!({})));
+        let found = symptom(&pod).unwrap();
+        assert_eq!(found.finding.reason, expected, "{message}");
+        assert_eq!(found.finding.message, text);
+        assert_eq!(found.clue, clue, "{message}");
+    }
+}
+
+#[test]
+fn a_crashed_container_is_shown_with_its_exit_code_restarts_and_log() {
+    let ended =
+        |code: i32, reason: &str| json!({"terminated": {"exitCode": code, "reason": reason}});
+    let log = |previous| Clue::Log {
+        container: "db".to_owned(),
+        previous,
+    };
+    for (state, more, reason, message, clue) in [
+        (
+            waiting(
+                "CrashLoopBackOff",
+                "back-off 5m0s restarting failed container",
+            ),
+            json!({"restartCount": 7, "lastState": ended(3, "Error")}),
+            "CrashLoop",
+            "container db exited with code 3, 7 restarts",
+            log(true),
+        ),
+        // Between two crashes it runs.
+        (
+            json!({"running": {}}),
+            json!({"restartCount": 1, "lastState": ended(3, "Error")}),
+            "CrashLoop",
+            "container db exited with code 3, 1 restart",
+            log(true),
+        ),
+        (
+            ended(1, "Error"),
+            json!({}),
+            "CrashLoop",
+            "container db exited with code 1",
+            log(false),
+        ),
+        (
+            waiting("CrashLoopBackOff", ""),
+            json!({"restartCount": 2, "lastState": ended(137, "OOMKilled")}),
+            "OOMKilled",
+            "container db ran out of memory, 2 restarts",
+            log(true),
+        ),
+    ] {
+        let found = symptom(&with_container("Running", &container(&state, &more))).unwrap();
+        assert_eq!(found.finding.reason, reason);
+        assert_eq!(found.finding.message, message);
+        assert_eq!(found.clue, clue);
+    }
+}
+
+#[test]
+fn an_init_container_comes_before_the_containers_that_wait_for_it() {
+    let crashed = container(
+        &waiting("CrashLoopBackOff", ""),
+        &json!({"name": "migrate", "restartCount": 2, "lastState": {"terminated": {"exitCode": 1}}}),
+    );
+    let waits = container(&waiting("PodInitializing", ""), &json!({}));
+    let pod = pod(&json!({
+        "phase": "Pending", "initContainerStatuses": [crashed], "containerStatuses": [waits],
+    }));
+    let found = symptom(&pod).unwrap();
+    assert_eq!(
+        found.finding.message,
+        "container migrate exited with code 1, 2 restarts"
+    );
+}
+
+#[test]
+fn the_schedulers_words_are_shown_and_unbound_claims_are_looked_at() {
+    let words = "0/3 nodes are available: 3 Insufficient cpu.";
+    let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}]);
+    let found = symptom(&pod(&json!({"phase": "Pending", "conditions": condition}))).unwrap();
+    assert_eq!(
+        (found.finding.reason, found.finding.message.as_str()),
+        ("Unschedulable", words)
+    );
+    assert_eq!(found.clue, Clue::Claims(vec!["data-db-0".to_owned()]));
+}
+
+#[test]
+fn an_evicted_pod_is_shown_with_the_reason() {
+    let status = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
+    let found = symptom(&pod(&status)).unwrap();
+    assert_eq!(found.finding.reason, "PodFailed");
+    assert_eq!(
+        found.finding.message,
+        "Evicted: The node was low on resource: memory."
+    );
+    let unknown = symptom(&pod(&json!({"phase": "Failed"}))).unwrap();
+    assert_eq!(unknown.finding.message, "it failed");
+}
+
+/// Explains the symptom of a container in this state with events.
+fn explain(state: &Value, events: &[Event]) -> Finding {
+    let pod = with_container("Running", &container(state, &json!({})));
+    let found = symptom(&pod).unwrap();
+    let Clue::Events(expected) = found.clue else {
+        panic!("{found:?}")
+    };
+    explained(found.finding, expected, &pod, events)
+}
+
+#[test]
+fn events_tell_what_the_status_does_not() {
+    let backoff = waiting(
+        "ImagePullBackOff",
+        r#"Back-off pulling image "example.com/db:1""#,
+    );
+    let creating = waiting("ContainerCreating", "");
+    let running = json!({"running": {}});
+    for (state, events, reason, message) in [
+        (
+            &backoff,
+            vec![
+                event(
+                    "BackOff",
+                    r#"Back-off pulling image "example.com/db:1""#,
+                    40,
+                ),
+                event(
+                    "Failed",
+                    r#"Failed to pull image "example.com/db:1": manifest unknown"#,
+                    12,
+                ),
+            ],
+            "ImagePullFailed",
+            "image example.com/db:1 not found (12 times)",
+        ),
+        (
+            &backoff,
+            vec![],
+            "ImagePullFailed",
+            "image example.com/db:1 cannot be pulled",
+        ),
+        (
+            &creating,
+            vec![event(
+                "FailedMount",
+                r#"MountVolume.SetUp failed for volume "auth" : secret "auth" not found"#,
+                5,
+            )],
+            "SecretMissing",
+            "Secret auth not found (5 times)",
+        ),
+        (
+            &creating,
+            vec![event(
+                "FailedAttachVolume",
+                "Multi-Attach error for volume \"pvc-1\"",
+                1,
+            )],
+            "VolumePending",
+            "Multi-Attach error for volume \"pvc-1\"",
+        ),
+        (
+            &creating,
+            vec![event(
+                "FailedCreatePodSandBox",
+                "failed to set up the network",
+                2,
+            )],
+            "SandboxFailed",
+            "failed to set up the network (2 times)",
+        ),
+        (
+            &creating,
+            vec![event("Pulling", "Pulling image", 1)],
+            "ContainerCreating",
+            "container db is being created",
+        ),
+        (
+            &running,
+            vec![event(
+                "Unhealthy",
+                "Readiness probe failed: HTTP probe failed with statuscode: 503",
+                9,
+            )],
+            "ProbeFailed",
+            "Readiness probe failed: HTTP probe failed with statuscode: 503 (9 times)",
+        ),
+        (
+            &running,
+            vec![],
+            "ContainerNotReady",
+            "container db is running but not ready",
+        ),
+    ] {
+        let found = explain(state, &events);
+        assert_eq!((found.reason, found.message.as_str()), (reason, message));
+    }
+}

@@ -8,6 +8,7 @@
 
 mod command;
 mod files;
+mod migrate;
 mod project;
 
 use std::ffi::OsString;
@@ -18,8 +19,12 @@ use clap::Parser as _;
 
 use command::Cli;
 
+/// Exit code for a wrong command line, as of most commands.
+const USAGE: u8 = 2;
+
 /// Runs the command line `arguments`, whose first element is the program's name. Results go to
-/// standard output, messages to standard error. The exit code is 1 on any error, as in Helm.
+/// standard output, messages to standard error. The exit code is 2 for a wrong command line, and 1 for
+/// every other error.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments = arguments.into_iter().map(Into::into).collect();
     let cli = match Cli::try_parse_from(command::normalize_flags(arguments)) {
@@ -27,11 +32,11 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
             let _ = message.print();
-            return ExitCode::from(u8::from(message.use_stderr()));
+            return ExitCode::from(if message.use_stderr() { USAGE } else { 0 });
         }
     };
     match cli.run(&mut io::stdout().lock()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,12 +1,14 @@
 //! The subcommands, one module each.
 
 mod completion;
+mod migrate;
 mod run;
 mod template;
 mod version;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hybrid_operator::options::double_dashes;
@@ -31,6 +33,8 @@ enum Command {
     Template(Box<template::Args>),
     /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
+    /// Move a project of operator-sdk or helm-operator-plugins to this operator.
+    Migrate(migrate::Args),
     /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print the version.
@@ -38,14 +42,16 @@ enum Command {
 }
 
 impl Cli {
-    /// Runs the subcommand.
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// Runs the subcommand and returns its exit code.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Template(args) => template::run(&args, out),
-            Command::Run(args) => run::run(*args),
-            Command::Completion(args) => completion::run(&args, out),
-            Command::Version => version::run(out),
+            Command::Template(args) => template::run(&args, out)?,
+            Command::Run(args) => run::run(*args)?,
+            Command::Migrate(args) => return migrate::run(&args, out),
+            Command::Completion(args) => completion::run(&args, out)?,
+            Command::Version => version::run(out)?,
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 

@@ -13,6 +13,10 @@ pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
 
+/// Image of the operator, from which chart projects build their own.
+pub(crate) const BASE_IMAGE: &str =
+    concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
+
 /// Error opening a project.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProjectError {

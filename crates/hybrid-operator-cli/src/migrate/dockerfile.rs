@@ -1,0 +1,112 @@
+//! The image: its base is replaced.
+
+use std::path::Path;
+
+use super::{Kind, Origin, Tree};
+use crate::project::BASE_IMAGE;
+
+/// Names of the base images of Helm operators, without registry and tag.
+const GO_IMAGES: &[&str] = &[
+    "helm-operator",
+    "ose-helm-operator",
+    "ose-helm-rhel9-operator",
+];
+
+pub(super) fn check(tree: &mut Tree) {
+    let files = tree.matching(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| {
+            name == "Dockerfile"
+                || name == "Containerfile"
+                || (name.ends_with(".Dockerfile") && name != "bundle.Dockerfile")
+        })
+    });
+    let mut found = false;
+    for (path, text) in files {
+        found |= replace_base(tree, &path, &text);
+    }
+    if !found && tree.origin == Origin::Sdk {
+        tree.add(
+            Kind::ByHand,
+            Path::new("Dockerfile"),
+            None,
+            format!(
+                "no Dockerfile begins with a helm-operator image; build the image from {BASE_IMAGE}"
+            ),
+        );
+    }
+}
+
+/// Replaces the base image. Returns whether the file has one.
+fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
+    let mut lines = Vec::new();
+    let mut changes = Vec::new();
+    let mut known = false;
+    for (index, line) in text.split_inclusive('\n').enumerate() {
+        let image = image_of(line);
+        known |= image == Some(BASE_IMAGE);
+        match image.filter(|image| is_go_operator(image)) {
+            Some(image) => {
+                lines.push(line.replacen(image, BASE_IMAGE, 1));
+                changes.push((
+                    index + 1,
+                    format!("base image {image} becomes {BASE_IMAGE}"),
+                ));
+            }
+            None => lines.push(line.to_owned()),
+        }
+    }
+    if changes.is_empty() {
+        return known;
+    }
+    for (line, text) in changes {
+        tree.add(Kind::Change, path, Some(line), text);
+    }
+    tree.change(path, lines.concat());
+    true
+}
+
+/// Returns the image of a FROM line.
+fn image_of(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace();
+    words
+        .next()
+        .filter(|word| word.eq_ignore_ascii_case("FROM"))?;
+    words.find(|word| !word.starts_with("--"))
+}
+
+/// Returns whether an image is the base of the Go operators.
+fn is_go_operator(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or(image);
+    let name = name.split(['@', ':']).next().unwrap_or(name);
+    GO_IMAGES.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base_images_are_recognised_with_any_registry_tag_and_digest() {
+        for (line, expected) in [
+            (
+                "FROM quay.io/operator-framework/helm-operator:v1.42.3",
+                true,
+            ),
+            ("from --platform=linux/amd64 helm-operator AS base", true),
+            (
+                "FROM registry.redhat.io/openshift4/ose-helm-operator@sha256:24fb",
+                true,
+            ),
+            ("FROM example.com/my-helm-operator:v1", false),
+            ("FROM golang:1.26 AS builder", false),
+            ("RUN echo FROM helm-operator", false),
+        ] {
+            assert_eq!(
+                image_of(line).is_some_and(is_go_operator),
+                expected,
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Permissions: what this operator needs beyond the Go operators is added to the role.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::watches_file::WatchedKind;
+use super::{Kind, Tree, is_yaml_in};
+
+/// A rule of a role.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    #[serde(default)]
+    api_groups: Vec<String>,
+    #[serde(default)]
+    resources: Vec<String>,
+    #[serde(default)]
+    verbs: Vec<String>,
+    #[serde(default)]
+    resource_names: Vec<String>,
+}
+
+/// What the operator needs regardless of its charts.
+struct Need {
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+    /// What it is for.
+    why: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        group: "",
+        resource: "secrets",
+        verbs: &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ],
+        why: "holds the release records",
+    },
+    Need {
+        group: "events.k8s.io",
+        resource: "events",
+        verbs: &["create", "patch"],
+        why: "publishes events; the Go operators use the older API",
+    },
+    Need {
+        group: "coordination.k8s.io",
+        resource: "leases",
+        verbs: &["create", "get", "patch", "update"],
+        why: "elects the leader",
+    },
+    Need {
+        group: "apiextensions.k8s.io",
+        resource: "customresourcedefinitions",
+        verbs: &["list", "watch"],
+        why: "detects new kinds immediately",
+    },
+    Need {
+        group: "apiregistration.k8s.io",
+        resource: "apiservices",
+        verbs: &["list", "watch"],
+        why: "detects new kinds immediately",
+    },
+    Need {
+        group: "",
+        resource: "resourcequotas",
+        verbs: &["list", "watch"],
+        why: "retries a release that exceeded a quota when the quota changes",
+    },
+    Need {
+        group: "",
+        resource: "pods",
+        verbs: &["list"],
+        why: "finds why a release is not ready",
+    },
+    Need {
+        group: "",
+        resource: "events",
+        verbs: &["list"],
+        why: "finds why a release is not ready",
+    },
+    Need {
+        group: "",
+        resource: "pods/log",
+        verbs: &["get"],
+        why: "shows the log of a crashed container",
+    },
+];
+
+pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
+    let files = tree.matching(|path| is_yaml_in(path, &["config/rbac", "deploy"]));
+    let mut rules = Vec::new();
+    let mut role: Option<(PathBuf, String)> = None;
+    for (path, text) in files {
+        let documents: Vec<Value> = go_yaml::documents(text.as_bytes()).unwrap_or_default();
+        let single = documents.len() == 1;
+        for document in documents {
+            let is_role = document
+                .get("kind")
+                .and_then(Value::as_str)
+                .is_some_and(|kind| kind == "Role" || kind == "ClusterRole");
+            let name = document.pointer("/metadata/name").and_then(Value::as_str);
+            let operators = name.is_some_and(|name| !is_users(name, kinds));
+            if !is_role || !operators {
+                continue;
+            }
+            let found: Vec<Rule> = document
+                .get("rules")
+                .and_then(|rules| serde_json::from_value(rules.clone()).ok())
+                .unwrap_or_default();
+            rules.extend(found);
+            let main = path.file_name().is_some_and(|name| name == "role.yaml");
+            if main && single {
+                role = Some((path.clone(), text.clone()));
+            }
+        }
+    }
+    let missing: Vec<(&Need, Vec<&str>)> = NEEDS
+        .iter()
+        .map(|need| (need, missing_verbs(&rules, need)))
+        .filter(|(_, verbs)| !verbs.is_empty())
+        .collect();
+    if missing.is_empty() {
+        return;
+    }
+    let changed = role.and_then(|(path, text)| {
+        let added: String = missing
+            .iter()
+            .map(|(need, verbs)| rule(need, verbs))
+            .collect();
+        Some((insert(&text, &added)?, path))
+    });
+    let (kind, path) = match &changed {
+        Some((_, path)) => (Kind::Change, path.clone()),
+        None => (Kind::ByHand, PathBuf::from("config/rbac/role.yaml")),
+    };
+    for (need, verbs) in missing {
+        let group = if need.group.is_empty() {
+            "core"
+        } else {
+            need.group
+        };
+        let adds = if kind == Kind::Change { "adds" } else { "add" };
+        let text = format!(
+            "{adds} {} on {group}/{}: {}",
+            verbs.join(", "),
+            need.resource,
+            need.why
+        );
+        tree.add(kind, &path, None, text);
+    }
+    if let Some((text, path)) = changed {
+        tree.change(&path, text);
+    }
+}
+
+/// Returns whether a role is for the users of the custom resources or of the metrics.
+fn is_users(name: &str, kinds: &[WatchedKind]) -> bool {
+    let name = name.to_lowercase();
+    let about_kind = kinds
+        .iter()
+        .any(|kind| name.starts_with(&kind.kind.to_lowercase()));
+    let suffix = ["-admin-role", "-editor-role", "-viewer-role"];
+    (about_kind && suffix.iter().any(|suffix| name.ends_with(suffix)))
+        || name.contains("metrics")
+        || name.contains("proxy-role")
+}
+
+/// Returns the verbs that no rule grants.
+fn missing_verbs(rules: &[Rule], need: &Need) -> Vec<&'static str> {
+    let has = |list: &[String], item: &str| list.iter().any(|it| it == "*" || it == item);
+    let granted = |verb: &str| {
+        rules.iter().any(|rule| {
+            rule.resource_names.is_empty()
+                && has(&rule.api_groups, need.group)
+                && has(&rule.resources, need.resource)
+                && has(&rule.verbs, verb)
+        })
+    };
+    need.verbs
+        .iter()
+        .copied()
+        .filter(|verb| !granted(verb))
+        .collect()
+}
+
+fn rule(need: &Need, verbs: &[&str]) -> String {
+    let why = need.why.split(';').next().unwrap_or(need.why);
+    let (first, rest) = why.split_at_checked(1).unwrap_or_default();
+    format!(
+        "# {}{rest}.\n- apiGroups: [{:?}]\n  resources: [{}]\n  verbs: [{}]\n",
+        first.to_uppercase(),
+        need.group,
+        need.resource,
+        verbs.join(", ")
+    )
+}
+
+/// Adds rules to a role whose last field is `rules`: before kubebuilder's marker, else at its end.
+/// Returns `None` if its rules end elsewhere.
+fn insert(text: &str, added: &str) -> Option<String> {
+    let rules = text.lines().position(|line| line.trim_end() == "rules:")?;
+    let after = text.lines().skip(rules + 1);
+    let in_list = |line: &str| line.is_empty() || line.starts_with([' ', '-', '#']);
+    if !after.clone().all(in_list) {
+        return None;
+    }
+    let indent = after
+        .clone()
+        .find(|line| line.trim_start().starts_with('-'))
+        .map_or(0, |line| line.len() - line.trim_start().len());
+    let added: String = added
+        .lines()
+        .map(|line| format!("{}{line}\n", " ".repeat(indent)))
+        .collect();
+    let marker = text
+        .find("#+kubebuilder:scaffold:rules")
+        .or_else(|| text.find("# +kubebuilder:scaffold:rules"));
+    let at = match marker {
+        Some(marker) => text
+            .get(..marker)?
+            .rfind('\n')
+            .map_or(marker, |end| end + 1),
+        None => text.len(),
+    };
+    let (before, after) = text.split_at_checked(at)?;
+    let newline = if before.is_empty() || before.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    Some(format!("{before}{newline}{added}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_added_before_the_marker_and_with_the_lists_indentation() {
+        let text =
+            "kind: ClusterRole\nrules:\n  - apiGroups: [a]\n\n#+kubebuilder:scaffold:rules\n";
+        let found = insert(text, "- apiGroups: [b]\n  verbs: [get]\n").unwrap();
+        assert_eq!(
+            found,
+            "kind: ClusterRole\nrules:\n  - apiGroups: [a]\n\n  - apiGroups: [b]\n    verbs: [get]\n#+kubebuilder:scaffold:rules\n"
+        );
+        assert_eq!(
+            insert("rules:\n- a\n", "- b\n").unwrap(),
+            "rules:\n- a\n- b\n"
+        );
+        assert_eq!(insert("rules:\n- a\nmetadata: {}\n", "- b\n"), None);
+    }
+
+    #[test]
+    fn wildcards_grant_and_resource_names_do_not() {
+        let need = &NEEDS[0];
+        let rule = |value: serde_json::Value| serde_json::from_value::<Rule>(value).unwrap();
+        let all =
+            rule(serde_json::json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}));
+        assert!(missing_verbs(&[all], need).is_empty());
+        let named = rule(serde_json::json!({
+            "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "resourceNames": ["a"],
+        }));
+        assert_eq!(missing_verbs(&[named], need).len(), 8);
+    }
+
+    #[test]
+    fn roles_of_users_are_not_the_operators() {
+        let kinds = [WatchedKind {
+            group: String::new(),
+            kind: "Memcached".to_owned(),
+        }];
+        for (name, expected) in [
+            ("memcached-editor-role", true),
+            ("metrics-reader", true),
+            ("proxy-role", true),
+            ("manager-role", false),
+            ("memcached-operator", false),
+        ] {
+            assert_eq!(is_users(name, &kinds), expected, "{name}");
+        }
+    }
+}

@@ -46,6 +46,15 @@ pub(crate) enum MigrateError {
         /// The directory.
         root: PathBuf,
     },
+    /// The entries of the watches file are for Ansible.
+    #[error(
+        "{} is a project of operator-sdk's Ansible plugin: its watches.yaml names playbooks or roles, for which there are no charts",
+        root.display()
+    )]
+    Ansible {
+        /// The directory.
+        root: PathBuf,
+    },
     /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
     Read {
@@ -132,6 +141,11 @@ pub(crate) fn assess(root: &Path) -> Result<Migration, MigrateError> {
     }
     let mut files = BTreeMap::new();
     read_files(root, root, &mut files)?;
+    if watches_file::is_ansible(files.get(Path::new(WATCHES))) {
+        return Err(MigrateError::Ansible {
+            root: root.to_owned(),
+        });
+    }
     let mut tree = Tree {
         origin: origin(&files),
         root: root.to_owned(),

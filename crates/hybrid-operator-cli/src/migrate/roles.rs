@@ -101,6 +101,7 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     let files = tree.matching(|path| is_yaml_in(path, &["config/rbac", "deploy"]));
     let mut rules = Vec::new();
     let mut role: Option<(PathBuf, String)> = None;
+    let mut named = None;
     for (path, text) in files {
         let documents: Vec<Value> = go_yaml::documents(text.as_bytes()).unwrap_or_default();
         let single = documents.len() == 1;
@@ -120,7 +121,10 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
                 .unwrap_or_default();
             rules.extend(found);
             let main = path.file_name().is_some_and(|name| name == "role.yaml");
-            if main && single {
+            if main {
+                named = Some(path.clone());
+            }
+            if main && (single || text.contains("+kubebuilder:scaffold:rules")) {
                 role = Some((path.clone(), text.clone()));
             }
         }
@@ -142,7 +146,7 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     });
     let (kind, path) = match &changed {
         Some((_, path)) => (Kind::Change, path.clone()),
-        None => (Kind::ByHand, PathBuf::from("config/rbac/role.yaml")),
+        None => (Kind::ByHand, named.unwrap_or_else(|| "config/rbac".into())),
     };
     for (need, verbs) in missing {
         let group = if need.group.is_empty() {
@@ -206,40 +210,32 @@ fn rule(need: &Need, verbs: &[&str]) -> String {
     )
 }
 
-/// Adds rules to a role whose last field is `rules`: before kubebuilder's marker, else at its end.
-/// Returns `None` if its rules end elsewhere.
+/// Adds rules before kubebuilder's marker, else at the end of a file whose last field is `rules`.
+/// Returns `None` if the place of the rules is not clear.
 fn insert(text: &str, added: &str) -> Option<String> {
-    let rules = text.lines().position(|line| line.trim_end() == "rules:")?;
-    let after = text.lines().skip(rules + 1);
-    let in_list = |line: &str| line.is_empty() || line.starts_with([' ', '-', '#']);
-    if !after.clone().all(in_list) {
+    let marker = text
+        .lines()
+        .position(|line| line.trim_start_matches(['#', ' ']) == "+kubebuilder:scaffold:rules");
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let at = marker.unwrap_or(lines.len());
+    let (before, after) = lines.split_at_checked(at)?;
+    let rules = before
+        .iter()
+        .rposition(|line| line.trim_end() == "rules:")?;
+    let list = before.get(rules + 1..)?;
+    let in_list = |line: &&str| !line.starts_with("---") && line.starts_with([' ', '-', '#', '\n']);
+    if !list.iter().all(in_list) {
         return None;
     }
-    let indent = after
-        .clone()
-        .find(|line| line.trim_start().starts_with('-'))
-        .map_or(0, |line| line.len() - line.trim_start().len());
+    let first = list.iter().find(|line| line.trim_start().starts_with('-'));
+    let indent = first.map_or(0, |line| line.len() - line.trim_start().len());
     let added: String = added
         .lines()
         .map(|line| format!("{}{line}\n", " ".repeat(indent)))
         .collect();
-    let marker = text
-        .find("#+kubebuilder:scaffold:rules")
-        .or_else(|| text.find("# +kubebuilder:scaffold:rules"));
-    let at = match marker {
-        Some(marker) => text
-            .get(..marker)?
-            .rfind('\n')
-            .map_or(marker, |end| end + 1),
-        None => text.len(),
-    };
-    let (before, after) = text.split_at_checked(at)?;
-    let newline = if before.is_empty() || before.ends_with('\n') {
-        ""
-    } else {
-        "\n"
-    };
-    Some(format!("{before}{newline}{added}{after}"))
+    let before = before.concat();
+    let newline = if before.ends_with('\n') { "" } else { "\n" };
+    Some(format!("{before}{newline}{added}{}", after.concat()))
 }
 
 #[cfg(test)]
@@ -260,6 +256,11 @@ mod tests {
             "rules:\n- a\n- b\n"
         );
         assert_eq!(insert("rules:\n- a\nmetadata: {}\n", "- b\n"), None);
+        // A second role follows.
+        let text = "rules:\n- a\n#+kubebuilder:scaffold:rules\n---\nrules:\n- c\n";
+        let expected = "rules:\n- a\n- b\n#+kubebuilder:scaffold:rules\n---\nrules:\n- c\n";
+        assert_eq!(insert(text, "- b\n").unwrap(), expected);
+        assert_eq!(insert("rules:\n- a\n---\nkind: X\n", "- b\n"), None);
     }
 
     #[test]

@@ -29,6 +29,13 @@ fn a_directory_without_watches_is_refused() {
 }
 
 #[test]
+fn a_project_of_the_ansible_plugin_is_refused() {
+    let directory = project(&[("watches.yaml", "- kind: A\n  playbook: playbooks/a.yml\n")]);
+    let error = assess(directory.path()).unwrap_err();
+    assert!(matches!(error, MigrateError::Ansible { .. }), "{error}");
+}
+
+#[test]
 fn mistakes_in_the_watches_file_are_left_to_be_done() {
     let found = texts(&[(
         "watches.yaml",

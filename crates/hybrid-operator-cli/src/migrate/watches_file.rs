@@ -28,6 +28,18 @@ struct Entry {
     override_values_type: Option<String>,
 }
 
+/// Returns whether the watches file is that of an Ansible operator.
+pub(super) fn is_ansible(text: Option<&String>) -> bool {
+    let entries: Vec<Map<String, Value>> = text
+        .and_then(|text| go_yaml::from_str(text).ok())
+        .unwrap_or_default();
+    let ansible = |entry: &Map<String, Value>| {
+        !entry.contains_key("chart")
+            && (entry.contains_key("playbook") || entry.contains_key("role"))
+    };
+    entries.iter().any(ansible)
+}
+
 /// Returns the kinds of the watches file.
 pub(super) fn check(tree: &mut Tree) -> Vec<WatchedKind> {
     let path = Path::new(WATCHES);

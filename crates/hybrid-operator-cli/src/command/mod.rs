@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod completion;
+mod dev;
 mod run;
 mod template;
 mod version;
@@ -31,6 +32,8 @@ enum Command {
     Template(Box<template::Args>),
     /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
+    /// Run a project in a cluster, and follow its files.
+    Dev(dev::Args),
     /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print the version.
@@ -43,6 +46,7 @@ impl Cli {
         match self.command {
             Command::Template(args) => template::run(&args, out),
             Command::Run(args) => run::run(*args),
+            Command::Dev(args) => dev::run(args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Version => version::run(out),
         }

@@ -110,6 +110,13 @@ async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
     world.data(&format!("{name}-map"), data).await;
 }
 
+/// Waits until the records of a release have these statuses.
+async fn becomes(world: &World, release: &str, statuses: &[&str]) {
+    let there = async || world.history(release).await == statuses;
+    let there = wait::until(LIMIT, "the history", there).await;
+    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
 #[tokio::test]
 async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_order() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
@@ -137,7 +144,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
         deployed(&world, name, "v2", value).await;
         world.ready("Widget", name).await;
     }
-    assert_eq!(world.history("b").await, ["superseded", "deployed"]);
+    becomes(&world, "b", &["superseded", "deployed"]).await;
     reaches(&world, SUCCESS, 1).await;
     reaches(&world, WAITING, 0).await;
     let log = world.operator.log();
@@ -197,13 +204,13 @@ async fn edited_custom_resource_does_not_wait_for_its_turn() {
             .unwrap(),
     );
     deployed(&world, "c", "v1", "1").await;
-    assert_eq!(world.history("c").await, ["deployed"]);
+    becomes(&world, "c", &["deployed"]).await;
 
     project.write(TEMPLATE, &map("v3"));
     reaches(&world, WAITING, 3).await;
     world.widget("c", json!({"value": "3"})).await;
     deployed(&world, "c", "v3", "3").await;
-    assert_eq!(world.history("c").await, ["superseded", "deployed"]);
+    becomes(&world, "c", &["superseded", "deployed"]).await;
     world.widget("new", json!({"value": "4"})).await;
     deployed(&world, "new", "v3", "4").await;
 }
@@ -225,13 +232,13 @@ async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     let note = told(&world, "RolloutHalted").await;
     assert!(note.contains("2 others"), "{note}");
     reaches(&world, WAITING, 2).await;
-    assert_eq!(world.history("e").await, ["deployed"]);
+    becomes(&world, "e", &["deployed"]).await;
     project.write(TEMPLATE, &map("v3"));
     for name in names {
         deployed(&world, name, "v3", "1").await;
         world.ready("Widget", name).await;
     }
-    assert_eq!(world.history("e").await, ["superseded", "deployed"]);
+    becomes(&world, "e", &["superseded", "deployed"]).await;
 }
 
 #[tokio::test]
@@ -323,7 +330,7 @@ async fn swap_of_a_mounted_config_map_is_a_reload() {
     std::fs::remove_dir_all(mount.join("..v1")).unwrap();
     deployed(&world, "one", "v2", "1").await;
     world.ready("Widget", "one").await;
-    assert_eq!(world.history("one").await, ["superseded", "deployed"]);
+    becomes(&world, "one", &["superseded", "deployed"]).await;
 
     // The directory behind the link has another name, and nothing else has changed.
     std::fs::rename(mount.join("..v2"), mount.join("..v3")).unwrap();
@@ -362,7 +369,7 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
     deployed(&world, "one", "v1", "1").await;
     world.ready("Widget", "one").await;
     // As after an edit of the custom resource, the install that was in progress is replaced.
-    assert_eq!(world.history("one").await, ["failed", "deployed"]);
+    becomes(&world, "one", &["failed", "deployed"]).await;
     reaches(&world, SUCCESS, 1).await;
 }
 
@@ -403,13 +410,10 @@ async fn replica_that_stands_by_reloads_and_changes_nothing() {
     world.operator.stop(LIMIT).await.unwrap();
     project.write(TEMPLATE, &map("v3"));
     is("v3").await;
-    let history = crate::world::history(&namespace, "one").await;
-    assert_eq!(
-        history,
-        ["superseded", "superseded", "deployed"],
-        "{}",
-        second.log()
-    );
+    let statuses = ["superseded", "superseded", "deployed"];
+    let there = async || crate::world::history(&namespace, "one").await == statuses;
+    let there = wait::until(LIMIT, "the history", there).await;
+    there.unwrap_or_else(|error| panic!("{error}\n{}", second.log()));
 }
 
 #[tokio::test(flavor = "multi_thread")]

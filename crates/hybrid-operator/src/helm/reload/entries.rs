@@ -73,7 +73,7 @@ impl Entries {
         let mut restarts = BTreeMap::new();
         for (key, mut entry) in std::mem::take(running) {
             let Some(controller) = loaded.remove(&key) else {
-                let releases = entry.rollout.resources();
+                let releases = entry.rollout.end();
                 info!(
                     controller = key.2,
                     releases,

@@ -76,8 +76,9 @@ impl Rollout {
         waiting
     }
 
-    /// Returns the number of custom resources.
-    pub(super) fn resources(&self) -> usize {
+    /// Ends the roll-out of an entry that is gone. Returns the number of its custom resources.
+    pub(super) fn end(&self) -> usize {
+        self.metrics.waiting(&self.name, 0);
         let source = lock(&self.source);
         source.as_ref().map_or(0, |source| source.keys().len())
     }

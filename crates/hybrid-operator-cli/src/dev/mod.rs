@@ -205,7 +205,7 @@ impl Session<'_, '_> {
             self.screen.show(rows)?;
             tokio::select! {
                 () = tokio::time::sleep(INTERVAL) => {}
-                ended = ended(&mut self.operator) => self.report_end(&ended?)?,
+                ended = ended(&mut self.operator) => self.report_end(ended?)?,
             }
         }
     }
@@ -295,7 +295,7 @@ impl Session<'_, '_> {
     }
 
     /// Reports that the operator has ended by itself.
-    fn report_end(&mut self, status: &std::process::ExitStatus) -> anyhow::Result<()> {
+    fn report_end(&mut self, status: std::process::ExitStatus) -> anyhow::Result<()> {
         self.operator = None;
         let log = self
             .launch
@@ -327,7 +327,7 @@ fn last_lines(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
-    lines.iter().rev().map(|line| format!("{line}\n")).collect()
+    lines.iter().rev().flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The signals that end `dev`.

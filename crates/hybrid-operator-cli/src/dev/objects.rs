@@ -63,6 +63,7 @@ pub(super) enum ApplyError {
 }
 
 /// A kind that a CRD of the project defines.
+#[expect(clippy::struct_field_names, reason = "Kubernetes' own names")]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kind {
     pub(super) kind: String,
@@ -119,8 +120,9 @@ fn read(path: &Path) -> Result<Vec<Object>, ApplyError> {
     let documents: Vec<Value> = go_yaml::documents(&text).map_err(wrong)?;
     let mut objects = Vec::new();
     for document in documents {
-        let of_kustomize = document["apiVersion"]
-            .as_str()
+        let of_kustomize = document
+            .get("apiVersion")
+            .and_then(Value::as_str)
             .is_some_and(|version| version.starts_with("kustomize.config.k8s.io/"));
         if document.is_null() || of_kustomize || is_kustomization(path) {
             continue;
@@ -219,8 +221,8 @@ pub(super) async fn apply_samples(
 
 async fn patch(api: &Api<DynamicObject>, object: &Object, path: &Path) -> Result<(), ApplyError> {
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    let patch = Patch::Apply(&object.content);
-    let applied = api.patch(&object.name, &params, &patch).await;
+    let content = Patch::Apply(&object.content);
+    let applied = api.patch(&object.name, &params, &content).await;
     applied.map_err(|source| ApplyError::Refused {
         path: path.to_owned(),
         object: format!("{}/{}", object.gvk.kind, object.name),

@@ -148,9 +148,13 @@ esac
         assert_eq!(launch.build().await.unwrap(), Ok(()));
 
         let operator = launch.start().unwrap();
-        while !root.join("started").exists() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let started = async {
+            while !root.join("started").exists() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let in_time = tokio::time::timeout(Duration::from_secs(30), started);
+        in_time.await.unwrap();
         assert!(operator.stop().await);
         let started = fs::read_to_string(root.join("started")).unwrap();
         assert!(started.starts_with("run --quiet -- run "), "{started}");

@@ -34,7 +34,7 @@ struct Running {
 }
 
 impl Controller for Entries {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "charts"
     }
 

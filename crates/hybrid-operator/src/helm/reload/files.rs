@@ -241,7 +241,7 @@ impl Loaded {
 }
 
 impl Controller for FileWatcher {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "reload"
     }
 

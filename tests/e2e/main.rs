@@ -39,6 +39,7 @@ mod process;
 mod rbac;
 mod readmes;
 mod records;
+mod reload;
 mod reporting;
 mod restarts;
 mod retries;

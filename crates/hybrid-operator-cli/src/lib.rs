@@ -7,6 +7,7 @@
 //! ```
 
 mod command;
+mod dev;
 mod files;
 mod migrate;
 mod project;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Command, FromArgMatches};
 use prometheus_client::registry::Registry;
 
-use crate::helm::{self, HelmController};
+use crate::helm::{Charts, HelmController};
 use crate::manager::{Controller, ControllerError, Manager};
 use crate::options::{RunArgs, double_dashes};
 use crate::telemetry::logs;
@@ -17,7 +17,7 @@ use crate::webhook::Webhooks;
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
 
 /// Adds code to the controller of a chart.
-type ExtendChart = Box<dyn Fn(HelmController) -> HelmController>;
+type ExtendChart = Box<dyn Fn(HelmController) -> HelmController + Send + Sync>;
 
 /// The program of an operator, with the one command `run`.
 ///
@@ -78,7 +78,8 @@ impl Operator {
         self
     }
 
-    /// Adds a controller for each entry of the watches file (`--watches-file`).
+    /// Adds a controller for each entry of the watches file (`--watches-file`). A changed file or chart is
+    /// reloaded.
     #[must_use]
     pub fn with_charts(self) -> Self {
         self.with_extended_charts(|chart| chart)
@@ -89,7 +90,7 @@ impl Operator {
     #[must_use]
     pub fn with_extended_charts(
         mut self,
-        extend: impl Fn(HelmController) -> HelmController + 'static,
+        extend: impl Fn(HelmController) -> HelmController + Send + Sync + 'static,
     ) -> Self {
         self.charts = Some(Box::new(extend));
         self
@@ -183,19 +184,23 @@ impl Operator {
     fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
         let options = args.options(|name| std::env::var(name).ok());
         logs::start(&options.logs);
-        let charts = match &self.charts {
+        let charts = match self.charts {
             Some(extend) => {
-                let charts = helm::load(&options.watches_file)?.into_iter();
-                charts.map(extend).collect()
+                let charts = Charts::load(&options.watches_file, extend)?;
+                Some(
+                    charts
+                        .watch_files(options.watch_files)
+                        .pace(options.reload_pace),
+                )
             }
-            None => Vec::new(),
+            None => None,
         };
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {
             manager = add(manager);
         }
-        for chart in charts {
-            manager = manager.with(chart);
+        if let Some(charts) = charts {
+            manager = charts.add_to(manager);
         }
         for controller in self.controllers {
             manager = manager.with_boxed(controller);

@@ -53,6 +53,13 @@ pub struct Options {
     pub instance: String,
     /// Name of the Pod, if the process runs in one. From `$POD_NAME`.
     pub pod: Option<String>,
+    /// UID of the Pod. From `$POD_UID`.
+    pub pod_uid: Option<String>,
+    /// Whether a changed watches file or chart is reloaded.
+    pub watch_files: bool,
+    /// Time between two releases of a kind that are reconciled with a changed chart or changed
+    /// options.
+    pub reload_pace: Duration,
     /// Time limits of requests to the API server.
     pub deadlines: Deadlines,
     /// Where webhooks are served, and how the API server reaches them.
@@ -92,6 +99,13 @@ pub struct RunArgs {
     /// Path of the watches file, which binds kinds of custom resources to charts.
     #[arg(long, default_value = "./watches.yaml", value_name = "FILE")]
     pub watches_file: PathBuf,
+    /// Reload the watches file and its charts when they change.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
+    pub watch_files: bool,
+    /// Time between two releases of a kind that are upgraded because their chart or the options of
+    /// their entry have changed.
+    #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub reload_pace: Duration,
     /// Reconcile each custom resource at least this often (0 disables it).
     #[arg(long, default_value = "1m", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub reconcile_period: Duration,
@@ -242,6 +256,9 @@ impl RunArgs {
             operator_name,
             instance,
             pod: env("POD_NAME"),
+            pod_uid: env("POD_UID"),
+            watch_files: self.watch_files,
+            reload_pace: self.reload_pace,
             deadlines: Deadlines::default(),
             webhooks: WebhookOptions {
                 bind_address: self.webhook_bind_address,

@@ -1,6 +1,7 @@
 //! Loads charts from directories and archives, with one parser over a list of files for both.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -180,6 +181,13 @@ impl Walk<'_> {
             .and_then(Iterator::collect)
             .map_err(unreadable)?;
         entries.sort_by_key(fs::DirEntry::file_name);
+        // The directories of a mounted ConfigMap that its links point into, with a new name after
+        // each change.
+        let is_mount = entries.iter().any(|entry| entry.file_name() == "..data");
+        if is_mount {
+            let internal = |name: &OsStr| name.as_encoded_bytes().starts_with(b"..");
+            entries.retain(|entry| !internal(&entry.file_name()));
+        }
         for entry in entries {
             let below = entry.file_name().to_string_lossy().into_owned();
             let below = if name.is_empty() {

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
+use crate::Exit;
 use crate::files::ChangeKind;
 use crate::migrate::{self, Finding, Kind, Migration, Origin};
 
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     diff: bool,
 }
 
-/// Migrates the project. The exit code says whether something is left to do.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+/// Migrates the project. Fails if something is left to do.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let migration = migrate::assess(&args.dir)?;
     let files = migration.files()?;
     let changes = if args.check {
@@ -81,11 +81,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     if !conclusion.is_empty() {
         writeln!(out, "{conclusion}")?;
     }
-    Ok(if left == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    if left > 0 {
+        return Err(Exit::Reported.into());
+    }
+    Ok(())
 }
 
 fn section(

@@ -1,14 +1,29 @@
 //! The subcommands, one module each.
 
+mod ask;
 mod completion;
+mod create;
+mod dev;
+mod diff;
+mod events;
+mod generate;
+mod get;
+mod history;
+mod images;
+mod init;
+mod lint;
+mod man;
 mod migrate;
+mod preview_flags;
+mod rollback;
 mod run;
+mod status;
+mod target;
 mod template;
 mod version;
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use hybrid_operator::options::double_dashes;
@@ -23,35 +38,83 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  hybrid-operator template shop ./helm-charts/shop --set replicas=2
-  hybrid-operator run --watches-file ./watches.yaml
-  hybrid-operator completion bash > /etc/bash_completion.d/hybrid-operator";
+  # A project with a chart, run in a cluster of its own
+  hybrid-operator init --domain example.com --project-name shop-operator --plugins helm
+  hybrid-operator create api --group shop --version v1 --kind Shop --helm-chart ./shop
+  hybrid-operator dev
+
+  # What a custom resource would change, and the state of all releases
+  hybrid-operator diff --cr shop.yaml
+  hybrid-operator status";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Render a chart, like `helm template`.
-    Template(Box<template::Args>),
+    /// Write the files of a new project into the current directory.
+    Init(Box<init::Args>),
+    /// Add a kind or webhooks to the project.
+    Create(create::Args),
+    /// Write the CRDs, roles, samples and other files of a project.
+    Generate(Box<generate::Args>),
+    /// Run a project in a cluster, and follow its files.
+    Dev(dev::Args),
     /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
+    /// Render a chart like `helm template`, or what the operator would deploy for a custom resource.
+    Template(Box<template::Args>),
+    /// Show what a custom resource, or a change of the project, would change.
+    Diff(Box<diff::Args>),
+    /// Say what breaks when a chart runs under an operator.
+    Lint(lint::Args),
+    /// List the container images of what the operator would deploy.
+    Images(Box<images::Args>),
+    /// Show custom resources and their releases.
+    Status(Box<status::Args>),
+    /// Show the revisions of a release.
+    History(Box<history::Args>),
+    /// Set the spec of a custom resource back to the values of a revision.
+    Rollback(Box<rollback::Args>),
+    /// Print the values, manifest, notes or hooks of a release.
+    Get(Box<get::Args>),
+    /// Show the events of a custom resource and of the objects of its release.
+    Events(Box<events::Args>),
     /// Move a project of operator-sdk or helm-operator-plugins to this operator.
     Migrate(migrate::Args),
     /// Print the completion script of a shell.
     Completion(completion::Args),
+    /// Print or write manual pages.
+    Man(man::Args),
     /// Print the version.
     Version,
 }
 
+/// Wrong usage of the command: something is missing that flags must say.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub(crate) String);
+
 impl Cli {
-    /// Runs the subcommand and returns its exit code.
-    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    /// Runs the subcommand.
+    pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
-            Command::Template(args) => template::run(&args, out)?,
-            Command::Run(args) => run::run(*args)?,
-            Command::Migrate(args) => return migrate::run(&args, out),
-            Command::Completion(args) => completion::run(&args, out)?,
-            Command::Version => version::run(out)?,
+            Command::Init(args) => init::run(*args, out),
+            Command::Create(args) => create::run(args, out),
+            Command::Generate(args) => generate::run(&args, out),
+            Command::Dev(args) => dev::run(args, out),
+            Command::Run(args) => run::run(*args),
+            Command::Template(args) => template::run(&args, out),
+            Command::Diff(args) => diff::run(&args, out),
+            Command::Lint(args) => lint::run(&args, out),
+            Command::Images(args) => images::run(&args, out),
+            Command::Status(args) => status::run(&args, out),
+            Command::History(args) => history::run(&args, out),
+            Command::Rollback(args) => rollback::run(&args, out),
+            Command::Get(args) => get::run(&args, out),
+            Command::Events(args) => events::run(&args, out),
+            Command::Migrate(args) => migrate::run(&args, out),
+            Command::Completion(args) => completion::run(&args, out),
+            Command::Man(args) => man::run(&args, out),
+            Command::Version => version::run(out),
         }
-        Ok(ExitCode::SUCCESS)
     }
 }
 

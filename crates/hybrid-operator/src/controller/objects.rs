@@ -420,8 +420,11 @@ impl<O> ObjectCache<O> {
     ) where
         I: IntoIterator<Item = Key>,
     {
-        let queue = queue.clone();
+        let queue = queue.downgrade();
         self.subscribe(Box::new(move |_, before, after| {
+            let Some(queue) = queue.upgrade() else {
+                return;
+            };
             let objects = [before, after].into_iter().flatten();
             let objects = objects.filter_map(Cached::object);
             let mut keys: Vec<Key> = objects.flat_map(|object| related(object)).collect();

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
@@ -20,6 +20,16 @@ use super::{Key, Priority, QueueHandle};
 /// The cached custom resources of one kind.
 #[derive(Clone)]
 pub(crate) struct Source(Arc<SourceInner>);
+
+/// A source that may have been dropped.
+pub(crate) struct WeakSource(Weak<SourceInner>);
+
+impl WeakSource {
+    /// Returns the source unless it was dropped.
+    pub(crate) fn upgrade(&self) -> Option<Source> {
+        self.0.upgrade().map(Source)
+    }
+}
 
 struct SourceInner {
     resource: ApiResource,
@@ -79,6 +89,11 @@ impl Source {
             tokio::spawn(async move { stop.run_until_cancelled(task).await });
         }
         source
+    }
+
+    /// Returns a reference that does not keep the cache.
+    pub(crate) fn downgrade(&self) -> WeakSource {
+        WeakSource(Arc::downgrade(&self.0))
     }
 
     /// Returns the custom resource with this key.

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -42,6 +42,16 @@ impl Default for WorkerOptions {
 /// A handle for adding keys to a controller's queue.
 #[derive(Clone)]
 pub(crate) struct QueueHandle(Arc<QueueInner>);
+
+/// A queue that may have been dropped with its controller.
+pub(crate) struct WeakQueueHandle(Weak<QueueInner>);
+
+impl WeakQueueHandle {
+    /// Returns the queue unless it was dropped.
+    pub(crate) fn upgrade(&self) -> Option<QueueHandle> {
+        self.0.upgrade().map(QueueHandle)
+    }
+}
 
 struct QueueInner {
     queue: Mutex<Queue>,
@@ -114,6 +124,11 @@ impl QueueHandle {
             }
         });
         queue
+    }
+
+    /// Returns a reference that does not keep the queue.
+    pub(crate) fn downgrade(&self) -> WeakQueueHandle {
+        WeakQueueHandle(Arc::downgrade(&self.0))
     }
 
     /// Makes the keys of a namespace ready that were set aside.

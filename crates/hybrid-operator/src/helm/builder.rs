@@ -2,19 +2,22 @@
 
 use std::path::Path;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use helm_core::Digest;
 use kube::api::DynamicObject;
 use kube::core::{GroupVersionKind, PartialObjectMeta, Selector};
 use kube::runtime::events::Event;
 use tracing::Span;
 
-use super::HelmReconciler;
 use super::Values;
 use super::access::Access;
 use super::annotations::ReleaseOptions;
 use super::chart::{BuildError, Chart};
+use super::events::OperatorEvents;
 use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
+use super::reload::{Rollout, RolloutReconciler};
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
@@ -311,8 +314,12 @@ fn route_concerned<O: TypedObject>(
     source: &SourceContext<'_>,
     concerns: impl Fn(&O, &DynamicObject) -> bool + Send + Sync + 'static,
 ) {
-    let resources = source.resources.clone();
+    // The cache outlives the controller.
+    let resources = source.resources.downgrade();
     cache.route(source.queue, move |object: &O| {
+        let Some(resources) = resources.upgrade() else {
+            return Vec::new();
+        };
         let mut keys = resources.keys();
         keys.retain(|key| {
             let resource = resources.get(key);
@@ -332,94 +339,131 @@ impl Controller for HelmController {
         context: ControllerContext,
     ) -> BoxFuture<'static, Result<(), ControllerError>> {
         Box::pin(async move {
-            let kind = loop {
-                match context.connection.cluster.resolve(&self.watch.gvk).await {
-                    Ok(kind) => break kind,
-                    Err(error) => {
-                        let gvk = &self.watch.gvk;
-                        tracing::warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "the kind is not served yet; is its CRD installed?");
-                        let pause = tokio::time::sleep(std::time::Duration::from_secs(2));
-                        if context.stop.run_until_cancelled(pause).await.is_none() {
-                            return Ok(());
-                        }
-                    }
-                }
-            };
-            let queue = context.queue(&self.name, Backoff::default());
-            let selector = self.watch.selector.as_ref().map(ToString::to_string);
-            let source = Source::start(
-                &context.connection.client,
-                kind.resource.clone(),
-                &context.namespaces,
-                selector.as_deref(),
-                &queue,
-                &context.stop,
-            );
-            let records = context.caches.records.stored_in(self.storage);
-            let readers = open_sources(self.sources, &context, &queue, &source);
-            // With an incomplete history an existing release would be installed again, and
-            // extensions would take existing objects for missing.
-            let known = async {
-                tokio::join!(source.synced(), complete(&records));
-                for other in context.caches.records.all() {
-                    complete(&other).await;
-                }
-                for cache in readers.synced() {
-                    cache.await;
-                }
-            };
-            if context.stop.run_until_cancelled(known).await.is_none() {
-                return Ok(());
-            }
-            let router = Arc::new(ChangeRouter {
-                gvk: self.watch.gvk.clone(),
-                operator: context.identity.operator.clone(),
-                queue: queue.clone(),
-                source: source.clone(),
-                known: RwLock::default(),
-            });
-            if self.watch.watch_dependent_resources {
-                let route = Arc::clone(&router) as Arc<dyn Route>;
-                context.caches.registry.add_route(route);
-            }
-            let changed = move |change: &RecordChange| router.record_changed(&change.record);
-            records.on_change(changed);
-            let options = WorkerOptions {
-                concurrency: self
-                    .watch
-                    .max_concurrent_reconciles
-                    .map_or(context.limits.max_concurrent_reconciles, usize::from),
-                ..WorkerOptions::default()
-            };
-            let stop = context.stop.clone();
-            let resources = Resources::Served {
-                client: context.connection.client.clone(),
-                source,
-            };
-            let reconciler = HelmReconciler {
-                access: Arc::new(Access::new(&context, &queue, resources, readers, records)),
-                setup: Arc::new(Setup {
-                    period: self
-                        .watch
-                        .reconcile_period
-                        .unwrap_or(context.limits.reconcile_period),
-                    watch: self.watch,
-                    component: None,
-                    chart: Arc::clone(self.chart.compiled()),
-                    extensions: self.extensions,
-                    operator: context.identity.operator,
-                    instance: context.identity.instance,
-                    elected: context.identity.elected,
-                    operator_namespace: context.identity.namespace,
-                    namespaces: context.namespaces,
-                }),
-                memories: Arc::default(),
-            };
-            Workers::new(&queue, Arc::new(reconciler), options)
-                .run(stop)
-                .await;
+            let setup = self.setup(&context, 0);
+            let metrics = context.metrics.reloads();
+            let rollout = Rollout::new(&self.name, setup, Duration::ZERO, metrics);
+            self.serve(context, Arc::new(rollout)).await;
             Ok(())
         })
+    }
+}
+
+impl HelmController {
+    /// Returns the entry of the controller.
+    pub(super) fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Returns the digest of the chart's files.
+    pub(super) fn chart_digest(&self) -> Digest {
+        self.chart.compiled().chart().digest()
+    }
+
+    /// Returns the configuration of the controller's reconciles.
+    pub(super) fn setup(&self, context: &ControllerContext, version: u64) -> Setup {
+        let identity = &context.identity;
+        Setup {
+            version,
+            period: self
+                .watch
+                .reconcile_period
+                .unwrap_or(context.limits.reconcile_period),
+            watch: self.watch.clone(),
+            component: None,
+            chart: Arc::clone(self.chart.compiled()),
+            extensions: self.extensions.clone(),
+            operator: identity.operator.clone(),
+            instance: identity.instance.clone(),
+            elected: identity.elected,
+            operator_namespace: identity.namespace.clone(),
+            namespaces: context.namespaces.clone(),
+        }
+    }
+
+    /// Reconciles the custom resources with what `rollout` gives them, until the context is stopped.
+    pub(super) async fn serve(self, context: ControllerContext, rollout: Arc<Rollout>) {
+        let kind = loop {
+            match context.connection.cluster.resolve(&self.watch.gvk).await {
+                Ok(kind) => break kind,
+                Err(error) => {
+                    let gvk = &self.watch.gvk;
+                    tracing::warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "the kind is not served yet; is its CRD installed?");
+                    let pause = tokio::time::sleep(Duration::from_secs(2));
+                    if context.stop.run_until_cancelled(pause).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        };
+        let queue = context.queue(&self.name, Backoff::default());
+        let selector = self.watch.selector.as_ref().map(ToString::to_string);
+        let source = Source::start(
+            &context.connection.client,
+            kind.resource.clone(),
+            &context.namespaces,
+            selector.as_deref(),
+            &queue,
+            &context.stop,
+        );
+        let records = context.caches.records.stored_in(self.storage);
+        let readers = open_sources(self.sources, &context, &queue, &source);
+        // With an incomplete history an existing release would be installed again, and
+        // extensions would take existing objects for missing.
+        let known = async {
+            tokio::join!(source.synced(), complete(&records));
+            for other in context.caches.records.all() {
+                complete(&other).await;
+            }
+            for cache in readers.synced() {
+                cache.await;
+            }
+        };
+        if context.stop.run_until_cancelled(known).await.is_none() {
+            return;
+        }
+        rollout.serves(&source);
+        let router = Arc::new(ChangeRouter {
+            gvk: self.watch.gvk.clone(),
+            operator: context.identity.operator.clone(),
+            queue: queue.clone(),
+            source: source.clone(),
+            known: RwLock::default(),
+        });
+        if self.watch.watch_dependent_resources {
+            let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
+            context.caches.registry.add_route(route);
+        }
+        let listener = Arc::downgrade(&router);
+        records.on_change(move |change: &RecordChange| {
+            if let Some(router) = listener.upgrade() {
+                router.record_changed(&change.record);
+            }
+        });
+        let options = WorkerOptions {
+            concurrency: self
+                .watch
+                .max_concurrent_reconciles
+                .map_or(context.limits.max_concurrent_reconciles, usize::from),
+            ..WorkerOptions::default()
+        };
+        let resources = Resources::Served {
+            client: context.connection.client.clone(),
+            source,
+        };
+        let reconciler = RolloutReconciler {
+            rollout: Arc::clone(&rollout),
+            access: Arc::new(Access::new(&context, &queue, resources, readers, records)),
+            memories: Arc::default(),
+            events: OperatorEvents::new(&context),
+        };
+        let workers = Workers::new(&queue, Arc::new(reconciler), options).run(context.stop.clone());
+        // Turns are given only while the workers run.
+        tokio::select! {
+            () = workers => {}
+            () = rollout.run(&queue) => {}
+        }
+        // Listeners outlive the controller, but what they notify does not.
+        drop(router);
     }
 }
 

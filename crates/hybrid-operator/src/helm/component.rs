@@ -414,6 +414,7 @@ impl Components {
     fn setup(&self, watch: Watch, component: &str, chart: &Chart) -> Arc<Setup> {
         let context = &self.context;
         Arc::new(Setup {
+            version: 0,
             watch,
             component: Some(component.to_owned()),
             chart: Arc::clone(chart.compiled()),

@@ -11,6 +11,7 @@ use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 use crate::cluster::Primary;
+use crate::manager::ControllerContext;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;
@@ -82,6 +83,46 @@ impl Notices {
 
     pub(super) fn take(&self) -> Vec<Notice> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Sends events about the operator itself.
+pub(super) struct OperatorEvents {
+    recorder: Recorder,
+    /// `None` if the operator does not know its Pod.
+    pod: Option<ObjectReference>,
+}
+
+impl OperatorEvents {
+    pub(super) fn new(context: &ControllerContext) -> Self {
+        let (connection, identity) = (&context.connection, &context.identity);
+        let pod = identity.pod.clone().zip(identity.namespace.clone());
+        let reference =
+            |((name, uid), namespace): ((String, Option<String>), String)| ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                namespace: Some(namespace),
+                name: Some(name),
+                uid,
+                ..ObjectReference::default()
+            };
+        Self {
+            recorder: Recorder::new(connection.client.clone(), connection.reporter.clone()),
+            pod: pod.map(reference),
+        }
+    }
+
+    /// Sends an event about the Pod of the operator, if it is known.
+    pub(super) async fn publish(&self, event: Event) {
+        let Some(pod) = &self.pod else {
+            return;
+        };
+        if let Err(error) = self.recorder.publish(&event, pod).await {
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "cannot send an event about the operator's Pod"
+            );
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! In-memory state of one custom resource. All of it can be rebuilt after a restart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
 use helm_core::Digest;
+use helm_core::release::Status as ReleaseStatus;
 use jiff::Timestamp;
 
 use super::act::PendingCrds;
@@ -14,6 +16,7 @@ use super::repairs::RepairBudget;
 use super::status::WrittenStatus;
 use crate::action::live::Live;
 use crate::cluster::OperatorId;
+use crate::controller::Key;
 use crate::release::InputsDigest;
 
 /// Inputs computed for one state of the custom resource and the objects that it refers to.
@@ -37,9 +40,16 @@ pub(super) struct Obstacles {
     pub(super) epoch: Option<u64>,
 }
 
+/// The memories of all custom resources of a controller.
+pub(super) type Memories = Arc<Mutex<HashMap<Key, Memory>>>;
+
 /// State remembered between reconciles of one custom resource.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
+    /// Version of the setup at the last reconcile.
+    pub(super) setup: u64,
+    /// Status of the latest revision after the last reconcile.
+    pub(super) latest: Option<ReleaseStatus>,
     /// Objects as last applied.
     pub(super) live: Live,
     pub(super) cached_inputs: Option<CachedInputs>,
@@ -67,6 +77,16 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Forgets what depends on the chart and its options if they have changed.
+    pub(super) fn for_setup(&mut self, version: u64) {
+        if self.setup != version {
+            self.setup = version;
+            self.cached_inputs = None;
+            self.equal = None;
+            self.pending_crds = None;
+        }
+    }
+
     /// Returns the inputs, with the digest of the deployed revision if they are known to be
     /// equivalent.
     pub(super) fn with_known_equal(&self, mut inputs: DesiredInputs) -> DesiredInputs {

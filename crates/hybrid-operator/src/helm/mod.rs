@@ -42,6 +42,7 @@ mod observe;
 mod patches;
 mod plan;
 mod references;
+mod reload;
 mod render;
 mod repairs;
 mod report;
@@ -52,9 +53,10 @@ mod status;
 mod subject;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use futures::future::BoxFuture;
+use helm_core::release::Status as ReleaseStatus;
 use kube::api::DynamicObject;
 use tracing::{Instrument, Span};
 
@@ -68,6 +70,7 @@ pub use component::{Component, Release, install, uninstall};
 pub use deployed::{DeployedRelease, deployed};
 pub use extend::{ExtensionError, ReleaseContext, ReleaseRef};
 pub use helm_core::Values;
+pub use reload::Charts;
 
 use access::Access;
 use act::ActContext;
@@ -76,7 +79,7 @@ pub(crate) use deployed::Releases;
 use desired::{Desired, desired};
 use events::Notices;
 pub(crate) use finalizer::FINALIZER as UNINSTALL;
-use memory::Memory;
+use memory::{Memories, Memory};
 use setup::Setup;
 use subject::Subject;
 
@@ -84,7 +87,7 @@ use subject::Subject;
 struct HelmReconciler {
     setup: Arc<Setup>,
     access: Arc<Access>,
-    memories: Arc<Mutex<HashMap<Key, Memory>>>,
+    memories: Memories,
 }
 
 impl Reconcile for HelmReconciler {
@@ -97,6 +100,7 @@ impl Reconcile for HelmReconciler {
             };
             let known = self.memories().get(&request.key).cloned();
             let mut memory = known.unwrap_or_default();
+            memory.for_setup(self.setup.version);
             let span = self.setup.extensions.span.as_ref();
             let span = span.map_or_else(Span::none, |span| span(&resource));
             let reconcile = self.reconcile_release(&resource, &mut memory);
@@ -137,6 +141,8 @@ impl HelmReconciler {
             notices: &notices,
         };
         let result = act::run(&step, &context, memory).await;
+        let latest = access.store.history(&subject.namespace, &subject.name);
+        memory.latest = latest.last().map(|record| record.status);
         report::publish(
             setup,
             access,
@@ -147,6 +153,11 @@ impl HelmReconciler {
             result,
         )
         .await
+    }
+
+    /// Returns the status of the latest revision after the last reconcile.
+    fn latest_status(&self, key: &Key) -> Option<ReleaseStatus> {
+        self.memories().get(key)?.latest
     }
 
     fn memories(&self) -> MutexGuard<'_, HashMap<Key, Memory>> {

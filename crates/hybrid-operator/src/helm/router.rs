@@ -1,7 +1,7 @@
 //! Finds the custom resource of a changed dependent or release record.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, Weak};
 
 use kube::core::GroupVersionKind;
 
@@ -69,7 +69,17 @@ impl ChangeRouter {
     }
 }
 
-impl Route for ChangeRouter {
+/// A registry of watches outlives the controllers.
+impl Route for Weak<ChangeRouter> {
+    fn changed(&self, owners: &Owners) {
+        if let Some(router) = self.upgrade() {
+            router.changed(owners);
+        }
+    }
+}
+
+impl ChangeRouter {
+    /// Handles a changed dependent.
     fn changed(&self, owners: &Owners) {
         let by_label = owners
             .label

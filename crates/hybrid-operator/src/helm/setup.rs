@@ -1,4 +1,4 @@
-//! Configuration of a chart controller, immutable after start.
+//! Configuration of a chart controller. Immutable: a reload makes a new one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +13,8 @@ use crate::watches::{ActionPolicy, Watch};
 
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
 pub(super) struct Setup {
+    /// Increases with each reload.
+    pub(super) version: u64,
     pub(super) watch: Watch,
     /// Name of the component of a native controller's custom resource that the releases are.
     pub(super) component: Option<String>,

@@ -116,6 +116,8 @@ pub(crate) struct Identity {
     pub(crate) elected: bool,
     /// The namespace that the operator runs in, if known.
     pub(crate) namespace: Option<String>,
+    /// Name and, if known, UID of its Pod.
+    pub(crate) pod: Option<(String, Option<String>)>,
 }
 
 /// Concurrency and reconcile period of controllers.
@@ -365,6 +367,10 @@ impl Manager {
                 instance: InstanceId::new(&options.instance),
                 elected: election.is_some(),
                 namespace: options.operator_namespace.clone(),
+                pod: options
+                    .pod
+                    .clone()
+                    .map(|pod| (pod, options.pod_uid.clone())),
             },
             limits: Limits {
                 max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),

@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::reloads::ReloadMetrics;
 use super::webhooks::WebhookMetrics;
 use crate::client::Counts;
 
@@ -127,6 +128,7 @@ struct MetricsInner {
     counts: Counts,
     controllers: Families,
     webhooks: WebhookMetrics,
+    reloads: ReloadMetrics,
 }
 
 #[derive(Clone)]
@@ -228,6 +230,7 @@ impl Metrics {
         );
         registry.register("helm_operator_build_info", "Version of the operator", info);
         let webhooks = WebhookMetrics::register(&mut registry);
+        let reloads = ReloadMetrics::register(&mut registry);
         for register in own {
             register(&mut registry);
         }
@@ -238,6 +241,7 @@ impl Metrics {
             counts,
             controllers,
             webhooks,
+            reloads,
         }))
     }
 
@@ -260,6 +264,11 @@ impl Metrics {
     /// Returns the metrics of watches.
     pub(crate) fn watches(&self) -> WatchMetrics {
         self.0.controllers.watches.clone()
+    }
+
+    /// Returns the metrics of reloads.
+    pub(crate) fn reloads(&self) -> ReloadMetrics {
+        self.0.reloads.clone()
     }
 
     /// Returns the metrics of webhooks.

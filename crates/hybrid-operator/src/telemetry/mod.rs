@@ -2,6 +2,7 @@
 
 pub mod logs;
 pub(crate) mod metrics;
+pub(crate) mod reloads;
 pub(crate) mod webhooks;
 
 pub use prometheus_client;

@@ -31,7 +31,7 @@ pub use target::Target;
 pub use validate::validate;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,

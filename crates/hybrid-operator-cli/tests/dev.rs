@@ -1,0 +1,309 @@
+//! `dev` on a small project and a real API server. Without a control plane the tests are skipped, each
+//! with a line that says so.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use hybrid_operator_test::{TestNamespace, shared_or_skip, wait};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+const CRD: &str = "\
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: shops.dev.example.com}
+spec:
+  group: dev.example.com
+  names: {kind: Shop, listKind: ShopList, plural: shops, singular: shop}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// A control plane whose cluster exists already. It records its end.
+const CONTROL_PLANE: &str = "\
+#!/bin/sh
+echo 'export KUBECONFIG=KUBECONFIG_PATH'
+trap 'echo ended > \"ROOT/plane-ended\"; exit 0' TERM
+while :; do sleep 0.05; done
+";
+
+/// A project of one chart.
+struct Project {
+    root: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Project {
+    fn new(namespace: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let project = Self {
+            root: fs::canonicalize(directory.path()).unwrap(),
+            _directory: directory,
+        };
+        project.write("PROJECT", "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nversion: \"3\"\n");
+        project.write(
+            "watches.yaml",
+            "- {group: dev.example.com, version: v1, kind: Shop, chart: helm-charts/shop}\n",
+        );
+        project.write(
+            "helm-charts/shop/Chart.yaml",
+            "apiVersion: v2\nname: shop\nversion: 0.1.0\n",
+        );
+        project.write("helm-charts/shop/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {value: '{{ .Values.value }}'}\n");
+        project.write("config/crd/bases/shops.yaml", CRD);
+        project.write(
+            "config/crd/kustomization.yaml",
+            "resources: [bases/shops.yaml]\n",
+        );
+        project.sample(namespace, "1");
+        project
+    }
+
+    fn sample(&self, namespace: &str, value: &str) {
+        let text = format!(
+            "apiVersion: dev.example.com/v1\nkind: Shop\nmetadata: {{name: one, namespace: {namespace}}}\nspec: {{value: '{value}'}}\n"
+        );
+        self.write("config/samples/shop.yaml", &text);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Starts `dev` in a directory of the project.
+    fn dev(&self, namespace: &str, arguments: &[&str], env: &[(&str, &Path)]) -> Dev {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_hybrid-operator"))
+            .arg("dev")
+            .args(arguments)
+            .env_remove("KUBECONFIG")
+            .env("WATCH_NAMESPACE", namespace)
+            .env("OPERATOR_NAME", namespace)
+            .envs(env.iter().copied())
+            .current_dir(self.root.join("helm-charts"))
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Dev {
+            child,
+            lines,
+            seen: String::new(),
+        }
+    }
+
+    /// Waits until no process works in the directory of the project.
+    async fn is_left_alone(&self) {
+        let alone = async || !works_in(&self.root);
+        wait::until(LIMIT, "the end of all processes", alone)
+            .await
+            .unwrap();
+    }
+}
+
+/// Returns whether a process has this directory.
+fn works_in(root: &Path) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let mut directories =
+        processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+    directories.any(|directory| directory == root)
+}
+
+struct Dev {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    seen: String,
+}
+
+impl Dev {
+    /// Waits for a line with this text.
+    async fn says(&mut self, text: &str) {
+        let found = async {
+            while let Some(line) = self.lines.next_line().await.unwrap() {
+                self.seen += &line;
+                self.seen.push('\n');
+                if line.contains(text) {
+                    return true;
+                }
+            }
+            false
+        };
+        let found = tokio::time::timeout(LIMIT, found).await.unwrap_or(false);
+        assert!(found, "{text:?} is not in\n{}", self.seen);
+    }
+
+    async fn signal(&self, signal: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().await;
+        assert!(sent.unwrap().success());
+    }
+
+    async fn ends(&mut self) -> Option<i32> {
+        let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
+        ended.unwrap().unwrap().code()
+    }
+}
+
+#[tokio::test]
+async fn dev_applies_runs_reloads_and_ends_cleanly() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "dev").await.unwrap();
+    let name = namespace.name();
+    let project = Project::new(name);
+    let program = project.root.join("plane");
+    let text = CONTROL_PLANE
+        .replace(
+            "KUBECONFIG_PATH",
+            &plane.kubeconfig_path().display().to_string(),
+        )
+        .replace("ROOT", &project.root.display().to_string());
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let log = project.root.join("operator.log");
+    let arguments = ["--log-file", log.to_str().unwrap()];
+    let mut dev = project.dev(name, &arguments, &[("HYBRID_CONTROL_PLANE", &program)]);
+    dev.says("Applied the CRD of Shop").await;
+    dev.says("Started the operator").await;
+    dev.says("Applied Shop/one").await;
+    let ready = |revision: u32| {
+        let reason = "Ready=True";
+        (
+            format!("Shop {name}/one: {reason}"),
+            format!("revision {revision}"),
+        )
+    };
+    let is_ready = async |dev: &mut Dev, revision: u32| {
+        let (start, end) = ready(revision);
+        loop {
+            dev.says(&start).await;
+            if dev
+                .seen
+                .lines()
+                .last()
+                .is_some_and(|line| line.ends_with(&end))
+            {
+                return;
+            }
+        }
+    };
+    is_ready(&mut dev, 1).await;
+
+    project.write(
+        "helm-charts/shop/templates/more.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-more'}\n",
+    );
+    is_ready(&mut dev, 2).await;
+    project.sample(name, "2");
+    dev.says("Applied Shop/one").await;
+    is_ready(&mut dev, 3).await;
+
+    project.write("config/samples/shop.yaml", "kind: Shop\n");
+    dev.says("has no apiVersion and kind").await;
+    dev.signal("-INT").await;
+    dev.says("Stopping ...").await;
+    assert_eq!(dev.ends().await, Some(0), "{}", dev.seen);
+    assert!(project.root.join("plane-ended").exists());
+    project.is_left_alone().await;
+    let log = fs::read_to_string(log).unwrap();
+    assert!(log.contains("stopped"), "{log}");
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_dev_is_killed() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "dev-killed").await.unwrap();
+    let project = Project::new(namespace.name());
+    let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
+    let arguments = ["--kubeconfig", kubeconfig, "--no-samples"];
+    let mut dev = project.dev(namespace.name(), &arguments, &[]);
+    dev.says("Started the operator").await;
+    assert!(works_in(&project.root));
+    dev.signal("-KILL").await;
+    assert_eq!(dev.ends().await, None);
+    project.is_left_alone().await;
+    assert!(!dev.seen.contains("Applied Shop"), "{}", dev.seen);
+}
+
+#[tokio::test]
+async fn operator_that_cannot_start_starts_once_its_files_are_fixed() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "dev-broken").await.unwrap();
+    let project = Project::new(namespace.name());
+    let watches = fs::read_to_string(project.root.join("watches.yaml")).unwrap();
+    project.write("watches.yaml", "- {chart: nowhere}\n");
+    let kubeconfig = plane.kubeconfig_path().to_str().unwrap();
+    let log = project.root.join("operator.log");
+    let arguments = [
+        "--kubeconfig",
+        kubeconfig,
+        "--log-file",
+        log.to_str().unwrap(),
+    ];
+    let mut dev = project.dev(namespace.name(), &arguments, &[]);
+    dev.says("watches.yaml:1").await;
+    dev.says("The operator ended (exit status: 1)").await;
+    project.write("watches.yaml", &watches);
+    dev.says("Started the operator").await;
+    dev.says("Ready=True").await;
+    dev.signal("-TERM").await;
+    assert_eq!(dev.ends().await, Some(0), "{}", dev.seen);
+    project.is_left_alone().await;
+}
+
+#[tokio::test]
+async fn dev_without_a_cluster_or_a_project_says_what_to_do() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let root = directory.path();
+    // Beside the original may be a control plane.
+    let program = root.join("hybrid-operator");
+    fs::hard_link(env!("CARGO_BIN_EXE_hybrid-operator"), &program).unwrap();
+    let project = root.join("project");
+    fs::create_dir(&project).unwrap();
+    let run = async || {
+        let ran = Command::new(&program)
+            .arg("dev")
+            .env_remove("KUBECONFIG")
+            .env_remove("HYBRID_CONTROL_PLANE")
+            .env("PATH", "/nonexistent")
+            .current_dir(&project)
+            .output()
+            .await
+            .unwrap();
+        assert_eq!(ran.status.code(), Some(1));
+        String::from_utf8(ran.stderr).unwrap()
+    };
+    // The directories above are those of this repository, which is a project.
+    fs::write(project.join("PROJECT"), "version: \"2\"\n").unwrap();
+    let error = run().await;
+    assert!(error.contains("version \"2\""), "{error}");
+    let text = "layout: [x]\nprojectName: x\nversion: \"3\"\n";
+    fs::write(project.join("PROJECT"), text).unwrap();
+    let error = run().await;
+    assert!(
+        error.contains("--kubeconfig") && error.contains("HYBRID_CONTROL_PLANE"),
+        "{error}"
+    );
+}

@@ -1,0 +1,246 @@
+//! Applies a changed chart or changed options to the releases of a controller, at a limited pace.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use helm_core::release::Status as ReleaseStatus;
+use kube::api::DynamicObject;
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+use super::super::HelmReconciler;
+use super::super::access::Access;
+use super::super::act::ActError;
+use super::super::events::{Notice, OperatorEvents};
+use super::super::memory::Memories;
+use super::super::setup::Setup;
+use super::progress::{Edition, LIMIT, Progress, Verdict};
+use crate::controller::{
+    Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, Source,
+};
+use crate::telemetry::reloads::ReloadMetrics;
+
+/// What the releases of one controller are reconciled with.
+pub(in crate::helm) struct Rollout {
+    /// Name of the controller.
+    name: String,
+    /// Time between two releases.
+    pace: Duration,
+    progress: Mutex<Progress<Setup>>,
+    /// The custom resources, while the controller runs.
+    source: Mutex<Option<Source>>,
+    /// Notified when another release may have its turn.
+    changed: Notify,
+    metrics: ReloadMetrics,
+}
+
+impl Rollout {
+    pub(in crate::helm) fn new(
+        name: &str,
+        setup: Setup,
+        pace: Duration,
+        metrics: ReloadMetrics,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            pace,
+            progress: Mutex::new(Progress::new(Arc::new(setup))),
+            source: Mutex::default(),
+            changed: Notify::new(),
+            metrics,
+        }
+    }
+
+    /// Sets the custom resources, which are all known.
+    pub(in crate::helm) fn serves(&self, source: &Source) {
+        *lock(&self.source) = Some(source.clone());
+    }
+
+    /// Begins a roll-out of the setup that `new` makes with its version. Returns the number of
+    /// releases that wait for it.
+    pub(super) fn replace(&self, new: impl FnOnce(u64) -> Setup) -> usize {
+        let source = lock(&self.source).clone();
+        let known = source.iter().flat_map(|source| {
+            let keys = source.keys().into_iter();
+            keys.filter_map(|key| Some((edition(&*source.get(&key)?), key)))
+        });
+        let known: Vec<_> = known.map(|(edition, key)| (key, edition)).collect();
+        let mut progress = lock(&self.progress);
+        let version = progress.current().version + 1;
+        progress.replace(Arc::new(new(version)), known);
+        let waiting = self.show(&progress);
+        drop(progress);
+        self.changed.notify_one();
+        waiting
+    }
+
+    /// Ends the roll-out of an entry that is gone. Returns the number of its custom resources.
+    pub(super) fn end(&self) -> usize {
+        self.metrics.waiting(&self.name, 0);
+        let source = lock(&self.source);
+        source.as_ref().map_or(0, |source| source.keys().len())
+    }
+
+    /// Gives the releases their turns until the future is dropped. At rest, it does nothing.
+    pub(in crate::helm) async fn run(&self, queue: &QueueHandle) {
+        loop {
+            let (key, waiting) = self.next().await;
+            info!(controller = self.name, object = %key, waiting, "reconciling with the changed chart or options");
+            queue.add(key, Priority::Event);
+            tokio::time::sleep(self.pace).await;
+        }
+    }
+
+    async fn next(&self) -> (Key, usize) {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let mut progress = lock(&self.progress);
+                if let Some(key) = progress.next() {
+                    return (key, self.show(&progress));
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns what a custom resource is reconciled with.
+    fn of(&self, key: &Key, resource: Option<&DynamicObject>) -> Arc<Setup> {
+        let mut progress = lock(&self.progress);
+        let Some(resource) = resource else {
+            progress.forget(key);
+            self.show(&progress);
+            self.changed.notify_one();
+            return Arc::clone(progress.current());
+        };
+        let setup = progress.of(key, edition(resource));
+        self.show(&progress);
+        setup
+    }
+
+    /// Records the result of a reconcile. Returns the number of releases that the roll-out leaves
+    /// unchanged if it is halted by this.
+    fn ended(&self, key: &Key, verdict: Verdict) -> Option<usize> {
+        let mut progress = lock(&self.progress);
+        if !progress.is_started(key) {
+            return None;
+        }
+        let halted = progress.ended(key, verdict);
+        self.changed.notify_one();
+        halted.then(|| progress.waiting())
+    }
+
+    /// Shows the number of waiting releases in the metrics, and returns it.
+    fn show(&self, progress: &Progress<Setup>) -> usize {
+        let waiting = progress.waiting();
+        self.metrics.waiting(&self.name, waiting);
+        waiting
+    }
+}
+
+/// Reconciles each custom resource with what the roll-out gives it.
+pub(in crate::helm) struct RolloutReconciler {
+    pub(in crate::helm) rollout: Arc<Rollout>,
+    pub(in crate::helm) access: Arc<Access>,
+    pub(in crate::helm) memories: Memories,
+    pub(in crate::helm) events: OperatorEvents,
+}
+
+impl Reconcile for RolloutReconciler {
+    fn reconcile(&self, request: Request) -> BoxFuture<'_, Result<Outcome, ReconcileError>> {
+        Box::pin(async move {
+            let key = request.key.clone();
+            let resource = self.access.resources.get(&key);
+            let setup = self.rollout.of(&key, resource.as_deref());
+            let reconciler = HelmReconciler {
+                setup,
+                access: Arc::clone(&self.access),
+                memories: Arc::clone(&self.memories),
+            };
+            let result = reconciler.reconcile(request).await;
+            let latest = reconciler.latest_status(&key);
+            if let Some(waiting) = self.rollout.ended(&key, verdict(&result, latest)) {
+                self.report_halt(waiting).await;
+            }
+            result
+        })
+    }
+}
+
+impl RolloutReconciler {
+    async fn report_halt(&self, waiting: usize) {
+        let kind = &self.rollout.name;
+        warn!(
+            controller = kind,
+            failures = LIMIT,
+            waiting,
+            "the roll-out of a changed chart or options is halted; releases that wait stay as they are until the chart or the watches file changes again"
+        );
+        let note = format!(
+            "{LIMIT} releases of {kind} in a row cannot be upgraded with the changed chart or options; {waiting} others stay as they are until the chart or the watches file changes again"
+        );
+        let notice = Notice::warning("RolloutHalted", "Rollout", note);
+        self.events.publish(notice.into()).await;
+    }
+}
+
+/// Returns the verdict on a reconcile after which the latest revision has this status.
+fn verdict(result: &Result<Outcome, ReconcileError>, latest: Option<ReleaseStatus>) -> Verdict {
+    match (result, latest) {
+        (_, Some(ReleaseStatus::Failed)) => Verdict::Failed,
+        (Ok(_), None | Some(ReleaseStatus::Deployed)) => Verdict::Succeeded,
+        (Ok(_), _) => Verdict::Unknown,
+        (Err(error), _) => match error.downcast_ref::<ActError>() {
+            Some(error) if error.is_transient() => Verdict::Unknown,
+            _ => Verdict::Failed,
+        },
+    }
+}
+
+/// Identifies what people have written into a custom resource.
+fn edition(resource: &DynamicObject) -> Edition {
+    let meta = &resource.metadata;
+    let mut hasher = DefaultHasher::new();
+    meta.uid.hash(&mut hasher);
+    meta.generation.hash(&mut hasher);
+    meta.labels.hash(&mut hasher);
+    meta.annotations.hash(&mut hasher);
+    Edition(hasher.finish())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::release::Status;
+
+    use super::{ActError, Outcome, ReconcileError, Verdict, verdict};
+
+    #[test]
+    fn verdict_on_a_reconcile() {
+        let missing = || ReconcileError::from(ActError::Missing("Upgrade", "inputs"));
+        let cases = [
+            (
+                Ok(Outcome::Done),
+                Some(Status::Deployed),
+                Verdict::Succeeded,
+            ),
+            (Ok(Outcome::Done), None, Verdict::Succeeded),
+            (
+                Ok(Outcome::Done),
+                Some(Status::PendingUpgrade),
+                Verdict::Unknown,
+            ),
+            (Ok(Outcome::Done), Some(Status::Failed), Verdict::Failed),
+            (Err("text".into()), Some(Status::Deployed), Verdict::Failed),
+            (Err(missing()), Some(Status::Deployed), Verdict::Failed),
+        ];
+        for (result, latest, expected) in cases {
+            assert_eq!(verdict(&result, latest), expected, "{result:?} {latest:?}");
+        }
+    }
+}

@@ -8,6 +8,7 @@
 
 mod command;
 mod files;
+mod generate;
 mod project;
 
 use std::ffi::OsString;

@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod completion;
+mod generate;
 mod run;
 mod template;
 mod version;
@@ -22,6 +23,7 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   hybrid-operator template shop ./helm-charts/shop --set replicas=2
+  hybrid-operator generate --check
   hybrid-operator run --watches-file ./watches.yaml
   hybrid-operator completion bash > /etc/bash_completion.d/hybrid-operator";
 
@@ -29,6 +31,8 @@ Examples:
 enum Command {
     /// Render a chart, like `helm template`.
     Template(Box<template::Args>),
+    /// Write the CRDs, samples and other files of a project.
+    Generate(Box<generate::Args>),
     /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
     /// Print the completion script of a shell.
@@ -42,6 +46,7 @@ impl Cli {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
             Command::Template(args) => template::run(&args, out),
+            Command::Generate(args) => generate::run(&args, out),
             Command::Run(args) => run::run(*args),
             Command::Completion(args) => completion::run(&args, out),
             Command::Version => version::run(out),

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::ChartApi;
 use super::crds::Names;
-use crate::project::Project;
+use crate::project::{Project, ProjectError};
 
 /// Directory of the CRDs, relative to the project.
 pub(crate) const CRDS: &str = "config/crd/bases";
@@ -62,8 +62,8 @@ impl Inputs {
         let found = Project::find(&current);
         let (root, project) = match (found, watches_file) {
             (Ok(project), _) => (project.root.clone(), Some(project)),
-            (Err(_), Some(_)) => (current.clone(), None),
-            (Err(error), None) => return Err(error.into()),
+            (Err(ProjectError::NotAProject { .. }), Some(_)) => (current.clone(), None),
+            (Err(error), _) => return Err(error.into()),
         };
         let path = match (watches_file, &project) {
             (Some(path), _) => current.join(path),

@@ -12,6 +12,8 @@ use names::{Fields, type_name};
 
 /// Longest line of a comment.
 const WIDTH: usize = 96;
+/// Longest content of an attribute that rustfmt leaves on one line.
+const ATTRIBUTE: usize = 70;
 
 /// Comment and imports of a module.
 const HEAD: &str = "//!
@@ -104,20 +106,17 @@ impl Writer {
             );
             let field_name = fields.name(key);
             let kind = self.kind(name, key, field);
-            let rename = if field_name.trim_start_matches("r#") == key {
-                String::new()
-            } else {
-                format!("rename = {key:?}, ")
-            };
-            let keep_null = if kind == "Value" {
-                "deserialize_with = \"keep_null\", "
-            } else {
-                ""
-            };
-            let _ = writeln!(
-                text,
-                "    #[serde({rename}default, {keep_null}skip_serializing_if = \"Option::is_none\")]\n    pub {field_name}: Option<{kind}>,"
-            );
+            let mut attributes = Vec::new();
+            if field_name.trim_start_matches("r#") != key {
+                attributes.push(format!("rename = {key:?}"));
+            }
+            attributes.push("default".to_owned());
+            if kind == "Value" {
+                attributes.push("deserialize_with = \"keep_null\"".to_owned());
+            }
+            attributes.push("skip_serializing_if = \"Option::is_none\"".to_owned());
+            text.push_str(&serde_attribute(&attributes));
+            let _ = writeln!(text, "    pub {field_name}: Option<{kind}>,");
         }
         let others = fields.name("other");
         comment(&mut text, "    ", "Values that the chart does not name.");
@@ -171,6 +170,15 @@ impl Writer {
         }
         free
     }
+}
+
+/// Writes the attribute of a field, laid out as rustfmt does.
+fn serde_attribute(parts: &[String]) -> String {
+    let line = parts.join(", ");
+    if line.len() <= ATTRIBUTE {
+        return format!("    #[serde({line})]\n");
+    }
+    format!("    #[serde(\n        {}\n    )]\n", parts.join(",\n        "))
 }
 
 /// A list or map may hold nulls, which are kept.

@@ -184,11 +184,18 @@ fn plain(lines: &[&str]) -> Option<String> {
         .copied()
         .filter(|line| line.chars().any(char::is_alphanumeric))
         .collect();
+    // Examples of the value above.
+    let is_example = |line: &&&str| {
+        let is_key = is_yaml(line) && line.trim().starts_with(|c: char| !c.is_uppercase());
+        is_key || line.starts_with("  ")
+    };
+    let examples = lines.iter().take_while(is_example).count();
+    let lines = lines.get(examples..).unwrap_or_default();
     if lines.iter().all(|line| is_yaml(line)) {
         return None;
     }
     let mut text: Vec<&str> = Vec::new();
-    for line in lines {
+    for line in lines.iter().copied() {
         let lower = line.trim().to_lowercase();
         let is_example = lower.starts_with("example") || lower.starts_with("e.g");
         let before_ends = text.last().is_some_and(|before| before.trim_end().ends_with(':'));

@@ -115,7 +115,11 @@ fn inline<'a>(lines: &[&'a str], key: &Yaml, value: &Yaml) -> Option<&'a str> {
             None if matches!(character, '"' | '\'') && matches!(before, ' ' | ':' | '[' | ',') => {
                 quote = Some(character);
             }
-            None if character == '#' && before == ' ' => return line.get(at..),
+            None if character == '#' && before == ' ' => {
+                // A single word is another value, as in `host: #0.0.0.0`.
+                let text = line.get(at..)?.trim_end();
+                return text.contains(' ').then_some(text);
+            }
             None => {}
         }
         before = character;
@@ -153,7 +157,7 @@ mod tests {
     fn plain_comments_belong_to_the_key_below_them() {
         let found = texts(
             "# Licence of the file.\n\n# Number of\n# servers.\nreplicas: 3\n\
-             image:\n  # The tag.\n  tag: \"#1\" # or a digest\n  pull: Always # When to pull.\n\
+             image:\n  # The tag.\n  tag: \"#1\" # or a digest\n  pull: Always # When to pull.\n  host: #0.0.0.0\n\
              resources: {}\n  # limits:\n  #   cpu: 1\n\
              # kubernetes.io/os: linux\n# a: b\nnodeSelector: {}\n\
              # ---------\n# Ports\n# ---------\nports: []\n",

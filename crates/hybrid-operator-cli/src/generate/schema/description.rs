@@ -35,7 +35,7 @@ pub(crate) fn of(node: &Node) -> Option<String> {
 /// Ends a text with a full stop.
 fn sentence(text: &str) -> String {
     let text = text.trim();
-    if text.is_empty() || text.ends_with(['.', '!', '?', ':', ';', '`', ')']) && !text.ends_with("..") {
+    if text.is_empty() || text.ends_with(['.', '!', '?', ':', ';']) {
         return text.to_owned();
     }
     format!("{text}.")
@@ -80,12 +80,12 @@ pub(crate) fn default(name: &str, value: &Value) -> Option<String> {
         Value::Object(map) => map.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
     };
+    if matches!(value, Value::Object(map) if !map.is_empty()) {
+        return None;
+    }
     let is_text = matches!(value, Value::String(_) | Value::Number(_));
     if !is_empty && (is_text && is_secret(name) || holds_secret(value)) {
         return Some(HIDDEN.to_owned());
-    }
-    if matches!(value, Value::Object(map) if !map.is_empty()) {
-        return None;
     }
     let text = match value {
         Value::String(text) if !text.is_empty() => text.clone(),
@@ -166,6 +166,7 @@ mod tests {
             ("extra", json!({}), Some("{}")),
             ("tag", json!(null), Some("null")),
             ("image", json!({"tag": "1"}), None),
+            ("auth", json!({"password": "1"}), None),
             ("script", json!("a\nb"), None),
         ] {
             assert_eq!(default(name, &value).as_deref(), shown, "{name} {value}");

@@ -15,6 +15,9 @@ mod node;
 mod size;
 pub(crate) mod structural;
 
+#[cfg(test)]
+mod properties;
+
 use helm_core::Chart;
 use serde_json::Value;
 

@@ -22,7 +22,7 @@ pub(crate) fn cut(crd: &mut Value, limit: usize) -> Option<String> {
         for_each_spec(crd, |spec| drop_descriptions(spec, depth));
         if size(crd) <= limit {
             return Some(format!(
-                "fields more than {depth} levels deep have no descriptions"
+                "fields below level {depth} have no descriptions"
             ));
         }
     }
@@ -30,7 +30,7 @@ pub(crate) fn cut(crd: &mut Value, limit: usize) -> Option<String> {
         for_each_spec(crd, |spec| open(spec, depth));
         if size(crd) <= limit {
             return Some(format!(
-                "fields more than {depth} levels deep are not described and not validated"
+                "fields below level {depth} are neither described nor validated"
             ));
         }
     }
@@ -126,8 +126,8 @@ mod tests {
         for (limit, wanted) in [
             (whole, None),
             (1800, Some("descriptions are cut to 100 characters")),
-            (1300, Some("fields more than 3 levels deep have no descriptions")),
-            (700, Some("fields more than 5 levels deep are not")),
+            (1300, Some("fields below level 3 have no descriptions")),
+            (700, Some("fields below level 5 are neither")),
             (10, Some("it is too large")),
         ] {
             let mut crd = crd();

@@ -1,0 +1,13 @@
+//! Placeholder.
+use std::collections::BTreeMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+/// Placeholder.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WebValues {
+    /// Placeholder.
+    pub replica_count: Option<i64>,
+    /// Placeholder.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, Value>,
+}

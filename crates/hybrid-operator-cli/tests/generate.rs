@@ -1,7 +1,11 @@
 //! Runs `hybrid-operator generate` in projects: what it writes, checks, refuses, and whether an API
 //! server takes it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +15,9 @@ use std::time::Duration;
 
 use hybrid_operator_test::{TestNamespace, shared_or_skip};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective};
+use kube::api::{
+    Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, ValidationDirective,
+};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -98,8 +104,14 @@ fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
     let root = project.path();
     let (code, out, messages) = run(root, &["--check"]);
     assert_eq!(code, 1);
-    assert!(out.contains("missing config/crd/bases/test.example.com_webs.yaml"), "{out}");
-    assert!(messages.contains("run 'hybrid-operator generate crds'"), "{messages}");
+    assert!(
+        out.contains("missing config/crd/bases/test.example.com_webs.yaml"),
+        "{out}"
+    );
+    assert!(
+        messages.contains("run 'hybrid-operator generate crds'"),
+        "{messages}"
+    );
     assert!(!root.join("config").exists());
     // Also from a directory inside of the project.
     assert_eq!(
@@ -119,7 +131,11 @@ fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
         succeed(root, &["samples", "--force"]),
         "updated config/samples/test_v1alpha1_web.yaml\n"
     );
-    assert!(fs::read_to_string(&sample).unwrap().contains("  # Number of servers.\n"));
+    assert!(
+        fs::read_to_string(&sample)
+            .unwrap()
+            .contains("  # Number of servers.\n")
+    );
 }
 
 #[test]
@@ -132,8 +148,14 @@ fn a_changed_chart_is_shown_as_a_difference() {
     fs::write(&values, text.replace("replicaCount: 3", "replicaCount: 5")).unwrap();
     let (code, out, messages) = run(root, &["crds", "--check"]);
     assert_eq!(code, 1);
-    assert!(out.contains("-                description: 'Number of servers. Default: 3'\n"), "{out}");
-    assert!(out.contains("+                description: 'Number of servers. Default: 5'\n"), "{out}");
+    assert!(
+        out.contains("-                description: 'Number of servers. Default: 3'\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("+                description: 'Number of servers. Default: 5'\n"),
+        "{out}"
+    );
     assert_eq!(
         messages,
         "Error: config/crd/bases/test.example.com_webs.yaml is out of date; run 'hybrid-operator generate crds'\n"
@@ -145,7 +167,9 @@ fn a_changed_chart_is_shown_as_a_difference() {
 fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
     let project = project();
     succeed(project.path(), &["crds"]);
-    let crd = project.path().join("config/crd/bases/test.example.com_webs.yaml");
+    let crd = project
+        .path()
+        .join("config/crd/bases/test.example.com_webs.yaml");
     let crd = fs::read_to_string(crd).unwrap();
     let types = succeed(project.path(), &["types", "--kind", "Web"]);
     for (name, text) in [("web_crd.yaml", crd), ("web_values.rs", types)] {
@@ -224,10 +248,16 @@ fn breaking_changes_since_a_revision_are_named() {
          Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
          Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n"
     );
-    assert!(messages.contains("4 breaking change(s) since HEAD"), "{messages}");
+    assert!(
+        messages.contains("4 breaking change(s) since HEAD"),
+        "{messages}"
+    );
     let (code, _, messages) = run(root, &["crds", "--compat", "no-such-tag"]);
     assert_eq!(code, 1);
-    assert!(messages.contains("git does not know the revision \"no-such-tag\""), "{messages}");
+    assert!(
+        messages.contains("git does not know the revision \"no-such-tag\""),
+        "{messages}"
+    );
 }
 
 #[test]
@@ -242,11 +272,17 @@ fn mistakes_are_named_with_the_way_out_and_write_nothing() {
     fs::write(schema, "{").unwrap();
     let (code, _, messages) = run(root, &["crds"]);
     assert_eq!(code, 1);
-    assert!(messages.contains("the chart guestbook has a values.schema.json that is not JSON"), "{messages}");
+    assert!(
+        messages.contains("the chart guestbook has a values.schema.json that is not JSON"),
+        "{messages}"
+    );
     assert!(!root.join("config").exists());
     let (code, _, messages) = run(root, &["types"]);
     assert_eq!(code, 1);
-    assert!(messages.contains("choose one of the kinds with --kind"), "{messages}");
+    assert!(
+        messages.contains("choose one of the kinds with --kind"),
+        "{messages}"
+    );
     let (code, _, _) = run(root, &["types", "--check"]);
     assert_eq!(code, 2);
 }
@@ -305,10 +341,18 @@ fn the_schema_of_watches_is_json_and_can_be_checked() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let schema: Value = serde_json::from_str(&succeed(root, &["watches-schema"])).unwrap();
-    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
     let arguments = ["watches-schema", "--output", "watches.schema.json"];
     assert_eq!(succeed(root, &arguments), "created watches.schema.json\n");
-    let check = ["watches-schema", "--output", "watches.schema.json", "--check"];
+    let check = [
+        "watches-schema",
+        "--output",
+        "watches.schema.json",
+        "--check",
+    ];
     assert_eq!(succeed(root, &check), "");
     fs::write(root.join("watches.schema.json"), "{}").unwrap();
     assert_eq!(run(root, &check).0, 1);
@@ -334,13 +378,16 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
         let applied = definitions.patch(&name, &parameters, &Patch::Apply(&crd));
         applied.await.unwrap();
         let established = kube::runtime::conditions::is_crd_established();
-        let served =
-            kube::runtime::wait::await_condition(definitions.clone(), &name, established);
+        let served = kube::runtime::wait::await_condition(definitions.clone(), &name, established);
         tokio::time::timeout(LIMIT, served).await.unwrap().unwrap();
     }
     let api = |kind: &str, version: &str| -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk("test.example.com", version, kind);
-        Api::namespaced_with(client.clone(), namespace.name(), &ApiResource::from_gvk(&gvk))
+        Api::namespaced_with(
+            client.clone(),
+            namespace.name(),
+            &ApiResource::from_gvk(&gvk),
+        )
     };
     // As `kubectl apply` does: unknown fields are errors.
     let strict = PostParams {
@@ -353,25 +400,70 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
     ] {
         let path = root.join(format!("config/samples/{file}.yaml"));
         let sample: DynamicObject = go_yaml::from_slice(&fs::read(path).unwrap()).unwrap();
-        let created = created(&api(kind, version), &strict, &sample).await.unwrap();
+        let created = created(&api(kind, version), &strict, &sample)
+            .await
+            .unwrap();
         assert_eq!(created.data["spec"], sample.data["spec"]);
     }
     for (kind, version, spec, refusal) in [
-        ("Web", "v1alpha1", json!({"replicaCount": "{{ 3 }}", "image": null}), None),
-        ("Web", "v1alpha1", json!({"extraEnv": {"A": "b"}, "own": [null]}), None),
-        ("Guestbook", "v1", json!({"storage": null, "frontend": {"replicas": null}}), None),
-        ("Guestbook", "v1", json!({"storage": {"class": null, "size": "1Gi"}}), None),
+        (
+            "Web",
+            "v1alpha1",
+            json!({"replicaCount": "{{ 3 }}", "image": null}),
+            None,
+        ),
+        (
+            "Web",
+            "v1alpha1",
+            json!({"extraEnv": {"A": "b"}, "own": [null]}),
+            None,
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": null, "frontend": {"replicas": null}}),
+            None,
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"class": null, "size": "1Gi"}}),
+            None,
+        ),
         ("Guestbook", "v1", json!({"own": {"a": null}}), None),
-        ("Guestbook", "v1", json!({"storage": {"class": "slow"}}), Some("spec.storage.class")),
-        ("Guestbook", "v1", json!({"storage": {"clas": "fast"}}), Some("spec.storage.clas")),
-        ("Guestbook", "v1", json!({"frontend": {"hosts": [{}]}}), Some("frontend.hosts[0].name")),
-        ("Guestbook", "v1", json!({"frontend": {"replicas": -1}}), Some("frontend.replicas")),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"class": "slow"}}),
+            Some("spec.storage.class"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"clas": "fast"}}),
+            Some("spec.storage.clas"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"frontend": {"hosts": [{}]}}),
+            Some("frontend.hosts[0].name"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"frontend": {"replicas": -1}}),
+            Some("frontend.replicas"),
+        ),
     ] {
         let object = serde_json::from_value(json!({
             "apiVersion": format!("test.example.com/{version}"), "kind": kind,
             "metadata": {"generateName": "try-"}, "spec": spec}))
         .unwrap();
-        match (created(&api(kind, version), &strict, &object).await, refusal) {
+        match (
+            created(&api(kind, version), &strict, &object).await,
+            refusal,
+        ) {
             (Ok(created), None) => assert_eq!(created.data["spec"], spec),
             (Err(error), Some(field)) => {
                 assert!(error.to_string().contains(field), "{spec}: {error}");
@@ -381,7 +473,10 @@ async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
     }
     for plural in ["guestbooks", "webs"] {
         let name = format!("{plural}.test.example.com");
-        definitions.delete(&name, &DeleteParams::default()).await.unwrap();
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
     }
     namespace.finish(LIMIT).await.unwrap();
 }

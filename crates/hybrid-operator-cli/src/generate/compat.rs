@@ -26,7 +26,13 @@ pub(crate) fn at_revision(
             .context("cannot run git, which --compat needs")
     };
     let commit = format!("{revision}^{{commit}}");
-    let known = git(&["rev-parse", "--verify", "--quiet", "--end-of-options", &commit])?;
+    let known = git(&[
+        "rev-parse",
+        "--verify",
+        "--quiet",
+        "--end-of-options",
+        &commit,
+    ])?;
     if !known.status.success() {
         bail!(
             "git does not know the revision {revision:?} in {}; give a commit, tag or branch",
@@ -371,8 +377,10 @@ mod tests {
             ),
             (
                 one(json!({"type": "array", "items": object(json!({}))})),
-                one(json!({"type": "array", "items": {"type": "object", OPEN: true,
-                    "required": ["b"]}})),
+                one(
+                    json!({"type": "array", "items": {"type": "object", OPEN: true,
+                    "required": ["b"]}}),
+                ),
                 vec!["v1.spec.a[].b: now required"],
             ),
             (

@@ -245,11 +245,15 @@ mod tests {
 
     #[test]
     fn the_most_stable_newest_version_comes_first() {
-        let mut names = vec!["v1alpha1", "foo", "v1", "v10beta1", "v2", "v1beta2", "v1beta1"];
+        let mut names = vec![
+            "v1alpha1", "foo", "v1", "v10beta1", "v2", "v1beta2", "v1beta1",
+        ];
         names.sort_by_cached_key(|name| Reverse(priority(name)));
         assert_eq!(
             names,
-            ["v2", "v1", "v10beta1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
+            [
+                "v2", "v1", "v10beta1", "v1beta2", "v1beta1", "v1alpha1", "foo"
+            ]
         );
     }
 

@@ -161,12 +161,14 @@ fn definitions(directory: &Path) -> anyhow::Result<Vec<Value>> {
             entry.with_context(|| format!("cannot read the directory {}", directory.display()))?;
         paths.push(entry.path());
     }
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
     paths.sort();
     let mut definitions = Vec::new();
     for path in paths {
-        let text =
-            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let documents: Vec<Value> = go_yaml::documents(&text).unwrap_or_default();
         definitions.extend(documents);
     }

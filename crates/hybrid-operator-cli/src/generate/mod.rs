@@ -38,10 +38,8 @@ pub(crate) struct ChartApi<'a> {
 #[allow(dead_code, reason = "used by `create api`")]
 pub(crate) fn crd(api: &ChartApi) -> anyhow::Result<String> {
     let definition = crds::Definition::new(api.group, api.kind, crds::Names::of(api));
-    let definition = definition.version(crds::Version::of_chart(
-        api,
-        schema::Strictness::default(),
-    )?);
+    let definition =
+        definition.version(crds::Version::of_chart(api, schema::Strictness::default())?);
     let (yaml, cut) = definition.to_yaml(schema::LIMIT)?;
     if let Some(cut) = cut {
         crate::print_message(&cut);

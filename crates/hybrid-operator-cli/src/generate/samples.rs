@@ -19,8 +19,8 @@ pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
         "kind": api.kind,
         "metadata": {"name": format!("{}-sample", api.kind.to_ascii_lowercase())},
     });
-    let head =
-        go_yaml::to_string(&head).with_context(|| format!("cannot write a sample of {}", api.kind))?;
+    let head = go_yaml::to_string(&head)
+        .with_context(|| format!("cannot write a sample of {}", api.kind))?;
     let values = Value::Object(api.chart.values().clone());
     if values.as_object().is_some_and(serde_json::Map::is_empty) {
         return Ok(format!("{head}spec: {{}}\n"));
@@ -65,7 +65,9 @@ fn means(sample: &str, values: &Value) -> bool {
     let Ok(sample) = go_yaml::from_str::<Value>(sample) else {
         return false;
     };
-    sample.get("spec").is_some_and(|spec| is_equal(spec, values))
+    sample
+        .get("spec")
+        .is_some_and(|spec| is_equal(spec, values))
 }
 
 /// Compares values; a values file has only floats.
@@ -76,7 +78,8 @@ fn is_equal(one: &Value, two: &Value) -> bool {
             one.len() == two.len() && one.iter().zip(two).all(|(one, two)| is_equal(one, two))
         }
         (Value::Object(one), Value::Object(two)) => {
-            let has = |(key, one): (&String, &Value)| two.get(key).is_some_and(|two| is_equal(one, two));
+            let has =
+                |(key, one): (&String, &Value)| two.get(key).is_some_and(|two| is_equal(one, two));
             one.len() == two.len() && one.iter().all(has)
         }
         (one, two) => one == two,

@@ -66,7 +66,11 @@ pub(crate) fn module(chart: &Chart, name: &str) -> anyhow::Result<String> {
         chart.metadata().version
     );
     let deserializer = if keeps_null { ", Deserializer" } else { "" };
-    let number = if has_number { "{Number, Value}" } else { "Value" };
+    let number = if has_number {
+        "{Number, Value}"
+    } else {
+        "Value"
+    };
     let _ = writeln!(
         module,
         "use serde::{{Deserialize{deserializer}, Serialize}};\nuse serde_json::{number};"
@@ -93,7 +97,14 @@ impl Writer {
         // Taken, so that no other struct gets the name.
         self.structs.insert(name.to_owned(), String::new());
         let mut text = String::new();
-        comment(&mut text, "", &node.text.clone().unwrap_or_else(|| format!("Values of `{name}`.")));
+        comment(
+            &mut text,
+            "",
+            &node
+                .text
+                .clone()
+                .unwrap_or_else(|| format!("Values of `{name}`.")),
+        );
         text.push_str("#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]\n");
         let _ = writeln!(text, "pub struct {name} {{");
         let mut fields = Fields::default();
@@ -160,7 +171,8 @@ impl Writer {
 
     fn free_name(&self, name: &str) -> String {
         let taken = |name: &str| {
-            self.structs.contains_key(name) || ["BTreeMap", "Number", "Value", "Option", "Vec", "String"].contains(&name)
+            self.structs.contains_key(name)
+                || ["BTreeMap", "Number", "Value", "Option", "Vec", "String"].contains(&name)
         };
         let mut free = name.to_owned();
         let mut number = 2;
@@ -178,7 +190,10 @@ fn serde_attribute(parts: &[String]) -> String {
     if line.len() <= ATTRIBUTE {
         return format!("    #[serde({line})]\n");
     }
-    format!("    #[serde(\n        {}\n    )]\n", parts.join(",\n        "))
+    format!(
+        "    #[serde(\n        {}\n    )]\n",
+        parts.join(",\n        ")
+    )
 }
 
 /// A list or map may hold nulls, which are kept.
@@ -194,7 +209,10 @@ fn or_null(kind: String, node: &Node) -> String {
 fn comment(out: &mut String, indent: &str, text: &str) {
     let mut line = String::new();
     // Angle and square brackets would be HTML tags and links.
-    let text = text.replace(['<', '>'], "'").replace('[', "\\[").replace(']', "\\]");
+    let text = text
+        .replace(['<', '>'], "'")
+        .replace('[', "\\[")
+        .replace(']', "\\]");
     for word in text.split_whitespace() {
         if !line.is_empty() && indent.len() + 4 + line.len() + 1 + word.len() > WIDTH {
             let _ = writeln!(out, "{indent}/// {line}");

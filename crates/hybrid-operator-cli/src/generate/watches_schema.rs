@@ -24,10 +24,13 @@ mod tests {
 
     /// What the parser says of an entry with `value` at a path of the schema; `[]` is an item.
     fn messages(path: &[String], value: Value) -> Vec<String> {
-        let nested = path.iter().rev().fold(value, |inner, part| match part.as_str() {
-            "[]" => json!([inner]),
-            name => json!({ name: inner }),
-        });
+        let nested = path
+            .iter()
+            .rev()
+            .fold(value, |inner, part| match part.as_str() {
+                "[]" => json!([inner]),
+                name => json!({ name: inner }),
+            });
         let mut entry = json!({"group": "a.b", "version": "v1", "kind": "A", "chart": "charts/a"});
         entry
             .as_object_mut()
@@ -35,7 +38,10 @@ mod tests {
             .extend(nested.as_object().cloned().unwrap_or_default());
         let text = json!([entry]).to_string();
         let (_, problems) = watches::parse(text.as_bytes(), Path::new(""));
-        problems.into_iter().map(|problem| problem.message).collect()
+        problems
+            .into_iter()
+            .map(|problem| problem.message)
+            .collect()
     }
 
     /// The fields that the parser knows at a path.

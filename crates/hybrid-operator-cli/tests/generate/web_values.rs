@@ -1,7 +1,7 @@
 //! Placeholder.
-use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
 /// Placeholder.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct WebValues {

@@ -113,7 +113,10 @@ mod tests {
                 of("configmaps", &["get", "list", "patch", "watch"]),
                 of("configmaps/status", &["patch"]),
                 of("configmaps/finalizers", &["update"]),
-                of("pods", &["create", "delete", "get", "list", "patch", "watch"]),
+                of(
+                    "pods",
+                    &["create", "delete", "get", "list", "patch", "watch"]
+                ),
                 of("services", &read),
                 of("secrets", &["get"]),
             ])

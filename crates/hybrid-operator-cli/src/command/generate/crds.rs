@@ -141,8 +141,8 @@ fn add_native(files: &mut FileSet, root: &Path, prefix: &Path) -> anyhow::Result
                 path.display()
             );
         }
-        let yaml = go_yaml::to_string(&crd)
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        let yaml =
+            go_yaml::to_string(&crd).with_context(|| format!("cannot write {}", path.display()))?;
         files.add(path, yaml)?;
     }
     Ok(())

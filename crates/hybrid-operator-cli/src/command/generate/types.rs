@@ -55,7 +55,13 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = args.name.clone().unwrap_or(format!("{name}-Values"));
     let module = types::module(&chart, &name)?;
     match &args.output {
-        Some(path) => to_file(path, module, args.check, "hybrid-operator generate types", out),
+        Some(path) => to_file(
+            path,
+            module,
+            args.check,
+            "hybrid-operator generate types",
+            out,
+        ),
         None => Ok(out.write_all(module.as_bytes())?),
     }
 }
@@ -87,8 +93,9 @@ impl Args {
     /// Returns the chart, and the name of its kind or its own.
     fn chart(&self) -> anyhow::Result<(Chart, String)> {
         if let Some(path) = &self.chart {
-            let chart = Chart::load(path)
-                .with_context(|| format!("cannot load the chart {:?}", path.display().to_string()))?;
+            let chart = Chart::load(path).with_context(|| {
+                format!("cannot load the chart {:?}", path.display().to_string())
+            })?;
             let name = chart.name().to_owned();
             return Ok((chart, name));
         }

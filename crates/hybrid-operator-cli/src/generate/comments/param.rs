@@ -5,7 +5,11 @@ use crate::generate::schema::{Kind, Node};
 
 /// Reads `## @param path [modifiers] text`, or `@extra`, which documents a value without a default.
 pub(super) fn read(line: &str) -> Option<(Vec<String>, Comment)> {
-    let text = line.trim().strip_prefix('#')?.trim_start_matches('#').trim();
+    let text = line
+        .trim()
+        .strip_prefix('#')?
+        .trim_start_matches('#')
+        .trim();
     let rest = text
         .strip_prefix("@param ")
         .or_else(|| text.strip_prefix("@extra "))?;

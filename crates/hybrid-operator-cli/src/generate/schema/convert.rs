@@ -310,20 +310,29 @@ mod tests {
         };
         let of = |draft: &str| convert(&schema(draft)).properties["a"].bounds.max_length;
         assert_eq!(of("http://json-schema.org/draft-07/schema#"), None);
-        assert_eq!(
-            of("https://json-schema.org/draft/2020-12/schema"),
-            Some(3)
-        );
+        assert_eq!(of("https://json-schema.org/draft/2020-12/schema"), Some(3));
     }
 
     #[test]
     fn exclusive_bounds_of_all_drafts_are_read() {
         for (schema, wanted) in [
-            (json!({"minimum": 1, "exclusiveMinimum": true}), Some((1, true))),
-            (json!({"minimum": 1, "exclusiveMinimum": false}), Some((1, false))),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": true}),
+                Some((1, true)),
+            ),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": false}),
+                Some((1, false)),
+            ),
             (json!({"exclusiveMinimum": 1}), Some((1, true))),
-            (json!({"minimum": 5, "exclusiveMinimum": 1}), Some((5, false))),
-            (json!({"minimum": 1, "exclusiveMinimum": 1}), Some((1, true))),
+            (
+                json!({"minimum": 5, "exclusiveMinimum": 1}),
+                Some((5, false)),
+            ),
+            (
+                json!({"minimum": 1, "exclusiveMinimum": 1}),
+                Some((1, true)),
+            ),
             (json!({"exclusiveMinimum": true}), None),
         ] {
             let wanted = wanted.map(|(number, excluded)| (Number::from(number), excluded));

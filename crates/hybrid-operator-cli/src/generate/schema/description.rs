@@ -160,7 +160,11 @@ mod tests {
             ("existingSecretName", json!("db"), Some("db")),
             ("apiToken", json!(12.0), Some(HIDDEN)),
             ("automountToken", json!(false), Some("false")),
-            ("users", json!([{"name": "a", "password": "b"}]), Some(HIDDEN)),
+            (
+                "users",
+                json!([{"name": "a", "password": "b"}]),
+                Some(HIDDEN),
+            ),
             ("replicas", json!(3.0), Some("3")),
             ("ports", json!([80.0]), Some("[80]")),
             ("extra", json!({}), Some("{}")),

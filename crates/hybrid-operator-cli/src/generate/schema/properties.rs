@@ -49,7 +49,9 @@ fn values() -> impl Strategy<Value = Map<String, Value>> {
 
 /// Keywords without subschemas.
 fn plain_schema() -> impl Strategy<Value = Map<String, Value>> {
-    let kinds = ["string", "integer", "number", "boolean", "object", "array", "null"];
+    let kinds = [
+        "string", "integer", "number", "boolean", "object", "array", "null",
+    ];
     let kind = || prop::sample::select(kinds.as_slice());
     let of = |name: &'static str| move |value: Value| Map::from_iter([(name.to_owned(), value)]);
     prop_oneof![
@@ -63,12 +65,32 @@ fn plain_schema() -> impl Strategy<Value = Map<String, Value>> {
             .prop_map(Value::from)
             .prop_map(of("enum")),
         scalar().prop_map(of("const")),
-        (-2..5).prop_map(|n| json!({"type": "integer", "minimum": n}).as_object().unwrap().clone()),
-        (-2..5).prop_map(|n| json!({"type": "number", "exclusiveMaximum": n}).as_object().unwrap().clone()),
-        (0..4).prop_map(|n| json!({"type": "string", "minLength": n}).as_object().unwrap().clone()),
-        (0..4).prop_map(|n| json!({"type": "array", "maxItems": n}).as_object().unwrap().clone()),
-        (1..3).prop_map(|n| json!({"type": "integer", "multipleOf": n}).as_object().unwrap().clone()),
-        Just(json!({"type": "string", "format": "ipv4"}).as_object().unwrap().clone()),
+        (-2..5).prop_map(|n| json!({"type": "integer", "minimum": n})
+            .as_object()
+            .unwrap()
+            .clone()),
+        (-2..5).prop_map(|n| json!({"type": "number", "exclusiveMaximum": n})
+            .as_object()
+            .unwrap()
+            .clone()),
+        (0..4).prop_map(|n| json!({"type": "string", "minLength": n})
+            .as_object()
+            .unwrap()
+            .clone()),
+        (0..4).prop_map(|n| json!({"type": "array", "maxItems": n})
+            .as_object()
+            .unwrap()
+            .clone()),
+        (1..3).prop_map(|n| json!({"type": "integer", "multipleOf": n})
+            .as_object()
+            .unwrap()
+            .clone()),
+        Just(
+            json!({"type": "string", "format": "ipv4"})
+                .as_object()
+                .unwrap()
+                .clone()
+        ),
     ]
 }
 
@@ -81,11 +103,7 @@ fn schema() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(3, 16, 3, |inner| {
         let properties = || prop::collection::btree_map(name(), inner.clone(), 0..4);
-        let others = prop_oneof![
-            Just(json!(true)),
-            Just(json!(false)),
-            inner.clone(),
-        ];
+        let others = prop_oneof![Just(json!(true)), Just(json!(false)), inner.clone(),];
         let list = || prop::collection::vec(inner.clone(), 1..3);
         prop_oneof![
             3 => (properties(), others, prop::collection::btree_set(name(), 0..2)).prop_map(
@@ -146,9 +164,9 @@ fn refused(schema: &Value, value: &Value) -> Option<String> {
         return Some(format!("{value} is no {}", schema["type"]));
     }
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
-        && !allowed.iter().any(|one| {
-            one == value || one.as_f64().is_some() && one.as_f64() == value.as_f64()
-        })
+        && !allowed
+            .iter()
+            .any(|one| one == value || one.as_f64().is_some() && one.as_f64() == value.as_f64())
     {
         return Some(format!("{value} is not in {allowed:?}"));
     }
@@ -173,10 +191,20 @@ fn refused(schema: &Value, value: &Value) -> Option<String> {
     {
         return Some(format!("{value} is not a multiple of {factor}"));
     }
-    if let (Some(pattern), Some(text)) = (schema.get("pattern").and_then(Value::as_str), value.as_str()) {
+    if let (Some(pattern), Some(text)) = (
+        schema.get("pattern").and_then(Value::as_str),
+        value.as_str(),
+    ) {
         // The generated schemas have no patterns of their own.
-        let choices = pattern.strip_prefix("^(").unwrap().strip_suffix(")$").unwrap();
-        if !choices.split('|').any(|choice| choice.replace('\\', "") == text) {
+        let choices = pattern
+            .strip_prefix("^(")
+            .unwrap()
+            .strip_suffix(")$")
+            .unwrap();
+        if !choices
+            .split('|')
+            .any(|choice| choice.replace('\\', "") == text)
+        {
             return Some(format!("{text:?} does not match {pattern}"));
         }
     }
@@ -270,7 +298,10 @@ fn schemas_of_subcharts_apply_where_helm_applies_them() {
              {name: db, version: 1.0.0, alias: first},\
              {name: db, version: 1.0.0, alias: second, condition: second.enabled}]}",
         ),
-        File::new("charts/db/Chart.yaml", "{apiVersion: v2, name: db, version: 1.0.0}"),
+        File::new(
+            "charts/db/Chart.yaml",
+            "{apiVersion: v2, name: db, version: 1.0.0}",
+        ),
         File::new(
             "charts/db/values.schema.json",
             r#"{"properties": {"size": {"type": "integer"}}}"#,

@@ -21,9 +21,7 @@ pub(crate) fn cut(crd: &mut Value, limit: usize) -> Option<String> {
     for depth in [4, 3, 2, 1] {
         for_each_spec(crd, |spec| drop_descriptions(spec, depth));
         if size(crd) <= limit {
-            return Some(format!(
-                "fields below level {depth} have no descriptions"
-            ));
+            return Some(format!("fields below level {depth} have no descriptions"));
         }
     }
     for depth in [8, 7, 6, 5, 4, 3, 2, 1] {
@@ -134,7 +132,11 @@ mod tests {
             let said = cut(&mut crd, limit);
             assert_eq!(said.is_some(), wanted.is_some(), "{limit}");
             let said = said.unwrap_or_default();
-            assert!(said.starts_with(wanted.unwrap_or("")), "{limit}: {said}, {}", size(&crd));
+            assert!(
+                said.starts_with(wanted.unwrap_or("")),
+                "{limit}: {said}, {}",
+                size(&crd)
+            );
             assert!(size(&crd) <= limit.max(last.min(500)), "{limit}");
             last = size(&crd);
         }

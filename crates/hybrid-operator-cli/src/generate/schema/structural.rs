@@ -53,9 +53,10 @@ fn structural(node: &Node, place: Place) -> Value {
         Some(Kind::Array) => {
             schema.insert("type".to_owned(), json!("array"));
             let items = node.items.as_ref();
-            let items = items.map_or_else(|| json!({OPEN: true, "nullable": true}), |items| {
-                structural(items, Place::Listed)
-            });
+            let items = items.map_or_else(
+                || json!({OPEN: true, "nullable": true}),
+                |items| structural(items, Place::Listed),
+            );
             schema.insert("items".to_owned(), items);
             insert(&mut schema, "minItems", node.bounds.min_items);
             insert(&mut schema, "maxItems", node.bounds.max_items);

@@ -101,7 +101,10 @@ mod tests {
             ("replicaCount", "replica_count"),
             ("replica-count", "replica_count_2"),
             ("HTTPPort", "http_port"),
-            ("targetCPUUtilizationPercentage", "target_cpu_utilization_percentage"),
+            (
+                "targetCPUUtilizationPercentage",
+                "target_cpu_utilization_percentage",
+            ),
             ("type", "r#type"),
             ("self", "self_"),
             ("app.kubernetes.io/name", "app_kubernetes_io_name"),

@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn helm_docs_comments_have_types_and_defaults() {
         let text = "# Section.\n# -- (int) Number of\n# servers\n# @default -- one per node\nreplicas:\n\
-             image:\n  tag: x # -- The tag\n# image.pull -- When to pull\n\n";
+             image:\n  tag: x # -- The tag\n# image.pull -- When to pull\nother: 1\n";
         let comments = Comments::read(text);
         let replicas = &comments.get(&["replicas".to_owned()]).unwrap().node;
         assert_eq!(replicas.text.as_deref(), Some("Number of servers"));

@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 use super::{Strictness, of_chart, structural};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
+const KINDS: [&str; 7] = [
+    "string", "integer", "number", "boolean", "object", "array", "null",
+];
 
 fn name() -> impl Strategy<Value = String> {
     prop::sample::select(NAMES.as_slice()).prop_map(ToOwned::to_owned)
@@ -49,10 +52,7 @@ fn values() -> impl Strategy<Value = Map<String, Value>> {
 
 /// Keywords without subschemas.
 fn plain_schema() -> impl Strategy<Value = Map<String, Value>> {
-    let kinds = [
-        "string", "integer", "number", "boolean", "object", "array", "null",
-    ];
-    let kind = || prop::sample::select(kinds.as_slice());
+    let kind = || prop::sample::select(KINDS.as_slice());
     let of = |name: &'static str| move |value: Value| Map::from_iter([(name.to_owned(), value)]);
     prop_oneof![
         Just(Map::new()),
@@ -244,7 +244,7 @@ fn refused(schema: &Value, value: &Value) -> Option<String> {
 fn check(schemas: impl Strategy<Value = Option<Value>>) -> usize {
     let mut runner = TestRunner::new_with_rng(
         Config {
-            cases: 1500,
+            cases: 300,
             failure_persistence: None,
             ..Config::default()
         },
@@ -280,13 +280,13 @@ fn what_helm_accepts_with_a_schema_the_crd_accepts() {
         Some(Value::Object(root))
     });
     let accepted = check(document);
-    assert!(accepted > 1000, "Helm accepted only {accepted}");
+    assert!(accepted > 200, "Helm accepted only {accepted}");
 }
 
 #[test]
 fn what_helm_accepts_without_a_schema_the_crd_accepts() {
     let accepted = check(Just(None));
-    assert!(accepted > 5000, "Helm accepted only {accepted}");
+    assert!(accepted > 1000, "Helm accepted only {accepted}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 check: check-static test ## Check formatting, clippy, docs and dependencies, and run the tests
 
 .PHONY: check-static
-check-static: deny ## Check formatting, clippy, docs and dependencies
+check-static: deny ## Check formatting, clippy, docs, dependencies and generated files
+	$(HYBRID) generate --check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
@@ -51,7 +52,9 @@ deny: ## Check licences, duplicate versions, sources and advisories of the depen
 	@tests/dependencies
 
 .PHONY: generate
-generate: ## Write generated files (CRDs of the native controllers)
+generate: ## Write generated files (CRDs and samples of charts and native controllers)
+	$(HYBRID) generate
+	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
 
 .PHONY: conformance

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Command, FromArgMatches};
 use prometheus_client::registry::Registry;
+use serde_json::json;
 
 use crate::helm::{Charts, HelmController};
 use crate::manager::{Controller, ControllerError, Manager};
@@ -15,6 +16,9 @@ use crate::webhook::Webhooks;
 
 /// How long threads that still run may hold up the exit.
 const EXIT_WITHIN: Duration = Duration::from_secs(5);
+
+/// The command that `hybrid-operator generate` runs.
+const DESCRIBE: &str = "describe";
 
 /// Adds code to the controller of a chart.
 type ExtendChart = Box<dyn Fn(HelmController) -> HelmController + Send + Sync>;
@@ -61,7 +65,12 @@ impl Operator {
             .after_help(format!("Example:\n  {name} run --leader-elect"))
             .subcommand_required(true)
             .arg_required_else_help(true)
-            .subcommand(run);
+            .subcommand(run)
+            .subcommand(
+                Command::new(DESCRIBE)
+                    .about("Print the definitions and permissions of the controllers as JSON")
+                    .hide(true),
+            );
         Self {
             command,
             charts: None,
@@ -164,10 +173,19 @@ impl Operator {
     pub fn main(mut self) -> ExitCode {
         let args = double_dashes(std::env::args_os());
         let matches = std::mem::take(&mut self.command).get_matches_from(args);
-        let Some((_, matches)) = matches.subcommand() else {
+        let Some((command, matches)) = matches.subcommand() else {
             // clap requires a subcommand.
             return ExitCode::FAILURE;
         };
+        if command == DESCRIBE {
+            return match self.describe(&mut std::io::stdout()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    print_error(&error);
+                    ExitCode::FAILURE
+                }
+            };
+        }
         let args = match RunArgs::from_arg_matches(matches) {
             Ok(args) => args,
             Err(error) => error.exit(),
@@ -179,6 +197,27 @@ impl Operator {
                 ExitCode::FAILURE
             }
         }
+    }
+
+    /// Prints what `hybrid-operator generate` needs to know of the controllers written in Rust.
+    /// Nothing is read, and no cluster is needed.
+    fn describe(&self, out: &mut dyn std::io::Write) -> Result<(), std::io::Error> {
+        let controllers = self.controllers.iter().map(|controller| {
+            let kind = controller.kind();
+            json!({
+                "name": controller.name(),
+                "group": kind.as_ref().map(|kind| &kind.group),
+                "version": kind.as_ref().map(|kind| &kind.version),
+                "kind": kind.as_ref().map(|kind| &kind.kind),
+                "rules": controller.permissions(),
+            })
+        });
+        let definitions = self.controllers.iter().filter_map(|c| c.definition());
+        let description = json!({
+            "crds": definitions.collect::<Vec<_>>(),
+            "controllers": controllers.collect::<Vec<_>>(),
+        });
+        writeln!(out, "{description:#}")
     }
 
     fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {

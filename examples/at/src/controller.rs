@@ -15,6 +15,7 @@ const IMAGE: &str = "docker.io/library/busybox:1.37";
 /// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<At> {
     native::controller::<At>("at")
+        .defines_crd()
         .owns::<Pod>()
         .reconcile(|at, context| async move { reconcile(&at, &context, Timestamp::now()).await })
 }

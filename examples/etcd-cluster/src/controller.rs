@@ -37,6 +37,7 @@ pub fn controller() -> NativeController<EtcdCluster> {
 pub fn controller_with<M: Membership>(membership: M) -> NativeController<EtcdCluster> {
     let membership = Arc::new(membership);
     native::controller::<EtcdCluster>(NAME)
+        .defines_crd()
         .owns::<Pod>()
         .owns::<Service>()
         .resync(RESYNC)

@@ -19,6 +19,7 @@ const LABEL: &str = "native.example.com/memcached";
 /// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<Memcached> {
     native::controller::<Memcached>("memcached-native")
+        .defines_crd()
         .owns::<Deployment>()
         // The owner of a Pod is a ReplicaSet, so a label leads to the custom resource.
         .watches_selected::<Pod, _>(LABEL, |pod| {

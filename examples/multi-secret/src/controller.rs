@@ -20,6 +20,7 @@ const NAMED: usize = 5;
 /// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<MultiSecret> {
     native::controller::<MultiSecret>("multisecret")
+        .defines_crd()
         .owns::<Secret>()
         .watches_for::<Namespace>(|namespace, object| {
             selector(&object.spec).is_ok_and(|selector| selector.matches(namespace.labels()))

@@ -18,6 +18,7 @@ const ORDER: [Component; 3] = [Component::Database, Component::Backend, Componen
 /// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<VisitorsApp> {
     native::controller::<VisitorsApp>("visitors")
+        .defines_crd()
         .owns::<Secret>()
         .owns::<Service>()
         .owns::<Deployment>()

@@ -23,6 +23,7 @@ const INSTANCE_LABEL: &str = "app.kubernetes.io/instance";
 /// Builds the controller, to be added to a manager.
 pub fn controller() -> NativeController<MemcachedBackup> {
     native::controller::<MemcachedBackup>("memcachedbackup")
+        .defines_crd()
         .owns::<Deployment>()
         // The status of a Memcached changes with its release.
         .watches_for::<Memcached>(|memcached, backup| {
@@ -35,6 +36,8 @@ pub fn controller() -> NativeController<MemcachedBackup> {
             let name = pod.labels().get(INSTANCE_LABEL)?;
             Some(Key::new(pod.namespace().as_deref(), name))
         })
+        // The record of the release that is copied.
+        .needs("", &["secrets"], &["get", "list", "watch"])
         .reconcile(reconcile)
 }
 

@@ -298,6 +298,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
         metadata: Arc::new(metadata),
         lock: parts.lock.map(Arc::new),
         values: OwnValues::new(parts.values.map(Arc::new)),
+        values_file: parts.values_file,
         schema: parts.schema.map(|file| Arc::new(Schema::new(file))),
         templates: parts.templates.into(),
         files: parts.files.into(),
@@ -312,6 +313,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
 struct Parts {
     lock: Option<Lock>,
     values: Option<TreeMap>,
+    values_file: Option<File>,
     schema: Option<File>,
     templates: Vec<File>,
     files: Vec<File>,
@@ -347,6 +349,7 @@ impl Parts {
             }
             "values.yaml" => {
                 self.values = Some(values::read_tree(file.data()).map_err(LoadError::Values)?);
+                self.values_file = Some(file);
             }
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {

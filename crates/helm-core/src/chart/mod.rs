@@ -121,6 +121,7 @@ struct ChartInner {
     metadata: Arc<Metadata>,
     lock: Option<Arc<Lock>>,
     values: OwnValues,
+    values_file: Option<File>,
     schema: Option<Arc<Schema>>,
     templates: Arc<[File]>,
     files: Arc<[File]>,
@@ -203,6 +204,11 @@ impl Chart {
             .values
             .json
             .get_or_init(|| Arc::new(tree::to_map(&self.0.values.raw)))
+    }
+
+    /// Returns the file `values.yaml`, as the chart's author wrote it.
+    pub fn values_file(&self) -> Option<&File> {
+        self.0.values_file.as_ref()
     }
 
     /// Returns the chart's own values with nulls and without them.

@@ -22,7 +22,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
+use kube::core::GroupVersionKind;
 use kube::runtime::events::Reporter;
 use prometheus_client::registry::Registry as MetricsRegistry;
 use tokio_util::sync::CancellationToken;
@@ -145,6 +148,22 @@ pub trait Controller: Send {
     /// Returns whether it runs only while this process is the leader.
     fn needs_leadership(&self) -> bool {
         true
+    }
+
+    /// Returns the kind of custom resource that it reconciles, if it reconciles one.
+    fn kind(&self) -> Option<GroupVersionKind> {
+        None
+    }
+
+    /// Returns the definition of that kind, if this program defines it.
+    fn definition(&self) -> Option<CustomResourceDefinition> {
+        None
+    }
+
+    /// Returns what it needs to be permitted in the cluster, in addition to what every operator
+    /// needs.
+    fn permissions(&self) -> Vec<PolicyRule> {
+        Vec::new()
     }
 
     /// Runs until [`ControllerContext::stop`] is cancelled and reconciles in progress have ended.

@@ -6,12 +6,16 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
 use kube::core::PartialObjectMeta;
 
 use super::action::Action;
 use super::context::Context;
 use super::controller::{Cleanup, NativeController};
 use super::error::Error;
+use super::permissions;
 use super::predicate::Predicate;
 use super::reader::Readers;
 use crate::cluster::OperatorId;
@@ -31,6 +35,8 @@ pub fn controller<K: TypedObject>(name: &str) -> Builder<K> {
         triggers: Vec::new(),
         cleanup: None,
         installs_charts: false,
+        definition: None,
+        permissions: Vec::new(),
         resync: None,
         concurrency: None,
         deadline: Duration::from_mins(5),
@@ -95,6 +101,9 @@ pub struct Builder<K> {
     pub(super) triggers: Vec<BoxStream<'static, Key>>,
     pub(super) cleanup: Option<Cleanup<K>>,
     pub(super) installs_charts: bool,
+    pub(super) definition: Option<CustomResourceDefinition>,
+    /// What the sources and the functions need.
+    pub(super) permissions: Vec<PolicyRule>,
     pub(super) resync: Option<Duration>,
     pub(super) concurrency: Option<usize>,
     pub(super) deadline: Duration,
@@ -122,6 +131,7 @@ impl<K: TypedObject> Builder<K> {
             cache.route(source.queue, |object: &O| owner_key::<K>(object.meta()));
         });
         self.sources.push(SourceOrder::Owned, open);
+        self.permissions.push(permissions::of_owned::<O>());
         self
     }
 
@@ -190,6 +200,7 @@ impl<K: TypedObject> Builder<K> {
             cache.route(source.queue, related);
         });
         self.sources.push(SourceOrder::Watched, open);
+        self.permissions.push(permissions::of_watched::<O>());
         self
     }
 
@@ -210,6 +221,7 @@ impl<K: TypedObject> Builder<K> {
             cache.route(source.queue, move |object: &O| related(object, &primaries));
         });
         self.sources.push(SourceOrder::Watched, open);
+        self.permissions.push(permissions::of_watched::<O>());
         self
     }
 
@@ -280,6 +292,33 @@ impl<K: TypedObject> Builder<K> {
     #[must_use]
     pub fn installs_charts(mut self) -> Self {
         self.installs_charts = true;
+        self
+    }
+
+    /// States that this program defines the kind: `hybrid-operator generate crds` writes its
+    /// definition, from the type's derive.
+    #[must_use]
+    pub fn defines_crd(mut self) -> Self
+    where
+        K: CustomResourceExt,
+    {
+        self.definition = Some(K::crd());
+        self
+    }
+
+    /// States what the functions do in addition to what the other methods imply, such as reading
+    /// objects with [`Context::get`]. `group` is `""` for the core group. `hybrid-operator generate
+    /// rbac` puts it into the controller's role.
+    ///
+    /// ```
+    /// # use hybrid_operator::native;
+    /// # use k8s_openapi::api::core::v1::Pod;
+    /// native::controller::<Pod>("pods").needs("", &["secrets"], &["get"]);
+    /// ```
+    #[must_use]
+    pub fn needs(mut self, group: &str, resources: &[&str], verbs: &[&str]) -> Self {
+        self.permissions
+            .push(permissions::rule(group, resources, verbs));
         self
     }
 

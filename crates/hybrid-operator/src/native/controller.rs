@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
+use kube::core::GroupVersionKind;
 use kube::runtime::events::Recorder;
 use serde_json::json;
 use tracing::{Instrument, Span, error, warn};
@@ -17,6 +20,7 @@ use super::apply::{Applier, kind_of};
 use super::builder::{Builder, Function, SourceContext};
 use super::context::{Context, Shared, primary_of};
 use super::error::Error;
+use super::permissions;
 use super::reader::Readers;
 use crate::cluster::ApiError;
 use crate::cluster::request::{self, Call};
@@ -56,6 +60,28 @@ impl<K: TypedObject> NativeController<K> {
 impl<K: TypedObject> Controller for NativeController<K> {
     fn name(&self) -> &str {
         &self.builder.name
+    }
+
+    fn kind(&self) -> Option<GroupVersionKind> {
+        Some(GroupVersionKind::gvk(
+            &K::group(&()),
+            &K::version(&()),
+            &K::kind(&()),
+        ))
+    }
+
+    fn definition(&self) -> Option<CustomResourceDefinition> {
+        self.builder.definition.clone()
+    }
+
+    fn permissions(&self) -> Vec<PolicyRule> {
+        let finalizer = self.builder.cleanup.is_some() || self.builder.installs_charts;
+        let mut rules = permissions::of_primary::<K>(finalizer);
+        if self.builder.installs_charts {
+            rules.push(permissions::of_release_records());
+        }
+        rules.extend(self.builder.permissions.iter().cloned());
+        permissions::combined(rules)
     }
 
     fn run(

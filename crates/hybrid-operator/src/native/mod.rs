@@ -62,6 +62,7 @@ mod context;
 mod controller;
 mod error;
 mod fixture;
+mod permissions;
 mod predicate;
 mod reader;
 mod status;

@@ -1,0 +1,83 @@
+//! `generate`: writes CRDs, samples and other files of a project.
+
+mod crds;
+mod samples;
+mod types;
+mod watches_schema;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  # All files of the project of this directory, and whether they are up to date
+  hybrid-operator generate
+  hybrid-operator generate --check
+
+  # Only the CRDs, and what breaks in comparison with the last release
+  hybrid-operator generate crds --compat v1.2.0
+
+  # Rust types of a chart's values
+  hybrid-operator generate types --chart helm-charts/shop --output src/shop_values.rs";
+
+/// Arguments of `generate`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Options of all generators of project files.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Options {
+    /// Watches file with the kinds and charts [default: watches.yaml of the project]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) watches_file: Option<PathBuf>,
+
+    /// Write nothing; print how files differ, and exit with 1 if any does
+    #[arg(long)]
+    pub(crate) check: bool,
+
+    /// Leave out what needs the program of the project, which is built for it
+    #[arg(long)]
+    pub(crate) charts_only: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Write the CRDs of charts and of native controllers.
+    Crds(crds::Args),
+    /// Write samples of custom resources with the charts' defaults.
+    Samples(samples::Args),
+    /// Print Rust types of a chart's values.
+    Types(types::Args),
+    /// Print the JSON schema of watches.yaml, for editors.
+    WatchesSchema(watches_schema::Args),
+}
+
+/// Runs one generator, or all that write files of the project.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    match &args.what {
+        Some(What::Crds(args)) => crds::run(args, out),
+        Some(What::Samples(args)) => samples::run(args, out),
+        Some(What::Types(args)) => types::run(args, out),
+        Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
+        None => all(&args.options, out),
+    }
+}
+
+/// Runs all generators. With `--check`, each one prints its differences before the first error is
+/// returned.
+fn all(options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
+    let results = [
+        crds::run(&crds::Args::with(options), out),
+        samples::run(&samples::Args::with(options), out),
+    ];
+    results.into_iter().collect()
+}

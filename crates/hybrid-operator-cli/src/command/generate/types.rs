@@ -1,0 +1,121 @@
+//! `generate types`: Rust types of a chart's values.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use helm_core::chart::Chart;
+
+use crate::files::FileSet;
+use crate::generate::inputs::{CRDS, Inputs};
+use crate::generate::output::{Target, deliver};
+use crate::generate::types;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Print the types of the chart that serves a kind of the project
+  hybrid-operator generate types --kind Shop
+
+  # Write those of any chart, and check in continuous integration that they are up to date
+  hybrid-operator generate types --chart helm-charts/shop --output src/shop_values.rs
+  hybrid-operator generate types --chart helm-charts/shop --output src/shop_values.rs --check";
+
+/// Arguments of `generate types`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Chart directory or packaged chart (.tgz)
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["kind", "watches_file"])]
+    chart: Option<PathBuf>,
+
+    /// Kind of the watches file; may be left out if there is only one
+    #[arg(long)]
+    kind: Option<String>,
+
+    /// Watches file with the kinds and charts [default: watches.yaml of the project]
+    #[arg(long, value_name = "FILE")]
+    watches_file: Option<PathBuf>,
+
+    /// Name of the outermost struct [default: KINDValues or CHARTValues]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Write to this file instead of standard output
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Write nothing; print how the file differs, and exit with 1 if it does
+    #[arg(long, requires = "output")]
+    check: bool,
+}
+
+/// Prints, writes or checks the types.
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (chart, name) = args.chart()?;
+    let name = args.name.clone().unwrap_or(format!("{name}-Values"));
+    let module = types::module(&chart, &name)?;
+    match &args.output {
+        Some(path) => to_file(
+            path,
+            module,
+            args.check,
+            "hybrid-operator generate types",
+            out,
+        ),
+        None => Ok(out.write_all(module.as_bytes())?),
+    }
+}
+
+/// Writes one file, or checks it.
+pub(super) fn to_file(
+    path: &Path,
+    text: impl Into<Vec<u8>>,
+    check: bool,
+    command: &str,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let Some(name) = path.file_name() else {
+        bail!("{} is not the path of a file", path.display());
+    };
+    let current = std::env::current_dir().context("cannot find the current directory")?;
+    let root = current.join(path.parent().unwrap_or(Path::new("")));
+    let mut files = FileSet::default();
+    files.add(name, text)?;
+    let target = Target {
+        root: &root,
+        check,
+        command,
+    };
+    deliver(&files, &target, out)
+}
+
+impl Args {
+    /// Returns the chart, and the name of its kind or its own.
+    fn chart(&self) -> anyhow::Result<(Chart, String)> {
+        if let Some(path) = &self.chart {
+            let chart = Chart::load(path).with_context(|| {
+                format!("cannot load the chart {:?}", path.display().to_string())
+            })?;
+            let name = chart.name().to_owned();
+            return Ok((chart, name));
+        }
+        let inputs = Inputs::load(self.watches_file.as_deref(), Path::new(CRDS))?;
+        let kinds: Vec<&str> = inputs.charts.iter().map(|chart| chart.api().kind).collect();
+        let found = match &self.kind {
+            Some(kind) => inputs.charts.iter().find(|chart| chart.api().kind == kind),
+            None if inputs.charts.len() == 1 => inputs.charts.first(),
+            None => None,
+        };
+        match (found, &self.kind) {
+            (Some(chart), _) => Ok((chart.api().chart.clone(), chart.api().kind.to_owned())),
+            (None, Some(kind)) => bail!(
+                "no chart serves the kind {kind:?}; kinds of the watches file: {}",
+                kinds.join(", ")
+            ),
+            (None, None) if kinds.is_empty() => {
+                bail!("the watches file has no charts; name one with --chart")
+            }
+            (None, None) => bail!("choose one of the kinds with --kind: {}", kinds.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The CRD of a kind that charts serve.
+
+use std::cmp::Reverse;
+
+use anyhow::Context as _;
+use serde_json::{Map, Value, json};
+
+use super::ChartApi;
+use super::schema::{self, Strictness, structural};
+
+/// Names and scope of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    /// Plural name in lower case.
+    pub(crate) plural: String,
+    /// Whether custom resources are in a namespace.
+    pub(crate) namespaced: bool,
+    /// Singular name, if it is not the kind in lower case.
+    pub(crate) singular: Option<String>,
+    /// Short names for kubectl.
+    pub(crate) short_names: Vec<String>,
+    /// Groups such as `all` for kubectl.
+    pub(crate) categories: Vec<String>,
+    /// The version that is stored, if that has been decided.
+    pub(crate) stored: Option<String>,
+}
+
+impl Names {
+    /// Returns the names that the caller has decided.
+    pub(crate) fn of(api: &ChartApi) -> Self {
+        Self {
+            plural: api.plural.to_owned(),
+            namespaced: api.namespaced,
+            singular: None,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            stored: None,
+        }
+    }
+
+    /// Reads the names of an existing CRD, if it is that of the kind.
+    pub(crate) fn of_definition(crd: &Value, group: &str, kind: &str) -> Option<Self> {
+        let spec = crd.get("spec")?;
+        let names = spec.get("names")?;
+        if spec.get("group")?.as_str()? != group || names.get("kind")?.as_str()? != kind {
+            return None;
+        }
+        let list = |name: &str| {
+            let texts = names.get(name).and_then(Value::as_array);
+            let texts = texts.into_iter().flatten().filter_map(Value::as_str);
+            texts.map(ToOwned::to_owned).collect()
+        };
+        let versions = spec.get("versions").and_then(Value::as_array);
+        let stored = versions.into_iter().flatten().find(|version| {
+            let stored = version.get("storage").and_then(Value::as_bool);
+            stored.unwrap_or_default()
+        });
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(ToOwned::to_owned);
+        Some(Self {
+            plural: text(names.get("plural"))?,
+            namespaced: spec.get("scope").and_then(Value::as_str) != Some("Cluster"),
+            singular: text(names.get("singular")),
+            short_names: list("shortNames"),
+            categories: list("categories"),
+            stored: text(stored.and_then(|version| version.get("name"))),
+        })
+    }
+}
+
+/// A version of a kind.
+pub(crate) struct Version {
+    name: String,
+    description: String,
+    spec: Value,
+}
+
+impl Version {
+    /// Returns the version that a chart serves.
+    pub(crate) fn of_chart(api: &ChartApi, strictness: Strictness) -> anyhow::Result<Self> {
+        let mut values = schema::of_chart(api.chart, strictness)?;
+        let (chart, version) = (api.chart.name(), &api.chart.metadata().version);
+        values.text = Some(format!(
+            "Values of the chart {chart} {version}. What is left out has the chart's default; null removes a default."
+        ));
+        Ok(Self {
+            name: api.version.to_owned(),
+            description: format!(
+                "{} is a release of the chart {chart}; its spec holds the chart's values.",
+                api.kind
+            ),
+            spec: structural::spec(&values),
+        })
+    }
+}
+
+/// The CRD of a kind.
+pub(crate) struct Definition {
+    group: String,
+    kind: String,
+    names: Names,
+    versions: Vec<Version>,
+}
+
+impl Definition {
+    /// Creates a CRD without versions.
+    pub(crate) fn new(group: &str, kind: &str, names: Names) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            names,
+            versions: Vec::new(),
+        }
+    }
+
+    /// Adds a version.
+    #[must_use]
+    pub(crate) fn version(mut self, version: Version) -> Self {
+        self.versions.push(version);
+        self.versions
+            .sort_by_cached_key(|version| Reverse(priority(&version.name)));
+        self
+    }
+
+    /// Returns the name of its file.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}_{}.yaml", self.group, self.names.plural)
+    }
+
+    /// Returns the CRD as YAML, and a message if it had to be cut to be below `limit` bytes.
+    pub(crate) fn to_yaml(&self, limit: usize) -> anyhow::Result<(String, Option<String>)> {
+        let mut crd = self.to_json();
+        let cut = schema::cut(&mut crd, limit).map(|what| {
+            format!(
+                "CRD of {}: the chart's values are many; to stay below {} KiB, the limit of 'kubectl apply', {what}",
+                self.kind,
+                limit / 1024
+            )
+        });
+        let yaml = go_yaml::to_string(&crd)
+            .with_context(|| format!("cannot write the CRD of {}", self.kind))?;
+        Ok((yaml, cut))
+    }
+
+    fn to_json(&self) -> Value {
+        let singular = self.kind.to_ascii_lowercase();
+        let mut names = Map::new();
+        names.insert("kind".to_owned(), json!(self.kind));
+        names.insert("listKind".to_owned(), json!(format!("{}List", self.kind)));
+        names.insert("plural".to_owned(), json!(self.names.plural));
+        let singular = self.names.singular.as_ref().unwrap_or(&singular);
+        names.insert("singular".to_owned(), json!(singular));
+        for (name, list) in [
+            ("shortNames", &self.names.short_names),
+            ("categories", &self.names.categories),
+        ] {
+            if !list.is_empty() {
+                names.insert(name.to_owned(), json!(list));
+            }
+        }
+        // The newest of the most stable versions, unless objects are stored in another already.
+        let stored = self.names.stored.as_ref();
+        let stored = stored
+            .filter(|stored| self.versions.iter().any(|v| v.name == **stored))
+            .or(self.versions.first().map(|version| &version.name));
+        let versions = self.versions.iter();
+        let versions: Vec<Value> = versions
+            .map(|version| version.to_json(stored == Some(&version.name)))
+            .collect();
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{}.{}", self.names.plural, self.group)},
+            "spec": {
+                "group": self.group,
+                "names": names,
+                "scope": if self.names.namespaced { "Namespaced" } else { "Cluster" },
+                "versions": versions,
+            },
+        })
+    }
+}
+
+impl Version {
+    fn to_json(&self, stored: bool) -> Value {
+        let column = |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});
+        json!({
+            "name": self.name,
+            "served": true,
+            "storage": stored,
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [
+                column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status"),
+                column("Release", "string", ".status.release.name"),
+                column("Revision", "integer", ".status.release.revision"),
+                column("Chart", "string", ".status.release.chartVersion"),
+                column("Age", "date", ".metadata.creationTimestamp"),
+            ],
+            "schema": {"openAPIV3Schema": {
+                "description": self.description,
+                "type": "object",
+                "properties": {
+                    "apiVersion": {
+                        "description": "Version of the schema of this object.",
+                        "type": "string",
+                    },
+                    "kind": {"description": "Kind of this object.", "type": "string"},
+                    "metadata": {"type": "object"},
+                    "spec": self.spec,
+                    "status": {
+                        "description": "Observed state of the release.",
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": true,
+                    },
+                },
+            }},
+        })
+    }
+}
+
+/// Orders versions as Kubernetes does: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then others.
+fn priority(name: &str) -> (u8, u64, u64, Reverse<String>) {
+    let parse = || {
+        let rest = name.strip_prefix('v')?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit());
+        let (major, rest) = rest.split_at(digits.unwrap_or(rest.len()));
+        let major: u64 = major.parse().ok()?;
+        for (stage, rank) in [("", 3), ("beta", 2), ("alpha", 1)] {
+            match rest.strip_prefix(stage) {
+                Some("") if stage.is_empty() => return Some((rank, major, 0)),
+                Some(minor) if !stage.is_empty() => {
+                    return Some((rank, major, minor.parse().ok()?));
+                }
+                _ => {}
+            }
+        }
+        None
+    };
+    let (stability, major, minor) = parse().unwrap_or_default();
+    (stability, major, minor, Reverse(name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_stable_newest_version_comes_first() {
+        let mut names = vec![
+            "v1alpha1", "foo", "v1", "v10beta1", "v2", "v1beta2", "v1beta1",
+        ];
+        names.sort_by_cached_key(|name| Reverse(priority(name)));
+        assert_eq!(
+            names,
+            [
+                "v2", "v1", "v10beta1", "v1beta2", "v1beta1", "v1alpha1", "foo"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_scope_and_stored_version_of_an_existing_crd_are_kept() {
+        let crd = json!({"spec": {"group": "a.example.com", "scope": "Cluster",
+            "names": {"kind": "Ox", "plural": "oxen", "shortNames": ["o"]},
+            "versions": [{"name": "v1beta1", "storage": true}, {"name": "v1", "storage": false}]}});
+        let names = Names::of_definition(&crd, "a.example.com", "Ox").unwrap();
+        assert_eq!((names.plural.as_str(), names.namespaced), ("oxen", false));
+        assert_eq!(Names::of_definition(&crd, "b.example.com", "Ox"), None);
+        let version = |name: &str| Version {
+            name: name.to_owned(),
+            description: String::new(),
+            spec: json!({}),
+        };
+        let definition = Definition::new("a.example.com", "Ox", names)
+            .version(version("v1beta1"))
+            .version(version("v1"));
+        let versions = definition.to_json()["spec"]["versions"].clone();
+        assert_eq!(
+            (&versions[0]["name"], &versions[0]["storage"]),
+            (&json!("v1"), &json!(false))
+        );
+        assert_eq!(versions[1]["storage"], json!(true));
+        assert_eq!(definition.file_name(), "a.example.com_oxen.yaml");
+        let json = definition.to_json();
+        assert_eq!(json["spec"]["names"]["shortNames"], json!(["o"]));
+    }
+}

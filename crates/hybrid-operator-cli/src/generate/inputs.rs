@@ -1,0 +1,176 @@
+//! What a project generates files from: its watches file, charts and existing CRDs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use helm_core::chart::Chart;
+use hybrid_operator::watches;
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::Value;
+
+use super::ChartApi;
+use super::crds::Names;
+use crate::project::{Project, ProjectError};
+
+/// Directory of the CRDs, relative to the project.
+pub(crate) const CRDS: &str = "config/crd/bases";
+
+/// A project, or a directory with a watches file.
+pub(crate) struct Inputs {
+    /// Directory that generated files are relative to.
+    pub(crate) root: PathBuf,
+    /// The `PROJECT` file, if there is one.
+    pub(crate) project: Option<Project>,
+    /// What the watches file names.
+    pub(crate) charts: Vec<WatchedChart>,
+}
+
+/// A kind and its chart.
+pub(crate) struct WatchedChart {
+    gvk: GroupVersionKind,
+    names: Names,
+    chart: Chart,
+    directory: String,
+}
+
+impl WatchedChart {
+    /// Returns the kind as the generators take it.
+    pub(crate) fn api(&self) -> ChartApi<'_> {
+        ChartApi {
+            group: &self.gvk.group,
+            version: &self.gvk.version,
+            kind: &self.gvk.kind,
+            plural: &self.names.plural,
+            namespaced: self.names.namespaced,
+            chart: &self.chart,
+            directory: &self.directory,
+        }
+    }
+
+    /// Returns the names of the kind.
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+}
+
+impl Inputs {
+    /// Reads the project of the current directory, or the given watches file.
+    pub(crate) fn load(watches_file: Option<&Path>, crds: &Path) -> anyhow::Result<Self> {
+        let current = std::env::current_dir().context("cannot find the current directory")?;
+        let found = Project::find(&current);
+        let (root, project) = match (found, watches_file) {
+            (Ok(project), _) => (project.root.clone(), Some(project)),
+            (Err(ProjectError::NotAProject { .. }), Some(_)) => (current.clone(), None),
+            (Err(error), _) => return Err(error.into()),
+        };
+        let path = match (watches_file, &project) {
+            (Some(path), _) => current.join(path),
+            (None, Some(project)) => project.watches_file(),
+            (None, None) => root.clone(),
+        };
+        let mut inputs = Self {
+            root,
+            project,
+            charts: Vec::new(),
+        };
+        // A project with native controllers only.
+        if watches_file.is_none() && !path.exists() && inputs.is_program() {
+            return Ok(inputs);
+        }
+        let definitions = definitions(&inputs.root.join(crds))?;
+        for watch in watches::load(&path)? {
+            let shown = watch.chart.display().to_string();
+            let chart = Chart::load(&watch.chart)
+                .with_context(|| format!("cannot load the chart {shown:?}"))?;
+            let names = inputs.names(&watch.gvk, &definitions);
+            let directory = watch.chart.strip_prefix(&inputs.root);
+            let directory = directory.unwrap_or(&watch.chart).display().to_string();
+            inputs.charts.push(WatchedChart {
+                gvk: watch.gvk,
+                names,
+                chart,
+                directory,
+            });
+        }
+        inputs.check_names()?;
+        Ok(inputs)
+    }
+
+    /// Returns whether the project is a Rust program.
+    pub(crate) fn is_program(&self) -> bool {
+        self.project.is_some() && self.root.join("Cargo.toml").is_file()
+    }
+
+    /// Finds the names of a kind: those of its existing CRD, else those of `PROJECT`, else the
+    /// regular ones.
+    fn names(&self, gvk: &GroupVersionKind, definitions: &[Value]) -> Names {
+        let existing = definitions
+            .iter()
+            .find_map(|crd| Names::of_definition(crd, &gvk.group, &gvk.kind));
+        if let Some(names) = existing {
+            return names;
+        }
+        let resources = self.project.iter().flat_map(|p| &p.file.resources);
+        let resource = resources
+            .filter(|resource| resource.kind == gvk.kind && resource.full_group() == gvk.group)
+            .max_by_key(|resource| resource.version == gvk.version);
+        let plural = resource.and_then(|resource| resource.plural.clone());
+        let api = resource.and_then(|resource| resource.api.as_ref());
+        Names {
+            plural: plural.unwrap_or_else(|| ApiResource::from_gvk(gvk).plural),
+            namespaced: api.is_none_or(|api| api.namespaced),
+            singular: None,
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            stored: None,
+        }
+    }
+
+    /// Two kinds of a group cannot have the same plural name.
+    fn check_names(&self) -> anyhow::Result<()> {
+        let mut seen: BTreeMap<(&str, &str), &str> = BTreeMap::new();
+        for chart in &self.charts {
+            let (group, kind, plural) = (&chart.gvk.group, &chart.gvk.kind, &chart.names.plural);
+            if group.is_empty() {
+                bail!(
+                    "the watches file has the kind {kind} without a group; a CRD needs one, so set 'group'"
+                );
+            }
+            if let Some(other) = seen.insert((group, plural), kind)
+                && other != kind
+            {
+                bail!(
+                    "the kinds {other} and {kind} of {group} have the same plural name {plural:?}; set 'plural' of one of them in PROJECT"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the CRDs of a directory. Other files are passed over.
+fn definitions(directory: &Path) -> anyhow::Result<Vec<Value>> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Ok(Vec::new());
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry =
+            entry.with_context(|| format!("cannot read the directory {}", directory.display()))?;
+        paths.push(entry.path());
+    }
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
+    paths.sort();
+    let mut definitions = Vec::new();
+    for path in paths {
+        let text = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let documents: Vec<Value> = go_yaml::documents(&text).unwrap_or_default();
+        definitions.extend(documents);
+    }
+    Ok(definitions)
+}

@@ -1,0 +1,497 @@
+//! Runs `hybrid-operator generate` in projects: what it writes, checks, refuses, and whether an API
+//! server takes it.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use hybrid_operator_test::{TestNamespace, shared_or_skip};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Request};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+#[path = "generate/web_values.rs"]
+pub mod web_values;
+
+/// How long the API server may take.
+const LIMIT: Duration = Duration::from_secs(60);
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+const WATCHES: &str = "\
+- group: test.example.com
+  version: v1beta1
+  kind: Guestbook
+  chart: charts/guestbook
+- group: test.example.com
+  version: v1
+  kind: Guestbook
+  chart: charts/guestbook
+- group: test.example.com
+  version: v1alpha1
+  kind: Web
+  chart: charts/web
+";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generate")
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// A project with two kinds, one of them in two versions.
+fn project() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for chart in ["web", "guestbook"] {
+        let to = directory.path().join("charts").join(chart);
+        copy(&folder().join(chart), &to);
+    }
+    fs::write(directory.path().join("watches.yaml"), WATCHES).unwrap();
+    let text = "domain: example.com\nlayout: [hybrid]\nprojectName: p\nversion: \"3\"\n";
+    fs::write(directory.path().join("PROJECT"), text).unwrap();
+    directory
+}
+
+fn generate(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .arg("generate")
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+/// Runs the command and returns its exit code, output and messages.
+fn run(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = generate(directory, arguments);
+    (
+        output.status.code().unwrap(),
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    )
+}
+
+fn succeed(directory: &Path, arguments: &[&str]) -> String {
+    let (code, out, messages) = run(directory, arguments);
+    assert_eq!(code, 0, "{arguments:?}: {out}{messages}");
+    out
+}
+
+#[test]
+fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
+    let project = project();
+    let root = project.path();
+    let (code, out, messages) = run(root, &["--check"]);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("missing config/crd/bases/test.example.com_webs.yaml"),
+        "{out}"
+    );
+    assert!(
+        messages.contains("run 'hybrid-operator generate crds'"),
+        "{messages}"
+    );
+    assert!(!root.join("config").exists());
+    // Also from a directory inside of the project.
+    assert_eq!(
+        succeed(&root.join("charts"), &[]),
+        "created config/crd/bases/test.example.com_guestbooks.yaml\n\
+         created config/crd/bases/test.example.com_webs.yaml\n\
+         created config/samples/test_v1_guestbook.yaml\n\
+         created config/samples/test_v1alpha1_web.yaml\n\
+         created config/samples/test_v1beta1_guestbook.yaml\n"
+    );
+    assert_eq!(succeed(root, &["--check"]), "");
+    assert_eq!(succeed(root, &[]), "");
+    let sample = root.join("config/samples/test_v1alpha1_web.yaml");
+    fs::write(&sample, "edited: true\n").unwrap();
+    assert_eq!(succeed(root, &["--check"]), "");
+    assert_eq!(
+        succeed(root, &["samples", "--force"]),
+        "updated config/samples/test_v1alpha1_web.yaml\n"
+    );
+    assert!(
+        fs::read_to_string(&sample)
+            .unwrap()
+            .contains("  # Number of servers.\n")
+    );
+}
+
+#[test]
+fn a_changed_chart_is_shown_as_a_difference() {
+    let project = project();
+    let root = project.path();
+    succeed(root, &["crds"]);
+    let values = root.join("charts/web/values.yaml");
+    let text = fs::read_to_string(&values).unwrap();
+    fs::write(&values, text.replace("replicaCount: 3", "replicaCount: 5")).unwrap();
+    let (code, out, messages) = run(root, &["crds", "--check"]);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("-                description: 'Number of servers. Default: 3'\n"),
+        "{out}"
+    );
+    assert!(
+        out.contains("+                description: 'Number of servers. Default: 5'\n"),
+        "{out}"
+    );
+    assert_eq!(
+        messages,
+        "Error: config/crd/bases/test.example.com_webs.yaml is out of date; run 'hybrid-operator generate crds'\n"
+    );
+}
+
+/// With `UPDATE_GOLDEN`, the golden files are written.
+#[test]
+fn the_crd_and_types_of_a_commented_chart_are_those_of_the_golden_files() {
+    let project = project();
+    succeed(project.path(), &["crds"]);
+    let crd = project
+        .path()
+        .join("config/crd/bases/test.example.com_webs.yaml");
+    let crd = fs::read_to_string(crd).unwrap();
+    let types = succeed(project.path(), &["types", "--kind", "Web"]);
+    for (name, text) in [("web_crd.yaml", crd), ("web_values.rs", types)] {
+        let path = folder().join(name);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        assert!(fs::read_to_string(&path).unwrap() == text, "{name} differs");
+    }
+}
+
+#[test]
+fn generated_types_lose_nothing_of_the_defaults() {
+    let text = fs::read_to_string(folder().join("web/values.yaml")).unwrap();
+    let defaults: Value = go_yaml::from_str(&text).unwrap();
+    let mut extended = defaults.clone();
+    extended["image"]["digest"] = json!("sha256:1");
+    extended["somethingElse"] = json!([1, null]);
+    for values in [defaults, extended] {
+        let typed: web_values::WebValues = serde_json::from_value(values.clone()).unwrap();
+        assert_eq!(typed.replica_count, Some(3));
+        assert_eq!(serde_json::to_value(typed).unwrap(), values);
+    }
+}
+
+#[test]
+fn names_and_scope_of_an_existing_crd_are_kept() {
+    let project = project();
+    let root = project.path();
+    let bases = root.join("config/crd/bases");
+    fs::create_dir_all(&bases).unwrap();
+    fs::write(
+        bases.join("test.example.com_webz.yaml"),
+        "spec: {group: test.example.com, scope: Cluster, names: {kind: Web, plural: webz, shortNames: [w]}}\n",
+    )
+    .unwrap();
+    succeed(root, &["crds"]);
+    let text = fs::read_to_string(bases.join("test.example.com_webz.yaml")).unwrap();
+    let crd: Value = go_yaml::from_str(&text).unwrap();
+    assert_eq!(crd["spec"]["scope"], "Cluster");
+    assert_eq!(crd["spec"]["names"]["shortNames"], json!(["w"]));
+    assert!(!bases.join("test.example.com_webs.yaml").exists());
+}
+
+#[test]
+fn breaking_changes_since_a_revision_are_named() {
+    let project = project();
+    let root = project.path();
+    let git = |arguments: &[&str]| {
+        let status = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+            .args(arguments)
+            .current_dir(root)
+            .output()
+            .unwrap();
+        assert!(status.status.success(), "{status:?}");
+    };
+    succeed(root, &["crds"]);
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-q", "-m", "one"]);
+    assert_eq!(succeed(root, &["crds", "--compat", "HEAD"]), "");
+    let schema = root.join("charts/guestbook/values.schema.json");
+    let text = fs::read_to_string(&schema).unwrap();
+    let text = text
+        .replace(r#""minimum": 0"#, r#""minimum": 1"#)
+        .replace(r#""fast", "#, "");
+    fs::write(&schema, text).unwrap();
+    let (code, out, messages) = run(root, &["crds", "--compat", "HEAD"]);
+    assert_eq!(code, 1);
+    assert_eq!(
+        out,
+        "updated config/crd/bases/test.example.com_guestbooks.yaml\n\
+         Guestbook v1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+         Guestbook v1.spec.storage.class: the value \"fast\" is no longer allowed\n\
+         Guestbook v1beta1.spec.frontend.replicas: minimum tightened from 0 to 1\n\
+         Guestbook v1beta1.spec.storage.class: the value \"fast\" is no longer allowed\n"
+    );
+    assert!(
+        messages.contains("4 breaking change(s) since HEAD"),
+        "{messages}"
+    );
+    let (code, _, messages) = run(root, &["crds", "--compat", "no-such-tag"]);
+    assert_eq!(code, 1);
+    assert!(
+        messages.contains("git does not know the revision \"no-such-tag\""),
+        "{messages}"
+    );
+}
+
+#[test]
+fn mistakes_are_named_with_the_way_out_and_write_nothing() {
+    let empty = tempfile::tempdir().unwrap();
+    let (code, _, messages) = run(empty.path(), &["crds"]);
+    assert_eq!(code, 1);
+    assert!(messages.contains("hybrid-operator init"), "{messages}");
+    let project = project();
+    let root = project.path();
+    let schema = root.join("charts/guestbook/values.schema.json");
+    fs::write(schema, "{").unwrap();
+    let (code, _, messages) = run(root, &["crds"]);
+    assert_eq!(code, 1);
+    assert!(
+        messages.contains("the chart guestbook has a values.schema.json that is not JSON"),
+        "{messages}"
+    );
+    assert!(!root.join("config").exists());
+    let (code, _, messages) = run(root, &["types"]);
+    assert_eq!(code, 1);
+    assert!(
+        messages.contains("choose one of the kinds with --kind"),
+        "{messages}"
+    );
+}
+
+/// A project whose program is described by a stand-in for cargo.
+fn program(description: &str) -> (TempDir, PathBuf) {
+    let project = project();
+    let cargo = project.path().join("cargo");
+    let script = format!("#!/bin/sh\necho \"$@\" >arguments\ncat <<'END'\n{description}\nEND\n");
+    fs::write(&cargo, script).unwrap();
+    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(project.path().join("Cargo.toml"), "").unwrap();
+    (project, cargo)
+}
+
+#[test]
+fn definitions_of_the_program_are_written_beside_those_of_charts() {
+    let (project, cargo) = program(
+        r#"{"crds": [{"spec": {"group": "test.example.com", "names": {"plural": "backups"}}}], "controllers": []}"#,
+    );
+    let root = project.path();
+    fs::write(root.join("Cargo.lock"), "").unwrap();
+    let crds = |arguments: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        command.args(["generate", "crds"]).args(arguments);
+        command.env("CARGO", &cargo).current_dir(root);
+        command.output().unwrap()
+    };
+    let output = crds(&[]);
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "created config/crd/bases/test.example.com_backups.yaml\n\
+         created config/crd/bases/test.example.com_guestbooks.yaml\n\
+         created config/crd/bases/test.example.com_webs.yaml\n"
+    );
+    let arguments = fs::read_to_string(root.join("arguments")).unwrap();
+    assert_eq!(arguments, "run --quiet --locked -- describe\n");
+    // A program that is no operator.
+    fs::write(&cargo, "#!/bin/sh\necho hello\n").unwrap();
+    let output = crds(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let messages = String::from_utf8(output.stderr).unwrap();
+    assert!(messages.contains("printed no description"), "{messages}");
+    assert!(crds(&["--charts-only", "--check"]).status.success());
+}
+
+#[test]
+fn the_files_of_this_repository_are_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(succeed(&root, &["--check", "--charts-only"]), "");
+}
+
+#[test]
+fn the_schema_of_watches_is_json_and_can_be_checked() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let schema: Value = serde_json::from_str(&succeed(root, &["watches-schema"])).unwrap();
+    assert_eq!(
+        schema["$schema"],
+        "https://json-schema.org/draft/2020-12/schema"
+    );
+    let arguments = ["watches-schema", "--output", "watches.schema.json"];
+    assert_eq!(succeed(root, &arguments), "created watches.schema.json\n");
+    let check = [
+        "watches-schema",
+        "--output",
+        "watches.schema.json",
+        "--check",
+    ];
+    assert_eq!(succeed(root, &check), "");
+    fs::write(root.join("watches.schema.json"), "{}").unwrap();
+    assert_eq!(run(root, &check).0, 1);
+}
+
+/// What an API server says of the generated CRDs and of custom resources.
+#[tokio::test]
+async fn an_api_server_takes_the_crds_the_samples_and_what_helm_takes() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let project = project();
+    let root = project.path();
+    succeed(root, &[]);
+    let namespace = TestNamespace::create(plane, "generate").await.unwrap();
+    let client = namespace.client();
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let parameters = PatchParams::apply("test");
+    for plural in ["guestbooks", "webs"] {
+        let path = root.join(format!("config/crd/bases/test.example.com_{plural}.yaml"));
+        let crd: Value = go_yaml::from_slice(&fs::read(path).unwrap()).unwrap();
+        let name = format!("{plural}.test.example.com");
+        let patch = Patch::Apply(&crd);
+        definitions.patch(&name, &parameters, &patch).await.unwrap();
+        let established = kube::runtime::conditions::is_crd_established();
+        let served = kube::runtime::wait::await_condition(definitions.clone(), &name, established);
+        tokio::time::timeout(LIMIT, served).await.unwrap().unwrap();
+    }
+    let api = |kind: &str, version: &str| -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("test.example.com", version, kind);
+        Api::namespaced_with(
+            client.clone(),
+            namespace.name(),
+            &ApiResource::from_gvk(&gvk),
+        )
+    };
+    for (file, kind, version) in [
+        ("test_v1_guestbook", "Guestbook", "v1"),
+        ("test_v1alpha1_web", "Web", "v1alpha1"),
+    ] {
+        let path = root.join(format!("config/samples/{file}.yaml"));
+        let sample: DynamicObject = go_yaml::from_slice(&fs::read(path).unwrap()).unwrap();
+        let created = created(&client, &api(kind, version), &sample)
+            .await
+            .unwrap();
+        assert_eq!(created.data["spec"], sample.data["spec"]);
+    }
+    for (kind, version, spec, refusal) in [
+        (
+            "Web",
+            "v1alpha1",
+            json!({"replicaCount": "{{ 3 }}", "image": null}),
+            None,
+        ),
+        (
+            "Web",
+            "v1alpha1",
+            json!({"extraEnv": {"A": "b"}, "own": [null]}),
+            None,
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": null, "frontend": {"replicas": null}}),
+            None,
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"class": null, "size": "1Gi"}}),
+            None,
+        ),
+        ("Guestbook", "v1", json!({"own": {"a": null}}), None),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"class": "slow"}}),
+            Some("spec.storage.class"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"storage": {"clas": "fast"}}),
+            Some("spec.storage.clas"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"frontend": {"hosts": [{}]}}),
+            Some("frontend.hosts[0].name"),
+        ),
+        (
+            "Guestbook",
+            "v1",
+            json!({"frontend": {"replicas": -1}}),
+            Some("frontend.replicas"),
+        ),
+    ] {
+        let object = serde_json::from_value(json!({
+            "apiVersion": format!("test.example.com/{version}"), "kind": kind,
+            "metadata": {"generateName": "try-"}, "spec": spec}))
+        .unwrap();
+        match (
+            created(&client, &api(kind, version), &object).await,
+            refusal,
+        ) {
+            (Ok(created), None) => assert_eq!(created.data["spec"], spec),
+            (Err(error), Some(field)) => {
+                assert!(error.to_string().contains(field), "{spec}: {error}");
+            }
+            (result, _) => panic!("{spec}: {result:?}"),
+        }
+    }
+    for plural in ["guestbooks", "webs"] {
+        let name = format!("{plural}.test.example.com");
+        definitions
+            .delete(&name, &DeleteParams::default())
+            .await
+            .unwrap();
+    }
+    namespace.finish(LIMIT).await.unwrap();
+}
+
+/// Creates an object as kubectl does: unknown fields are errors. A kind may be established a moment
+/// before it is served.
+async fn created(
+    client: &Client,
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+) -> Result<DynamicObject, kube::Error> {
+    let create = async {
+        loop {
+            let mut request = Request::new(api.resource_url())
+                .create(&PostParams::default(), serde_json::to_vec(object).unwrap())
+                .unwrap();
+            let url = format!("{}?fieldValidation=Strict", request.uri().path());
+            *request.uri_mut() = url.parse().unwrap();
+            match client.request(request).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                result => return result,
+            }
+        }
+    };
+    tokio::time::timeout(LIMIT, create).await.unwrap()
+}

@@ -7,8 +7,12 @@
 //! ```
 
 mod command;
+mod dashboards;
 mod files;
+mod generate;
 mod project;
+mod rbac;
+mod template_source;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};

@@ -1,6 +1,9 @@
 //! The subcommands, one module each.
 
 mod completion;
+mod generate;
+mod generate_dashboards;
+mod generate_rbac;
 mod run;
 mod template;
 mod version;
@@ -31,6 +34,8 @@ enum Command {
     Template(Box<template::Args>),
     /// Run an operator for the charts of a watches file.
     Run(Box<hybrid_operator::options::RunArgs>),
+    /// Write the files of a project that are computed from others.
+    Generate(generate::Args),
     /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print the version.
@@ -43,6 +48,7 @@ impl Cli {
         match self.command {
             Command::Template(args) => template::run(&args, out),
             Command::Run(args) => run::run(*args),
+            Command::Generate(args) => generate::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Version => version::run(out),
         }

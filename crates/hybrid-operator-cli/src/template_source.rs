@@ -296,7 +296,10 @@ struct Lexer<'t> {
 impl<'t> Lexer<'t> {
     /// Consumes bytes, up to a character boundary.
     fn take(&mut self, length: usize) -> &'t str {
-        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(length)
+            .unwrap_or((self.rest, ""));
         self.line += taken.matches('\n').count();
         self.rest = rest;
         taken
@@ -438,7 +441,10 @@ mod tests {
     fn literal_text_keeps_its_lines() {
         let text = "a: {{ .x }}\n{{/* one\ntwo */}}\nb: {{ .y\n}} c\nd\n";
         let source = TemplateSource::read(text);
-        assert_eq!(source.lines, ["a: \u{1}", "", "", "b: \u{1}", " c", "d", ""]);
+        assert_eq!(
+            source.lines,
+            ["a: \u{1}", "", "", "b: \u{1}", " c", "d", ""]
+        );
     }
 
     #[test]
@@ -449,7 +455,13 @@ mod tests {
         let documents = TemplateSource::read(text).documents();
         let found: Vec<_> = documents
             .iter()
-            .map(|found| (found.kind_line, found.kinds.join(","), found.api_versions.join(",")))
+            .map(|found| {
+                (
+                    found.kind_line,
+                    found.kinds.join(","),
+                    found.api_versions.join(","),
+                )
+            })
             .collect();
         let expected = [
             (3, "Service".to_owned(), "v1".to_owned()),

@@ -1,5 +1,46 @@
-//! placeholder
+//! `hybrid-operator generate dashboards`: writes a Grafana dashboard and alerts.
+
 use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::dashboards::{alerts, dashboard};
+use crate::files::FileSet;
+use crate::generate::report;
+use crate::project::Project;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Write config/grafana/operator.json and config/prometheus/alerts.yaml
+  hybrid-operator generate dashboards
+
+  # Fail if they are out of date
+  hybrid-operator generate dashboards --check";
+
+/// Arguments of `generate dashboards`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
-pub(crate) fn run(_: &Args, _: &mut dyn Write) -> anyhow::Result<()> { Ok(()) }
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory to write to, relative to the project
+    #[arg(long, value_name = "DIR", default_value = "config")]
+    output_dir: PathBuf,
+
+    /// Write nothing; fail if a file is out of date
+    #[arg(long)]
+    check: bool,
+}
+
+/// Writes the files.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let project = Project::find(Path::new("."))?;
+    let name = &project.file.project_name;
+    let mut files = FileSet::default();
+    let json = serde_json::to_string_pretty(&dashboard(name))
+        .context("cannot write the dashboard as JSON")?;
+    files.add("grafana/operator.json", json + "\n")?;
+    files.add("prometheus/alerts.yaml", alerts(name))?;
+    let target = project.root.join(&args.output_dir);
+    let command = "hybrid-operator generate dashboards";
+    report::write_or_check(&files, &target, &args.output_dir, args.check, command, out)
+}

@@ -124,7 +124,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         let (name, directory) = (&of_chart.name, &of_chart.directory);
         let role = format!("chart-{name}-role");
         let text = role_text(name, directory, &rules, scope);
-        add(&mut files, &mut entries, format!("charts/{name}_role.yaml"), text)?;
+        add(
+            &mut files,
+            &mut entries,
+            format!("charts/{name}_role.yaml"),
+            text,
+        )?;
         let text = binding(scope, &format!("chart-{name}-rolebinding"), &role);
         let file = format!("charts/{name}_role_binding.yaml");
         add(&mut files, &mut entries, file, text)?;
@@ -193,7 +198,8 @@ fn read(args: &Args) -> anyhow::Result<Input> {
     let mut values = Vec::new();
     for file in &args.values {
         let name = file.display().to_string();
-        let read = helm_core::values::read_file(file).with_context(|| format!("cannot read {name}"))?;
+        let read =
+            helm_core::values::read_file(file).with_context(|| format!("cannot read {name}"))?;
         values.push((name, read));
     }
     Ok(Input {
@@ -247,14 +253,17 @@ impl Input {
 
     fn is_namespaced(&self, watch: &Watch) -> bool {
         let kind = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
-        self.kinds.defined(&kind).is_none_or(|found| found.namespaced)
+        self.kinds
+            .defined(&kind)
+            .is_none_or(|found| found.namespaced)
     }
 
     /// Returns a path as messages and comments name it: relative to the project.
     fn shown(&self, path: &Path) -> String {
         let path = path.strip_prefix(&self.root).unwrap_or(path);
         let text = path.display().to_string();
-        text.strip_prefix("./").map_or(text.clone(), ToOwned::to_owned)
+        text.strip_prefix("./")
+            .map_or(text.clone(), ToOwned::to_owned)
     }
 }
 
@@ -306,7 +315,11 @@ fn chart_rules(
         .with_context(|| format!("cannot find the kinds of the chart {directory}"))?;
     let mut kinds = input.kinds.clone();
     kinds.add_chart(&of_chart.chart);
-    let plurals: Vec<String> = of_chart.watches.iter().map(|watch| input.plural(watch)).collect();
+    let plurals: Vec<String> = of_chart
+        .watches
+        .iter()
+        .map(|watch| input.plural(watch))
+        .collect();
     let apis: Vec<(ChartApi<'_>, WatchNeeds)> = of_chart
         .watches
         .iter()
@@ -334,8 +347,9 @@ fn chart_rules(
         let chart = Chart::load(path)
             .with_context(|| format!("cannot load the chart {}", path.display()))?;
         if chart.name() == of_chart.chart.name() {
-            let earlier = survey(&chart, &values)
-                .with_context(|| format!("cannot find the kinds of the chart {}", path.display()))?;
+            let earlier = survey(&chart, &values).with_context(|| {
+                format!("cannot find the kinds of the chart {}", path.display())
+            })?;
             let rules = chart::rules(&apis, &earlier, &kinds, &[], options);
             let why = format!("in {}", path.display());
             previous.extend(rules.rules.grants().cloned().map(|mut grant| {
@@ -363,7 +377,8 @@ fn ci_values(of_chart: &ChartWatches) -> anyhow::Result<Vec<(String, Values)>> {
     if of_chart.path.is_dir() {
         for file in sorted_files(&of_chart.path.join("ci"))? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
-            let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            let text =
+                fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
             texts.insert(format!("ci/{name}"), text);
         }
     }
@@ -418,7 +433,9 @@ fn present(file: &Path) -> anyhow::Result<Vec<Grant>> {
     let rules = role.get("rules").unwrap_or(&Value::Null);
     let mut grants = grants_of(rules, "in the present file");
     for grant in &mut grants {
-        grant.verbs.retain(|verb| !ESCALATING.contains(&verb.as_str()));
+        grant
+            .verbs
+            .retain(|verb| !ESCALATING.contains(&verb.as_str()));
     }
     grants.retain(|grant| !grant.verbs.is_empty());
     Ok(grants)
@@ -442,7 +459,10 @@ fn common_files(
 ) -> anyhow::Result<Vec<String>> {
     let common = [
         ("service_account.yaml", fixed::SERVICE_ACCOUNT.to_owned()),
-        ("leader_election_role.yaml", fixed::LEADER_ELECTION_ROLE.to_owned()),
+        (
+            "leader_election_role.yaml",
+            fixed::LEADER_ELECTION_ROLE.to_owned(),
+        ),
         (
             "leader_election_role_binding.yaml",
             binding(
@@ -472,7 +492,8 @@ fn common_files(
             Ok(present) => present != text && !generated.contains(&present),
             Err(error) if error.kind() == ErrorKind::NotFound => false,
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot read {}", target.join(name).display()));
+                return Err(error)
+                    .with_context(|| format!("cannot read {}", target.join(name).display()));
             }
         };
         if !is_own {
@@ -501,7 +522,9 @@ fn add_kustomization(target: &Path, entries: &[String], files: &mut FileSet) -> 
 fn name_stale(target: &Path, files: &FileSet) {
     let written: BTreeSet<&Path> = files.paths().collect();
     for path in sorted_files(&target.join("charts")).unwrap_or_default() {
-        let known = path.strip_prefix(target).is_ok_and(|path| written.contains(path));
+        let known = path
+            .strip_prefix(target)
+            .is_ok_and(|path| written.contains(path));
         if !known {
             crate::print_message(&format!(
                 "warning: {} is of no chart in the watches file; delete it, and its entry in kustomization.yaml, when no release of the chart is left",

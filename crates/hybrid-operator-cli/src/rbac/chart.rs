@@ -92,7 +92,10 @@ pub(crate) fn rules(
         out: ChartRules::default(),
         skipped: BTreeSet::new(),
     };
-    let impersonates = !apis.is_empty() && apis.iter().all(|(_, needs)| needs.service_account.is_some());
+    let impersonates = !apis.is_empty()
+        && apis
+            .iter()
+            .all(|(_, needs)| needs.service_account.is_some());
     build.custom_resources(apis);
     build.records();
     build.objects(impersonates);
@@ -258,7 +261,8 @@ impl Build<'_> {
         let namespace = GroupKind::new("", "Namespace");
         if self.survey.kinds.contains_key(&namespace) && !self.options.namespaced {
             let subject = Subject::resource("*", "*");
-            let why = "objects of others in a namespace that the chart creates, before it is deleted";
+            let why =
+                "objects of others in a namespace that the chart creates, before it is deleted";
             let grant = Grant::new(subject, &["list"], why);
             self.out.rules.add(
                 "A namespace of the chart is deleted only if it holds nothing of others.",
@@ -275,7 +279,10 @@ impl Build<'_> {
             let Some(kind) = definition.add_definition(object) else {
                 continue;
             };
-            let why = format!("objects of {kind}, which {} defines, before the definition is deleted", found.template);
+            let why = format!(
+                "objects of {kind}, which {} defines, before the definition is deleted",
+                found.template
+            );
             grants.extend(self.grant(&kind, &["list"], &why));
         }
         grants.dedup();
@@ -289,7 +296,8 @@ impl Build<'_> {
     /// permissions than those of its creator.
     fn escalation(&mut self) {
         let survey = self.survey;
-        let (mut grants, mut bound, mut aggregated) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut grants, mut bound, mut aggregated) =
+            (Vec::new(), BTreeMap::new(), BTreeMap::new());
         let mut own_roles = BTreeSet::new();
         let mut url_roles = BTreeSet::new();
         for (found, object) in survey.objects(RBAC) {
@@ -424,7 +432,9 @@ impl Build<'_> {
     }
 
     fn impersonation(&mut self, apis: &[(ChartApi<'_>, WatchNeeds)]) {
-        let accounts = apis.iter().filter_map(|(_, needs)| needs.service_account.as_ref());
+        let accounts = apis
+            .iter()
+            .filter_map(|(_, needs)| needs.service_account.as_ref());
         let grants: Vec<Grant> = accounts
             .map(|name| {
                 // The names of a template are known only for each custom resource.
@@ -438,7 +448,11 @@ impl Build<'_> {
                     resource: "serviceaccounts".to_owned(),
                     names,
                 };
-                Grant::new(subject, &["impersonate"], "serviceAccountName in the watches file")
+                Grant::new(
+                    subject,
+                    &["impersonate"],
+                    "serviceAccountName in the watches file",
+                )
             })
             .collect();
         self.out

@@ -23,11 +23,7 @@ pub(crate) fn explain(title: &str, rules: &Rules, survey: &Survey, warnings: &[S
             why.truncate(MAX_REASONS);
             why.push(&more);
         }
-        table.add_row([
-            grant.subject.to_string(),
-            verbs.join(","),
-            why.join("; "),
-        ]);
+        table.add_row([grant.subject.to_string(), verbs.join(","), why.join("; ")]);
     }
     let mut text = format!("{title}\n");
     for line in table.to_string().lines() {

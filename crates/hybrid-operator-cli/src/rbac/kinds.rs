@@ -155,7 +155,11 @@ const BUILT_IN: &KindTable = &[
     (
         "admissionregistration.k8s.io",
         &[
-            ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", false),
+            (
+                "MutatingAdmissionPolicy",
+                "mutatingadmissionpolicies",
+                false,
+            ),
             (
                 "MutatingAdmissionPolicyBinding",
                 "mutatingadmissionpolicybindings",
@@ -185,7 +189,11 @@ const BUILT_IN: &KindTable = &[
     ),
     (
         "apiextensions.k8s.io",
-        &[("CustomResourceDefinition", "customresourcedefinitions", false)],
+        &[(
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            false,
+        )],
     ),
     (
         "apiregistration.k8s.io",
@@ -212,7 +220,11 @@ const BUILT_IN: &KindTable = &[
     (
         "certificates.k8s.io",
         &[
-            ("CertificateSigningRequest", "certificatesigningrequests", false),
+            (
+                "CertificateSigningRequest",
+                "certificatesigningrequests",
+                false,
+            ),
             ("ClusterTrustBundle", "clustertrustbundles", false),
         ],
     ),
@@ -290,10 +302,7 @@ const BUILT_IN: &KindTable = &[
         ],
     ),
     ("extensions", &[("Ingress", "ingresses", true)]),
-    (
-        "node.k8s.io",
-        &[("RuntimeClass", "runtimeclasses", false)],
-    ),
+    ("node.k8s.io", &[("RuntimeClass", "runtimeclasses", false)]),
     (
         "policy",
         &[
@@ -349,7 +358,13 @@ mod tests {
         kinds.add_definition(&definition).unwrap();
         for (group, kind, plural, namespaced, is_assumed) in [
             ("", "Endpoints", "endpoints", true, false),
-            ("networking.k8s.io", "IngressClass", "ingressclasses", false, false),
+            (
+                "networking.k8s.io",
+                "IngressClass",
+                "ingressclasses",
+                false,
+                false,
+            ),
             ("db.example.com", "Index", "indices", false, false),
             ("x.io", "Policy", "policies", true, true),
             ("x.io", "ClusterProxy", "clusterproxies", false, true),
@@ -359,7 +374,11 @@ mod tests {
                 namespaced,
                 is_assumed,
             };
-            assert_eq!(kinds.resource(&GroupKind::new(group, kind)), expected, "{kind}");
+            assert_eq!(
+                kinds.resource(&GroupKind::new(group, kind)),
+                expected,
+                "{kind}"
+            );
         }
         assert_eq!(Kinds::built_in_group("Deployment"), Some("apps"));
         assert_eq!(Kinds::built_in_group("Event"), None);

@@ -22,10 +22,7 @@ pub(crate) enum KustomizationError {
 /// Returns the file with `wanted` added to its resources where they are missing. An entry is added
 /// after the last one of the same directory, else at the end; entries in the project's root with
 /// the same ending as wanted ones, such as `_viewer_role.yaml`, are their neighbours.
-pub(crate) fn with_resources(
-    text: &str,
-    wanted: &[String],
-) -> Result<String, KustomizationError> {
+pub(crate) fn with_resources(text: &str, wanted: &[String]) -> Result<String, KustomizationError> {
     let value: Value = go_yaml::from_str(text).map_err(KustomizationError::Parse)?;
     let present = value.get("resources").and_then(Value::as_array);
     let present: Vec<&str> = present
@@ -35,7 +32,9 @@ pub(crate) fn with_resources(
         .collect();
     let missing: Vec<&String> = wanted
         .iter()
-        .filter(|file| !present.contains(&file.trim_start_matches("./")) && !present.contains(&file.as_str()))
+        .filter(|file| {
+            !present.contains(&file.trim_start_matches("./")) && !present.contains(&file.as_str())
+        })
         .collect();
     if missing.is_empty() {
         return Ok(text.to_owned());
@@ -58,9 +57,8 @@ pub(crate) fn with_resources(
     // The result must be what was meant, whatever the layout.
     let value: Value = go_yaml::from_str(&text).map_err(KustomizationError::Parse)?;
     let now = value.get("resources").and_then(Value::as_array);
-    let has = |file: &str| {
-        now.is_some_and(|now| now.iter().any(|entry| entry.as_str() == Some(file)))
-    };
+    let has =
+        |file: &str| now.is_some_and(|now| now.iter().any(|entry| entry.as_str() == Some(file)));
     let kept = present.iter().all(|file| has(file));
     if kept && missing.iter().all(|file| has(file)) {
         Ok(text)
@@ -71,9 +69,14 @@ pub(crate) fn with_resources(
 
 /// Returns the index of the line before which an entry is added, and its indentation.
 fn place(lines: &[String], file: &str, present: &[&str]) -> Option<(usize, String)> {
-    let directory = |file: &str| file.rsplit_once('/').map(|(directory, _)| directory.to_owned());
+    let directory = |file: &str| {
+        file.rsplit_once('/')
+            .map(|(directory, _)| directory.to_owned())
+    };
     let wanted = directory(file);
-    let start = lines.iter().position(|line| line.trim_end() == "resources:")?;
+    let start = lines
+        .iter()
+        .position(|line| line.trim_end() == "resources:")?;
     let mut last = None;
     let mut last_alike = None;
     for (index, line) in lines.iter().enumerate().skip(start + 1) {
@@ -116,7 +119,13 @@ mod tests {
                         # Users.\n- u.yaml\n- v.yaml\n- native/x.yaml\npatches: []\n";
         let found = with(
             text,
-            &["charts/a.yaml", "charts/b.yaml", "charts/c.yaml", "v.yaml", "native/x.yaml"],
+            &[
+                "charts/a.yaml",
+                "charts/b.yaml",
+                "charts/c.yaml",
+                "v.yaml",
+                "native/x.yaml",
+            ],
         );
         assert_eq!(found, expected);
         assert_eq!(with(&found, &["charts/b.yaml", "v.yaml"]), found);

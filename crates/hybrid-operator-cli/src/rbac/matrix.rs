@@ -5,16 +5,20 @@
 //! everything turned on. Combinations are in order of their use: if there are more than
 //! [`MAX_RENDERS`], the last are left out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use helm_core::chart::Chart;
 use helm_core::{CompiledChart, Values};
 use serde_json::{Map, Value, json};
 
-use crate::template_source::{Action, TemplateFile, TokenKind};
+use super::gates::{Gates, Path};
+use crate::template_source::TemplateFile;
 
 /// Maximum number of renders of a chart.
-pub(crate) const MAX_RENDERS: usize = 600;
+pub(crate) const MAX_RENDERS: usize = 300;
+
+/// Maximum number of renders that find out which switches can be on together.
+const MAX_TRIALS: usize = 40;
 
 /// Which API versions the cluster of a render serves beyond those of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,35 +44,37 @@ pub(crate) struct Combination {
     pub(crate) kube_version: Option<&'static str>,
 }
 
-/// A path of values.
-type Path = Vec<String>;
-
-/// What the templates do with values.
-#[derive(Debug, Default)]
-struct Uses {
-    /// Names of fields that are read anywhere.
-    named: BTreeSet<String>,
-    /// Names of fields that conditions read.
-    gates: BTreeSet<String>,
-    /// Constants that paths are compared with.
-    compared: BTreeMap<Path, BTreeSet<String>>,
+impl Combination {
+    /// Creates an install on the newest Kubernetes with every API that the templates ask for.
+    pub(crate) fn of(values: Values) -> Self {
+        Self {
+            label: String::new(),
+            values,
+            apis: Apis::All,
+            is_upgrade: false,
+            kube_version: None,
+        }
+    }
 }
 
 /// Returns the combinations for a chart, at most [`MAX_RENDERS`], and how many were left out.
-/// `given` are values files with their names.
+/// `given` are values files with their names; `accepts` tells whether the chart can be rendered with
+/// values.
 pub(crate) fn combinations(
     chart: &CompiledChart,
     templates: &[TemplateFile],
     given: &[(String, Values)],
+    accepts: &dyn Fn(&Values) -> bool,
 ) -> (Vec<Combination>, usize) {
-    let uses = Uses::of(templates);
+    let gates = Gates::of(templates);
+    let start = start(given, accepts);
     let dependencies = dependency_switches(chart.chart(), &[]);
-    let mut all_dependencies = Values::new();
+    let mut with_dependencies = start.clone();
     for path in &dependencies {
-        set(&mut all_dependencies, path, Value::Bool(true));
+        set(&mut with_dependencies, path, Value::Bool(true));
     }
     let tree = chart
-        .coalesce_unchecked(all_dependencies.clone())
+        .coalesce_unchecked(with_dependencies)
         .map(|values| values.values().clone())
         .unwrap_or_else(|_| chart.chart().values().clone());
     let mut leaves = Vec::new();
@@ -76,63 +82,114 @@ pub(crate) fn combinations(
     let booleans: Vec<(&Path, bool)> = leaves
         .iter()
         .filter_map(|(path, value)| Some((path, value.as_bool()?)))
-        .filter(|(path, _)| path.last().is_some_and(|name| uses.named.contains(name)))
         .collect();
-    let mut enabled = all_dependencies.clone();
-    let mut everything = all_dependencies.clone();
-    for (path, _) in &booleans {
+    let gating: Vec<(&Path, bool)> = booleans
+        .iter()
+        .filter(|(path, _)| gates.contain(path))
+        .copied()
+        .collect();
+    let mut everything = start.clone();
+    for path in dependencies
+        .iter()
+        .chain(booleans.iter().map(|(path, _)| *path))
+    {
         set(&mut everything, path, Value::Bool(true));
-        if path.last().is_some_and(|name| is_switch(name)) {
-            set(&mut enabled, path, Value::Bool(true));
-        }
     }
+    let switches = gating.iter().map(|(path, _)| *path);
+    let switches: Vec<&Path> = dependencies.iter().chain(switches).collect();
+    let mut trials = MAX_TRIALS;
+    let enabled = turn_on(&start, &switches, accepts, &mut trials);
 
-    let mut list = List::default();
+    let mut list = List {
+        start: start.clone(),
+        ..List::default()
+    };
     list.add("defaults", Values::new());
     for (name, values) in given {
         list.add(format!("--values {name}"), values.clone());
     }
-    list.add("every switch named enabled or create on", enabled.clone());
+    list.add("every switch on", enabled.clone());
     list.add("every boolean on", everything);
-    for values in [Values::new(), enabled.clone()] {
-        list.add_variants(&values);
-    }
-    if !dependencies.is_empty() {
-        list.add("every dependency on", all_dependencies);
+    for values in [&start, &enabled] {
+        list.add_variants(values);
     }
     for path in &dependencies {
-        list.add_set(&Values::new(), path, Value::Bool(true));
+        list.add_set(&start, path, Value::Bool(true));
     }
-    for (path, value) in &booleans {
-        list.add_set(&Values::new(), path, Value::Bool(!value));
+    for (path, value) in &gating {
+        list.add_set(&start, path, Value::Bool(!value));
     }
-    for (path, constants) in &uses.compared {
+    for (path, constants) in &gates.compared {
         for constant in constants {
+            list.add_set(&start, path, constant.as_str().into());
             list.add_set(&enabled, path, constant.as_str().into());
-            list.add_set(&Values::new(), path, constant.as_str().into());
         }
     }
     for (path, value) in enums(chart.chart()) {
         list.add_set(&enabled, &path, value);
     }
-    for (path, _) in &booleans {
-        list.add_set(&enabled, path, Value::Bool(false));
-    }
     let schema = schema(chart.chart());
     for (path, value) in &leaves {
-        let is_gate = path.last().is_some_and(|name| uses.gates.contains(name));
-        for fill in fills(value, schema_at(&schema, &schema, path)) {
-            if is_gate {
-                list.add_set(&enabled, path, fill);
-            }
+        let filled = if gates.contain(path) {
+            fills(value, schema_at(&schema, &schema, path))
+        } else {
+            Vec::new()
+        };
+        for fill in filled {
+            list.add_set(&enabled, path, fill);
         }
     }
+    for (path, _) in &gating {
+        list.add_set(&enabled, path, Value::Bool(false));
+    }
     list.finish()
+}
+
+/// Returns the values to begin with: none, or the first file with which the chart can be rendered.
+fn start(given: &[(String, Values)], accepts: &dyn Fn(&Values) -> bool) -> Values {
+    let none = Values::new();
+    if accepts(&none) {
+        return none;
+    }
+    let mut files = given.iter().map(|(_, values)| values);
+    files
+        .find(|values| accepts(values))
+        .cloned()
+        .unwrap_or(none)
+}
+
+/// Turns on as many switches as the chart accepts together: halves of a set that is refused are
+/// tried alone, until the trials are used up.
+fn turn_on(
+    values: &Values,
+    switches: &[&Path],
+    accepts: &dyn Fn(&Values) -> bool,
+    trials: &mut usize,
+) -> Values {
+    if switches.is_empty() || *trials == 0 {
+        return values.clone();
+    }
+    *trials -= 1;
+    let mut all = values.clone();
+    for path in switches {
+        set(&mut all, path, Value::Bool(true));
+    }
+    if accepts(&all) {
+        return all;
+    }
+    if switches.len() == 1 {
+        return values.clone();
+    }
+    let (one, other) = switches.split_at(switches.len() / 2);
+    let values = turn_on(values, one, accepts, trials);
+    turn_on(&values, other, accepts, trials)
 }
 
 /// Combinations without duplicates.
 #[derive(Default)]
 struct List {
+    /// The values of combinations that change one thing only.
+    start: Values,
     combinations: Vec<Combination>,
     seen: BTreeSet<String>,
     left_out: usize,
@@ -142,10 +199,7 @@ impl List {
     fn add(&mut self, label: impl Into<String>, values: Values) {
         self.push(Combination {
             label: label.into(),
-            values,
-            apis: Apis::All,
-            is_upgrade: false,
-            kube_version: None,
+            ..Combination::of(values)
         });
     }
 
@@ -160,7 +214,7 @@ impl List {
         if matches!(value, Value::Array(_) | Value::Object(_)) {
             label = format!("--set-json {}={text}", path.join("."));
         }
-        if !base.is_empty() {
+        if *base != self.start {
             label.push_str(" with every switch on");
         }
         set(&mut values, path, value);
@@ -169,17 +223,14 @@ impl List {
 
     /// Adds values with other clusters and as an upgrade.
     fn add_variants(&mut self, values: &Values) {
-        let on = if values.is_empty() {
+        let on = if *values == self.start {
             ""
         } else {
             " with every switch on"
         };
         let new = |label: &str| Combination {
             label: format!("{label}{on}"),
-            values: values.clone(),
-            apis: Apis::All,
-            is_upgrade: false,
-            kube_version: None,
+            ..Combination::of(values.clone())
         };
         self.push(Combination {
             apis: Apis::BuiltIn,
@@ -218,48 +269,6 @@ impl List {
     fn finish(self) -> (Vec<Combination>, usize) {
         (self.combinations, self.left_out)
     }
-}
-
-impl Uses {
-    fn of(templates: &[TemplateFile]) -> Self {
-        let mut uses = Self::default();
-        for file in templates {
-            for action in &file.source.actions {
-                uses.add(action, &file.values_path);
-            }
-        }
-        uses
-    }
-
-    fn add(&mut self, action: &Action, prefix: &[String]) {
-        for token in &action.tokens {
-            for field in token.fields() {
-                self.named.insert(field.to_owned());
-                if action.is_condition() {
-                    self.gates.insert(field.to_owned());
-                }
-            }
-        }
-        for (call, arguments) in action.calls() {
-            if !matches!(call.text.as_str(), "eq" | "ne" | "has" | "contains") {
-                continue;
-            }
-            let near = arguments.iter().take(4);
-            let path = near.clone().find_map(|token| token.values_path());
-            let text = near.clone().find(|token| token.kind == TokenKind::Text);
-            if let (Some(path), Some(text)) = (path, text) {
-                let path = prefix.iter().cloned().chain(path).collect();
-                let constants = self.compared.entry(path).or_default();
-                constants.insert(text.text.clone());
-            }
-        }
-    }
-}
-
-/// Returns whether a boolean of this name usually turns something on.
-fn is_switch(name: &str) -> bool {
-    let name = name.to_lowercase();
-    name.starts_with("enable") || name.ends_with("enabled") || name.contains("create")
 }
 
 /// Returns the paths that turn dependencies on: their conditions and tags.
@@ -421,7 +430,7 @@ mod tests {
         let metadata = File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n");
         let chart = Chart::from_files(files.chain([metadata])).unwrap();
         let compiled = CompiledChart::compile(&chart).unwrap();
-        let (found, left_out) = combinations(&compiled, &templates(&chart), &[]);
+        let (found, left_out) = combinations(&compiled, &templates(&chart), &[], &|_| true);
         assert_eq!(left_out, 0);
         found.into_iter().map(|found| found.label).collect()
     }
@@ -429,7 +438,10 @@ mod tests {
     #[test]
     fn each_kind_of_switch_is_turned() {
         let found = labels(&[
-            ("values.yaml", "a: {enabled: false}\nlist: []\nmode: x\nname: ''\nraw: {deep: true}\n"),
+            (
+                "values.yaml",
+                "a: {enabled: false}\nlist: []\nmode: x\nname: ''\nraw: {deep: true}\n",
+            ),
             (
                 "values.schema.json",
                 r##"{"properties": {"mode": {"$ref": "#/definitions/mode"}},
@@ -437,8 +449,8 @@ mod tests {
             ),
             (
                 "templates/a.yaml",
-                "{{ if .Values.a.enabled }}{{ end }}{{ with .Values.list }}{{ end }}\
-                 {{ if eq .Values.mode \"z\" }}{{ end }}{{ .Values.name }}{{ toYaml .Values.raw }}",
+                "{{ if .Values.a.enabled }}{{ with .Values.list }}{{ if eq .Values.mode \"z\" }}\nkind: Pod\n\
+                 {{ end }}{{ end }}{{ end }}{{ .Values.name }}{{ if .Values.raw.deep }}{{ end }}",
             ),
         ]);
         for wanted in [
@@ -449,11 +461,17 @@ mod tests {
             "--set-json list=[\"example\"] with every switch on",
             "--is-upgrade",
         ] {
-            assert!(found.iter().any(|label| label == wanted), "{wanted}: {found:#?}");
+            assert!(
+                found.iter().any(|label| label == wanted),
+                "{wanted}: {found:#?}"
+            );
         }
-        // No template names this boolean, and no condition reads this string.
+        // No condition around an object reads these.
         for unwanted in ["raw.deep", "name="] {
-            assert!(!found.iter().any(|label| label.contains(unwanted)), "{found:#?}");
+            assert!(
+                !found.iter().any(|label| label.contains(unwanted)),
+                "{found:#?}"
+            );
         }
     }
 
@@ -463,7 +481,9 @@ mod tests {
         let mut template = String::new();
         for index in 0..MAX_RENDERS {
             values.push_str(&format!("a{index}: false\n"));
-            template.push_str(&format!("{{{{ if .Values.a{index} }}}}{{{{ end }}}}"));
+            template.push_str(&format!(
+                "{{{{ if .Values.a{index} }}}}\nkind: Pod\n{{{{ end }}}}"
+            ));
         }
         let chart = Chart::from_files([
             File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),
@@ -472,8 +492,20 @@ mod tests {
         ])
         .unwrap();
         let compiled = CompiledChart::compile(&chart).unwrap();
-        let (found, left_out) = combinations(&compiled, &templates(&chart), &[]);
+        let (found, left_out) = combinations(&compiled, &templates(&chart), &[], &|_| true);
         assert_eq!(found.len(), MAX_RENDERS);
         assert!(left_out > 0);
+    }
+
+    #[test]
+    fn switches_that_exclude_each_other_are_not_on_together() {
+        let paths: Vec<Path> = (0..8).map(|index| vec![format!("a{index}")]).collect();
+        let paths: Vec<&Path> = paths.iter().collect();
+        let accepts = |values: &Values| !(values.contains_key("a2") && values.contains_key("a5"));
+        let found = turn_on(&Values::new(), &paths, &accepts, &mut 60);
+        assert_eq!(found.len(), 7, "{found:?}");
+        assert!(accepts(&found));
+        let none = turn_on(&Values::new(), &paths, &|_| true, &mut 0);
+        assert!(none.is_empty());
     }
 }

@@ -9,6 +9,7 @@
 pub(crate) mod chart;
 pub(crate) mod explain;
 pub(crate) mod fixed;
+mod gates;
 pub(crate) mod kinds;
 pub(crate) mod kustomization;
 mod matrix;

@@ -125,7 +125,9 @@ impl Rules {
             for known in self.grants() {
                 if known.subject.includes(&grant.subject) {
                     let all = known.verbs.contains("*");
-                    grant.verbs.retain(|verb| !all && !known.verbs.contains(verb));
+                    grant
+                        .verbs
+                        .retain(|verb| !all && !known.verbs.contains(verb));
                 }
             }
             if grant.verbs.is_empty() {
@@ -306,7 +308,11 @@ mod tests {
         let mut rules = Rules::default();
         rules.add(
             "Records.",
-            [Grant::new(Subject::resource("", "secrets"), &["get", "list"], "a")],
+            [Grant::new(
+                Subject::resource("", "secrets"),
+                &["get", "list"],
+                "a",
+            )],
         );
         rules.add(
             "Objects.",

@@ -125,20 +125,25 @@ pub(crate) enum SurveyError {
 /// # Errors
 /// If the templates cannot be parsed, or no combination can be rendered.
 pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey, SurveyError> {
-    let compiled = CompiledChart::compile(chart)
-        .map_err(|error| SurveyError::Parse(Box::new(error)))?;
+    let compiled =
+        CompiledChart::compile(chart).map_err(|error| SurveyError::Parse(Box::new(error)))?;
     let templates = templates(chart);
-    let (combinations, left_out) = matrix::combinations(&compiled, &templates, given);
     let apis = named_api_versions(&templates);
+    let accepts = |values: &Values| {
+        let combination = Combination::of(values.clone());
+        render(&compiled, &combination, &apis).is_ok()
+    };
+    let (combinations, left_out) = matrix::combinations(&compiled, &templates, given, &accepts);
     let mut survey = Survey {
         left_out,
         ..Survey::default()
     };
     survey.definitions.add_chart(chart);
     let mut first_error = None;
-    for (combination, result) in combinations
-        .iter()
-        .zip(render_all(&compiled, &combinations, &apis))
+    for (combination, result) in
+        combinations
+            .iter()
+            .zip(render_all(&compiled, &combinations, &apis))
     {
         match result {
             Ok(render) => survey.add(render),
@@ -194,7 +199,9 @@ fn render_all(
             })
             .collect();
         let parts = parts.into_iter();
-        parts.flat_map(|part| part.join().unwrap_or_default()).collect()
+        parts
+            .flat_map(|part| part.join().unwrap_or_default())
+            .collect()
     })
 }
 
@@ -373,16 +380,20 @@ fn named_api_versions(templates: &[TemplateFile]) -> BTreeSet<String> {
             let asks = |text: &str| text.ends_with("APIVersions.Has");
             for (index, token) in action.tokens.iter().enumerate() {
                 let next = action.tokens.get(index + 1);
-                if let Some(next) = next.filter(|next| next.kind == TokenKind::Text && asks(&token.text)) {
+                if let Some(next) =
+                    next.filter(|next| next.kind == TokenKind::Text && asks(&token.text))
+                {
                     versions.insert(next.text.clone());
                 }
             }
         }
     }
     let is_removed = |version: &String| {
-        REMOVED
-            .iter()
-            .any(|removed| version.strip_prefix(removed).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+        REMOVED.iter().any(|removed| {
+            version
+                .strip_prefix(removed)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
     };
     versions.retain(|version| !is_removed(version));
     versions
@@ -407,7 +418,10 @@ mod tests {
     #[test]
     fn kinds_behind_switches_apis_and_hooks_are_reached() {
         let survey = of(&[
-            ("values.yaml", "monitor: {enabled: false}\nmode: a\nhosts: []\n"),
+            (
+                "values.yaml",
+                "monitor: {enabled: false}\nmode: a\nhosts: []\n",
+            ),
             (
                 "templates/a.yaml",
                 "{{ if and .Values.monitor.enabled (.Capabilities.APIVersions.Has \"monitoring.coreos.com/v1\") }}\n\
@@ -431,7 +445,10 @@ mod tests {
         );
         assert_eq!(survey.unreached, []);
         let monitor = &survey.kinds[&GroupKind::new("monitoring.coreos.com", "ServiceMonitor")];
-        assert!(monitor.templates.contains_key("templates/a.yaml"), "{monitor:?}");
+        assert!(
+            monitor.templates.contains_key("templates/a.yaml"),
+            "{monitor:?}"
+        );
     }
 
     #[test]
@@ -453,10 +470,17 @@ mod tests {
     fn refused_combinations_are_recorded_and_skipped() {
         let survey = of(&[
             ("values.yaml", "a: false\n"),
-            ("templates/a.yaml", "{{ if .Values.a }}{{ fail \"no\" }}{{ end }}"),
+            (
+                "templates/a.yaml",
+                "{{ if .Values.a }}{{ fail \"no\" }}{{ end }}",
+            ),
         ]);
         assert!(!survey.refused.is_empty());
-        assert!(survey.refused.iter().all(|(_, why)| why.contains("no")), "{:?}", survey.refused);
+        assert!(
+            survey.refused.iter().all(|(_, why)| why.contains("no")),
+            "{:?}",
+            survey.refused
+        );
         assert!(!survey.renders.is_empty());
     }
 

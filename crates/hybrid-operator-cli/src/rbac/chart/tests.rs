@@ -171,7 +171,10 @@ fn permissions_of_the_charts_own_roles_are_granted() {
     };
     let found = case.rules();
     let yaml = found.rules.to_yaml();
-    let section = yaml.split_once("# Granted by the chart's own roles").unwrap().1;
+    let section = yaml
+        .split_once("# Granted by the chart's own roles")
+        .unwrap()
+        .1;
     let rules = section.split_once('\n').unwrap().1;
     assert_eq!(
         rules,
@@ -179,7 +182,11 @@ fn permissions_of_the_charts_own_roles_are_granted() {
          - nonResourceURLs: [/metrics]\n  verbs: [get]\n"
     );
     assert_eq!(found.warnings.len(), 1, "{:?}", found.warnings);
-    assert!(found.warnings[0].contains("\"view\""), "{:?}", found.warnings);
+    assert!(
+        found.warnings[0].contains("\"view\""),
+        "{:?}",
+        found.warnings
+    );
 }
 
 #[test]
@@ -194,7 +201,10 @@ fn bind_is_granted_only_if_escalation_is_allowed() {
     };
     let found = case.rules();
     let yaml = found.rules.to_yaml();
-    assert!(yaml.ends_with("  resources: [clusterroles]\n  resourceNames: [view]\n  verbs: [bind]\n"), "{yaml}");
+    assert!(
+        yaml.ends_with("  resources: [clusterroles]\n  resourceNames: [view]\n  verbs: [bind]\n"),
+        "{yaml}"
+    );
     assert!(found.warnings.is_empty(), "{:?}", found.warnings);
 }
 
@@ -214,9 +224,15 @@ fn a_role_of_a_namespace_grants_nothing_of_the_cluster() {
     let found = case.rules();
     assert_eq!(
         case.others(),
-        format!("# The chart's objects.\n- apiGroups: [\"\"]\n  resources: [services]\n  verbs: {OBJECT}\n")
+        format!(
+            "# The chart's objects.\n- apiGroups: [\"\"]\n  resources: [services]\n  verbs: {OBJECT}\n"
+        )
     );
-    assert!(found.warnings[0].contains(": namespaces;"), "{:?}", found.warnings);
+    assert!(
+        found.warnings[0].contains(": namespaces;"),
+        "{:?}",
+        found.warnings
+    );
 }
 
 #[test]
@@ -230,7 +246,9 @@ fn unreached_kinds_are_granted_on_request() {
     };
     assert_eq!(case.others(), "");
     case.options.include_unreached = true;
-    let expected = format!("# The chart's objects.\n- apiGroups: [batch]\n  resources: [cronjobs]\n  verbs: {OBJECT}\n");
+    let expected = format!(
+        "# The chart's objects.\n- apiGroups: [batch]\n  resources: [cronjobs]\n  verbs: {OBJECT}\n"
+    );
     assert_eq!(case.others(), expected);
 }
 

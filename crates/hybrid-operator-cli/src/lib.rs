@@ -10,6 +10,7 @@ mod command;
 mod dashboards;
 mod files;
 mod generate;
+mod lint;
 mod project;
 mod rbac;
 mod template_source;

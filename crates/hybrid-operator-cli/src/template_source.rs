@@ -434,7 +434,7 @@ mod tests {
         let text = "a: {{/* now */}}\nb: {{- /* randInt\nnow */ -}}\nc: {{ \"now }} \\\" now\" }}\n\
                     d: {{ `now\n` | quote }}\ne: {{ .now }}{{ $now }}\nf: {{ if\n  now }}x{{ end }}\n";
         let source = TemplateSource::read(text);
-        assert_eq!(words(&source), [(5, "quote"), (8, "now")]);
+        assert_eq!(words(&source), [(6, "quote"), (9, "now")]);
     }
 
     #[test]

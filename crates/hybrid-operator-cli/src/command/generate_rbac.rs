@@ -309,7 +309,7 @@ fn chart_rules(
     target: &Path,
 ) -> anyhow::Result<(ChartRules, Survey)> {
     let directory = &of_chart.directory;
-    let mut values = ci_values(of_chart)?;
+    let mut values = ci_values(&of_chart.chart, &of_chart.path)?;
     values.extend(input.values.iter().cloned());
     let found = survey(&of_chart.chart, &values)
         .with_context(|| format!("cannot find the kinds of the chart {directory}"))?;
@@ -367,15 +367,15 @@ fn chart_rules(
 }
 
 /// Reads the values files in the `ci/` of a chart, which `.helmignore` often leaves out of it.
-fn ci_values(of_chart: &ChartWatches) -> anyhow::Result<Vec<(String, Values)>> {
+pub(super) fn ci_values(chart: &Chart, path: &Path) -> anyhow::Result<Vec<(String, Values)>> {
     let mut texts = BTreeMap::new();
-    for file in of_chart.chart.files() {
+    for file in chart.files() {
         if file.name().starts_with("ci/") {
             texts.insert(file.name().to_owned(), file.data().to_vec());
         }
     }
-    if of_chart.path.is_dir() {
-        for file in sorted_files(&of_chart.path.join("ci"))? {
+    if path.is_dir() {
+        for file in sorted_files(&path.join("ci"))? {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
             let text =
                 fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -386,7 +386,7 @@ fn ci_values(of_chart: &ChartWatches) -> anyhow::Result<Vec<(String, Values)>> {
     for (name, text) in texts {
         if name.ends_with("-values.yaml") {
             let read = helm_core::values::read(&text)
-                .with_context(|| format!("cannot read {}/{name}", of_chart.directory))?;
+                .with_context(|| format!("cannot read {}/{name}", path.display()))?;
             values.push((name, read));
         }
     }

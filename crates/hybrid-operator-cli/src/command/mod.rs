@@ -4,6 +4,7 @@ mod completion;
 mod generate;
 mod generate_dashboards;
 mod generate_rbac;
+mod lint;
 mod run;
 mod template;
 mod version;
@@ -36,6 +37,8 @@ enum Command {
     Run(Box<hybrid_operator::options::RunArgs>),
     /// Write the files of a project that are computed from others.
     Generate(generate::Args),
+    /// Say what breaks when a chart runs under an operator.
+    Lint(lint::Args),
     /// Print the completion script of a shell.
     Completion(completion::Args),
     /// Print the version.
@@ -49,6 +52,7 @@ impl Cli {
             Command::Template(args) => template::run(&args, out),
             Command::Run(args) => run::run(*args),
             Command::Generate(args) => generate::run(&args, out),
+            Command::Lint(args) => lint::run(&args, out),
             Command::Completion(args) => completion::run(&args, out),
             Command::Version => version::run(out),
         }

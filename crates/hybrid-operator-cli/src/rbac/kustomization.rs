@@ -49,7 +49,7 @@ pub(crate) fn with_resources(text: &str, wanted: &[String]) -> Result<String, Ku
         lines.extend(missing.iter().map(|file| format!("- {file}")));
     } else {
         for file in &missing {
-            let (at, indent) = place(&lines, file, &present).ok_or_else(layout)?;
+            let (at, indent) = place(&lines, file).ok_or_else(layout)?;
             lines.insert(at, format!("{indent}- {file}"));
         }
     }
@@ -68,7 +68,7 @@ pub(crate) fn with_resources(text: &str, wanted: &[String]) -> Result<String, Ku
 }
 
 /// Returns the index of the line before which an entry is added, and its indentation.
-fn place(lines: &[String], file: &str, present: &[&str]) -> Option<(usize, String)> {
+fn place(lines: &[String], file: &str) -> Option<(usize, String)> {
     let directory = |file: &str| {
         file.rsplit_once('/')
             .map(|(directory, _)| directory.to_owned())
@@ -90,9 +90,6 @@ fn place(lines: &[String], file: &str, present: &[&str]) -> Option<(usize, Strin
         };
         let entry = entry.split(" #").next().unwrap_or_default().trim();
         let entry = entry.trim_matches(['"', '\'']);
-        if !present.contains(&entry) && entry != file && directory(entry) != wanted {
-            continue;
-        }
         let indent = line.get(..line.len() - trimmed.len()).unwrap_or_default();
         let place = (index + 1, indent.to_owned());
         if directory(entry) == wanted {

@@ -5,7 +5,7 @@
 //! everything turned on. Combinations are in order of their use: if there are more than
 //! [`MAX_RENDERS`], the last are left out.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use helm_core::chart::Chart;
 use helm_core::{CompiledChart, Values};
@@ -191,7 +191,8 @@ struct List {
     /// The values of combinations that change one thing only.
     start: Values,
     combinations: Vec<Combination>,
-    seen: BTreeSet<String>,
+    /// Index of each combination.
+    seen: BTreeMap<String, usize>,
     left_out: usize,
 }
 
@@ -256,9 +257,16 @@ impl List {
         } = &combination;
         let values = Value::Object(values.clone()).to_string();
         let key = format!("{apis:?} {is_upgrade} {kube_version:?} {values}");
-        if !self.seen.insert(key) {
+        if let Some(index) = self.seen.get(&key) {
+            // The more precise description of the same values.
+            if let Some(known) = self.combinations.get_mut(*index)
+                && known.label.starts_with("every")
+            {
+                known.label = combination.label;
+            }
             return;
         }
+        self.seen.insert(key, self.combinations.len());
         if self.combinations.len() < MAX_RENDERS {
             self.combinations.push(combination);
         } else {

@@ -236,7 +236,7 @@ fn ci_values_and_given_values_reach_more() {
     project.write("b.yaml", "never: Service\n");
     project.generate(&["--values", "b.yaml", "--explain"]);
     let role = project.read("config/rbac/charts/shop_role.yaml");
-    assert!(role.contains("resources: [services]"), "{role}");
+    assert!(role.contains("resources: [configmaps, services]"), "{role}");
     let text = project.generate(&["--explain"]);
     assert!(text.contains("--values ci/a-values.yaml"), "{text}");
 }

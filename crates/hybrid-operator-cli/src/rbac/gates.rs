@@ -19,6 +19,8 @@ pub(super) struct Gates {
     names: BTreeSet<String>,
     /// Constants that paths are compared with.
     pub(super) compared: BTreeMap<Path, BTreeSet<String>>,
+    /// Constants that one condition compares several paths with.
+    pub(super) together: BTreeSet<Vec<(Path, String)>>,
 }
 
 /// What the text between the start and the end of a definition or a variable reads.
@@ -60,12 +62,17 @@ impl Gates {
             if objects.iter().any(|line| (start..=end).contains(line)) {
                 let reads = Reads::of(condition, &file.values_path);
                 self.add(&reads, &variables, definitions, &mut added);
-                self.add_compared(condition, &file.values_path);
+                let compared = compared(condition, &file.values_path);
+                if compared.len() > 1 {
+                    self.together.insert(compared);
+                }
             }
         }
         // A helper that computes a kind compares too.
         for action in &file.source.actions {
-            self.add_compared(action, &file.values_path);
+            for (path, constant) in compared(action, &file.values_path) {
+                self.compared.entry(path).or_default().insert(constant);
+            }
         }
     }
 
@@ -101,22 +108,24 @@ impl Gates {
             }
         }
     }
+}
 
-    fn add_compared(&mut self, action: &Action, prefix: &[String]) {
-        for (call, arguments) in action.calls() {
-            if !matches!(call.text.as_str(), "eq" | "ne" | "has" | "contains") {
-                continue;
-            }
-            let near = arguments.iter().take(4);
-            let path = near.clone().find_map(Token::values_path);
-            let text = near.clone().find(|token| token.kind == TokenKind::Text);
-            if let (Some(path), Some(text)) = (path, text) {
-                let path = prefix.iter().cloned().chain(path).collect();
-                let constants = self.compared.entry(path).or_default();
-                constants.insert(text.text.clone());
-            }
+/// Returns the paths that an action compares with constants.
+fn compared(action: &Action, prefix: &[String]) -> Vec<(Path, String)> {
+    let mut found = Vec::new();
+    for (call, arguments) in action.calls() {
+        if !matches!(call.text.as_str(), "eq" | "ne" | "has" | "contains") {
+            continue;
+        }
+        let near = arguments.iter().take(4);
+        let path = near.clone().find_map(Token::values_path);
+        let text = near.clone().find(|token| token.kind == TokenKind::Text);
+        if let (Some(path), Some(text)) = (path, text) {
+            let path = prefix.iter().cloned().chain(path).collect();
+            found.push((path, text.text.clone()));
         }
     }
+    found
 }
 
 impl Reads {
@@ -284,6 +293,16 @@ mod tests {
         for other in ["probe.enabled", "x"] {
             assert!(!is(other), "{other}: {found:?}");
         }
+    }
+
+    #[test]
+    fn constants_of_one_condition_are_found_together() {
+        let found = gates(&[
+            "{{ if and (eq .Values.a \"x\") (eq .Values.b \"y\") }}\nkind: Service\n{{ end }}\n",
+        ]);
+        let pair = |path: &str, text: &str| (vec![path.to_owned()], text.to_owned());
+        let expected = BTreeSet::from([vec![pair("a", "x"), pair("b", "y")]]);
+        assert_eq!(found.together, expected);
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub(crate) const MAX_RENDERS: usize = 300;
 /// Maximum number of renders that find out which switches can be on together.
 const MAX_TRIALS: usize = 40;
 
+/// Value of numbers in conditions, which usually ask for more than one or two.
+const HIGH: u32 = 3;
+
 /// Which API versions the cluster of a render serves beyond those of Kubernetes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Apis {
@@ -95,8 +98,18 @@ pub(crate) fn combinations(
     {
         set(&mut everything, path, Value::Bool(true));
     }
-    let switches = gating.iter().map(|(path, _)| *path);
-    let switches: Vec<&Path> = dependencies.iter().chain(switches).collect();
+    let numbers: Vec<(&Path, &Value)> = leaves
+        .iter()
+        .filter(|(path, value)| value.is_number() && gates.contain(path))
+        .map(|(path, value)| (path, value))
+        .collect();
+    let switches = dependencies
+        .iter()
+        .chain(gating.iter().map(|(path, _)| *path));
+    let switches = switches.map(|path| (path, Value::Bool(true)));
+    // A condition such as `gt (int .Values.replicaCount) 1`.
+    let high = numbers.iter().map(|(path, _)| (*path, Value::from(HIGH)));
+    let switches: Vec<(&Path, Value)> = switches.chain(high).collect();
     let mut trials = MAX_TRIALS;
     let enabled = turn_on(&start, &switches, accepts, &mut trials);
 
@@ -124,6 +137,12 @@ pub(crate) fn combinations(
             list.add_set(&start, path, constant.as_str().into());
             list.add_set(&enabled, path, constant.as_str().into());
         }
+    }
+    for pairs in &gates.together {
+        list.add_together(&enabled, pairs);
+    }
+    for (path, value) in &numbers {
+        list.add_set(&enabled, path, (*value).clone());
     }
     for (path, value) in enums(chart.chart()) {
         list.add_set(&enabled, &path, value);
@@ -162,7 +181,7 @@ fn start(given: &[(String, Values)], accepts: &dyn Fn(&Values) -> bool) -> Value
 /// tried alone, until the trials are used up.
 fn turn_on(
     values: &Values,
-    switches: &[&Path],
+    switches: &[(&Path, Value)],
     accepts: &dyn Fn(&Values) -> bool,
     trials: &mut usize,
 ) -> Values {
@@ -171,8 +190,8 @@ fn turn_on(
     }
     *trials -= 1;
     let mut all = values.clone();
-    for path in switches {
-        set(&mut all, path, Value::Bool(true));
+    for (path, value) in switches {
+        set(&mut all, path, value.clone());
     }
     if accepts(&all) {
         return all;
@@ -219,6 +238,21 @@ impl List {
             label.push_str(" with every switch on");
         }
         set(&mut values, path, value);
+        self.add(label, values);
+    }
+
+    /// Adds `base` with several values.
+    fn add_together(&mut self, base: &Values, pairs: &[(Path, String)]) {
+        let mut values = base.clone();
+        let mut label = "--set ".to_owned();
+        for (index, (path, text)) in pairs.iter().enumerate() {
+            if index > 0 {
+                label.push(',');
+            }
+            label.push_str(&format!("{}={text}", path.join(".")));
+            set(&mut values, path, text.as_str().into());
+        }
+        label.push_str(" with every switch on");
         self.add(label, values);
     }
 
@@ -367,7 +401,6 @@ fn fills(value: &Value, schema: Option<&Value>) -> Vec<Value> {
                 _ => vec![true.into(), "example".into(), map()],
             }
         }
-        Value::Number(number) if number.as_f64() == Some(0.0) => vec![1.into()],
         _ => Vec::new(),
     }
 }
@@ -508,7 +541,7 @@ mod tests {
     #[test]
     fn switches_that_exclude_each_other_are_not_on_together() {
         let paths: Vec<Path> = (0..8).map(|index| vec![format!("a{index}")]).collect();
-        let paths: Vec<&Path> = paths.iter().collect();
+        let paths: Vec<(&Path, Value)> = paths.iter().map(|path| (path, true.into())).collect();
         let accepts = |values: &Values| !(values.contains_key("a2") && values.contains_key("a5"));
         let found = turn_on(&Values::new(), &paths, &accepts, &mut 60);
         assert_eq!(found.len(), 7, "{found:?}");

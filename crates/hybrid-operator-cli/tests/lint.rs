@@ -54,7 +54,7 @@ warning   clock                 templates/a.yaml:7  'now' reads the clock: the o
 ";
     assert_eq!(shown, expected);
     let message = text(&output.stderr);
-    assert!(message.contains("1 errors and 1 warnings"), "{message}");
+    assert!(message.contains("1 error and 1 warning;"), "{message}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `hybrid-operator generate dashboards`: writes a Grafana dashboard and alerts.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use crate::dashboards::{alerts, dashboard};
 use crate::files::FileSet;
 use crate::generate::report;
 use crate::project::Project;
+use crate::rbac::kustomization::with_resources;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,6 +43,16 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     files.add("grafana/operator.json", json + "\n")?;
     files.add("prometheus/alerts.yaml", alerts(name))?;
     let target = project.root.join(&args.output_dir);
+    let kustomization = "prometheus/kustomization.yaml";
+    if let Ok(present) = fs::read_to_string(target.join(kustomization)) {
+        let text = with_resources(&present, &["alerts.yaml".to_owned()]).with_context(|| {
+            format!(
+                "cannot add the alerts to {}",
+                target.join(kustomization).display()
+            )
+        })?;
+        files.add(kustomization, text)?;
+    }
     let command = "hybrid-operator generate dashboards";
     report::write_or_check(&files, &target, &args.output_dir, args.check, command, out)
 }

@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long)]
     allow_escalation: bool,
 
-    /// Write Roles for the operator's namespace instead of ClusterRoles
+    /// Write Roles for the operator's namespace instead of `ClusterRoles`
     #[arg(long)]
     namespaced: bool,
 

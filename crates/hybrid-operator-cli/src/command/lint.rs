@@ -120,8 +120,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
     if errors > 0 {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
         bail!(
-            "{errors} errors and {warnings} warnings; fix the errors, or leave rules out with --ignore"
+            "{errors} error{} and {warnings} warning{}; fix the errors, or leave rules out with --ignore",
+            plural(errors),
+            plural(warnings)
         );
     }
     Ok(())

@@ -32,7 +32,6 @@ pub(super) fn findings(
         places,
         versions: versions(input.chart),
         selectors: BTreeMap::new(),
-        label: String::new(),
         seen: BTreeSet::new(),
         findings: BTreeSet::new(),
     };
@@ -51,10 +50,9 @@ struct Rules<'a> {
     versions: BTreeSet<String>,
     /// The first selector of each workload.
     selectors: BTreeMap<(String, String), Value>,
-    /// The combination of values that is looked at.
-    label: String,
-    /// Findings without their combination of values; only the first is kept.
-    seen: BTreeSet<(&'static str, String, usize, String)>,
+    /// Rule and place of the findings; only the first of each place is kept, because many renders
+    /// have the same objects.
+    seen: BTreeSet<(&'static str, String, usize)>,
     findings: BTreeSet<Finding>,
 }
 
@@ -86,8 +84,7 @@ impl Rules<'_> {
         help: &str,
     ) {
         let (file, line) = self.places.of(found, line);
-        let essence = message.replace(&format!("({})", self.label), "");
-        if !self.seen.insert((id, file.clone(), line, essence)) {
+        if !self.seen.insert((id, file.clone(), line)) {
             return;
         }
         self.findings.insert(Finding {
@@ -100,8 +97,19 @@ impl Rules<'_> {
         });
     }
 
+    /// Returns kind and name of an object as messages show it: RELEASE stands for the release's name.
+    /// A name that differs in each render is left out.
+    fn named(&self, found: &Found) -> String {
+        let key = found.object.key();
+        let name = key.name.replace(RELEASE, "RELEASE");
+        if name.is_empty() || self.places.is_random(found) {
+            key.kind.clone()
+        } else {
+            format!("{} {name}", key.kind)
+        }
+    }
+
     fn render(&mut self, render: &Render) {
-        self.label.clone_from(&render.label);
         for found in &render.objects {
             self.name(found, render);
             self.scope(found, render);
@@ -125,7 +133,7 @@ impl Rules<'_> {
             && let (Some(first), Some(second)) = (objects.get(first), objects.get(second))
         {
             let (file, line) = self.places.of(first, Line::Name);
-            let key = named(second);
+            let key = self.named(second);
             self.find(
                 second,
                 Line::Name,
@@ -177,7 +185,7 @@ impl Rules<'_> {
             };
             let message = format!(
                 "{} is named without the release's name: a second custom resource in {where_} fails, because the object belongs to the first",
-                named(found)
+                self.named(found)
             );
             let help = "begin the name with {{ .Release.Name }} or the chart's fullname helper";
             self.find(
@@ -204,7 +212,7 @@ impl Rules<'_> {
         if key.kind == "CustomResourceDefinition" {
             let message = format!(
                 "{} is a template: an upgrade that removes it deletes all its custom resources, and objects of its kind in the same chart cannot be applied before it is served",
-                named(found)
+                self.named(found)
             );
             let help = "move it to crds/, or to a chart of its own";
             self.find(
@@ -219,7 +227,7 @@ impl Rules<'_> {
         if !self.is_namespaced(found) {
             let message = format!(
                 "{} is cluster-scoped: the operator needs a ClusterRole, finds the object by annotations instead of an owner reference if the custom resource is in a namespace, and garbage collection does not delete it",
-                named(found)
+                self.named(found)
             );
             let help = "delete the custom resource before the operator; to run without a ClusterRole, put the object behind a value";
             self.find(
@@ -244,7 +252,7 @@ impl Rules<'_> {
         }
         let message = format!(
             "{} is in the namespace {namespace}, not in that of the release: an operator of one namespace cannot manage it, and garbage collection does not delete it",
-            named(found)
+            self.named(found)
         );
         let help = "use {{ .Release.Namespace }}, or let the operator watch all namespaces";
         self.find(
@@ -257,7 +265,7 @@ impl Rules<'_> {
         if !is_created && !PRESENT.contains(&namespace) {
             let message = format!(
                 "{} is in the namespace {namespace}, which the chart does not create: the install fails until somebody creates it",
-                named(found)
+                self.named(found)
             );
             let help = "render a Namespace, or document that it must exist";
             self.find(
@@ -315,7 +323,7 @@ impl Rules<'_> {
             if !fields.is_empty() {
                 let message = format!(
                     "{} grants * in {}: the operator must have these permissions itself to grant them",
-                    named(found),
+                    self.named(found),
                     fields.join(" and ")
                 );
                 let help = "name the groups, resources and verbs that are needed";
@@ -336,7 +344,7 @@ impl Rules<'_> {
             if !is_pinned(image) && !image.contains("example") {
                 let message = format!(
                     "{} runs the image {image:?} without a fixed tag or digest: the same release may run different code",
-                    named(found)
+                    self.named(found)
                 );
                 let help = "set a tag, such as the chart's appVersion, or a digest";
                 self.find(
@@ -362,7 +370,7 @@ impl Rules<'_> {
         if let Some(label) = self.versioned_label(selector) {
             let message = format!(
                 "the selector of {} contains the chart's version ({label}): it cannot be changed, so every upgrade of the chart fails",
-                named(found)
+                self.named(found)
             );
             let help =
                 "use only labels that never change, such as app.kubernetes.io/name and instance";
@@ -382,7 +390,7 @@ impl Rules<'_> {
             if let Some(label) = self.versioned_label(labels) {
                 let message = format!(
                     "volumeClaimTemplates of {} contain the chart's version ({label}): they cannot be changed, so every upgrade of the chart fails",
-                    named(found)
+                    self.named(found)
                 );
                 let help = "leave the label out of volumeClaimTemplates";
                 self.find(
@@ -402,7 +410,7 @@ impl Rules<'_> {
         if first != selector {
             let message = format!(
                 "the selector of {} depends on values ({}): it cannot be changed, so a change of them fails",
-                named(found),
+                self.named(found),
                 render.label
             );
             let help = "use only labels that never change in selectors";
@@ -431,7 +439,7 @@ impl Rules<'_> {
         if found.object.is_kept() {
             let message = format!(
                 "{} stays when its release is uninstalled or no longer contains it (helm.sh/resource-policy: keep)",
-                named(found)
+                self.named(found)
             );
             let help = "delete it by hand; a new custom resource of the same name needs the annotation adopt-release to use it";
             self.find(
@@ -454,7 +462,7 @@ impl Rules<'_> {
         {
             let message = format!(
                 "{} is a test, which the operator does not run by default",
-                named(found)
+                self.named(found)
             );
             let help = "add 'test: {}' to the entry in watches.yaml to run it after each change";
             self.find(
@@ -467,7 +475,7 @@ impl Rules<'_> {
         } else if annotation("helm.sh/hook-delete-policy").trim().is_empty() {
             let message = format!(
                 "the hook {} has no delete policy: it stays in the cluster until it runs again",
-                named(found)
+                self.named(found)
             );
             let help = "add the annotation helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded";
             self.find(
@@ -484,7 +492,7 @@ impl Rules<'_> {
             if policy.is_empty() || policy == "Always" {
                 let message = format!(
                     "the hook {} restarts its containers for ever (restartPolicy Always): the release waits for it until the timeout and fails",
-                    named(found)
+                    self.named(found)
                 );
                 let help = "set restartPolicy: Never, or use a Job";
                 self.find(
@@ -502,7 +510,7 @@ impl Rules<'_> {
         {
             let message = format!(
                 "the hook {} has no activeDeadlineSeconds: only the action's timeout (5m) ends it if it hangs, and its Pods go on",
-                named(found)
+                self.named(found)
             );
             let help = "set spec.activeDeadlineSeconds";
             self.find(
@@ -513,16 +521,5 @@ impl Rules<'_> {
                 help,
             );
         }
-    }
-}
-
-/// Returns kind and name of an object as messages show it: the release's name is its template.
-fn named(found: &Found) -> String {
-    let key = found.object.key();
-    let name = key.name.replace(RELEASE, "RELEASE");
-    if name.is_empty() {
-        key.kind.clone()
-    } else {
-        format!("{} {name}", key.kind)
     }
 }

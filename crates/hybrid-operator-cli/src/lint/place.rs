@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::source::RANDOM;
 use crate::rbac::survey::Found;
-use crate::template_source::{ACTION, Document, TemplateFile};
+use crate::template_source::{ACTION, Action, Document, TemplateFile};
 
 /// The templates of a chart by the path that rendered objects name.
 pub(super) struct Places<'a> {
@@ -31,6 +32,15 @@ impl<'a> Places<'a> {
         Self {
             files: files.collect(),
         }
+    }
+
+    /// Returns whether the template of an object computes random values.
+    pub(super) fn is_random(&self, found: &Found) -> bool {
+        let file = self.files.get(found.template.as_str());
+        file.is_some_and(|(file, _)| {
+            let mut calls = file.source.actions.iter().flat_map(Action::calls);
+            calls.any(|(call, _)| RANDOM.contains(&call.text.as_str()))
+        })
     }
 
     /// Returns the file of an object and the line of it that is meant. If the object's document

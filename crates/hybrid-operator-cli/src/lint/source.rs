@@ -6,7 +6,7 @@ use super::{Finding, Severity};
 use crate::template_source::{TemplateFile, Token};
 
 /// Functions with another result each time.
-const RANDOM: &[&str] = &[
+pub(super) const RANDOM: &[&str] = &[
     "randAlphaNum",
     "randAlpha",
     "randAscii",

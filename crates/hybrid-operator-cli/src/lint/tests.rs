@@ -373,6 +373,31 @@ fn ignored_rules_are_left_out_and_strict_makes_errors() {
 }
 
 #[test]
+fn objects_with_random_names_are_found_once_and_without_their_name() {
+    let text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ randAlpha 5 }}\n  annotations: {helm.sh/hook: test}\n\
+                spec: {restartPolicy: Never}\n{{ if .Values.a.enabled }}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: b}\n{{ end }}\n";
+    let files = [
+        File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.2.3\n"),
+        File::new("values.yaml", "a: {enabled: false}\n"),
+        File::new("templates/a.yaml", text),
+    ];
+    let chart = Chart::from_files(files).unwrap();
+    let input = Input {
+        chart: &chart,
+        given: &[],
+        kube_minor: 36,
+    };
+    let findings = lint(&input);
+    let tests: Vec<&Finding> = findings
+        .iter()
+        .filter(|found| found.id == "test-hook")
+        .collect();
+    assert_eq!(tests.len(), 1, "{tests:#?}");
+    assert!(tests[0].message.starts_with("Pod is a test"), "{tests:#?}");
+    assert_eq!(lint(&input), findings);
+}
+
+#[test]
 fn rules_are_sorted() {
     assert!(RULES.is_sorted_by_key(|(id, _)| id));
 }

@@ -181,7 +181,7 @@ impl Build<'_> {
             grants.push(Grant::new(
                 subject(""),
                 &["get", "list", "patch", "watch"],
-                format!("custom resource {kind}; patch: finalizer"),
+                format!("custom resource {kind} ({}); patch: finalizer", api.version),
             ));
             let why = format!("status of {kind}");
             grants.push(Grant::new(subject("/status"), &["patch"], why));

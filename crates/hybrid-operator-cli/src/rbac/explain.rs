@@ -1,5 +1,7 @@
 //! The table of `generate rbac --explain`.
 
+use std::fmt::Write as _;
+
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::rules::Rules;
@@ -31,13 +33,14 @@ pub(crate) fn explain(title: &str, rules: &Rules, survey: &Survey, warnings: &[S
         text.push('\n');
     }
     let (rendered, refused) = (survey.renders.len(), survey.refused.len());
-    text.push_str(&format!(
-        "{rendered} combinations of values rendered, {refused} refused by the chart, {} left out\n",
+    let _ = writeln!(
+        text,
+        "{rendered} combinations of values rendered, {refused} refused by the chart, {} left out",
         survey.left_out
-    ));
+    );
     if let Some((label, why)) = survey.refused.first() {
         let why = why.lines().next().unwrap_or_default();
-        text.push_str(&format!("  refused first: {label}: {why}\n"));
+        let _ = writeln!(text, "  refused first: {label}: {why}");
     }
     if !survey.unreached.is_empty() {
         text.push_str(
@@ -45,14 +48,15 @@ pub(crate) fn explain(title: &str, rules: &Rules, survey: &Survey, warnings: &[S
         );
         for unreached in &survey.unreached {
             let version = unreached.api_version.as_deref().unwrap_or("?");
-            text.push_str(&format!(
-                "  {version} {} in {}:{}\n",
+            let _ = writeln!(
+                text,
+                "  {version} {} in {}:{}",
                 unreached.kind, unreached.template, unreached.line
-            ));
+            );
         }
     }
     for warning in warnings {
-        text.push_str(&format!("warning: {warning}\n"));
+        let _ = writeln!(text, "warning: {warning}");
     }
     text
 }

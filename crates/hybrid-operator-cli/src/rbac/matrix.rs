@@ -6,6 +6,7 @@
 //! [`MAX_RENDERS`], the last are left out.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use helm_core::chart::Chart;
 use helm_core::{CompiledChart, Values};
@@ -76,10 +77,10 @@ pub(crate) fn combinations(
     for path in &dependencies {
         set(&mut with_dependencies, path, Value::Bool(true));
     }
-    let tree = chart
-        .coalesce_unchecked(with_dependencies)
-        .map(|values| values.values().clone())
-        .unwrap_or_else(|_| chart.chart().values().clone());
+    let tree = chart.coalesce_unchecked(with_dependencies).map_or_else(
+        |_| chart.chart().values().clone(),
+        |values| values.values().clone(),
+    );
     let mut leaves = Vec::new();
     leaves_of(&tree, &mut Vec::new(), &mut leaves);
     let booleans: Vec<(&Path, bool)> = leaves
@@ -249,7 +250,7 @@ impl List {
             if index > 0 {
                 label.push(',');
             }
-            label.push_str(&format!("{}={text}", path.join(".")));
+            let _ = write!(label, "{}={text}", path.join("."));
             set(&mut values, path, text.as_str().into());
         }
         label.push_str(" with every switch on");
@@ -521,10 +522,11 @@ mod tests {
         let mut values = String::new();
         let mut template = String::new();
         for index in 0..MAX_RENDERS {
-            values.push_str(&format!("a{index}: false\n"));
-            template.push_str(&format!(
+            let _ = writeln!(values, "a{index}: false");
+            let _ = write!(
+                template,
                 "{{{{ if .Values.a{index} }}}}\nkind: Pod\n{{{{ end }}}}"
-            ));
+            );
         }
         let chart = Chart::from_files([
             File::new("Chart.yaml", "apiVersion: v2\nname: c\nversion: 0.1.0\n"),

@@ -1,5 +1,7 @@
 //! The role for a native controller, from what the operator's program says about itself.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -42,7 +44,7 @@ pub(crate) struct NativeRole {
 
 /// Returns the role of each native controller, sorted by name. Controllers of one kind share a role.
 pub(crate) fn native_role(description: &Description, scope: RoleScope) -> Vec<NativeRole> {
-    let mut by_kind: std::collections::BTreeMap<String, Vec<&Controller>> = Default::default();
+    let mut by_kind: BTreeMap<String, Vec<&Controller>> = BTreeMap::default();
     for controller in &description.controllers {
         let kind = controller.kind.to_lowercase();
         by_kind.entry(kind).or_default().push(controller);

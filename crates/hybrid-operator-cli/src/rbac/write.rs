@@ -31,7 +31,8 @@ impl RoleScope {
 
 /// Returns the manifest of a role. `comment` is its first lines, without `#`.
 pub(crate) fn role(scope: RoleScope, name: &str, comment: &str, rules: &Rules) -> String {
-    let comment: String = comment.lines().map(|line| format!("# {line}\n")).collect();
+    let comment: Vec<String> = comment.lines().map(|line| format!("# {line}")).collect();
+    let comment = comment.join("\n");
     let (prefix, namespace) = (scope.prefix(), scope.namespace());
     let rules = rules.to_yaml();
     let rules = if rules.is_empty() {
@@ -40,7 +41,7 @@ pub(crate) fn role(scope: RoleScope, name: &str, comment: &str, rules: &Rules) -
         format!("rules:\n{rules}")
     };
     format!(
-        "{comment}apiVersion: rbac.authorization.k8s.io/v1\nkind: {prefix}Role\nmetadata:\n  name: {name}\n{namespace}{rules}"
+        "{comment}\napiVersion: rbac.authorization.k8s.io/v1\nkind: {prefix}Role\nmetadata:\n  name: {name}\n{namespace}{rules}"
     )
 }
 

@@ -5,22 +5,12 @@ use helm_core::chart::{Chart, File};
 use super::*;
 use crate::rbac::survey::survey;
 
+#[derive(Default)]
 struct Case<'a> {
     templates: &'a [(&'a str, &'a str)],
     needs: WatchNeeds,
     options: RoleOptions,
     previous: Vec<Grant>,
-}
-
-impl Default for Case<'_> {
-    fn default() -> Self {
-        Self {
-            templates: &[],
-            needs: WatchNeeds::default(),
-            options: RoleOptions::default(),
-            previous: Vec::new(),
-        }
-    }
 }
 
 impl Case<'_> {

@@ -263,6 +263,17 @@ fn kinds_of_an_earlier_version_are_kept_under_a_comment() {
 
 #[test]
 fn a_namespace_or_definition_of_the_chart_is_searched_before_its_deletion() {
+    let definition = Case {
+        templates: &[(
+            "templates/a.yaml",
+            "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: orders.shop.io}\n\
+             spec: {group: shop.io, scope: Cluster, names: {kind: Order, plural: orders}}\n",
+        )],
+        ..Case::default()
+    };
+    let yaml = definition.others();
+    let wanted = "- apiGroups: [shop.io]\n  resources: [orders]\n  verbs: [list]\n";
+    assert!(yaml.contains(wanted), "{yaml}");
     let case = Case {
         templates: &[(
             "templates/a.yaml",

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::ChartApi;
 use super::crds::Names;
+use super::native::Program;
 use crate::project::{Project, ProjectError};
 
 /// Directory of the CRDs, relative to the project.
@@ -100,7 +101,7 @@ impl Inputs {
 
     /// Returns whether the project is a Rust program.
     pub(crate) fn is_program(&self) -> bool {
-        self.project.is_some() && self.root.join("Cargo.toml").is_file()
+        self.project.is_some() && Program::is_in(&self.root)
     }
 
     /// Finds the names of a kind: those of its existing CRD, else those of `PROJECT`, else the

@@ -16,7 +16,7 @@ pub(crate) mod watches_schema;
 use helm_core::chart::Chart;
 
 /// A kind of custom resource that a chart serves.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct ChartApi<'a> {
     /// API group, such as `cache.example.com`.
     pub(crate) group: &'a str,
@@ -35,7 +35,6 @@ pub(crate) struct ChartApi<'a> {
 }
 
 /// Returns the CRD of a kind as YAML.
-#[allow(dead_code, reason = "used by `create api`")]
 pub(crate) fn crd(api: &ChartApi) -> anyhow::Result<String> {
     let definition = crds::Definition::new(api.group, api.kind, crds::Names::of(api));
     let definition =
@@ -45,6 +44,11 @@ pub(crate) fn crd(api: &ChartApi) -> anyhow::Result<String> {
         crate::print_message(&cut);
     }
     Ok(yaml)
+}
+
+/// Returns the role that lets the operator serve the kind, as YAML.
+pub(crate) fn role(api: &ChartApi) -> anyhow::Result<String> {
+    crate::rbac::chart_role(api)
 }
 
 /// Returns a custom resource with the chart's defaults as YAML.

@@ -1,5 +1,6 @@
 //! What the program of a project says of its native controllers.
 
+use std::cell::OnceCell;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -7,19 +8,39 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::rbac::native::Controller;
+
 /// The output of `describe`, a command of every program that is built with
 /// `hybrid_operator::operator::Operator`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Description {
     /// Definitions of the kinds that it defines.
     pub(crate) crds: Vec<Value>,
-    /// Its controllers, with `name`, `group`, `version`, `kind` and `rules`.
-    #[allow(dead_code, reason = "for roles")]
-    pub(crate) controllers: Vec<Value>,
+    /// Its controllers.
+    pub(crate) controllers: Vec<Controller>,
 }
 
-/// Builds and runs the program of a project.
-pub(crate) fn describe(root: &Path) -> anyhow::Result<Description> {
+/// The program of a project, which is built and run once.
+#[derive(Default)]
+pub(crate) struct Program(OnceCell<Description>);
+
+impl Program {
+    /// Returns whether the project in `root` is a Rust program.
+    pub(crate) fn is_in(root: &Path) -> bool {
+        root.join("Cargo.toml").is_file()
+    }
+
+    /// Builds and runs the program of the project in `root`, unless that was done before.
+    pub(crate) fn describe(&self, root: &Path) -> anyhow::Result<&Description> {
+        if let Some(description) = self.0.get() {
+            return Ok(description);
+        }
+        let description = describe(root)?;
+        Ok(self.0.get_or_init(|| description))
+    }
+}
+
+fn describe(root: &Path) -> anyhow::Result<Description> {
     crate::print_message("building the program to read its definitions ...");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

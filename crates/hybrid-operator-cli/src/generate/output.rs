@@ -11,6 +11,8 @@ use crate::files::{ChangeKind, FileSet};
 pub(crate) struct Target<'a> {
     /// Directory that paths are relative to.
     pub(crate) root: &'a Path,
+    /// The same directory as messages name it; empty if they need not.
+    pub(crate) shown: &'a Path,
     /// Whether files are only compared.
     pub(crate) check: bool,
     /// The command that writes them, for messages.
@@ -29,14 +31,16 @@ pub(crate) fn deliver(
                 ChangeKind::Create => "created",
                 ChangeKind::Update { .. } => "updated",
             };
-            writeln!(out, "{done} {}", change.path.display())?;
+            writeln!(out, "{done} {}", target.shown.join(&change.path).display())?;
         }
         return Ok(());
     }
     let changes = files.changes(target.root)?;
     for change in &changes {
         match &change.kind {
-            ChangeKind::Create => writeln!(out, "missing {}", change.path.display())?,
+            ChangeKind::Create => {
+                writeln!(out, "missing {}", target.shown.join(&change.path).display())?;
+            }
             ChangeKind::Update { diff } => out.write_all(diff.as_bytes())?,
         }
     }
@@ -44,7 +48,7 @@ pub(crate) fn deliver(
         [] => Ok(()),
         [one] => bail!(
             "{} is out of date; run '{}'",
-            one.path.display(),
+            target.shown.join(&one.path).display(),
             target.command
         ),
         many => bail!(

@@ -435,6 +435,34 @@ mod tests {
     }
 
     #[test]
+    fn the_list_of_metrics_is_complete() {
+        let metrics = Metrics::new(Counts::default(), []);
+        let controller = metrics.controller("memcached");
+        controller.added();
+        controller.depth(1);
+        controller.begin().end(ReconcileResult::Error);
+        metrics.blocked("memcached");
+        metrics.set_leader("lease", true);
+        metrics.watches().restarted("Pod", "panic");
+        metrics.webhooks().begin("validate").end(200);
+        let _ = metrics.0.requests.get_or_create(&super::RequestLabels {
+            code: "200".to_owned(),
+            method: "GET".to_owned(),
+        });
+        let text = metrics.encode().unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let names = samples.filter_map(|line| line.split(['{', ' ']).next());
+        let whole = |name: &str| {
+            let parts = ["_bucket", "_count", "_sum"];
+            let histogram = parts.iter().find_map(|part| name.strip_suffix(part));
+            histogram.unwrap_or(name).to_owned()
+        };
+        let found: std::collections::BTreeSet<String> = names.map(whole).collect();
+        let listed: Vec<&str> = found.iter().map(String::as_str).collect();
+        assert_eq!(listed, crate::telemetry::METRICS);
+    }
+
+    #[test]
     fn a_metric_that_is_registered_twice_is_refused() {
         let own: super::RegisterMetrics = Box::new(|registry| {
             let counter = super::Counter::<u64>::default();

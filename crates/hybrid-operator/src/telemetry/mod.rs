@@ -6,3 +6,22 @@ pub(crate) mod reloads;
 pub(crate) mod webhooks;
 
 pub use prometheus_client;
+
+/// The names of all metrics of a manager, as scrapers see them. Histograms have the suffixes
+/// `_bucket`, `_count` and `_sum` in addition.
+pub const METRICS: &[&str] = &[
+    "controller_runtime_active_workers",
+    "controller_runtime_reconcile_errors_total",
+    "controller_runtime_reconcile_time_seconds",
+    "controller_runtime_reconcile_total",
+    "controller_runtime_webhook_latency_seconds",
+    "controller_runtime_webhook_requests_in_flight",
+    "controller_runtime_webhook_requests_total",
+    "helm_operator_build_info",
+    "hybrid_operator_blocked_reconciles_total",
+    "hybrid_operator_watch_restarts_total",
+    "leader_election_master_status",
+    "rest_client_requests_total",
+    "workqueue_adds_total",
+    "workqueue_depth",
+];

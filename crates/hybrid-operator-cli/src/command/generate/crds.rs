@@ -13,7 +13,8 @@ use crate::generate::crds::{Definition, Version};
 use crate::generate::inputs::{CRDS, Inputs};
 use crate::generate::output::{Target, deliver, place};
 use crate::generate::schema::{LIMIT, Strictness};
-use crate::generate::{compat, native};
+use crate::generate::native::{self, Program};
+use crate::generate::compat;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +69,7 @@ impl Args {
 }
 
 /// Writes or checks the CRDs.
-pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let current = std::env::current_dir().context("cannot find the current directory")?;
     let given = args.output_dir.as_ref().map(|dir| current.join(dir));
     let options = &args.options;
@@ -78,7 +79,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     let (root, prefix) = place(&inputs.root, &directory);
     let mut files = of_charts(&inputs, &prefix, args)?;
     if inputs.is_program() && !options.charts_only {
-        add_native(&mut files, &inputs.root, &prefix)?;
+        add_native(&mut files, program, &inputs.root, &prefix)?;
     }
     let broken = match &args.compat {
         Some(revision) => incompatible(&files, &root, revision)?,
@@ -86,6 +87,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let target = Target {
         root: &root,
+        shown: Path::new(""),
         check: options.check,
         command: "hybrid-operator generate crds",
     };
@@ -130,9 +132,14 @@ fn of_charts(inputs: &Inputs, prefix: &Path, args: &Args) -> anyhow::Result<File
 }
 
 /// Adds the CRDs that the program defines.
-fn add_native(files: &mut FileSet, root: &Path, prefix: &Path) -> anyhow::Result<()> {
-    for crd in native::describe(root)?.crds {
-        let name = native::file_name(&crd)
+fn add_native(
+    files: &mut FileSet,
+    program: &Program,
+    root: &Path,
+    prefix: &Path,
+) -> anyhow::Result<()> {
+    for crd in &program.describe(root)?.crds {
+        let name = native::file_name(crd)
             .context("the program describes a CRD without group or plural name")?;
         let path = prefix.join(name);
         if files.get(&path).is_some() {
@@ -142,7 +149,7 @@ fn add_native(files: &mut FileSet, root: &Path, prefix: &Path) -> anyhow::Result
             );
         }
         let yaml =
-            go_yaml::to_string(&crd).with_context(|| format!("cannot write {}", path.display()))?;
+            go_yaml::to_string(crd).with_context(|| format!("cannot write {}", path.display()))?;
         files.add(path, yaml)?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
 mod crds;
+mod dashboards;
+mod rbac;
 mod samples;
 mod types;
 mod watches_schema;
@@ -9,6 +11,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+
+use crate::generate::native::Program;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,6 +57,10 @@ pub(crate) struct Options {
 enum What {
     /// Write the CRDs of charts and of native controllers.
     Crds(crds::Args),
+    /// Write the roles that the operator needs for its charts and native controllers.
+    Rbac(rbac::Args),
+    /// Write a Grafana dashboard and alerts for the operator's metrics.
+    Dashboards(dashboards::Args),
     /// Write samples of custom resources with the charts' defaults.
     Samples(samples::Args),
     /// Print Rust types of a chart's values.
@@ -63,21 +71,26 @@ enum What {
 
 /// Runs one generator, or all that write files of the project.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let program = Program::default();
     match &args.what {
-        Some(What::Crds(args)) => crds::run(args, out),
+        Some(What::Crds(args)) => crds::run(args, &program, out),
+        Some(What::Rbac(args)) => rbac::run(args, &program, out),
+        Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
-        None => all(&args.options, out),
+        None => all(&args.options, &program, out),
     }
 }
 
 /// Runs all generators. With `--check`, each one prints its differences before the first error is
 /// returned.
-fn all(options: &Options, out: &mut dyn Write) -> anyhow::Result<()> {
+fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
     let results = [
-        crds::run(&crds::Args::with(options), out),
+        crds::run(&crds::Args::with(options), program, out),
+        rbac::run(&rbac::Args::with(options), program, out),
         samples::run(&samples::Args::with(options), out),
+        dashboards::run(&dashboards::Args::with(options), out),
     ];
     results.into_iter().collect()
 }

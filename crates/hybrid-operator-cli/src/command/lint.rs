@@ -1,0 +1,226 @@
+//! `hybrid-operator lint`: says what breaks when a chart runs under an operator.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
+use comfy_table::{ContentArrangement, Table, presets};
+use helm_core::Values;
+use helm_core::chart::Chart;
+use hybrid_operator::watches;
+use serde::Serialize;
+
+use crate::lint::{Finding, Input, RULES, Severity, judge, lint};
+use crate::project::{PROJECT, Project, WATCHES};
+
+const EXAMPLES: &str = "\
+Examples:
+  # All charts of the project in this directory
+  hybrid-operator lint
+
+  # One chart, for a certain version of Kubernetes
+  hybrid-operator lint ./helm-charts/shop --kube-version 1.33
+
+  # In CI: warnings fail too, but not those about names
+  hybrid-operator lint --strict --ignore fixed-name --output json
+
+Exit code: 1 if there is an error, or with --strict a warning; else 0.
+'hybrid-operator lint --rules' lists the rules.";
+
+/// Minor version of Kubernetes that charts are checked for by default.
+const KUBE_VERSION: &str = "1.36";
+
+/// Arguments of `lint`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Chart directory, packaged chart (.tgz), or project
+    #[arg(value_name = "CHART", default_value = ".")]
+    path: PathBuf,
+
+    /// Values file to render the chart with, beside those in its ci/; can be repeated
+    #[arg(short = 'f', long, value_name = "FILE")]
+    values: Vec<PathBuf>,
+
+    /// Version of Kubernetes that the chart is for
+    #[arg(long, value_name = "VERSION", default_value = KUBE_VERSION)]
+    kube_version: String,
+
+    /// Rule to leave out; can be repeated
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = ids(), hide_possible_values = true)]
+    ignore: Vec<String>,
+
+    /// Make warnings errors
+    #[arg(long)]
+    strict: bool,
+
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+
+    /// List the rules
+    #[arg(long)]
+    rules: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+fn ids() -> PossibleValuesParser {
+    PossibleValuesParser::new(RULES.iter().map(|(id, _)| *id))
+}
+
+/// The findings of one chart.
+#[derive(Debug, Serialize)]
+struct Report {
+    /// The chart's path, as given or as in the watches file.
+    chart: String,
+    findings: Vec<Finding>,
+}
+
+/// Prints the findings.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.rules {
+        for (id, what) in RULES {
+            writeln!(out, "{id:<22}{what}")?;
+        }
+        return Ok(());
+    }
+    let kube_minor = minor(&args.kube_version)?;
+    let mut reports = Vec::new();
+    for path in charts(&args.path)? {
+        let shown = path.display().to_string();
+        let chart = Chart::load(&path).with_context(|| format!("cannot load the chart {shown}"))?;
+        if chart.metadata().is_library() {
+            bail!("{shown} is a library chart, which renders nothing; lint the charts that use it");
+        }
+        let given = values(args, &path, &chart)?;
+        let input = Input {
+            chart: &chart,
+            given: &given,
+            kube_minor,
+        };
+        reports.push(Report {
+            chart: shown,
+            findings: judge(lint(&input), &args.ignore, args.strict),
+        });
+    }
+    print(&reports, args.output, out)?;
+    let count = |severity| {
+        let findings = reports.iter().flat_map(|report| &report.findings);
+        findings
+            .filter(|finding| finding.severity == severity)
+            .count()
+    };
+    let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
+    if errors > 0 {
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        bail!(
+            "{errors} error{} and {warnings} warning{}; fix the errors, or leave rules out with --ignore",
+            plural(errors),
+            plural(warnings)
+        );
+    }
+    Ok(())
+}
+
+fn minor(version: &str) -> anyhow::Result<u32> {
+    let parsed = version.trim_start_matches('v').strip_prefix("1.");
+    let minor = parsed.and_then(|rest| rest.split('.').next()?.parse().ok());
+    minor.with_context(|| {
+        format!("{version:?} is no version of Kubernetes; give one such as {KUBE_VERSION}")
+    })
+}
+
+/// Returns the chart at a path, or the charts of the project at it.
+fn charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.exists() {
+        bail!(
+            "{} not found; give a chart directory, a packaged chart (.tgz) or a project",
+            path.display()
+        );
+    }
+    if path.is_file() || path.join("Chart.yaml").is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let watches_file = if path.join(WATCHES).is_file() {
+        path.join(WATCHES)
+    } else if path.join(PROJECT).is_file() || path == Path::new(".") {
+        Project::find(path)?.watches_file()
+    } else {
+        bail!(
+            "{} is neither a chart nor a project: it has no Chart.yaml, {PROJECT} or {WATCHES}",
+            path.display()
+        );
+    };
+    let mut charts = Vec::new();
+    for watch in watches::load(&watches_file)? {
+        let chart = watch
+            .chart
+            .strip_prefix("./")
+            .unwrap_or(&watch.chart)
+            .to_owned();
+        if !charts.contains(&chart) {
+            charts.push(chart);
+        }
+    }
+    Ok(charts)
+}
+
+fn values(args: &Args, path: &Path, chart: &Chart) -> anyhow::Result<Vec<(String, Values)>> {
+    let mut values = super::generate_rbac::ci_values(chart, path)?;
+    for file in &args.values {
+        let name = file.display().to_string();
+        let read =
+            helm_core::values::read_file(file).with_context(|| format!("cannot read {name}"))?;
+        values.push((name, read));
+    }
+    Ok(values)
+}
+
+fn print(reports: &[Report], format: Format, out: &mut dyn Write) -> anyhow::Result<()> {
+    match format {
+        Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(reports)?)?,
+        Format::Yaml => write!(out, "{}", go_yaml::to_string(reports)?)?,
+        Format::Table => {
+            for (index, report) in reports.iter().enumerate() {
+                if index > 0 {
+                    writeln!(out)?;
+                }
+                table(report, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+    if report.findings.is_empty() {
+        writeln!(out, "{}: nothing found", report.chart)?;
+        return Ok(());
+    }
+    writeln!(out, "{}", report.chart)?;
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled)
+        .set_header(["SEVERITY", "RULE", "PLACE", "FINDING"]);
+    for finding in &report.findings {
+        table.add_row([
+            finding.severity.name().to_owned(),
+            finding.id.to_owned(),
+            format!("{}:{}", finding.file, finding.line),
+            format!("{}; {}", finding.message, finding.help),
+        ]);
+    }
+    for line in table.to_string().lines() {
+        writeln!(out, "{}", line.trim())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! API versions that Kubernetes has removed or will remove, from its deprecation guide
+//! (<https://kubernetes.io/docs/reference/using-api/deprecation-guide/>).
+
+/// An API version of kinds, and the minor versions of Kubernetes 1 that deprecate and remove it.
+struct Deprecation {
+    api_version: &'static str,
+    /// Empty for all kinds.
+    kinds: &'static [&'static str],
+    deprecated: u32,
+    removed: u32,
+    /// What replaces it; empty if nothing does.
+    instead: &'static str,
+}
+
+const fn of(
+    api_version: &'static str,
+    kinds: &'static [&'static str],
+    deprecated: u32,
+    removed: u32,
+    instead: &'static str,
+) -> Deprecation {
+    Deprecation {
+        api_version,
+        kinds,
+        deprecated,
+        removed,
+        instead,
+    }
+}
+
+const TABLE: &[Deprecation] = &[
+    of(
+        "extensions/v1beta1",
+        &["Ingress"],
+        14,
+        22,
+        "networking.k8s.io/v1",
+    ),
+    of(
+        "extensions/v1beta1",
+        &["NetworkPolicy"],
+        9,
+        16,
+        "networking.k8s.io/v1",
+    ),
+    of("extensions/v1beta1", &["PodSecurityPolicy"], 10, 16, ""),
+    of("extensions/v1beta1", &[], 9, 16, "apps/v1"),
+    of("apps/v1beta1", &[], 9, 16, "apps/v1"),
+    of("apps/v1beta2", &[], 9, 16, "apps/v1"),
+    of(
+        "networking.k8s.io/v1beta1",
+        &["Ingress", "IngressClass"],
+        19,
+        22,
+        "networking.k8s.io/v1",
+    ),
+    of(
+        "rbac.authorization.k8s.io/v1beta1",
+        &[],
+        17,
+        22,
+        "rbac.authorization.k8s.io/v1",
+    ),
+    of(
+        "rbac.authorization.k8s.io/v1alpha1",
+        &[],
+        17,
+        22,
+        "rbac.authorization.k8s.io/v1",
+    ),
+    of(
+        "apiextensions.k8s.io/v1beta1",
+        &[],
+        16,
+        22,
+        "apiextensions.k8s.io/v1",
+    ),
+    of(
+        "apiregistration.k8s.io/v1beta1",
+        &[],
+        19,
+        22,
+        "apiregistration.k8s.io/v1",
+    ),
+    of(
+        "admissionregistration.k8s.io/v1beta1",
+        &[
+            "MutatingWebhookConfiguration",
+            "ValidatingWebhookConfiguration",
+        ],
+        16,
+        22,
+        "admissionregistration.k8s.io/v1",
+    ),
+    of(
+        "certificates.k8s.io/v1beta1",
+        &["CertificateSigningRequest"],
+        19,
+        22,
+        "certificates.k8s.io/v1",
+    ),
+    of(
+        "coordination.k8s.io/v1beta1",
+        &["Lease"],
+        19,
+        22,
+        "coordination.k8s.io/v1",
+    ),
+    of(
+        "scheduling.k8s.io/v1beta1",
+        &["PriorityClass"],
+        14,
+        22,
+        "scheduling.k8s.io/v1",
+    ),
+    of(
+        "storage.k8s.io/v1beta1",
+        &["CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"],
+        19,
+        22,
+        "storage.k8s.io/v1",
+    ),
+    of(
+        "storage.k8s.io/v1beta1",
+        &["CSIStorageCapacity"],
+        24,
+        27,
+        "storage.k8s.io/v1",
+    ),
+    of("batch/v1beta1", &["CronJob"], 21, 25, "batch/v1"),
+    of(
+        "discovery.k8s.io/v1beta1",
+        &["EndpointSlice"],
+        21,
+        25,
+        "discovery.k8s.io/v1",
+    ),
+    of(
+        "events.k8s.io/v1beta1",
+        &["Event"],
+        19,
+        25,
+        "events.k8s.io/v1",
+    ),
+    of(
+        "policy/v1beta1",
+        &["PodDisruptionBudget"],
+        21,
+        25,
+        "policy/v1",
+    ),
+    of("policy/v1beta1", &["PodSecurityPolicy"], 21, 25, ""),
+    of(
+        "node.k8s.io/v1beta1",
+        &["RuntimeClass"],
+        20,
+        25,
+        "node.k8s.io/v1",
+    ),
+    of("autoscaling/v2beta1", &[], 22, 25, "autoscaling/v2"),
+    of("autoscaling/v2beta2", &[], 23, 26, "autoscaling/v2"),
+    of(
+        "flowcontrol.apiserver.k8s.io/v1beta1",
+        &[],
+        23,
+        26,
+        "flowcontrol.apiserver.k8s.io/v1",
+    ),
+    of(
+        "flowcontrol.apiserver.k8s.io/v1beta2",
+        &[],
+        26,
+        29,
+        "flowcontrol.apiserver.k8s.io/v1",
+    ),
+    of(
+        "flowcontrol.apiserver.k8s.io/v1beta3",
+        &[],
+        29,
+        32,
+        "flowcontrol.apiserver.k8s.io/v1",
+    ),
+    of(
+        "v1",
+        &["Endpoints"],
+        33,
+        u32::MAX,
+        "discovery.k8s.io/v1 EndpointSlice",
+    ),
+    of("v1", &["ComponentStatus"], 19, u32::MAX, ""),
+];
+
+/// What Kubernetes does with an API version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fate {
+    /// Whether it is no longer served.
+    pub(super) is_removed: bool,
+    /// Minor version since which it is deprecated or removed.
+    pub(super) since: u32,
+    /// What replaces it; empty if nothing does.
+    pub(super) instead: &'static str,
+}
+
+/// Returns what Kubernetes 1.`minor` does with a kind, if it is deprecated or removed there.
+pub(super) fn fate(api_version: &str, kind: &str, minor: u32) -> Option<Fate> {
+    let found = TABLE.iter().find(|entry| {
+        entry.api_version == api_version && (entry.kinds.is_empty() || entry.kinds.contains(&kind))
+    })?;
+    let is_removed = minor >= found.removed;
+    (minor >= found.deprecated).then_some(Fate {
+        is_removed,
+        since: if is_removed {
+            found.removed
+        } else {
+            found.deprecated
+        },
+        instead: found.instead,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fates_depend_on_the_version_of_kubernetes() {
+        let is = |minor| {
+            fate("policy/v1beta1", "PodDisruptionBudget", minor).map(|fate| fate.is_removed)
+        };
+        assert_eq!(
+            [20, 21, 24, 25].map(is),
+            [None, Some(false), Some(false), Some(true)]
+        );
+        let ingress = fate("extensions/v1beta1", "Ingress", 36).unwrap();
+        assert_eq!(ingress.instead, "networking.k8s.io/v1");
+        assert_eq!(
+            fate("extensions/v1beta1", "Deployment", 36)
+                .unwrap()
+                .instead,
+            "apps/v1"
+        );
+        assert_eq!(fate("apps/v1", "Deployment", 36), None);
+        assert_eq!(fate("v1", "Service", 36), None);
+    }
+}

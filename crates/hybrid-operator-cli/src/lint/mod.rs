@@ -1,0 +1,168 @@
+//! What breaks or surprises when a chart runs under an operator.
+//!
+//! `source` looks at the text of the templates, `objects` at what the chart renders to. Both are pure
+//! and return [`Finding`]s.
+
+mod api_versions;
+mod objects;
+mod place;
+mod pods;
+mod source;
+
+use std::collections::BTreeSet;
+
+use helm_core::Values;
+use helm_core::chart::Chart;
+use serde::Serialize;
+
+use crate::rbac::kinds::Kinds;
+use crate::rbac::survey::{SurveyError, survey};
+use crate::template_source::templates;
+use place::Places;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Severity {
+    /// Installs, upgrades or deletions fail.
+    Error,
+    /// It works, but not as its author or user may expect.
+    Warning,
+    /// Worth knowing.
+    Note,
+}
+
+impl Severity {
+    /// Returns the word in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// Something to know about a chart.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct Finding {
+    /// File, relative to the chart.
+    pub(crate) file: String,
+    /// Line, counted from 1.
+    pub(crate) line: usize,
+    /// Its rule, one of [`RULES`].
+    pub(crate) id: &'static str,
+    /// How bad it is.
+    pub(crate) severity: Severity,
+    /// What is there and what it does.
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) help: String,
+}
+
+/// All rules with what they find, sorted.
+pub(crate) const RULES: &[(&str, &str)] = &[
+    (
+        "certificate",
+        "a certificate or key that each render makes anew",
+    ),
+    ("clock", "the current time"),
+    ("cluster-scoped", "an object outside of namespaces"),
+    (
+        "crd-in-templates",
+        "a CustomResourceDefinition among the templates",
+    ),
+    ("crds-directory", "definitions in crds/"),
+    (
+        "deprecated-api",
+        "an API version that Kubernetes will remove",
+    ),
+    ("duplicate-object", "an object that is rendered twice"),
+    ("fixed-name", "a name without the release's name"),
+    ("foreign-namespace", "an object in another namespace"),
+    ("generate-name", "an object whose name the API server makes"),
+    ("hook-delete-policy", "a hook that stays in the cluster"),
+    (
+        "hook-never-ends",
+        "a hook that cannot end, or has no deadline",
+    ),
+    ("image-tag", "an image without a fixed version"),
+    ("immutable-field", "a field that cannot be changed and will"),
+    ("lookup", "objects that templates read from the cluster"),
+    ("missing-name", "an object without a name"),
+    (
+        "missing-namespace",
+        "a namespace that the chart does not create",
+    ),
+    ("missing-schema", "values without a schema"),
+    ("random-value", "a value that differs in each render"),
+    (
+        "removed-api",
+        "an API version that Kubernetes no longer serves",
+    ),
+    ("render", "a chart that cannot be rendered"),
+    (
+        "resource-policy-keep",
+        "an object that outlives its release",
+    ),
+    ("test-hook", "a test that is not run by default"),
+    ("wide-rbac", "a role with wildcards"),
+];
+
+/// What is linted.
+#[derive(Debug, Clone)]
+pub(crate) struct Input<'a> {
+    /// The chart.
+    pub(crate) chart: &'a Chart,
+    /// Values files with their names.
+    pub(crate) given: &'a [(String, Values)],
+    /// Minor version of Kubernetes 1 that the chart is for.
+    pub(crate) kube_minor: u32,
+}
+
+/// Returns the findings, sorted by file, line and rule.
+pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
+    let files = templates(input.chart);
+    let mut findings = source::findings(input.chart, &files);
+    match survey(input.chart, input.given) {
+        Ok(survey) => {
+            let places = Places::new(&files);
+            let mut kinds = Kinds::default();
+            kinds.add_chart(input.chart);
+            findings.extend(objects::findings(input, &survey, &kinds, &places));
+        }
+        Err(error) => findings.push(not_rendered(&error)),
+    }
+    let unique: BTreeSet<Finding> = findings.into_iter().collect();
+    unique.into_iter().collect()
+}
+
+fn not_rendered(error: &SurveyError) -> Finding {
+    let cause =
+        std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+    Finding {
+        file: "Chart.yaml".to_owned(),
+        line: 1,
+        id: "render",
+        severity: Severity::Error,
+        message: format!("{error}{cause}"),
+        help: "make the defaults complete, or add a values file under ci/".to_owned(),
+    }
+}
+
+/// Drops findings of ignored rules, and makes warnings errors if `strict`.
+pub(crate) fn judge(findings: Vec<Finding>, ignored: &[String], strict: bool) -> Vec<Finding> {
+    let kept = findings
+        .into_iter()
+        .filter(|finding| !ignored.iter().any(|id| id == finding.id));
+    kept.map(|mut finding| {
+        if strict && finding.severity == Severity::Warning {
+            finding.severity = Severity::Error;
+        }
+        finding
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,525 @@
+//! Rules about the objects that a chart renders to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helm_core::chart::Chart;
+use helm_core::manifest::{ManifestObject, first_duplicate};
+use serde_json::Value;
+
+use super::api_versions::fate;
+use super::place::{Line, Places};
+use super::pods::{images, is_pinned, pod_spec};
+use super::{Finding, Input, Severity};
+use crate::rbac::kinds::{GroupKind, Kinds};
+use crate::rbac::survey::{Found, NAMESPACE, RELEASE, Render, Survey};
+
+/// Namespaces that every cluster has.
+const PRESENT: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
+/// Kinds whose selector and claim templates cannot be changed.
+const WORKLOADS: &[&str] = &["DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"];
+
+/// Returns the findings.
+pub(super) fn findings(
+    input: &Input<'_>,
+    survey: &Survey,
+    kinds: &Kinds,
+    places: &Places<'_>,
+) -> Vec<Finding> {
+    let mut rules = Rules {
+        kube_minor: input.kube_minor,
+        kinds,
+        survey,
+        places,
+        versions: versions(input.chart),
+        selectors: BTreeMap::new(),
+        seen: BTreeSet::new(),
+        findings: BTreeSet::new(),
+    };
+    for render in &survey.renders {
+        rules.render(render);
+    }
+    rules.findings.into_iter().collect()
+}
+
+struct Rules<'a> {
+    kube_minor: u32,
+    kinds: &'a Kinds,
+    survey: &'a Survey,
+    places: &'a Places<'a>,
+    /// `NAME-VERSION` of the chart and its dependencies, and their versions.
+    versions: BTreeSet<String>,
+    /// The first selector of each workload.
+    selectors: BTreeMap<(String, String), Value>,
+    /// Rule and place of the findings; only the first of each place is kept, because many renders
+    /// have the same objects.
+    seen: BTreeSet<(&'static str, String, usize)>,
+    findings: BTreeSet<Finding>,
+}
+
+/// Returns the texts by which labels name the version of a chart.
+fn versions(chart: &Chart) -> BTreeSet<String> {
+    let version = &chart.metadata().version;
+    let mut texts = BTreeSet::from([
+        version.replace('+', "_"),
+        format!("{}-{}", chart.name(), version.replace('+', "_")),
+    ]);
+    for dependency in chart.dependencies() {
+        texts.extend(versions(dependency));
+    }
+    texts
+}
+
+fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    let text = object.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default()
+}
+
+impl Rules<'_> {
+    fn find(
+        &mut self,
+        found: &Found,
+        line: Line<'_>,
+        (id, severity): (&'static str, Severity),
+        message: String,
+        help: &str,
+    ) {
+        let (file, line) = self.places.of(found, line);
+        if !self.seen.insert((id, file.clone(), line)) {
+            return;
+        }
+        self.findings.insert(Finding {
+            file,
+            line,
+            id,
+            severity,
+            message,
+            help: help.to_owned(),
+        });
+    }
+
+    /// Returns kind and name of an object as messages show it: RELEASE stands for the release's name.
+    /// A name that differs in each render is left out.
+    fn named(&self, found: &Found) -> String {
+        let key = found.object.key();
+        let name = key.name.replace(RELEASE, "RELEASE");
+        if name.is_empty() || self.places.is_random(found) {
+            key.kind.clone()
+        } else {
+            format!("{} {name}", key.kind)
+        }
+    }
+
+    fn render(&mut self, render: &Render) {
+        for found in &render.objects {
+            self.name(found, render);
+            self.scope(found, render);
+            self.version(found, render);
+            self.roles(found);
+            self.pods(found);
+            self.immutable(found, render);
+            self.kept(found);
+            if found.is_hook {
+                self.hook(found);
+            }
+        }
+        let objects: Vec<&Found> = render
+            .objects
+            .iter()
+            .filter(|found| !found.is_hook)
+            .collect();
+        let manifest: Vec<ManifestObject> =
+            objects.iter().map(|found| found.object.clone()).collect();
+        if let Some((first, second)) = first_duplicate(&manifest, NAMESPACE)
+            && let (Some(first), Some(second)) = (objects.get(first), objects.get(second))
+        {
+            let (file, line) = self.places.of(first, Line::Name);
+            let key = self.named(second);
+            self.find(
+                second,
+                Line::Name,
+                ("duplicate-object", Severity::Error),
+                format!("{key} is rendered twice ({}); the other is in {file}:{line}: the operator refuses the release", render.label),
+                "give one of them another name, or render only one",
+            );
+        }
+    }
+
+    fn name(&mut self, found: &Found, render: &Render) {
+        let object = found.object.object();
+        let key = found.object.key();
+        let kind = &key.kind;
+        if key.name.is_empty() {
+            if text(object, "/metadata/generateName").is_empty() {
+                let message = format!("a {kind} has no name: the API server refuses it");
+                self.find(
+                    found,
+                    Line::Kind,
+                    ("missing-name", Severity::Error),
+                    message,
+                    "set metadata.name",
+                );
+            } else if !found.is_hook {
+                let message = format!(
+                    "the API server makes the name of this {kind}: each revision of the release creates another one and deletes the last"
+                );
+                let help = "set metadata.name from the release's name";
+                self.find(
+                    found,
+                    Line::With("generateName"),
+                    ("generate-name", Severity::Warning),
+                    message,
+                    help,
+                );
+            }
+            return;
+        }
+        // Names such as `example` come from the survey's own values.
+        if !key.name.contains(RELEASE)
+            && !render.label.contains("example")
+            && kind != "CustomResourceDefinition"
+        {
+            let where_ = if self.is_namespaced(found) {
+                "one namespace"
+            } else {
+                "one cluster"
+            };
+            let message = format!(
+                "{} is named without the release's name: a second custom resource in {where_} fails, because the object belongs to the first",
+                self.named(found)
+            );
+            let help = "begin the name with {{ .Release.Name }} or the chart's fullname helper";
+            self.find(
+                found,
+                Line::Name,
+                ("fixed-name", Severity::Warning),
+                message,
+                help,
+            );
+        }
+    }
+
+    fn is_namespaced(&self, found: &Found) -> bool {
+        let key = found.object.key();
+        let kind = GroupKind::new(&key.group, &key.kind);
+        let defined = self.survey.definitions.defined(&kind);
+        defined
+            .unwrap_or_else(|| self.kinds.resource(&kind))
+            .namespaced
+    }
+
+    fn scope(&mut self, found: &Found, render: &Render) {
+        let key = found.object.key();
+        if key.kind == "CustomResourceDefinition" {
+            let message = format!(
+                "{} is a template: an upgrade that removes it deletes all its custom resources, and objects of its kind in the same chart cannot be applied before it is served",
+                self.named(found)
+            );
+            let help = "move it to crds/, or to a chart of its own";
+            self.find(
+                found,
+                Line::Kind,
+                ("crd-in-templates", Severity::Warning),
+                message,
+                help,
+            );
+            return;
+        }
+        if !self.is_namespaced(found) {
+            let message = format!(
+                "{} is cluster-scoped: the operator needs a ClusterRole, finds the object by annotations instead of an owner reference if the custom resource is in a namespace, and garbage collection does not delete it",
+                self.named(found)
+            );
+            let help = "delete the custom resource before the operator; to run without a ClusterRole, put the object behind a value";
+            self.find(
+                found,
+                Line::Kind,
+                ("cluster-scoped", Severity::Warning),
+                message,
+                help,
+            );
+            return;
+        }
+        let Some(namespace) = key.namespace.as_deref().filter(|name| *name != NAMESPACE) else {
+            return;
+        };
+        let is_created = render.objects.iter().any(|other| {
+            let other = other.object.key();
+            other.kind == "Namespace" && other.group.is_empty() && other.name == namespace
+        });
+        // A name such as `example` comes from the survey's own values.
+        if namespace == "example" {
+            return;
+        }
+        let message = format!(
+            "{} is in the namespace {namespace}, not in that of the release: an operator of one namespace cannot manage it, and garbage collection does not delete it",
+            self.named(found)
+        );
+        let help = "use {{ .Release.Namespace }}, or let the operator watch all namespaces";
+        self.find(
+            found,
+            Line::With("namespace:"),
+            ("foreign-namespace", Severity::Warning),
+            message,
+            help,
+        );
+        if !is_created && !PRESENT.contains(&namespace) {
+            let message = format!(
+                "{} is in the namespace {namespace}, which the chart does not create: the install fails until somebody creates it",
+                self.named(found)
+            );
+            let help = "render a Namespace, or document that it must exist";
+            self.find(
+                found,
+                Line::With("namespace:"),
+                ("missing-namespace", Severity::Warning),
+                message,
+                help,
+            );
+        }
+    }
+
+    fn version(&mut self, found: &Found, render: &Render) {
+        if render.label.starts_with("--kube-version") {
+            return;
+        }
+        let key = found.object.key();
+        let version = key.api_version();
+        let Some(fate) = fate(&version, &key.kind, self.kube_minor) else {
+            return;
+        };
+        let (rule, what) = if fate.is_removed {
+            (("removed-api", Severity::Error), "not served since")
+        } else {
+            (("deprecated-api", Severity::Warning), "deprecated since")
+        };
+        let message = format!(
+            "{version} {} is {what} Kubernetes 1.{}",
+            key.kind, fate.since
+        );
+        let help = if fate.instead.is_empty() {
+            "nothing replaces it; remove the object".to_owned()
+        } else {
+            format!("use {}", fate.instead)
+        };
+        self.find(found, Line::ApiVersion, rule, message, &help);
+    }
+
+    fn roles(&mut self, found: &Found) {
+        let key = found.object.key();
+        if key.group != "rbac.authorization.k8s.io" || !key.kind.ends_with("Role") {
+            return;
+        }
+        let object = found.object.object();
+        let rules = object.get("rules").and_then(Value::as_array);
+        for rule in rules.into_iter().flatten() {
+            let has_all = |field: &str| {
+                let list = rule.get(field).and_then(Value::as_array);
+                list.is_some_and(|list| list.iter().any(|item| item == "*"))
+            };
+            let fields: Vec<&str> = ["apiGroups", "resources", "verbs"]
+                .into_iter()
+                .filter(|field| has_all(field))
+                .collect();
+            if !fields.is_empty() {
+                let message = format!(
+                    "{} grants * in {}: the operator must have these permissions itself to grant them",
+                    self.named(found),
+                    fields.join(" and ")
+                );
+                let help = "name the groups, resources and verbs that are needed";
+                self.find(
+                    found,
+                    Line::With("\"*\""),
+                    ("wide-rbac", Severity::Warning),
+                    message,
+                    help,
+                );
+            }
+        }
+    }
+
+    fn pods(&mut self, found: &Found) {
+        for image in images(found.object.object()) {
+            // A name such as `example` comes from the survey's own values.
+            if !is_pinned(image) && !image.contains("example") {
+                let message = format!(
+                    "{} runs the image {image:?} without a fixed tag or digest: the same release may run different code",
+                    self.named(found)
+                );
+                let help = "set a tag, such as the chart's appVersion, or a digest";
+                self.find(
+                    found,
+                    Line::With("image:"),
+                    ("image-tag", Severity::Warning),
+                    message,
+                    help,
+                );
+            }
+        }
+    }
+
+    fn immutable(&mut self, found: &Found, render: &Render) {
+        let key = found.object.key();
+        if key.group != "apps" || !WORKLOADS.contains(&key.kind.as_str()) {
+            return;
+        }
+        let object = found.object.object();
+        let selector = object
+            .pointer("/spec/selector/matchLabels")
+            .unwrap_or(&Value::Null);
+        if let Some(label) = self.versioned_label(selector) {
+            let message = format!(
+                "the selector of {} contains the chart's version ({label}): it cannot be changed, so every upgrade of the chart fails",
+                self.named(found)
+            );
+            let help =
+                "use only labels that never change, such as app.kubernetes.io/name and instance";
+            self.find(
+                found,
+                Line::With("matchLabels"),
+                ("immutable-field", Severity::Error),
+                message,
+                help,
+            );
+        }
+        let claims = object
+            .pointer("/spec/volumeClaimTemplates")
+            .and_then(Value::as_array);
+        for claim in claims.into_iter().flatten() {
+            let labels = claim.pointer("/metadata/labels").unwrap_or(&Value::Null);
+            if let Some(label) = self.versioned_label(labels) {
+                let message = format!(
+                    "volumeClaimTemplates of {} contain the chart's version ({label}): they cannot be changed, so every upgrade of the chart fails",
+                    self.named(found)
+                );
+                let help = "leave the label out of volumeClaimTemplates";
+                self.find(
+                    found,
+                    Line::With("volumeClaimTemplates"),
+                    ("immutable-field", Severity::Error),
+                    message,
+                    help,
+                );
+            }
+        }
+        let identity = (key.kind.clone(), key.name.clone());
+        let first = self
+            .selectors
+            .entry(identity)
+            .or_insert_with(|| selector.clone());
+        if first != selector {
+            let message = format!(
+                "the selector of {} depends on values ({}): it cannot be changed, so a change of them fails",
+                self.named(found),
+                render.label
+            );
+            let help = "use only labels that never change in selectors";
+            self.find(
+                found,
+                Line::With("matchLabels"),
+                ("immutable-field", Severity::Warning),
+                message,
+                help,
+            );
+        }
+    }
+
+    /// Returns a label whose value is the version of a chart.
+    fn versioned_label(&self, labels: &Value) -> Option<String> {
+        let labels = labels.as_object()?;
+        let found = labels.iter().find(|(_, value)| {
+            value
+                .as_str()
+                .is_some_and(|value| self.versions.contains(value))
+        });
+        found.map(|(name, _)| name.clone())
+    }
+
+    fn kept(&mut self, found: &Found) {
+        if found.object.is_kept() {
+            let message = format!(
+                "{} stays when its release is uninstalled or no longer contains it (helm.sh/resource-policy: keep)",
+                self.named(found)
+            );
+            let help = "delete it by hand; a new custom resource of the same name needs the annotation adopt-release to use it";
+            self.find(
+                found,
+                Line::With("helm.sh/resource-policy"),
+                ("resource-policy-keep", Severity::Note),
+                message,
+                help,
+            );
+        }
+    }
+
+    fn hook(&mut self, found: &Found) {
+        let object = found.object.object();
+        let annotation = |name| found.object.annotation(name).unwrap_or_default();
+        let events = annotation("helm.sh/hook");
+        if events
+            .split(',')
+            .any(|event| event.trim().starts_with("test"))
+        {
+            let message = format!(
+                "{} is a test, which the operator does not run by default",
+                self.named(found)
+            );
+            let help = "add 'test: {}' to the entry in watches.yaml to run it after each change";
+            self.find(
+                found,
+                Line::With("helm.sh/hook"),
+                ("test-hook", Severity::Note),
+                message,
+                help,
+            );
+        } else if annotation("helm.sh/hook-delete-policy").trim().is_empty() {
+            let message = format!(
+                "the hook {} has no delete policy: it stays in the cluster until it runs again",
+                self.named(found)
+            );
+            let help = "add the annotation helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded";
+            self.find(
+                found,
+                Line::With("helm.sh/hook"),
+                ("hook-delete-policy", Severity::Warning),
+                message,
+                help,
+            );
+        }
+        let kind = found.object.key().kind.as_str();
+        if kind == "Pod" {
+            let policy = text(object, "/spec/restartPolicy");
+            if policy.is_empty() || policy == "Always" {
+                let message = format!(
+                    "the hook {} restarts its containers for ever (restartPolicy Always): the release waits for it until the timeout and fails",
+                    self.named(found)
+                );
+                let help = "set restartPolicy: Never, or use a Job";
+                self.find(
+                    found,
+                    Line::With("restartPolicy"),
+                    ("hook-never-ends", Severity::Error),
+                    message,
+                    help,
+                );
+            }
+        }
+        if kind == "Job"
+            && pod_spec(object).is_some()
+            && object.pointer("/spec/activeDeadlineSeconds").is_none()
+        {
+            let message = format!(
+                "the hook {} has no activeDeadlineSeconds: only the action's timeout (5m) ends it if it hangs, and its Pods go on",
+                self.named(found)
+            );
+            let help = "set spec.activeDeadlineSeconds";
+            self.find(
+                found,
+                Line::Kind,
+                ("hook-never-ends", Severity::Note),
+                message,
+                help,
+            );
+        }
+    }
+}

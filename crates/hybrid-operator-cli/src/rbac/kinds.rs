@@ -1,0 +1,386 @@
+//! Resources of kinds: plural and scope, without asking a cluster.
+
+use std::collections::BTreeMap;
+
+use helm_core::chart::Chart;
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::Value;
+
+/// A kind in any of its versions.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupKind {
+    /// API group; empty for the core group.
+    pub(crate) group: String,
+    /// Kind.
+    pub(crate) kind: String,
+}
+
+impl GroupKind {
+    /// Creates it from an `apiVersion`.
+    pub(crate) fn of_api_version(api_version: &str, kind: &str) -> Self {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Self::new(group, kind)
+    }
+
+    /// Creates it from its group.
+    pub(crate) fn new(group: &str, kind: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for GroupKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.kind)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        Ok(())
+    }
+}
+
+/// The resource of a kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resource {
+    /// Plural name in lower case.
+    pub(crate) plural: String,
+    /// Whether its objects are in a namespace.
+    pub(crate) namespaced: bool,
+    /// Whether plural and scope are assumed, because no definition of the kind is known.
+    pub(crate) is_assumed: bool,
+}
+
+/// The kinds whose definitions are known: those of Kubernetes, of CRD files and of charts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kinds {
+    defined: BTreeMap<GroupKind, Resource>,
+}
+
+impl Kinds {
+    /// Adds the definitions in the `crds/` of a chart.
+    pub(crate) fn add_chart(&mut self, chart: &Chart) {
+        for crd in chart.crds() {
+            // The operator reports files that cannot be read.
+            let objects: Vec<Value> = go_yaml::documents(crd.file().data()).unwrap_or_default();
+            for object in &objects {
+                self.add_definition(object);
+            }
+        }
+    }
+
+    /// Adds a kind that a `CustomResourceDefinition` defines; other objects are ignored.
+    pub(crate) fn add_definition(&mut self, object: &Value) -> Option<GroupKind> {
+        if object.get("kind")?.as_str()? != "CustomResourceDefinition" {
+            return None;
+        }
+        let spec = object.get("spec")?;
+        let name = |name| spec.get("names")?.get(name)?.as_str();
+        let kind = GroupKind::new(spec.get("group")?.as_str()?, name("kind")?);
+        let resource = Resource {
+            plural: name("plural")?.to_owned(),
+            namespaced: spec.get("scope")?.as_str()? != "Cluster",
+            is_assumed: false,
+        };
+        self.defined.insert(kind.clone(), resource);
+        Some(kind)
+    }
+
+    /// Returns the definition of a kind, if one is known.
+    pub(crate) fn defined(&self, kind: &GroupKind) -> Option<Resource> {
+        if let Some(resource) = self.defined.get(kind) {
+            return Some(resource.clone());
+        }
+        let groups = BUILT_IN.iter().filter(|(group, _)| *group == kind.group);
+        let mut found = groups.flat_map(|(_, kinds)| *kinds);
+        let (_, plural, namespaced) = found.find(|(name, ..)| *name == kind.kind)?;
+        Some(Resource {
+            plural: (*plural).to_owned(),
+            namespaced: *namespaced,
+            is_assumed: false,
+        })
+    }
+
+    /// Returns the resource of a kind. Unknown kinds are assumed to have a regular plural, and to be
+    /// namespaced unless their name begins with `Cluster`.
+    pub(crate) fn resource(&self, kind: &GroupKind) -> Resource {
+        self.defined(kind).unwrap_or_else(|| Resource {
+            plural: plural(&kind.group, &kind.kind),
+            namespaced: !kind.kind.starts_with("Cluster"),
+            is_assumed: true,
+        })
+    }
+
+    /// Returns the group of a built-in kind that has this name in one group only.
+    pub(crate) fn built_in_group(kind: &str) -> Option<&'static str> {
+        let mut groups = BUILT_IN
+            .iter()
+            .filter(|(_, kinds)| kinds.iter().any(|(name, ..)| *name == kind))
+            .map(|(group, _)| *group);
+        let first = groups.next()?;
+        groups.next().is_none().then_some(first)
+    }
+}
+
+/// Returns the regular plural of a kind, as kubebuilder forms it.
+pub(crate) fn plural(group: &str, kind: &str) -> String {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)).plural
+}
+
+type KindTable = [(&'static str, &'static [(&'static str, &'static str, bool)])];
+
+/// The kinds that Kubernetes serves: kind, plural, and whether it is namespaced.
+const BUILT_IN: &KindTable = &[
+    (
+        "",
+        &[
+            ("ConfigMap", "configmaps", true),
+            ("Endpoints", "endpoints", true),
+            ("Event", "events", true),
+            ("LimitRange", "limitranges", true),
+            ("Namespace", "namespaces", false),
+            ("Node", "nodes", false),
+            ("PersistentVolume", "persistentvolumes", false),
+            ("PersistentVolumeClaim", "persistentvolumeclaims", true),
+            ("Pod", "pods", true),
+            ("PodTemplate", "podtemplates", true),
+            ("ReplicationController", "replicationcontrollers", true),
+            ("ResourceQuota", "resourcequotas", true),
+            ("Secret", "secrets", true),
+            ("Service", "services", true),
+            ("ServiceAccount", "serviceaccounts", true),
+        ],
+    ),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            (
+                "MutatingAdmissionPolicy",
+                "mutatingadmissionpolicies",
+                false,
+            ),
+            (
+                "MutatingAdmissionPolicyBinding",
+                "mutatingadmissionpolicybindings",
+                false,
+            ),
+            (
+                "MutatingWebhookConfiguration",
+                "mutatingwebhookconfigurations",
+                false,
+            ),
+            (
+                "ValidatingAdmissionPolicy",
+                "validatingadmissionpolicies",
+                false,
+            ),
+            (
+                "ValidatingAdmissionPolicyBinding",
+                "validatingadmissionpolicybindings",
+                false,
+            ),
+            (
+                "ValidatingWebhookConfiguration",
+                "validatingwebhookconfigurations",
+                false,
+            ),
+        ],
+    ),
+    (
+        "apiextensions.k8s.io",
+        &[(
+            "CustomResourceDefinition",
+            "customresourcedefinitions",
+            false,
+        )],
+    ),
+    (
+        "apiregistration.k8s.io",
+        &[("APIService", "apiservices", false)],
+    ),
+    (
+        "apps",
+        &[
+            ("ControllerRevision", "controllerrevisions", true),
+            ("DaemonSet", "daemonsets", true),
+            ("Deployment", "deployments", true),
+            ("ReplicaSet", "replicasets", true),
+            ("StatefulSet", "statefulsets", true),
+        ],
+    ),
+    (
+        "autoscaling",
+        &[("HorizontalPodAutoscaler", "horizontalpodautoscalers", true)],
+    ),
+    (
+        "batch",
+        &[("CronJob", "cronjobs", true), ("Job", "jobs", true)],
+    ),
+    (
+        "certificates.k8s.io",
+        &[
+            (
+                "CertificateSigningRequest",
+                "certificatesigningrequests",
+                false,
+            ),
+            ("ClusterTrustBundle", "clustertrustbundles", false),
+        ],
+    ),
+    ("coordination.k8s.io", &[("Lease", "leases", true)]),
+    (
+        "discovery.k8s.io",
+        &[("EndpointSlice", "endpointslices", true)],
+    ),
+    ("events.k8s.io", &[("Event", "events", true)]),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        &[
+            ("FlowSchema", "flowschemas", false),
+            (
+                "PriorityLevelConfiguration",
+                "prioritylevelconfigurations",
+                false,
+            ),
+        ],
+    ),
+    (
+        "gateway.networking.k8s.io",
+        &[
+            ("GatewayClass", "gatewayclasses", false),
+            ("Gateway", "gateways", true),
+            ("HTTPRoute", "httproutes", true),
+            ("GRPCRoute", "grpcroutes", true),
+            ("TCPRoute", "tcproutes", true),
+            ("TLSRoute", "tlsroutes", true),
+            ("UDPRoute", "udproutes", true),
+            ("ReferenceGrant", "referencegrants", true),
+        ],
+    ),
+    (
+        "cert-manager.io",
+        &[
+            ("Certificate", "certificates", true),
+            ("CertificateRequest", "certificaterequests", true),
+            ("ClusterIssuer", "clusterissuers", false),
+            ("Issuer", "issuers", true),
+        ],
+    ),
+    (
+        "monitoring.coreos.com",
+        &[
+            ("Alertmanager", "alertmanagers", true),
+            ("AlertmanagerConfig", "alertmanagerconfigs", true),
+            ("PodMonitor", "podmonitors", true),
+            ("Probe", "probes", true),
+            ("Prometheus", "prometheuses", true),
+            ("PrometheusAgent", "prometheusagents", true),
+            ("PrometheusRule", "prometheusrules", true),
+            ("ScrapeConfig", "scrapeconfigs", true),
+            ("ServiceMonitor", "servicemonitors", true),
+            ("ThanosRuler", "thanosrulers", true),
+        ],
+    ),
+    (
+        "security.openshift.io",
+        &[(
+            "SecurityContextConstraints",
+            "securitycontextconstraints",
+            false,
+        )],
+    ),
+    ("route.openshift.io", &[("Route", "routes", true)]),
+    (
+        "networking.k8s.io",
+        &[
+            ("IPAddress", "ipaddresses", false),
+            ("Ingress", "ingresses", true),
+            ("IngressClass", "ingressclasses", false),
+            ("NetworkPolicy", "networkpolicies", true),
+            ("ServiceCIDR", "servicecidrs", false),
+        ],
+    ),
+    ("extensions", &[("Ingress", "ingresses", true)]),
+    ("node.k8s.io", &[("RuntimeClass", "runtimeclasses", false)]),
+    (
+        "policy",
+        &[
+            ("PodDisruptionBudget", "poddisruptionbudgets", true),
+            ("PodSecurityPolicy", "podsecuritypolicies", false),
+        ],
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        &[
+            ("ClusterRole", "clusterroles", false),
+            ("ClusterRoleBinding", "clusterrolebindings", false),
+            ("Role", "roles", true),
+            ("RoleBinding", "rolebindings", true),
+        ],
+    ),
+    (
+        "resource.k8s.io",
+        &[
+            ("DeviceClass", "deviceclasses", false),
+            ("ResourceClaim", "resourceclaims", true),
+            ("ResourceClaimTemplate", "resourceclaimtemplates", true),
+            ("ResourceSlice", "resourceslices", false),
+        ],
+    ),
+    (
+        "scheduling.k8s.io",
+        &[("PriorityClass", "priorityclasses", false)],
+    ),
+    (
+        "storage.k8s.io",
+        &[
+            ("CSIDriver", "csidrivers", false),
+            ("CSINode", "csinodes", false),
+            ("CSIStorageCapacity", "csistoragecapacities", true),
+            ("StorageClass", "storageclasses", false),
+            ("VolumeAttachment", "volumeattachments", false),
+            ("VolumeAttributesClass", "volumeattributesclasses", false),
+        ],
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_of_built_in_defined_and_unknown_kinds() {
+        let mut kinds = Kinds::default();
+        let definition = serde_json::json!({"kind": "CustomResourceDefinition", "spec": {
+            "group": "db.example.com", "scope": "Cluster",
+            "names": {"kind": "Index", "plural": "indices"}}});
+        kinds.add_definition(&definition).unwrap();
+        for (group, kind, plural, namespaced, is_assumed) in [
+            ("", "Endpoints", "endpoints", true, false),
+            (
+                "networking.k8s.io",
+                "IngressClass",
+                "ingressclasses",
+                false,
+                false,
+            ),
+            ("db.example.com", "Index", "indices", false, false),
+            ("x.io", "Policy", "policies", true, true),
+            ("x.io", "ClusterProxy", "clusterproxies", false, true),
+        ] {
+            let expected = Resource {
+                plural: plural.to_owned(),
+                namespaced,
+                is_assumed,
+            };
+            assert_eq!(
+                kinds.resource(&GroupKind::new(group, kind)),
+                expected,
+                "{kind}"
+            );
+        }
+        assert_eq!(Kinds::built_in_group("Deployment"), Some("apps"));
+        assert_eq!(Kinds::built_in_group("Event"), None);
+    }
+}

@@ -1,0 +1,570 @@
+//! `hybrid-operator generate rbac`: its files, and an operator that has only the permissions that it
+//! generates.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use hybrid_operator_test::wait::{self, Check};
+use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+const LIMIT: Duration = Duration::from_mins(1);
+
+/// A project in a temporary directory.
+struct Project(tempfile::TempDir);
+
+impl Project {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let project = Self(tempfile::tempdir().unwrap());
+        for (name, text) in files {
+            project.write(name, text);
+        }
+        project
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let program = Command::new(PROGRAM)
+            .args(["generate", "rbac"])
+            .args(arguments)
+            .current_dir(self.0.path())
+            .output();
+        program.unwrap()
+    }
+
+    /// Runs the generator and returns what it prints.
+    fn generate(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).unwrap() + &errors
+    }
+}
+
+const WATCHES: &str =
+    "- {group: shop.example.com, version: v1, kind: Shop, chart: helm-charts/shop}\n";
+const CHART: &str = "apiVersion: v2\nname: shop\nversion: 0.1.0\n";
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n";
+
+fn shop(template: &str) -> Project {
+    Project::new(&[
+        ("watches.yaml", WATCHES),
+        ("helm-charts/shop/Chart.yaml", CHART),
+        ("helm-charts/shop/templates/a.yaml", template),
+    ])
+}
+
+#[test]
+fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
+    let project = shop(MAP);
+    let output = project.run(&["--check"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        message.contains("config/rbac/charts/shop_role.yaml"),
+        "{message}"
+    );
+    assert!(!project.path("config").exists());
+    let first = project.generate(&[]);
+    assert!(
+        first.contains("created config/rbac/charts/shop_role.yaml\n"),
+        "{first}"
+    );
+    assert_eq!(project.generate(&[]), "config/rbac is up to date\n");
+    assert_eq!(project.generate(&["--check"]), "");
+    project.write(
+        "helm-charts/shop/templates/b.yaml",
+        &MAP.replace("ConfigMap", "Service"),
+    );
+    let output = project.run(&["--check"]);
+    assert_eq!(output.status.code(), Some(1));
+    let diff = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        diff.contains("+  resources: [configmaps, services]"),
+        "{diff}"
+    );
+}
+
+#[test]
+fn every_file_is_in_the_kustomization() {
+    let project = shop(MAP);
+    project.generate(&[]);
+    let kustomization: Value =
+        go_yaml::from_str(&project.read("config/rbac/kustomization.yaml")).unwrap();
+    let resources = kustomization["resources"].as_array().unwrap();
+    let mut listed: Vec<&str> = resources
+        .iter()
+        .map(|file| file.as_str().unwrap())
+        .collect();
+    listed.sort_unstable();
+    assert_eq!(
+        listed,
+        [
+            "charts/shop_role.yaml",
+            "charts/shop_role_binding.yaml",
+            "leader_election_role.yaml",
+            "leader_election_role_binding.yaml",
+            "operator_role.yaml",
+            "operator_role_binding.yaml",
+            "service_account.yaml",
+            "shop_admin_role.yaml",
+            "shop_editor_role.yaml",
+            "shop_viewer_role.yaml",
+        ]
+    );
+    for file in listed {
+        let text = project.read(&format!("config/rbac/{file}"));
+        let object: Value = go_yaml::from_str(&text).unwrap();
+        assert!(object["kind"].is_string(), "{file}: {text}");
+    }
+}
+
+#[test]
+fn files_of_the_project_itself_are_kept() {
+    let project = shop(MAP);
+    project.write(
+        "config/rbac/operator_role.yaml",
+        "# mine\nkind: ClusterRole\n",
+    );
+    project.write(
+        "config/rbac/kustomization.yaml",
+        "# mine\nresources:\n- own.yaml # why\n",
+    );
+    project.generate(&[]);
+    assert_eq!(
+        project.read("config/rbac/operator_role.yaml"),
+        "# mine\nkind: ClusterRole\n"
+    );
+    let kustomization = project.read("config/rbac/kustomization.yaml");
+    assert!(
+        kustomization.starts_with("# mine\nresources:\n- own.yaml # why\n"),
+        "{kustomization}"
+    );
+}
+
+#[test]
+fn kinds_of_earlier_versions_stay_until_they_are_pruned() {
+    let role = "config/rbac/charts/shop_role.yaml";
+    let project = shop(MAP);
+    project.generate(&[]);
+    project.write(
+        "helm-charts/shop/templates/a.yaml",
+        &MAP.replace("ConfigMap", "Service"),
+    );
+    project.generate(&[]);
+    let kept = project.read(role);
+    let earlier = kept
+        .split_once("# Of an earlier version of the chart")
+        .unwrap()
+        .1;
+    assert!(earlier.contains("resources: [configmaps]"), "{kept}");
+    assert_eq!(project.generate(&[]), "config/rbac is up to date\n");
+    project.generate(&["--prune"]);
+    let pruned = project.read(role);
+    assert!(!pruned.contains("configmaps"), "{pruned}");
+    // The same from an earlier chart instead of the earlier file.
+    project.write("old/Chart.yaml", CHART);
+    project.write("old/templates/a.yaml", MAP);
+    project.generate(&["--previous-chart", "old"]);
+    assert_eq!(project.read(role), kept);
+}
+
+#[test]
+fn charts_of_one_name_do_not_overwrite_each_other() {
+    let project = shop(MAP);
+    project.write("other/Chart.yaml", CHART);
+    project.write(
+        "watches.yaml",
+        &format!(
+            "{WATCHES}- {{group: shop.example.com, version: v1, kind: Store, chart: other}}\n"
+        ),
+    );
+    project.generate(&[]);
+    for (kind, plural) in [("shop", "shops"), ("store", "stores")] {
+        let role = project.read(&format!("config/rbac/charts/shop-{kind}_role.yaml"));
+        assert!(role.contains(&format!("resources: [{plural}]")), "{role}");
+    }
+}
+
+#[test]
+fn reasons_and_what_was_not_reached_are_explained() {
+    let project = shop(
+        "{{ if eq .Values.kind \"b\" }}\napiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\n{{ end }}\n\
+         {{ if and .Values.a (not .Values.a) }}\napiVersion: v1\nkind: Secret\n{{ end }}\n",
+    );
+    project.write("helm-charts/shop/values.yaml", "kind: a\n");
+    let text = project.generate(&["--explain"]);
+    let cronjob = text
+        .lines()
+        .find(|line| line.starts_with("cronjobs.batch"))
+        .unwrap();
+    assert!(
+        cronjob.ends_with("templates/a.yaml (--set kind=b)"),
+        "{cronjob}"
+    );
+    assert!(
+        text.contains("  v1 Secret in templates/a.yaml:8\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ci_values_and_given_values_reach_more() {
+    let template = "{{ if .Values.never }}\napiVersion: v1\nkind: {{ .Values.never }}\nmetadata: {name: a}\n{{ end }}\n";
+    let project = shop(template);
+    project.write("helm-charts/shop/.helmignore", "ci/\n");
+    project.write("helm-charts/shop/ci/a-values.yaml", "never: ConfigMap\n");
+    project.write("b.yaml", "never: Service\n");
+    project.generate(&["--values", "b.yaml", "--explain"]);
+    let role = project.read("config/rbac/charts/shop_role.yaml");
+    assert!(role.contains("resources: [configmaps, services]"), "{role}");
+    let text = project.generate(&["--explain"]);
+    assert!(text.contains("--values ci/a-values.yaml"), "{text}");
+}
+
+#[test]
+fn namespaced_roles_name_what_cannot_work() {
+    let project = shop("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n");
+    let text = project.generate(&["--namespaced"]);
+    assert!(
+        text.contains("warning: helm-charts/shop: cluster-scoped resources"),
+        "{text}"
+    );
+    let role: Value =
+        go_yaml::from_str(&project.read("config/rbac/charts/shop_role.yaml")).unwrap();
+    assert_eq!(role["kind"], "Role");
+    assert_eq!(role["metadata"]["namespace"], "system");
+    // And back.
+    project.generate(&[]);
+    let role: Value = go_yaml::from_str(&project.read("config/rbac/operator_role.yaml")).unwrap();
+    assert_eq!(role["kind"], "ClusterRole");
+}
+
+#[test]
+fn mistakes_are_named_and_leave_no_files() {
+    for (file, text, wanted) in [
+        ("watches.yaml", "- {kind: 1}\n", "watches.yaml"),
+        (
+            "helm-charts/shop/templates/a.yaml",
+            "{{ fail \"no\" }}",
+            "add a values file",
+        ),
+        (
+            "config/rbac/kustomization.yaml",
+            "resources: [a.yaml]\n",
+            "kustomization.yaml",
+        ),
+    ] {
+        let project = shop(MAP);
+        project.write(file, text);
+        let output = project.run(&[]);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{file}");
+        assert!(message.contains(wanted), "{wanted} is not in {message}");
+        assert!(!project.path("config/rbac/charts").exists(), "{file}");
+    }
+    let empty = Project::new(&[]);
+    let output = empty.run(&[]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(message.contains("is not in a project"), "{message}");
+}
+
+#[test]
+fn native_controllers_have_roles_of_their_own() {
+    let project = shop(MAP);
+    project.write(
+        "description.json",
+        r#"{"crds": [], "controllers": [{"name": "backup", "group": "shop.example.com", "version": "v1",
+            "kind": "Backup", "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]}]}"#,
+    );
+    project.generate(&["--description", "description.json"]);
+    let role = project.read("config/rbac/native/backup_role.yaml");
+    assert!(role.contains("name: native-backup-role\n"), "{role}");
+    let kustomization = project.read("config/rbac/kustomization.yaml");
+    assert!(
+        kustomization.contains("- native/backup_role_binding.yaml\n"),
+        "{kustomization}"
+    );
+}
+
+#[test]
+fn roles_of_this_repository_are_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for generator in ["rbac", "dashboards"] {
+        let output = Command::new(PROGRAM)
+            .args(["generate", generator, "--check"])
+            .current_dir(&root)
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "run `hybrid-operator generate {generator}`: {shown}"
+        );
+    }
+}
+
+// === With a cluster ===
+
+const GROUP: &str = "rbac.test.example.com";
+
+/// A chart with hooks, a role, lookups, definitions and values from a Secret.
+const EVERYTHING: &str = "\
+{{ $found := lookup \"v1\" \"Service\" .Release.Namespace \"absent\" }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}'}
+data: {value: '{{ .Values.value }}', password: '{{ .Values.password }}', found: '{{ len $found }}'}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: '{{ .Release.Name }}'}
+spec:
+  selector: {matchLabels: {app: '{{ .Release.Name }}'}}
+  template:
+    metadata: {labels: {app: '{{ .Release.Name }}'}}
+    spec: {containers: [{name: a, image: 'a:1'}]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: '{{ .Release.Name }}'}
+rules: [{apiGroups: [''], resources: [endpoints], verbs: [get], resourceNames: ['{{ .Release.Name }}']}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: '{{ .Release.Name }}'}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: '{{ .Release.Name }}'}
+subjects: [{kind: ServiceAccount, name: default}]
+{{- if .Values.extra.enabled }}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: '{{ .Release.Name }}'}
+{{- end }}
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: '{{ .Release.Name }}-hook'
+  annotations: {helm.sh/hook: 'pre-install,pre-upgrade', helm.sh/hook-delete-policy: before-hook-creation}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: 'a:1'}]}}}
+";
+
+fn definition(kind: &str) -> String {
+    let one = kind.to_lowercase();
+    format!(
+        "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: {one}s.{GROUP}}}
+spec:
+  group: {GROUP}
+  names: {{kind: {kind}, listKind: {kind}List, plural: {one}s, singular: {one}}}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {{status: {{}}}}
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    )
+}
+
+fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// Applies an object given as YAML, under another name if one is given.
+async fn apply_cluster(client: &kube::Client, text: &str, rename: Option<&str>) {
+    let mut object: DynamicObject = go_yaml::from_str(text).unwrap();
+    let types = object.types.clone().unwrap();
+    if let Some(name) = rename {
+        object.metadata.name = Some(name.to_owned());
+    }
+    let (group, version) = types.api_version.split_once('/').unwrap();
+    let api: Api<DynamicObject> =
+        Api::all_with(client.clone(), &resource(group, version, &types.kind));
+    let name = object.metadata.name.clone().unwrap();
+    let params = PatchParams::apply("test").force();
+    api.patch(&name, &params, &Patch::Apply(&object))
+        .await
+        .unwrap();
+}
+
+/// Waits until an object exists and a condition holds for it.
+async fn until(
+    api: &Api<DynamicObject>,
+    name: &str,
+    what: &str,
+    log: impl Fn() -> String,
+    holds: impl Fn(&Value) -> bool,
+) {
+    let check = |object: Option<&DynamicObject>| {
+        let value = serde_json::to_value(object).unwrap();
+        if object.is_some() && holds(&value) {
+            Check::Met(())
+        } else {
+            Check::NotYet(value["status"].to_string())
+        }
+    };
+    let found = wait::object(api, name, what, LIMIT, check).await;
+    found.unwrap_or_else(|error| panic!("{error}\n{}", log()));
+}
+
+#[tokio::test]
+async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    // Only a control plane of the test's own has one, which ends with everything that is created here.
+    let Some(audit) = plane.audit_log() else {
+        return;
+    };
+    let project = Project::new(&[
+        (
+            "watches.yaml",
+            &format!(
+                "- group: {GROUP}\n  version: v1\n  kind: Store\n  chart: chart\n  valuesFrom: [{{kind: Secret, name: password}}]\n"
+            ),
+        ),
+        (
+            "chart/Chart.yaml",
+            "apiVersion: v2\nname: generated\nversion: 0.1.0\n",
+        ),
+        (
+            "chart/values.yaml",
+            "value: a\npassword: ''\nextra: {enabled: false}\n",
+        ),
+        ("chart/templates/a.yaml", EVERYTHING),
+        ("chart/crds/order.yaml", &definition("Order")),
+    ]);
+    project.generate(&[]);
+    let client = plane.client().await.unwrap();
+    apply_cluster(&client, &definition("Store"), None).await;
+    let namespace = TestNamespace::create(plane, "generated").await.unwrap();
+    for (file, name) in [
+        ("operator_role.yaml", "generated-operator"),
+        ("charts/generated_role.yaml", "generated-chart"),
+    ] {
+        let text = project.read(&format!("config/rbac/{file}"));
+        apply_cluster(&client, &text, Some(name)).await;
+        let binding = format!(
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {name}}}\n\
+             roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name}}}\n\
+             subjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: operator}}]\n"
+        );
+        apply_cluster(&client, &binding, None).await;
+    }
+    let api = |group: &str, version: &str, kind: &str| -> Api<DynamicObject> {
+        Api::namespaced_with(
+            client.clone(),
+            namespace.name(),
+            &resource(group, version, kind),
+        )
+    };
+    let (stores, maps, secrets) = (
+        api(GROUP, "v1", "Store"),
+        api("", "v1", "ConfigMap"),
+        api("", "v1", "Secret"),
+    );
+    let apply = async |api: &Api<DynamicObject>, name: &str, object: &Value| {
+        let params = PatchParams::apply("test").force();
+        let mut object = object.clone();
+        object["metadata"] = json!({"name": name});
+        api.patch(name, &params, &Patch::Apply(&object))
+            .await
+            .unwrap();
+    };
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "stringData": {"values.yaml": "password: hidden"}});
+    apply(&secrets, "password", &secret).await;
+    let mark = audit.mark().unwrap();
+    let operator = Operator::new(PROGRAM)
+        .arg("run")
+        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+        .env("WATCH_NAMESPACE", namespace.name())
+        .env("OPERATOR_NAME", namespace.name())
+        .kubeconfig(plane.operator_kubeconfig())
+        .dir(project.0.path())
+        .start()
+        .await
+        .unwrap();
+    let log = || operator.log();
+    let ready = |store: &Value| {
+        let conditions = store["status"]["conditions"].as_array();
+        let is_ready =
+            |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+        store["status"]["observedGeneration"] == store["metadata"]["generation"]
+            && conditions.is_some_and(|all| all.iter().any(is_ready))
+    };
+    let store =
+        |spec: Value| json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Store", "spec": spec});
+
+    // Install, upgrade with another kind, repair, and upgrade without it.
+    apply(&stores, "one", &store(json!({"value": "a"}))).await;
+    until(&stores, "one", "Ready", log, ready).await;
+    apply(
+        &stores,
+        "one",
+        &store(json!({"value": "b", "extra": {"enabled": true}})),
+    )
+    .await;
+    until(&maps, "one", "value b", log, |map| {
+        map["data"]["value"] == "b" && map["data"]["password"] == "hidden"
+    })
+    .await;
+    until(&stores, "one", "Ready", log, ready).await;
+    let theirs = json!({"data": {"value": "theirs"}});
+    drop(
+        maps.patch("one", &PatchParams::default(), &Patch::Merge(&theirs))
+            .await
+            .unwrap(),
+    );
+    until(&maps, "one", "repair", log, |map| {
+        map["data"]["value"] == "b"
+    })
+    .await;
+    apply(&stores, "one", &store(json!({"value": "c"}))).await;
+    wait::gone(&api("", "v1", "ServiceAccount"), "one", LIMIT)
+        .await
+        .unwrap();
+    until(&stores, "one", "Ready", log, ready).await;
+
+    drop(
+        stores
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    for api in [&stores, &maps, &api("apps", "v1", "Deployment")] {
+        wait::gone(api, "one", LIMIT)
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", log()));
+    }
+    let requests = audit.since(mark, "operator").unwrap();
+    assert!(requests.len() > 30, "{requests:#?}");
+    let refused: Vec<_> = requests
+        .iter()
+        .filter(|request| request.status == 403)
+        .collect();
+    assert!(refused.is_empty(), "{refused:#?}");
+}

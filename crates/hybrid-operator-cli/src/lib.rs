@@ -8,7 +8,9 @@
 
 mod command;
 mod files;
+mod generate;
 mod project;
+mod scaffold;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -16,18 +18,23 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use command::Cli;
+use command::{Cli, UsageError};
 
 /// Runs the command line `arguments`, whose first element is the program's name. Results go to
-/// standard output, messages to standard error. The exit code is 1 on any error, as in Helm.
+/// standard output, messages to standard error. The exit code is 2 for wrong usage and 1 for any other
+/// error; that of `template` is always 1, as in Helm.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
-    let arguments = arguments.into_iter().map(Into::into).collect();
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let wrong_usage = match arguments.get(1) {
+        Some(command) if command == "template" => 1,
+        _ => 2,
+    };
     let cli = match Cli::try_parse_from(command::normalize_flags(arguments)) {
         Ok(cli) => cli,
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
             let _ = message.print();
-            return ExitCode::from(u8::from(message.use_stderr()));
+            return ExitCode::from(if message.use_stderr() { wrong_usage } else { 0 });
         }
     };
     match cli.run(&mut io::stdout().lock()) {
@@ -36,7 +43,11 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print_message(&format!("Error: {error:#}"));
-            ExitCode::FAILURE
+            ExitCode::from(if error.is::<UsageError>() {
+                wrong_usage
+            } else {
+                1
+            })
         }
     }
 }

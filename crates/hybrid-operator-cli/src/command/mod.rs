@@ -1,6 +1,9 @@
 //! The subcommands, one module each.
 
+mod ask;
 mod completion;
+mod create;
+mod init;
 mod run;
 mod template;
 mod version;
@@ -21,12 +24,17 @@ pub(crate) struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  hybrid-operator init --domain example.com --project-name shop-operator
   hybrid-operator template shop ./helm-charts/shop --set replicas=2
   hybrid-operator run --watches-file ./watches.yaml
   hybrid-operator completion bash > /etc/bash_completion.d/hybrid-operator";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write the files of a new project into the current directory.
+    Init(Box<init::Args>),
+    /// Add a kind or webhooks to the project.
+    Create(create::Args),
     /// Render a chart, like `helm template`.
     Template(Box<template::Args>),
     /// Run an operator for the charts of a watches file.
@@ -37,10 +45,17 @@ enum Command {
     Version,
 }
 
+/// Wrong usage of the command: something is missing that flags must say.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct UsageError(pub(crate) String);
+
 impl Cli {
     /// Runs the subcommand.
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self.command {
+            Command::Init(args) => init::run(*args, out),
+            Command::Create(args) => create::run(args, out),
             Command::Template(args) => template::run(&args, out),
             Command::Run(args) => run::run(*args),
             Command::Completion(args) => completion::run(&args, out),

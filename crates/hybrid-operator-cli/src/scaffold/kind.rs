@@ -71,6 +71,9 @@ impl Kind {
             "module": names::module(kind),
             "namespaced": self.namespaced,
             "scope": if self.namespaced { "Namespaced" } else { "Cluster" },
+            // Whether the declarations of these functions are longer than a line of 100 columns.
+            "reconcile_wraps": kind.len() > 6,
+            "complete_wraps": kind.len() > 11,
             "types_with_spec": format!("{{{kind}, {kind}Spec}}"),
             "types_with_status": format!("{{{kind}, {kind}Status}}"),
         })

@@ -19,10 +19,14 @@ pub fn controller() -> NativeController<{{kind}}> {
         .reconcile(reconcile)
 }
 
+{{#if reconcile_wraps}}
 async fn reconcile(
     object: Arc<{{kind}}>,
     context: Context<{{kind}}>,
 ) -> Result<Action, native::Error> {
+{{else}}
+async fn reconcile(object: Arc<{{kind}}>, context: Context<{{kind}}>) -> Result<Action, native::Error> {
+{{/if}}
     // Sets the owner, and sends a request only if something differs.
     let deployment = context.apply(&desired::deployment(&object)).await?;
     let present = object.status.as_ref();

@@ -3,19 +3,23 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
-use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec, PodTemplateSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, PodSpec, PodTemplateSpec, SecurityContext,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt;
 
 use crate::api::{{version}}::{{kind}};
 
+/// Name of the application, as a label.
+const APP: &str = "{{lower}}";
 /// What the Pods run.
 const IMAGE: &str = "docker.io/library/busybox:1.37";
 
 /// Returns the labels that select the Pods of an object.
 pub(super) fn labels(object: &{{kind}}) -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("app.kubernetes.io/name".to_owned(), "{{lower}}".to_owned()),
+        ("app.kubernetes.io/name".to_owned(), APP.to_owned()),
         ("app.kubernetes.io/instance".to_owned(), object.name_any()),
     ])
 }

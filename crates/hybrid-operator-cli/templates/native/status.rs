@@ -15,11 +15,17 @@ pub(super) fn observed(
     let status = deployment.status.as_ref();
     let ready = status.and_then(|status| status.ready_replicas).unwrap_or(0);
     let is_ready = ready == wanted;
-    let reason = if is_ready { "AllPodsReady" } else { "PodsNotReady" };
+    let reason = if is_ready {
+        "AllPodsReady"
+    } else {
+        "PodsNotReady"
+    };
     let message = format!("{ready} of {wanted} Pods are ready");
     {{kind}}Status {
         ready_pods: ready,
         observed_generation: object.metadata.generation,
-        conditions: conditions.set("Ready", is_ready, reason, message).into_vec(),
+        conditions: conditions
+            .set("Ready", is_ready, reason, message)
+            .into_vec(),
     }
 }

@@ -10,6 +10,11 @@ use kube::ResourceExt;
 {{/if}}
 
 use crate::api::{{version}}::{{kind}};
+{{#if defaulting}}
+
+/// The application that the objects belong to, as a label.
+const PART_OF: &str = "{{project_name}}";
+{{/if}}
 
 /// Adds the webhooks of the kind.
 pub(super) fn add(webhooks: Webhooks) -> Webhooks {
@@ -19,12 +24,17 @@ pub(super) fn add(webhooks: Webhooks) -> Webhooks {
 
 /// Fills in what an object leaves open, before it is validated and stored. Must give the same result
 /// for an object that it has filled in before.
+{{#if complete_wraps}}
+async fn complete(
+    mut object: {{kind}},
+    _: Request<{{kind}}>,
+) -> Result<{{kind}}, Denied> {
+{{else}}
 async fn complete(mut object: {{kind}}, _: Request<{{kind}}>) -> Result<{{kind}}, Denied> {
+{{/if}}
     let labels: &mut BTreeMap<_, _> = object.metadata.labels.get_or_insert_default();
-    let part_of = "app.kubernetes.io/part-of".to_owned();
-    labels
-        .entry(part_of)
-        .or_insert_with(|| "{{project_name}}".to_owned());
+    let key = "app.kubernetes.io/part-of".to_owned();
+    labels.entry(key).or_insert_with(|| PART_OF.to_owned());
     Ok(object)
 }
 {{/if}}

@@ -139,10 +139,7 @@ fn present(root: &Path, init: &Init) -> Result<Option<ProjectFile>, ScaffoldErro
         present: present.to_owned(),
         difference,
     };
-    let present = match Project::open(root) {
-        Ok(project) => project.file,
-        Err(error) => return Err(other("of somebody else", error.to_string())),
-    };
+    let present = Project::open(root)?.file;
     let wanted = init.file();
     let name = &present.project_name;
     if *name != wanted.project_name {

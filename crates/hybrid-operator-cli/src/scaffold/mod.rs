@@ -14,7 +14,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::files::FilesError;
-use crate::project::{Project, ProjectFile};
+use crate::project::{Project, ProjectError, ProjectFile};
 
 pub(crate) use chart::{ChartError, ChartSource};
 pub(crate) use draft::Draft;
@@ -90,6 +90,9 @@ pub(crate) enum ScaffoldError {
     /// `PROJECT` cannot be written.
     #[error("cannot write PROJECT")]
     Project(#[source] go_yaml::Error),
+    /// `PROJECT` is there, but cannot be read.
+    #[error(transparent)]
+    Present(#[from] ProjectError),
     /// The directory has another project.
     #[error(
         "this is the directory of the project {present} already: PROJECT has {difference}; add kinds to it with 'hybrid-operator create api', or use another directory"

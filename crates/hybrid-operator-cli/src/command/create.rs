@@ -46,6 +46,7 @@ Examples:
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = API_EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 struct ApiArgs {
     #[command(flatten)]
     kind: KindFlags,
@@ -96,6 +97,7 @@ Example:
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = WEBHOOK_EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 struct WebhookArgs {
     #[command(flatten)]
     kind: KindFlags,
@@ -192,6 +194,7 @@ impl ShapeFlags {
 
 /// The chart of a kind.
 #[derive(Debug, clap::Args)]
+#[allow(clippy::struct_field_names, reason = "named after the flags")]
 pub(super) struct ChartFlags {
     /// Chart directory or .tgz, which is copied into helm-charts/ [default: a new chart]
     #[arg(long, value_name = "DIR|TGZ")]

@@ -115,13 +115,13 @@ pub(crate) fn role(api: &ChartApi) -> anyhow::Result<String> {
         let resources: Vec<String> = resources.iter().cloned().collect();
         rules.push(rule(group, &resources, &all));
     }
-    let role = json!({
+    let cluster_role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": format!("chart-{}-role", api.kind.to_ascii_lowercase())},
         "rules": rules,
     });
-    let text = go_yaml::to_string(&role)?;
+    let text = go_yaml::to_string(&cluster_role)?;
     Ok(format!(
         "# What the operator does for the chart {}.\n{text}",
         api.directory
@@ -156,6 +156,10 @@ fn rendered(chart: &Chart) -> anyhow::Result<BTreeSet<(String, String)>> {
 }
 
 /// Returns a sample of the kind, with the chart's defaults.
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "has the form of the other generators"
+)]
 pub(crate) fn sample(api: &ChartApi) -> anyhow::Result<String> {
     Ok(format!(
         "apiVersion: {}/{}\nkind: {}\nmetadata:\n  name: {}-sample\n# Any value of the chart can be set here; see {}/values.yaml.\nspec: {{}}\n",

@@ -15,7 +15,7 @@ pub(super) fn append_to_list(text: &str, key: &str, item: &str) -> Option<String
     if items.iter().any(|present| present.as_str() == Some(item)) {
         return Some(text.to_owned());
     }
-    let Some(last) = items.last() else {
+    let Some(final_item) = items.last() else {
         // `resources: []` or `resources:`
         let line = lines.get(name.line().checked_sub(1)?)?;
         let value = line.split_once(':')?.1.trim();
@@ -25,7 +25,7 @@ pub(super) fn append_to_list(text: &str, key: &str, item: &str) -> Option<String
         let new = [format!("{key}:"), format!("- {item}")];
         return Some(replace(&lines, name.line() - 1, 1, &new));
     };
-    let end = last.line();
+    let end = final_item.line();
     let indent = block_indent(lines.get(end.checked_sub(1)?)?)?;
     // Comments at the end of the file, or of the paragraph, belong to the list.
     let comments = lines.iter().skip(end);
@@ -105,7 +105,7 @@ pub(super) fn insert_sorted(text: &str, prefix: &str, line: &str) -> String {
     if let Some(after) = after {
         return replace(&lines, after + 1, 0, &[line.to_owned()]);
     }
-    if let Some(first) = lines.iter().position(|candidate| alike(&candidate)) {
+    if let Some(first) = lines.iter().position(alike) {
         return replace(&lines, first, 0, &[line.to_owned()]);
     }
     replace(&lines, lines.len(), 0, &[String::new(), line.to_owned()])

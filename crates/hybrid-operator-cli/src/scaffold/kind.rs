@@ -9,6 +9,7 @@ use crate::project::{Api, ProjectFile, Resource, WATCHES};
 
 /// Names of a kind.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_field_names, reason = "the name that Kubernetes uses")]
 pub(crate) struct Kind {
     /// API group without the domain.
     pub(crate) group: String,

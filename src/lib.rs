@@ -1,7 +1,8 @@
-//! The memcached operator: a chart and a Rust controller in one manager.
+//! The native part of memcached-operator: [`api`] has the types of its custom resources,
+//! [`controllers`] their controllers.
 //!
-//! [`api`] has the types of the native custom resources, [`controllers`] their controllers.
-//! `Memcached` needs no code: `watches.yaml` binds it to `helm-charts/memcached`.
+//! Kinds that a chart serves need no code: `watches.yaml` binds them to a directory in
+//! `helm-charts/`. `main.rs` runs both in one manager.
 
 pub mod api;
 pub mod controllers;

@@ -1,5 +1,4 @@
-//! The memcached operator: the charts of `watches.yaml` and the controller of `MemcachedBackup` in
-//! one manager. See `crates/hybrid-operator/src/helm/mod.rs` for how charts are run.
+//! The program of memcached-operator: what runs in its manager.
 
 use std::process::ExitCode;
 
@@ -8,7 +7,7 @@ use memcached_operator::controllers::memcached_backup;
 
 fn main() -> ExitCode {
     Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
-        .about("Runs memcached on Kubernetes: a chart and a Rust controller in one manager")
+        .about(env!("CARGO_PKG_DESCRIPTION"))
         .with_charts()
         .with(memcached_backup::controller())
         .main()

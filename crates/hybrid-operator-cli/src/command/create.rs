@@ -1,0 +1,330 @@
+//! `hybrid-operator create`: adds kinds and webhooks to the project of the current directory.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use clap::{ArgAction, Subcommand};
+
+use super::UsageError;
+use super::ask::answer;
+use crate::project::Project;
+use crate::scaffold::names;
+use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
+
+/// Group and version of a chart's kind if no flag gives them, as in operator-sdk.
+const CHART_GROUP: &str = "charts";
+const CHART_VERSION: &str = "v1alpha1";
+
+/// Arguments of `create`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Add a kind that a chart or a controller in Rust serves.
+    Api(Box<ApiArgs>),
+    /// Add a kind that a chart serves: `create api` without `--native`.
+    Chart(Box<ChartArgs>),
+    /// Add webhooks of a native kind.
+    Webhook(Box<WebhookArgs>),
+}
+
+const API_EXAMPLES: &str = "\
+Examples:
+  # A chart that you have; the kind is named after it
+  hybrid-operator create api --helm-chart ./podinfo-6.9.1.tgz
+
+  # A new chart
+  hybrid-operator create api --group apps --version v1alpha1 --kind Shop
+
+  # A controller in Rust
+  hybrid-operator create api --group apps --version v1alpha1 --kind Order --native";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = API_EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
+struct ApiArgs {
+    #[command(flatten)]
+    kind: KindFlags,
+
+    #[command(flatten)]
+    shape: ShapeFlags,
+
+    #[command(flatten)]
+    chart: ChartFlags,
+
+    /// Serve the kind by a controller in Rust; the only choice in projects without charts
+    #[arg(long)]
+    native: bool,
+
+    /// Write the type of a native kind
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_value = "true", default_missing_value = "true")]
+    resource: bool,
+
+    /// Write the controller of a native kind
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_value = "true", default_missing_value = "true")]
+    controller: bool,
+
+    /// Overwrite files that have other content
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ChartArgs {
+    #[command(flatten)]
+    kind: KindFlags,
+
+    #[command(flatten)]
+    shape: ShapeFlags,
+
+    #[command(flatten)]
+    chart: ChartFlags,
+
+    /// Overwrite files that have other content
+    #[arg(long)]
+    force: bool,
+}
+
+const WEBHOOK_EXAMPLES: &str = "\
+Example:
+  hybrid-operator create webhook --group apps --version v1alpha1 --kind Order \\
+    --defaulting --programmatic-validation";
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = WEBHOOK_EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
+struct WebhookArgs {
+    #[command(flatten)]
+    kind: KindFlags,
+
+    /// Complete objects before they are stored
+    #[arg(long)]
+    defaulting: bool,
+
+    /// Check objects before they are stored
+    #[arg(long)]
+    programmatic_validation: bool,
+
+    /// Convert objects between versions; not supported yet
+    #[arg(long)]
+    conversion: bool,
+
+    /// Overwrite files that have other content
+    #[arg(long)]
+    force: bool,
+}
+
+/// Names of a kind.
+#[derive(Debug, clap::Args)]
+pub(super) struct KindFlags {
+    /// API group without the domain
+    #[arg(long)]
+    group: Option<String>,
+
+    /// API version, such as v1alpha1
+    #[arg(long)]
+    version: Option<String>,
+
+    /// Kind in CamelCase
+    #[arg(long)]
+    kind: Option<String>,
+}
+
+impl KindFlags {
+    pub(super) fn is_given(&self) -> bool {
+        self.group.is_some() || self.version.is_some() || self.kind.is_some()
+    }
+
+    /// Returns the names, those of the chart where flags are missing, and asks for the rest.
+    pub(super) fn ask(self, chart: Option<&ChartSource>) -> anyhow::Result<Kind> {
+        let (mut group, mut version, mut kind) = (self.group, self.version, self.kind);
+        if let Some(chart) = chart {
+            group.get_or_insert_with(|| CHART_GROUP.to_owned());
+            version.get_or_insert_with(|| CHART_VERSION.to_owned());
+            kind.get_or_insert_with(|| chart.kind());
+        }
+        Ok(Kind {
+            group: answer(
+                "group",
+                "API group, without the domain:",
+                "apps",
+                group,
+                names::check_group,
+            )?,
+            version: answer(
+                "version",
+                "API version:",
+                "v1alpha1",
+                version,
+                names::check_version,
+            )?,
+            kind: answer("kind", "Kind:", "Shop", kind, names::check_kind)?,
+            plural: None,
+            namespaced: true,
+        })
+    }
+}
+
+/// Plural and scope of a kind.
+#[derive(Debug, clap::Args)]
+struct ShapeFlags {
+    /// Plural name in lower case [default: that of the English word]
+    #[arg(long)]
+    plural: Option<String>,
+
+    /// Whether custom resources are in a namespace
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_value = "true", default_missing_value = "true")]
+    namespaced: bool,
+}
+
+impl ShapeFlags {
+    fn apply(self, kind: Kind) -> Kind {
+        Kind {
+            plural: self.plural,
+            namespaced: self.namespaced,
+            ..kind
+        }
+    }
+}
+
+/// The chart of a kind.
+#[derive(Debug, clap::Args)]
+#[allow(clippy::struct_field_names, reason = "named after the flags")]
+pub(super) struct ChartFlags {
+    /// Chart directory or .tgz, which is copied into helm-charts/ [default: a new chart]
+    #[arg(long, value_name = "DIR|TGZ")]
+    helm_chart: Option<String>,
+
+    /// Repository of the chart; charts must be fetched with `helm pull` first
+    #[arg(long, value_name = "URL", requires = "helm_chart")]
+    helm_chart_repo: Option<String>,
+
+    /// Version that the chart must have
+    #[arg(long, value_name = "VERSION", requires = "helm_chart")]
+    helm_chart_version: Option<String>,
+}
+
+impl ChartFlags {
+    pub(super) fn is_given(&self) -> bool {
+        self.helm_chart.is_some()
+    }
+
+    /// Returns the names of the kind and its chart.
+    pub(super) fn load(&self, kind: KindFlags) -> anyhow::Result<(Kind, ChartSource)> {
+        let Some(chart) = &self.helm_chart else {
+            let kind = kind.ask(None)?;
+            let source = ChartSource::new(&kind.kind)?;
+            return Ok((kind, source));
+        };
+        let version = self.helm_chart_version.as_deref();
+        let source = ChartSource::load(chart, self.helm_chart_repo.as_deref(), version)?;
+        let kind = kind
+            .ask(Some(&source))
+            .with_context(|| format!("cannot name a kind after the chart {chart}"))?;
+        Ok((kind, source))
+    }
+
+    /// A native kind has no chart.
+    pub(super) fn refuse_for_native(&self) -> anyhow::Result<()> {
+        if self.is_given() {
+            let message = "--helm-chart cannot be used for a native kind; leave out one of both";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        Ok(())
+    }
+}
+
+/// Writes what was asked for.
+pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let project = Project::find(Path::new("."))?;
+    let mut draft = draft_of(&project);
+    match args.what {
+        What::Api(args) => {
+            let is_native = args.native || Plugin::of(&project.file)? == Plugin::Native;
+            if !is_native {
+                let chart = ChartArgs {
+                    kind: args.kind,
+                    shape: args.shape,
+                    chart: args.chart,
+                    force: args.force,
+                };
+                return create_chart(&mut draft, project, chart, out);
+            }
+            args.chart.refuse_for_native()?;
+            let kind = args.shape.apply(args.kind.ask(None)?);
+            let mut file = project.file;
+            let (resource, controller) = (args.resource, args.controller);
+            scaffold::create_native_kind(&mut draft, &mut file, &kind, resource, controller)?;
+            finish(&draft, args.force, next_of_native(), out)
+        }
+        What::Chart(args) => create_chart(&mut draft, project, *args, out),
+        What::Webhook(args) => {
+            if args.conversion {
+                bail!(
+                    "--conversion is not supported yet: a project has one version of each kind; write the second version and its conversion by hand, with 'convert' of hybrid_operator::webhook"
+                );
+            }
+            if !(args.defaulting || args.programmatic_validation) {
+                let message =
+                    "at least one of --defaulting and --programmatic-validation is required";
+                return Err(UsageError(message.to_owned()).into());
+            }
+            let webhook = Webhook {
+                defaulting: args.defaulting,
+                validation: args.programmatic_validation,
+            };
+            let kind = args.kind.ask(None)?;
+            let mut file = project.file;
+            scaffold::create_webhook(&mut draft, &mut file, &kind, webhook)?;
+            finish(&draft, args.force, next_of_native(), out)
+        }
+    }
+}
+
+fn create_chart(
+    draft: &mut Draft,
+    project: Project,
+    args: ChartArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let (kind, source) = args.chart.load(args.kind)?;
+    let kind = args.shape.apply(kind);
+    let mut file = project.file;
+    scaffold::create_chart_kind(draft, &mut file, &kind, &source)?;
+    finish(draft, args.force, next_of_chart(), out)
+}
+
+/// Writes the files, and prints what was done and what can be done next.
+pub(super) fn finish(
+    draft: &Draft,
+    force: bool,
+    next: &str,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    if draft.write(force, out)? {
+        writeln!(out, "\nNext:")?;
+        for line in next.lines() {
+            writeln!(out, "  {line}")?;
+        }
+    } else {
+        writeln!(out, "\nNothing to do: all files are there already.")?;
+    }
+    Ok(())
+}
+
+pub(super) fn next_of_chart() -> &'static str {
+    "make install   # the CRDs, into the cluster of $KUBECONFIG
+make run       # the operator, until ctrl-c
+kubectl apply -k config/samples"
+}
+
+pub(super) fn next_of_native() -> &'static str {
+    "make check     # after 'cargo fmt'
+make install   # the CRDs, into the cluster of $KUBECONFIG
+make run       # the operator, until ctrl-c"
+}

@@ -1,0 +1,124 @@
+//! `hybrid-operator init`: the files of a new project, in the current directory.
+
+use std::env;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context as _;
+
+use super::ask::answer;
+use super::create::{ChartFlags, KindFlags, next_of_chart, next_of_native};
+use crate::scaffold::names;
+use crate::scaffold::{self, Draft, Framework, Init, License, Plugin};
+
+const EXAMPLES: &str = "\
+Examples:
+  # A project for charts and for controllers in Rust
+  hybrid-operator init --domain example.com --project-name shop-operator
+
+  # An operator for a chart, without code
+  helm pull oci://ghcr.io/stefanprodan/charts/podinfo
+  hybrid-operator init --plugins helm --domain example.com --helm-chart podinfo-*.tgz
+
+  # A controller in Rust, with the framework from a checkout
+  hybrid-operator init --plugins native --domain example.com --framework ../hybrid-operator \\
+    --group shop --version v1alpha1 --kind Order";
+
+/// Arguments of `init`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Suffix of the API groups, such as example.com
+    #[arg(long)]
+    domain: Option<String>,
+
+    /// Name of the project [default: the name of the directory]
+    #[arg(long, value_name = "NAME")]
+    project_name: Option<String>,
+
+    /// What the project is made of
+    #[arg(long, value_enum, default_value = "hybrid", value_name = "PLUGIN")]
+    plugins: Plugin,
+
+    #[command(flatten)]
+    kind: KindFlags,
+
+    #[command(flatten)]
+    chart: ChartFlags,
+
+    /// Licence of the project
+    #[arg(long, value_enum, default_value = "apache2")]
+    license: License,
+
+    /// Who has the copyright, for the licence
+    #[arg(long)]
+    owner: Option<String>,
+
+    /// A checkout of the framework, as a directory or the URL of a git repository [default: the
+    /// released crates]
+    #[arg(long, value_name = "PATH|GIT-URL")]
+    framework: Option<String>,
+
+    /// Overwrite files that have other content
+    #[arg(long)]
+    force: bool,
+}
+
+/// Writes the project.
+pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let root = env::current_dir().context("cannot find the current directory")?;
+    let project_name = match args.project_name {
+        Some(name) => name,
+        None => name_of(&root)?,
+    };
+    let check = names::check_domain;
+    let question = "Domain of the API groups:";
+    let domain = answer("domain", question, "example.com", args.domain, check)?;
+    let init = Init {
+        domain,
+        project_name,
+        plugin: args.plugins,
+        license: args.license,
+        owner: args.owner,
+        framework: Framework::parse(args.framework.as_deref())?,
+    };
+    let mut draft = Draft::new(&root);
+    let mut file = scaffold::init(&mut draft, &root, &init)?;
+    let next = if !(args.kind.is_given() || args.chart.is_given()) {
+        next_of_project(args.plugins)
+    } else if args.plugins == Plugin::Native {
+        let kind = args.kind.ask(None)?;
+        args.chart.refuse_for_native()?;
+        scaffold::create_native_kind(&mut draft, &mut file, &kind, true, true)?;
+        next_of_native()
+    } else {
+        let (kind, source) = args.chart.load(args.kind)?;
+        scaffold::create_chart_kind(&mut draft, &mut file, &kind, &source)?;
+        next_of_chart()
+    };
+    super::create::finish(&draft, args.force, next, out)
+}
+
+/// Returns the directory's name as that of the project.
+fn name_of(root: &Path) -> anyhow::Result<String> {
+    let name = root.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.to_lowercase();
+    names::check_project(&name, false)
+        .context("the directory's name cannot be that of the project; pass --project-name")?;
+    Ok(name)
+}
+
+fn next_of_project(plugin: Plugin) -> &'static str {
+    match plugin {
+        Plugin::Helm => {
+            "hybrid-operator create api --group apps --version v1alpha1 --kind Shop   # with a new chart
+hybrid-operator create api --helm-chart DIR   # for a chart that you have"
+        }
+        Plugin::Native => "hybrid-operator create api --group apps --version v1alpha1 --kind Order",
+        Plugin::Hybrid => {
+            "hybrid-operator create api --group apps --version v1alpha1 --kind Shop   # with a new chart
+hybrid-operator create api --helm-chart DIR   # for a chart that you have
+hybrid-operator create api --group apps --version v1alpha1 --kind Order --native   # in Rust"
+        }
+    }
+}

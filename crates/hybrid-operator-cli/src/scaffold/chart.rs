@@ -1,0 +1,263 @@
+//! The chart of a new kind: a directory, a `.tgz`, or a new chart as `helm create` makes it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use helm_core::chart::archive;
+use helm_core::chart::ignore::Rules;
+use helm_core::chart::{Chart, File, Limits, LoadError};
+
+use super::{CHARTS, names};
+
+/// Error with a chart that the user gave.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChartError {
+    /// The chart is not on this machine.
+    #[error(
+        "the chart {chart} is not a directory or .tgz on this machine; fetch it first with 'helm pull {pull}', then pass the .tgz with --helm-chart"
+    )]
+    NotLocal {
+        /// What was given.
+        chart: String,
+        /// Arguments for `helm pull`.
+        pull: String,
+    },
+    /// The chart cannot be loaded.
+    #[error("cannot load the chart {}", path.display())]
+    Load {
+        /// Directory or archive.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: LoadError,
+    },
+    /// A file of the chart cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file or directory.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The chart has another version.
+    #[error(
+        "the chart {name} has version {present}, not {wanted}; leave out --helm-chart-version, or fetch that version with 'helm pull'"
+    )]
+    Version {
+        /// Name of the chart.
+        name: String,
+        /// Its version.
+        present: String,
+        /// The version that was asked for.
+        wanted: String,
+    },
+    /// The chart deploys nothing.
+    #[error(
+        "the chart {name} is a library: it deploys nothing itself; use a chart of type application that depends on it"
+    )]
+    Library {
+        /// Name of the chart.
+        name: String,
+    },
+    /// The chart's name cannot be the name of a directory.
+    #[error("the chart's name {name:?} cannot be the name of a directory; change it in Chart.yaml")]
+    Name {
+        /// Name of the chart.
+        name: String,
+    },
+    /// Charts that it depends on are missing.
+    #[error(
+        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'helm dependency update {}' first",
+        path.display()
+    )]
+    Dependencies {
+        /// Name of the chart.
+        name: String,
+        /// Names of those charts.
+        missing: String,
+        /// Its directory.
+        path: PathBuf,
+    },
+}
+
+/// A chart and its files.
+#[derive(Debug)]
+pub(crate) struct ChartSource {
+    /// The chart.
+    pub(crate) chart: Chart,
+    files: Vec<File>,
+}
+
+impl ChartSource {
+    /// Loads a chart from a directory or a `.tgz`.
+    pub(crate) fn load(
+        chart: &str,
+        repo: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Self, ChartError> {
+        let path = Path::new(chart);
+        if repo.is_some() || chart.contains("://") || !path.exists() {
+            let mut pull = chart.to_owned();
+            for (flag, value) in [("--repo", repo), ("--version", version)] {
+                if let Some(value) = value {
+                    pull = format!("{pull} {flag} {value}");
+                }
+            }
+            return Err(ChartError::NotLocal {
+                chart: chart.to_owned(),
+                pull,
+            });
+        }
+        let loaded = Self::read(path)?;
+        loaded.check(path, version)?;
+        Ok(loaded)
+    }
+
+    fn read(path: &Path) -> Result<Self, ChartError> {
+        let load = |source| ChartError::Load {
+            path: path.to_owned(),
+            source,
+        };
+        // Reports everything that is wrong with it, with the limits of archives.
+        let chart = Chart::load(path).map_err(load)?;
+        let files = if path.is_dir() {
+            directory(path)?
+        } else {
+            let data = fs::read(path).map_err(|source| ChartError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+            archive::read(&data, &Limits::default()).map_err(|error| load(error.into()))?
+        };
+        Ok(Self { chart, files })
+    }
+
+    fn check(&self, path: &Path, version: Option<&str>) -> Result<(), ChartError> {
+        let metadata = self.chart.metadata();
+        let name = metadata.name.clone();
+        if metadata.is_library() {
+            return Err(ChartError::Library { name });
+        }
+        let directory = Path::new(&name);
+        if directory.file_name() != Some(directory.as_os_str()) {
+            return Err(ChartError::Name { name });
+        }
+        if let Some(wanted) = version
+            && wanted.trim_start_matches('v') != metadata.version.trim_start_matches('v')
+        {
+            return Err(ChartError::Version {
+                name,
+                present: metadata.version.clone(),
+                wanted: wanted.to_owned(),
+            });
+        }
+        let present = self.chart.dependencies();
+        let missing: Vec<&str> = metadata
+            .dependencies
+            .iter()
+            .map(|dependency| dependency.name.as_str())
+            .filter(|name| !present.iter().any(|chart| chart.name() == *name))
+            .collect();
+        if !missing.is_empty() {
+            return Err(ChartError::Dependencies {
+                name,
+                missing: missing.join(", "),
+                path: path.to_owned(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes a new chart for a kind, with the files and the objects of `helm create`.
+    pub(crate) fn new(kind: &str) -> Result<Self, ChartError> {
+        let name = kind.to_ascii_lowercase();
+        let files: Vec<File> = NEW_CHART
+            .iter()
+            // The text is itself a template, so only the name is filled in.
+            .map(|(path, text)| File::new(*path, text.replace("<CHARTNAME>", &name)))
+            .collect();
+        let chart = Chart::from_files(files.clone()).map_err(|source| ChartError::Load {
+            path: name.into(),
+            source,
+        })?;
+        Ok(Self { chart, files })
+    }
+
+    /// Returns the kind that operator-sdk would give to the chart.
+    pub(crate) fn kind(&self) -> String {
+        names::kind_of_chart(self.chart.name())
+    }
+
+    /// Returns the chart's directory in the project.
+    pub(super) fn directory(&self) -> String {
+        format!("{CHARTS}/{}", self.chart.name())
+    }
+
+    /// Returns the files with their paths in the project.
+    pub(super) fn files(&self) -> impl Iterator<Item = (PathBuf, &[u8])> {
+        let directory = self.directory();
+        self.files
+            .iter()
+            .map(move |file| (Path::new(&directory).join(file.name()), file.data()))
+    }
+}
+
+/// Embeds the files of a new chart.
+macro_rules! new_chart {
+    ($($path:literal: $file:literal,)*) => {
+        const NEW_CHART: &[(&str, &str)] =
+            &[$(($path, include_str!(concat!("../../templates/chart/", $file))),)*];
+    };
+}
+
+new_chart! {
+    ".helmignore": "helmignore",
+    "Chart.yaml": "Chart.yaml",
+    "values.yaml": "values.yaml",
+    "templates/NOTES.txt": "templates/NOTES.txt",
+    "templates/_helpers.tpl": "templates/_helpers.tpl",
+    "templates/deployment.yaml": "templates/deployment.yaml",
+    "templates/hpa.yaml": "templates/hpa.yaml",
+    "templates/httproute.yaml": "templates/httproute.yaml",
+    "templates/ingress.yaml": "templates/ingress.yaml",
+    "templates/service.yaml": "templates/service.yaml",
+    "templates/serviceaccount.yaml": "templates/serviceaccount.yaml",
+    "templates/tests/test-connection.yaml": "templates/tests/test-connection.yaml",
+}
+
+/// Returns the files of a chart's directory, without those that its `.helmignore` excludes. The chart
+/// has been loaded from it, so its size is within the limits.
+fn directory(root: &Path) -> Result<Vec<File>, ChartError> {
+    let rules = fs::read(root.join(".helmignore")).ok();
+    let rules = rules.and_then(|text| Rules::parse(&String::from_utf8_lossy(&text)).ok());
+    let rules = rules.unwrap_or_default().with_defaults();
+    let mut files = Vec::new();
+    let mut left = vec![(root.to_owned(), String::new())];
+    while let Some((path, name)) = left.pop() {
+        let read = |source| ChartError::Read {
+            path: path.clone(),
+            source,
+        };
+        let entries: io::Result<Vec<_>> = fs::read_dir(&path).and_then(Iterator::collect);
+        for entry in entries.map_err(read)? {
+            let (path, file) = (entry.path(), entry.file_name());
+            let name = match name.as_str() {
+                "" => file.to_string_lossy().into_owned(),
+                name => format!("{name}/{}", file.to_string_lossy()),
+            };
+            let is_directory = path.is_dir();
+            if name == ".git" || (rules.ignores(&name, is_directory) && name != ".helmignore") {
+                continue;
+            }
+            if is_directory {
+                left.push((path, name));
+                continue;
+            }
+            let data = fs::read(&path).map_err(|source| ChartError::Read { path, source })?;
+            files.push(File::new(name, data));
+        }
+    }
+    Ok(files)
+}

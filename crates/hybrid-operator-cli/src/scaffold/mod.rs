@@ -1,0 +1,205 @@
+//! The files of a project: what `init` and `create` write. Each function adds files to a [`Draft`],
+//! which is written at the end, all or nothing.
+
+mod chart;
+mod draft;
+mod edit;
+mod init;
+mod kind;
+pub(crate) mod names;
+mod template;
+mod webhook;
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::files::FilesError;
+use crate::project::{Project, ProjectError, ProjectFile};
+
+pub(crate) use chart::{ChartError, ChartSource};
+pub(crate) use draft::Draft;
+pub(crate) use init::{Framework, Init, License, init};
+pub(crate) use kind::{Kind, create_chart_kind, create_native_kind};
+pub(crate) use names::NameError;
+pub(crate) use webhook::{Webhook, create_webhook};
+
+/// Directory of the charts in a project.
+const CHARTS: &str = "helm-charts";
+
+/// Error while files are put together. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScaffoldError {
+    /// A name is not valid.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The chart cannot be used.
+    #[error(transparent)]
+    Chart(#[from] ChartError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// A template cannot be rendered.
+    #[error(transparent)]
+    Template(#[from] template::TemplateError),
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file that is to be edited has an unusual form.
+    #[error(
+        "cannot find the place in {path} for the following; add it by hand and run the command again:\n{line}"
+    )]
+    NoPlace {
+        /// The file.
+        path: String,
+        /// What is to be added.
+        line: String,
+    },
+    /// A file that is to be edited is missing.
+    #[error(
+        "the project has no {path}; create it with the following in it, and run the command again:\n{line}"
+    )]
+    NotThere {
+        /// The file.
+        path: String,
+        /// What is to be in it.
+        line: String,
+    },
+    /// Files exist with other content.
+    #[error(
+        "nothing was written, because these files have other content: {paths}; keep them, or overwrite them with --force"
+    )]
+    Differ {
+        /// The files.
+        paths: String,
+    },
+    /// A file is not YAML.
+    #[error("{} would not be valid YAML", path.display())]
+    Yaml {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: go_yaml::Error,
+    },
+    /// `PROJECT` cannot be written.
+    #[error("cannot write PROJECT")]
+    Project(#[source] go_yaml::Error),
+    /// `PROJECT` is there, but cannot be read.
+    #[error(transparent)]
+    Present(#[from] ProjectError),
+    /// The directory has another project.
+    #[error(
+        "this is the directory of the project {present} already: PROJECT has {difference}; add kinds to it with 'hybrid-operator create api', or use another directory"
+    )]
+    OtherProject {
+        /// Name of that project.
+        present: String,
+        /// What is different.
+        difference: String,
+    },
+    /// The kind is in the project already.
+    #[error(
+        "the kind {kind} of {group} is in the project already, as {present}; choose another kind or group, or remove it from PROJECT first"
+    )]
+    KindExists {
+        /// The kind.
+        kind: String,
+        /// Its API group.
+        group: String,
+        /// How it is there.
+        present: String,
+    },
+    /// The kind is not in the project.
+    #[error(
+        "the project has no native kind {kind} of {group}/{version}; create it with 'hybrid-operator create api --native' first"
+    )]
+    NoSuchKind {
+        /// The kind.
+        kind: String,
+        /// Its API group.
+        group: String,
+        /// Its version.
+        version: String,
+    },
+    /// The project cannot have such kinds.
+    #[error("{0}")]
+    WrongLayout(&'static str),
+    /// `--framework` names no checkout.
+    #[error(
+        "{} is not a checkout of the framework: it has no crates/hybrid-operator/Cargo.toml",
+        path.display()
+    )]
+    Framework {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A file could not be generated.
+    #[error("cannot generate {what}: {cause}")]
+    Generate {
+        /// What was to be generated.
+        what: &'static str,
+        /// The causes.
+        cause: String,
+    },
+}
+
+/// What a project is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Plugin {
+    /// Charts only, without code
+    Helm,
+    /// Controllers in Rust only
+    Native,
+    /// Charts, and controllers in Rust
+    Hybrid,
+}
+
+impl Plugin {
+    /// Returns the name in the `layout` of `PROJECT`.
+    fn layout(self) -> &'static str {
+        match self {
+            Self::Helm => "helm.sdk.operatorframework.io/v1",
+            Self::Native => "native.hybrid-operator.sdk.operatorframework.io/v1",
+            Self::Hybrid => "hybrid-operator.sdk.operatorframework.io/v1",
+        }
+    }
+
+    /// Returns the plugin that made a project.
+    pub(crate) fn of(file: &ProjectFile) -> Result<Self, ScaffoldError> {
+        [Self::Helm, Self::Native, Self::Hybrid]
+            .into_iter()
+            .find(|plugin| file.layout.iter().any(|layout| layout == plugin.layout()))
+            .ok_or(ScaffoldError::WrongLayout(
+                "the layout in PROJECT is not one of this command: it must be helm.sdk.operatorframework.io/v1, native.hybrid-operator.sdk.operatorframework.io/v1 or hybrid-operator.sdk.operatorframework.io/v1",
+            ))
+    }
+
+    pub(crate) fn has_charts(self) -> bool {
+        self != Self::Native
+    }
+
+    pub(crate) fn has_code(self) -> bool {
+        self != Self::Helm
+    }
+}
+
+/// Adds `PROJECT` to the draft. Comments at the beginning of a present file are kept.
+fn add_project_file(draft: &mut Draft, file: &ProjectFile) -> Result<(), ScaffoldError> {
+    let name = crate::project::PROJECT;
+    let present = draft.read(name)?.unwrap_or_default();
+    let comments = present.lines().take_while(|line| line.starts_with('#'));
+    let mut text: String = comments.flat_map(|line| [line, "\n"]).collect();
+    text.push_str(&file.to_yaml().map_err(ScaffoldError::Project)?);
+    draft.edit_or_add(name, text)
+}
+
+/// Returns a draft for the directory of a project.
+pub(crate) fn draft_of(project: &Project) -> Draft {
+    Draft::new(&project.root)
+}

@@ -1,0 +1,370 @@
+//! Names of projects and kinds: what Kubernetes and Rust allow, and what follows from them. Pure.
+
+/// Error in a name that the user gave.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub(crate) enum NameError {
+    /// The name breaks a rule.
+    #[error("the {what} {name:?} is not valid: {rule}")]
+    Invalid {
+        /// What is named.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The rule, and an example.
+        rule: &'static str,
+    },
+    /// The name is a word of Rust.
+    #[error(
+        "the {what} {name:?} cannot be used in Rust: {word:?} is a reserved word; choose another name"
+    )]
+    Reserved {
+        /// What is named.
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The reserved word that it leads to.
+        word: String,
+    },
+    /// The generated code uses a type of this name.
+    #[error(
+        "the kind {name:?} cannot be native: the generated code uses a type of this name; choose another name"
+    )]
+    Taken {
+        /// The kind.
+        name: String,
+    },
+}
+
+const LABEL: &str = "use at most 63 lower case letters, digits and '-', with a letter first and a letter or digit last, such as memcached-operator";
+const SUBDOMAIN: &str = "use lower case letters, digits and '-' in parts of at most 63 characters that are separated by '.', such as example.com";
+const KIND: &str = "use at most 63 letters and digits in CamelCase, such as MemcachedBackup";
+const VERSION: &str = "use v1, v1beta1, v1alpha1 and the like";
+
+/// Keywords of Rust, including reserved ones.
+const KEYWORDS: &[&str] = &[
+    "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
+    "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
+    "in", "let", "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref",
+    "return", "self", "static", "struct", "super", "trait", "true", "try", "type", "typeof",
+    "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// Names that Cargo refuses for packages, or that hide a crate of the same name.
+const CRATES: &[&str] = &[
+    "alloc",
+    "core",
+    "hybrid_operator",
+    "k8s_openapi",
+    "kube",
+    "proc_macro",
+    "schemars",
+    "serde",
+    "serde_json",
+    "std",
+    "test",
+];
+
+/// Types that the generated code imports, or that are always in scope.
+const TYPES: &[&str] = &[
+    "Action",
+    "Arc",
+    "BTreeMap",
+    "Capabilities",
+    "Condition",
+    "Conditions",
+    "Container",
+    "Context",
+    "CustomResource",
+    "Debug",
+    "Default",
+    "Denied",
+    "Deployment",
+    "DeploymentSpec",
+    "Deserialize",
+    "Err",
+    "JsonSchema",
+    "LabelSelector",
+    "None",
+    "NativeController",
+    "ObjectMeta",
+    "Ok",
+    "Option",
+    "PodSpec",
+    "PodTemplateSpec",
+    "Request",
+    "ResourceExt",
+    "Result",
+    "SecurityContext",
+    "Self",
+    "Serialize",
+    "Some",
+    "String",
+    "Vec",
+    "Webhooks",
+];
+
+/// Checks the name of a project: a DNS label, because objects and namespaces are named after it.
+pub(crate) fn check_project(name: &str, is_rust: bool) -> Result<(), NameError> {
+    let what = "project name";
+    if !is_label(name) || !name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return Err(invalid(what, name, LABEL));
+    }
+    let module = name.replace('-', "_");
+    if is_rust && (KEYWORDS.contains(&module.as_str()) || CRATES.contains(&module.as_str())) {
+        return Err(NameError::Reserved {
+            what,
+            name: name.to_owned(),
+            word: module,
+        });
+    }
+    Ok(())
+}
+
+/// Checks the domain of a project.
+pub(crate) fn check_domain(name: &str) -> Result<(), NameError> {
+    check_subdomain("domain", name)
+}
+
+/// Checks the API group of a kind, without the domain.
+pub(crate) fn check_group(name: &str) -> Result<(), NameError> {
+    check_subdomain("group", name)
+}
+
+fn check_subdomain(what: &'static str, name: &str) -> Result<(), NameError> {
+    if name.len() <= 253 && name.split('.').all(is_label) {
+        Ok(())
+    } else {
+        Err(invalid(what, name, SUBDOMAIN))
+    }
+}
+
+/// Checks the API version of a kind.
+pub(crate) fn check_version(name: &str) -> Result<(), NameError> {
+    let number = |text: &str| {
+        !text.starts_with('0') && !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+    };
+    let is_valid = name.strip_prefix('v').is_some_and(|rest| {
+        let stage = rest.split_once("alpha").or_else(|| rest.split_once("beta"));
+        stage.map_or_else(
+            || number(rest),
+            |(major, minor)| number(major) && number(minor),
+        )
+    });
+    if is_valid {
+        Ok(())
+    } else {
+        Err(invalid("version", name, VERSION))
+    }
+}
+
+/// Checks a kind.
+pub(crate) fn check_kind(name: &str) -> Result<(), NameError> {
+    let is_valid = name.len() <= 63
+        && name.starts_with(|c: char| c.is_ascii_uppercase())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric());
+    if is_valid {
+        Ok(())
+    } else {
+        Err(invalid("kind", name, KIND))
+    }
+}
+
+/// Checks that a kind can be the name of a type, and of a module.
+pub(super) fn check_native_kind(name: &str) -> Result<(), NameError> {
+    let module = module(name);
+    if KEYWORDS.contains(&module.as_str()) {
+        return Err(NameError::Reserved {
+            what: "kind",
+            name: name.to_owned(),
+            word: module,
+        });
+    }
+    if TYPES.contains(&name) {
+        return Err(NameError::Taken {
+            name: name.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Checks a plural name.
+pub(super) fn check_plural(name: &str) -> Result<(), NameError> {
+    if is_label(name) && name.starts_with(|c: char| c.is_ascii_lowercase()) {
+        Ok(())
+    } else {
+        let rule = "use lower case letters and digits, such as memcacheds";
+        Err(invalid("plural", name, rule))
+    }
+}
+
+fn invalid(what: &'static str, name: &str, rule: &'static str) -> NameError {
+    NameError::Invalid {
+        what,
+        name: name.to_owned(),
+        rule,
+    }
+}
+
+/// Returns whether a text is a DNS label (RFC 1123).
+pub(super) fn is_label(text: &str) -> bool {
+    (1..=63).contains(&text.len())
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+}
+
+/// Returns the name of a kind's module: `HTTPRoute` becomes `http_route`.
+pub(super) fn module(kind: &str) -> String {
+    let letters: Vec<char> = kind.chars().collect();
+    let mut text = String::new();
+    for (i, letter) in letters.iter().enumerate() {
+        let before = i.checked_sub(1).and_then(|i| letters.get(i));
+        let starts_word = before.is_some_and(|before| {
+            let next_is_lower = letters.get(i + 1).is_some_and(char::is_ascii_lowercase);
+            letter.is_ascii_uppercase() && (!before.is_ascii_uppercase() || next_is_lower)
+        });
+        if starts_word {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_lowercase());
+    }
+    text
+}
+
+/// Returns the kind for a chart, as operator-sdk names it: `ingress-nginx` becomes `IngressNginx`.
+pub(super) fn kind_of_chart(chart: &str) -> String {
+    let words = chart.split(|c: char| !c.is_ascii_alphanumeric());
+    words
+        .map(|word| {
+            let mut letters = word.chars();
+            let first = letters.next().map(|c| c.to_ascii_uppercase());
+            first.into_iter().chain(letters).collect::<String>()
+        })
+        .collect()
+}
+
+/// Returns the plural of a kind in lower case by the rules for English that kubebuilder uses.
+/// `--plural` is for the words that have other rules.
+pub(crate) fn plural(kind: &str) -> String {
+    /// Endings, the longest first, and what replaces them.
+    const ENDINGS: &[(&str, &str)] = &[
+        ("person", "people"),
+        ("series", "series"),
+        ("child", "children"),
+        ("alias", "aliases"),
+        ("index", "indices"),
+        ("atus", "atuses"),
+        ("irus", "iri"),
+        ("rix", "rices"),
+        ("man", "men"),
+        ("bus", "buses"),
+        ("sis", "ses"),
+        ("box", "boxes"),
+        ("ium", "ia"),
+        ("ex", "ices"),
+        ("fe", "ves"),
+        ("lf", "lves"),
+        ("rf", "rves"),
+        ("tz", "tzes"),
+        ("ch", "ches"),
+        ("sh", "shes"),
+        ("ss", "sses"),
+        ("io", "ios"),
+        ("ay", "ays"),
+        ("ey", "eys"),
+        ("iy", "iys"),
+        ("oy", "oys"),
+        ("uy", "uys"),
+        ("x", "xes"),
+        ("o", "oes"),
+        ("y", "ies"),
+        ("s", "s"),
+    ];
+    let kind = kind.to_ascii_lowercase();
+    let ending = ENDINGS
+        .iter()
+        .find_map(|(from, to)| Some((kind.strip_suffix(from)?, to)));
+    match ending {
+        Some((stem, to)) => format!("{stem}{to}"),
+        None => format!("{kind}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plurals_are_those_of_kubebuilder() {
+        for (kind, wanted) in [
+            ("Memcached", "memcacheds"),
+            ("Proxy", "proxies"),
+            ("Gateway", "gateways"),
+            ("Ingress", "ingresses"),
+            ("Redis", "redis"),
+            ("Mailbox", "mailboxes"),
+            ("Batch", "batches"),
+            ("Index", "indices"),
+            ("Status", "statuses"),
+            ("Podinfo", "podinfoes"),
+            ("Policy", "policies"),
+            ("Cache", "caches"),
+        ] {
+            assert_eq!(plural(kind), wanted, "{kind}");
+        }
+    }
+
+    #[test]
+    fn modules_are_words_in_lower_case() {
+        for (kind, wanted) in [
+            ("MemcachedBackup", "memcached_backup"),
+            ("HTTPRoute", "http_route"),
+            ("Redis2", "redis2"),
+            ("DB", "db"),
+        ] {
+            assert_eq!(module(kind), wanted);
+        }
+        assert_eq!(kind_of_chart("ingress-nginx"), "IngressNginx");
+    }
+
+    #[test]
+    fn names_follow_the_rules_of_kubernetes() {
+        for name in ["v1", "v2beta3", "v1alpha1"] {
+            assert_eq!(check_version(name), Ok(()), "{name}");
+        }
+        for name in [
+            "", "1", "v", "v0", "v1alpha", "v1gamma1", "v1.0", "valpha1", "V1",
+        ] {
+            assert!(check_version(name).is_err(), "{name}");
+        }
+        for name in ["memcached", "My-Kind", "Käse", "", "2Kind", "A_B"] {
+            assert!(check_kind(name).is_err(), "{name}");
+        }
+        assert_eq!(check_domain("example.com"), Ok(()));
+        for name in ["", "Example.com", "a..b", "-a.com", "a_b.com", "a.com."] {
+            assert!(check_domain(name).is_err(), "{name}");
+        }
+        for name in [
+            "",
+            "Shop",
+            "2shop",
+            "shop-",
+            "shop.operator",
+            &"a".repeat(64),
+        ] {
+            assert!(check_project(name, false).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn words_of_rust_are_refused_where_they_become_rust() {
+        assert_eq!(check_project("async", false), Ok(()));
+        assert!(check_project("async", true).is_err());
+        assert!(check_project("hybrid-operator", true).is_err());
+        assert!(check_native_kind("Type").is_err());
+        assert!(check_native_kind("Deployment").is_err());
+        assert_eq!(check_native_kind("MemcachedBackup"), Ok(()));
+    }
+}

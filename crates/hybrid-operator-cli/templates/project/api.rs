@@ -1,0 +1,1 @@
+//! The custom resources of native controllers, one module per API version.

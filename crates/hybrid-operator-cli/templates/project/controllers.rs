@@ -1,0 +1,1 @@
+//! The native controllers, one module per controller.

@@ -1,0 +1,609 @@
+//! Tests of `init` and `create`: the program is run in a temporary directory, without a terminal.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use hybrid_operator_test::helm;
+
+#[path = "scaffold/bad_input.rs"]
+mod bad_input;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+
+/// Files that `generate` computes from the chart. They are not templates of `create`.
+const GENERATED: &[&str] = &[
+    "config/crd/bases/cache.example.com_memcacheds.yaml",
+    "config/rbac/charts/memcached_role.yaml",
+    "config/samples/cache_v1alpha1_memcached.yaml",
+];
+
+/// Files of the repository's root that differ from what the commands write, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("Cargo.toml", "is also the workspace of the framework"),
+    ("README.md", "is about the framework"),
+    ("src/api/v1alpha1.rs", "has the fields of the finished type"),
+    (
+        "config/crd/bases/cache.example.com_memcachedbackups.yaml",
+        "has the fields of that type",
+    ),
+    (
+        "config/samples/cache_v1alpha1_memcachedbackup.yaml",
+        "sets the fields of that type",
+    ),
+    (
+        "src/controllers/memcached_backup/mod.rs",
+        "is a finished controller",
+    ),
+    (
+        "src/controllers/memcached_backup/desired.rs",
+        "is part of that controller",
+    ),
+    (
+        "src/controllers/memcached_backup/status.rs",
+        "is part of that controller",
+    ),
+    (
+        "config/rbac/native/memcachedbackup_role.yaml",
+        "allows what that controller does",
+    ),
+];
+
+/// Files that only the repository's root has in the directories of a project, and why.
+const ONLY_IN_ROOT: &[(&str, &str)] = &[(
+    "src/controllers/memcached_backup/source.rs",
+    "reads the release that the finished controller copies",
+)];
+
+fn root() -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+}
+
+fn memcached() -> String {
+    root()
+        .join("helm-charts/memcached")
+        .to_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// Runs the program with arguments that are separated by spaces.
+fn run(directory: &Path, arguments: &str) -> Output {
+    start(directory, &arguments.split_whitespace().collect::<Vec<_>>())
+}
+
+fn start(directory: &Path, arguments: &[&str]) -> Output {
+    Command::new(PROGRAM)
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap()
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// Runs the program, which must succeed, and returns its output.
+#[track_caller]
+fn ok(directory: &Path, arguments: &str) -> String {
+    let output = run(directory, arguments);
+    assert!(
+        output.status.success(),
+        "{arguments}\n{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// Returns all files below a directory.
+fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                let name = path.strip_prefix(directory).unwrap().to_str().unwrap();
+                files.insert(name.to_owned(), fs::read(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+fn names<'a>(table: &'a [(&str, &str)]) -> Vec<&'a str> {
+    table.iter().map(|(name, _)| *name).collect()
+}
+
+/// Makes the project that the repository's root is.
+fn reference(directory: &Path, framework: &str) {
+    ok(
+        directory,
+        &format!(
+            "init --domain example.com --project-name memcached-operator --license none {framework}"
+        ),
+    );
+    let kind = "--group cache --version v1alpha1 --kind";
+    ok(
+        directory,
+        &format!("create api {kind} Memcached --helm-chart {}", memcached()),
+    );
+    ok(
+        directory,
+        &format!("create api {kind} MemcachedBackup --native"),
+    );
+}
+
+#[test]
+fn the_root_of_the_repository_is_what_init_and_create_write() {
+    let directory = tempfile::tempdir().unwrap();
+    reference(directory.path(), "");
+    let mut written = files(directory.path());
+    let licence = tempfile::tempdir().unwrap();
+    let domain = [
+        "--domain",
+        "example.com",
+        "--project-name",
+        "memcached-operator",
+    ];
+    let arguments = [&["init", "--owner", "2026 Tomas Tauber"], domain.as_slice()].concat();
+    assert!(start(licence.path(), &arguments).status.success());
+    let licence = fs::read(licence.path().join("LICENSE")).unwrap();
+    written.insert("LICENSE".to_owned(), licence);
+
+    let different = names(DIFFERENT);
+    for (path, data) in &written {
+        let present = fs::read(root().join(path));
+        let present = present.unwrap_or_else(|error| panic!("the root has no {path}: {error}"));
+        if GENERATED.contains(&path.as_str()) {
+            continue;
+        }
+        if different.contains(&path.as_str()) {
+            assert!(
+                present != *data,
+                "{path} is equal; remove it from the table of differences"
+            );
+        } else {
+            assert_eq!(
+                String::from_utf8_lossy(data),
+                String::from_utf8_lossy(&present),
+                "{path}: what is written, and what is in the root"
+            );
+        }
+    }
+    for path in different.iter().chain(GENERATED) {
+        assert!(written.contains_key(*path), "{path} is not written");
+    }
+    let only_in_root = names(ONLY_IN_ROOT);
+    for folder in ["src", "config", "helm-charts"] {
+        for name in files(&root().join(folder)).into_keys() {
+            let path = format!("{folder}/{name}");
+            assert_eq!(
+                written.contains_key(&path),
+                !only_in_root.contains(&path.as_str()),
+                "{path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_second_run_changes_nothing_and_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let init = "init --domain example.com --project-name shop-operator";
+    let chart = "create api --group apps --version v1 --kind Shop";
+    let native = "create api --group apps --version v1 --kind Order --native";
+    let webhook = "create webhook --group apps --version v1 --kind Order --defaulting --programmatic-validation";
+    for command in [init, chart, native, webhook] {
+        assert!(ok(root, command).contains("\nNext:\n"), "{command}");
+    }
+    let before = files(root);
+    for command in [init, chart, native, webhook] {
+        let output = ok(root, command);
+        assert!(
+            output.ends_with("\nNothing to do: all files are there already.\n"),
+            "{output}"
+        );
+        assert!(!output.contains("update "), "{output}");
+    }
+    assert_eq!(files(root), before);
+}
+
+#[test]
+fn files_that_were_changed_are_kept_unless_forced() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    ok(
+        root,
+        "init --plugins helm --domain example.com --project-name shop-operator",
+    );
+    let chart = "create api --group apps --version v1 --kind Shop";
+    ok(root, chart);
+    let values = root.join("helm-charts/shop/values.yaml");
+    let own = fs::read_to_string(&values)
+        .unwrap()
+        .replace("replicaCount: 1", "replicaCount: 7");
+    fs::write(&values, &own).unwrap();
+    // One of the files is missing too; it must not be written alone.
+    fs::remove_file(root.join("config/rbac/shop_admin_role.yaml")).unwrap();
+    let before = files(root);
+    let output = run(root, chart);
+    assert_eq!(output.status.code(), Some(1));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(
+        out.contains("-replicaCount: 7\n+replicaCount: 1\n"),
+        "{out}"
+    );
+    assert!(
+        err.contains("nothing was written, because these files have other content: helm-charts/shop/values.yaml; "),
+        "{err}"
+    );
+    assert_eq!(files(root), before);
+    let output = ok(root, &format!("{chart} --force"));
+    assert!(
+        output.contains("update    helm-charts/shop/values.yaml\n"),
+        "{output}"
+    );
+    assert!(
+        output.contains("create    config/rbac/shop_admin_role.yaml\n"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_project_of_charts_has_no_code_and_its_kustomizations_are_complete() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    // The kind is named after the chart.
+    ok(
+        root,
+        &format!(
+            "init --plugins helm --domain example.com --project-name cache-operator --helm-chart {}",
+            memcached()
+        ),
+    );
+    ok(
+        root,
+        "create chart --group apps --version v1 --kind Proxy --namespaced=false",
+    );
+    let files = files(root);
+    let code = files
+        .keys()
+        .filter(|path| path.ends_with(".rs") || path.contains("argo"));
+    assert_eq!(code.collect::<Vec<_>>(), Vec::<&String>::new());
+    let watches = text(&files["watches.yaml"]);
+    assert_eq!(
+        watches,
+        "# Each entry binds a kind of custom resource to a chart.
+- group: charts.example.com
+  version: v1alpha1
+  kind: Memcached
+  chart: helm-charts/memcached
+- group: apps.example.com
+  version: v1
+  kind: Proxy
+  chart: helm-charts/proxy
+"
+    );
+    let crd = text(&files["config/crd/bases/apps.example.com_proxies.yaml"]);
+    assert!(crd.contains("scope: Cluster"), "{crd}");
+    assert!(text(&files["Dockerfile"]).contains("FROM example.com/hybrid-operator:v"));
+    assert!(text(&files["PROJECT"]).contains("- helm.sdk.operatorframework.io/v1\n"));
+    check_kustomizations(root);
+}
+
+/// Checks that each resource of each kustomization exists, and that no manifest was forgotten.
+fn check_kustomizations(root: &Path) {
+    let mut listed = Vec::new();
+    for folder in ["crd", "default", "manager", "rbac", "samples"] {
+        let folder = root.join("config").join(folder);
+        let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
+        for line in text.lines() {
+            if let Some(path) = line
+                .strip_prefix("- ")
+                .filter(|path| !path.starts_with("name:"))
+            {
+                let path = fs::canonicalize(folder.join(path));
+                listed.push(path.unwrap_or_else(|error| panic!("{line}: {error}")));
+            }
+        }
+    }
+    for folder in ["crd", "rbac", "samples"] {
+        let folder = fs::canonicalize(root.join("config").join(folder)).unwrap();
+        for path in files(&folder)
+            .into_keys()
+            .filter(|path| path != "kustomization.yaml")
+        {
+            assert!(listed.contains(&folder.join(&path)), "{path} is not listed");
+        }
+    }
+}
+
+#[test]
+fn an_archive_is_unpacked_like_the_directory_it_was_made_of() {
+    let directory = tempfile::tempdir().unwrap();
+    let (a, b) = (directory.path().join("a"), directory.path().join("b"));
+    let archive = directory.path().join("memcached.tgz");
+    let tar = Command::new("tar")
+        .arg("-czf")
+        .arg(&archive)
+        .arg("-C")
+        .arg(root().join("helm-charts"))
+        .arg("memcached")
+        .status();
+    assert!(tar.unwrap().success());
+    for (folder, chart) in [
+        (&a, memcached()),
+        (&b, archive.to_str().unwrap().to_owned()),
+    ] {
+        fs::create_dir(folder).unwrap();
+        ok(
+            folder,
+            &format!(
+                "init --plugins helm --domain example.com --project-name p --helm-chart {chart}"
+            ),
+        );
+    }
+    assert_eq!(files(&a), files(&b));
+}
+
+#[test]
+fn a_new_chart_has_the_files_and_renders_the_objects_of_helm_create() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    ok(
+        directory,
+        "init --plugins helm --domain example.com --project-name p --group a --version v1 --kind Shop",
+    );
+    let ours = directory.join("helm-charts/shop");
+    let theirs = directory.join("shop");
+    let helm = |arguments: &[&str]| {
+        let output = Command::new(&helm)
+            .args(arguments)
+            .current_dir(directory)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    helm(&["create", "shop"]);
+    let (our_files, their_files) = (files(&ours), files(&theirs));
+    assert!(
+        our_files.keys().eq(their_files.keys()),
+        "{:?}",
+        our_files.keys()
+    );
+    let everything = r#"{
+        "replicaCount": 3, "image": {"tag": "2"}, "imagePullSecrets": [{"name": "a"}],
+        "nameOverride": "other", "serviceAccount": {"annotations": {"a": "b"}, "name": "sa"},
+        "podAnnotations": {"x": "y"}, "podLabels": {"l": "m"}, "podSecurityContext": {"fsGroup": 1},
+        "securityContext": {"runAsUser": 1}, "service": {"type": "NodePort", "port": 81},
+        "ingress": {"enabled": true, "className": "c", "annotations": {"q": "r"},
+            "tls": [{"secretName": "s", "hosts": ["h"]}]},
+        "httpRoute": {"enabled": true, "annotations": {"z": "z"}},
+        "resources": {"limits": {"cpu": 1}}, "volumes": [{"name": "v", "emptyDir": {}}],
+        "autoscaling": {"enabled": true, "targetMemoryUtilizationPercentage": 70},
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}], "nodeSelector": {"n": "o"},
+        "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}}}"#;
+    let little = r#"{"fullnameOverride": "full", "serviceAccount": {"create": false}, "livenessProbe": null}"#;
+    for values in ["{}", everything, little] {
+        fs::write(directory.join("values.json"), values).unwrap();
+        for release in ["web", "shop-two"] {
+            let render = |chart: &Path| {
+                helm(&[
+                    "template",
+                    release,
+                    chart.to_str().unwrap(),
+                    "--values",
+                    "values.json",
+                ])
+            };
+            assert_eq!(render(&ours), render(&theirs), "{values}");
+        }
+    }
+}
+
+#[test]
+fn code_is_added_to_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    ok(
+        root,
+        "init --plugins native --domain example.com --project-name abc",
+    );
+    // In a project without charts, kinds are native.
+    ok(
+        root,
+        "create api --group apps --version v1 --kind Order --controller=false",
+    );
+    assert!(!root.join("src/controllers/order").exists());
+    ok(
+        root,
+        "create api --group apps --version v1 --kind Order --resource=false",
+    );
+    ok(
+        root,
+        "create api --group apps --version v1 --kind Bill --namespaced=false --plural bills",
+    );
+    ok(
+        root,
+        "create webhook --group apps --version v1 --kind Bill --programmatic-validation",
+    );
+    let files = files(root);
+    assert_eq!(
+        text(&files["src/main.rs"]),
+        r#"//! The program of abc: what runs in its manager.
+
+use std::process::ExitCode;
+
+use abc::controllers::bill;
+use abc::controllers::order;
+use abc::webhooks;
+use hybrid_operator::operator::Operator;
+
+fn main() -> ExitCode {
+    Operator::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"))
+        .about(env!("CARGO_PKG_DESCRIPTION"))
+        .with(order::controller())
+        .with(bill::controller())
+        .with_webhooks(webhooks::webhooks())
+        .main()
+}
+"#
+    );
+    assert!(text(&files["src/controllers/mod.rs"]).ends_with("\npub mod bill;\npub mod order;\n"));
+    assert!(
+        text(&files["src/lib.rs"])
+            .ends_with("\npub mod api;\npub mod controllers;\npub mod webhooks;\n")
+    );
+    let types = text(&files["src/api/v1.rs"]);
+    assert_eq!(types.matches("use kube::CustomResource;").count(), 1);
+    assert!(types.contains("pub struct OrderSpec") && types.contains("pub struct BillSpec"));
+    assert!(!files.contains_key("watches.yaml"));
+    check_kustomizations(root);
+}
+
+#[test]
+fn a_place_that_is_not_found_is_named_and_nothing_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    ok(
+        root,
+        "init --plugins hybrid --domain example.com --project-name abc",
+    );
+    let order = "create api --group apps --version v1 --kind Order --native";
+    for (path, unusual, wanted) in [
+        (
+            "src/main.rs",
+            "fn main() {}\n",
+            "use abc::controllers::order;\n.with(order::controller())",
+        ),
+        (
+            "config/crd/kustomization.yaml",
+            "resources: [a.yaml]\n",
+            "- bases/apps.example.com_orders.yaml",
+        ),
+    ] {
+        let usual = fs::read(root.join(path)).unwrap();
+        fs::write(root.join(path), unusual).unwrap();
+        let before = files(root);
+        let output = run(root, order);
+        assert_eq!(output.status.code(), Some(1));
+        let err = text(&output.stderr);
+        assert!(
+            err.contains(&format!("cannot find the place in {path}")) && err.contains(wanted),
+            "{err}"
+        );
+        assert_eq!(files(root), before);
+        fs::write(root.join(path), usual).unwrap();
+    }
+    ok(root, order);
+}
+
+#[test]
+fn a_chart_without_values_can_be_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let chart = directory.path().join("bare");
+    fs::create_dir_all(chart.join("templates")).unwrap();
+    fs::write(
+        chart.join("Chart.yaml"),
+        "apiVersion: v2\nname: bare\nversion: 1.0.0\n",
+    )
+    .unwrap();
+    fs::write(
+        chart.join("templates/a.yaml"),
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n",
+    )
+    .unwrap();
+    let project = directory.path().join("project");
+    fs::create_dir(&project).unwrap();
+    ok(
+        &project,
+        "init --plugins helm --domain example.com --project-name p --helm-chart ../bare",
+    );
+    let role = text(&files(&project)["config/rbac/charts/bare_role.yaml"]);
+    assert!(role.contains("configmaps"), "{role}");
+}
+
+/// Builds the reference project with the framework of this checkout, and runs its program.
+///
+/// Shares the compiled dependencies of the workspace, because it has the same versions, features and
+/// profiles. What is compiled for it alone is the framework, once.
+#[test]
+fn a_project_compiles_and_its_program_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    reference(project, &format!("--framework {}", root().display()));
+    let kind = "--group cache --version v1alpha1 --kind MemcachedBackup";
+    ok(
+        project,
+        &format!("create webhook {kind} --defaulting --programmatic-validation"),
+    );
+    ok(
+        project,
+        "create api --group cache --version v1 --kind Cluster --native --namespaced=false",
+    );
+    // The generated code is formatted.
+    let formatted = Command::new(env!("CARGO"))
+        .args(["fmt", "--check"])
+        .current_dir(project)
+        .output()
+        .unwrap();
+    assert!(formatted.status.success(), "{}", text(&formatted.stdout));
+
+    fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
+    fs::write(
+        project.join("src/bin.rs"),
+        "fn main() {\n    use kube::CustomResourceExt;\n    use memcached_operator::api;\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), api::v1::Cluster::crd()];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
+    )
+    .unwrap();
+    let manifest = project.join("Cargo.toml");
+    let text_of_manifest = fs::read_to_string(&manifest).unwrap();
+    let binaries = "[[bin]]\nname = \"memcached-operator\"\npath = \"src/main.rs\"\n\n[[bin]]\nname = \"crds\"\npath = \"src/bin.rs\"\n";
+    let profile = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let (_, profile) = profile.split_once("[profile.dev]").unwrap();
+    let (profile, _) = profile.split_once("[profile.release]").unwrap();
+    fs::write(
+        &manifest,
+        format!("{text_of_manifest}\n{binaries}\n[profile.dev]{profile}"),
+    )
+    .unwrap();
+
+    // target/debug/hybrid-operator
+    let target = Path::new(PROGRAM).ancestors().nth(2).unwrap();
+    let cargo = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO"))
+            .args(arguments)
+            .current_dir(project)
+            .env("CARGO_TARGET_DIR", target)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{arguments:?}\n{}",
+            text(&output.stderr)
+        );
+        text(&output.stdout)
+    };
+    let help = cargo(&["run", "--offline", "--quiet", "--", "run", "--help"]);
+    assert!(help.contains("--watches-file"), "{help}");
+
+    let crds = cargo(&["run", "--offline", "--quiet", "--bin", "crds"]);
+    let crds: Vec<serde_json::Value> = serde_json::from_str(&crds).unwrap();
+    for (crd, name) in crds.iter().zip(["memcachedbackups", "clusters"]) {
+        let path = format!("config/crd/bases/cache.example.com_{name}.yaml");
+        let written = fs::read_to_string(project.join(path)).unwrap();
+        assert_eq!(written, go_yaml::to_string(crd).unwrap());
+    }
+}

@@ -1,0 +1,46 @@
+# The targets of the framework, which is in the same workspace. Makefile reads this file first.
+TEST := tests/run
+HYBRID := cargo run -q --locked -p hybrid-operator-cli --
+
+##@ Framework
+.PHONY: demo
+demo: ## Run the demo on a local control plane (KEEP=1 leaves it running, KUBECONFIG=... uses a cluster)
+	@demo/run
+
+.PHONY: control-plane
+control-plane: ## Start a control plane and print its KUBECONFIG; stop it with ctrl-c
+	@# The operator's package selects the version of the Kubernetes types for both.
+	cargo build -q --locked -p hybrid-operator-test -p memcached-operator --bins
+	@"$${CARGO_TARGET_DIR:-target}/debug/control-plane" up
+
+.PHONY: soak
+soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
+	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
+
+check-static: deny check-go check-generated
+
+.PHONY: check-generated
+check-generated: ## Check that generated files are up to date
+	$(HYBRID) generate --check
+
+.PHONY: deny
+deny: ## Check licences, duplicate versions, sources and advisories of the dependencies
+	@tests/dependencies
+
+.PHONY: check-go
+check-go: ## Check the formatting of the Go sources
+	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
+
+.PHONY: generate
+generate: ## Write generated files (CRDs, roles, samples, dashboards)
+	$(HYBRID) generate
+	@# The CRDs of the examples, which are not projects of their own.
+	UPDATE_GENERATED=1 cargo test --locked -q --test generated
+
+.PHONY: conformance
+conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
+	cargo run -q --locked --release -p helm-core --example conformance
+
+.PHONY: bench
+bench: ## Compare the speed of the chart engine with Helm's; see docs/benchmarks.md
+	benches/run

@@ -6,27 +6,28 @@
 //! assert_eq!(code, ExitCode::FAILURE);
 //! ```
 
+mod cluster;
 mod command;
 mod files;
+mod output;
+mod plugin;
+mod preview;
 mod project;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
-use command::Cli;
-
 /// Runs the command line `arguments`, whose first element is the program's name. Results go to
 /// standard output, messages to standard error. The exit code is 1 on any error, as in Helm.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
-    let arguments = arguments.into_iter().map(Into::into).collect();
-    let cli = match Cli::try_parse_from(command::normalize_flags(arguments)) {
+    let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    let is_plugin = plugin::is_plugin(&arguments);
+    let cli = match plugin::parse(command::normalize_flags(arguments), is_plugin) {
         Ok(cli) => cli,
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
-            let _ = message.print();
+            let _ = plugin::print(&message, is_plugin);
             return ExitCode::from(u8::from(message.use_stderr()));
         }
     };
@@ -34,11 +35,29 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Ok(()) => ExitCode::SUCCESS,
         // The reader of the output, such as `head`, has closed the pipe.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            print_message(&format!("Error: {error:#}"));
-            ExitCode::FAILURE
-        }
+        Err(error) => match error.downcast::<Exit>() {
+            Ok(Exit::Differences) => ExitCode::FAILURE,
+            Ok(Exit::Failed(code, error)) => {
+                print_message(&format!("Error: {error:#}"));
+                ExitCode::from(code)
+            }
+            Err(error) => {
+                print_message(&format!("Error: {error:#}"));
+                ExitCode::FAILURE
+            }
+        },
     }
+}
+
+/// An end of a command that is not simply an error.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Exit {
+    /// The command has found and printed differences.
+    #[error("there are differences")]
+    Differences,
+    /// An error with an exit code of its own, because 1 means something else for the command.
+    #[error("{1:#}")]
+    Failed(u8, anyhow::Error),
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -37,9 +37,11 @@ mod interest;
 mod kind;
 mod memory;
 mod observe;
-
+mod offline;
 mod patches;
 mod plan;
+mod preview;
+mod records;
 mod references;
 mod render;
 mod repairs;
@@ -67,6 +69,9 @@ pub use component::{Component, Release, install, uninstall};
 pub use deployed::{DeployedRelease, deployed};
 pub use extend::{ExtensionError, ReleaseContext, ReleaseRef};
 pub use helm_core::Values;
+pub use offline::{Preview, PreviewError, PreviewInput, offline};
+pub use preview::in_cluster;
+pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
 
 use access::Access;
 use act::ActContext;

@@ -18,8 +18,12 @@ use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
+/// Exit code of a command line that cannot be parsed.
+const USAGE: u8 = 2;
+
 /// Runs the command line `arguments`, whose first element is the program's name. Results go to
-/// standard output, messages to standard error. The exit code is 1 on any error, as in Helm.
+/// standard output, messages to standard error. The exit code is 1 on any error, as in Helm, and 2 for a
+/// command line that cannot be parsed. `diff` has 1 for differences and 2 for errors.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
     let is_plugin = plugin::is_plugin(&arguments);
@@ -28,7 +32,11 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Err(message) => {
             // This includes --help and --version. A failure to print them cannot be reported.
             let _ = plugin::print(&message, is_plugin);
-            return ExitCode::from(u8::from(message.use_stderr()));
+            return if message.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
         }
     };
     match cli.run(&mut io::stdout().lock()) {

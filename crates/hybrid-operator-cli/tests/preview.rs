@@ -525,7 +525,13 @@ fn errors_of_diff_have_another_exit_code_than_differences() {
         &["diff", "--base", "HEAD", "--cr", "-"],
         "--base cannot read standard input",
     );
-    failed(&["diff", "--cr", "config/samples/shop.yaml"], "kubeconfig");
+    let cr = ["diff", "--cr", "config/samples/shop.yaml"];
+    failed(&cr, "kubeconfig");
+    let version = ["--kube-version", "1.30"];
+    failed(
+        &[&cr[..], &version].concat(),
+        "--kube-version and --api-versions are for --base",
+    );
     project.write("helm-charts/shop/templates/map.yaml", "{{ fail \"no\" }}");
     failed(&["diff", "--base", "HEAD"], "Shop prod/main: ");
     let outside = Project::new();

@@ -103,6 +103,12 @@ fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
+    if args.flags.has_capabilities() {
+        bail!(
+            "--kube-version and --api-versions are for --base; the diff with a cluster uses those of \
+             the cluster"
+        );
+    }
     let mut bindings = args.flags.open(None)?;
     args.cluster.run(async |cluster| {
         let namespace = match args.flags.given_namespace() {
@@ -155,7 +161,7 @@ async fn with_release(
         None => History::default(),
     };
     let own = std::env::var("POD_NAMESPACE").ok();
-    let mut input = PreviewInput {
+    let input = PreviewInput {
         watch: bound.watch,
         chart: bound.chart,
         object: &resource.object,
@@ -163,7 +169,7 @@ async fn with_release(
         latest: history.latest.as_ref(),
     };
     let explain = |error| preview::explain(error, resource);
-    let mut found = helm::in_cluster(&input, &cluster.client)
+    let found = helm::in_cluster(&input, &cluster.client)
         .await
         .map_err(explain)?;
     let mut title = format!("{resource} (release {}/{})", found.namespace, found.name);
@@ -191,12 +197,6 @@ async fn with_release(
     let new = if same {
         objects.clone()
     } else {
-        if input.latest.is_none() {
-            input.latest = Some(deployed);
-            found = helm::in_cluster(&input, &cluster.client)
-                .await
-                .map_err(explain)?;
-        }
         preview::deployed_by(&found)?
     };
     let differences: Vec<ObjectDifference> = if args.live {

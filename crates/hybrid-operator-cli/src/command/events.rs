@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::target::TargetArgs;
 use crate::cluster::{Attempt, Cluster, Found, Selected, objects_of, pods_of};
-use crate::output::{self, OutputArgs, Table, age};
+use crate::output::{self, OutputArgs, Table, age, one_line};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -184,7 +184,7 @@ fn table(rows: &[Row], now: Timestamp) -> Table {
             (row.type_.clone(), color),
             (row.reason.clone(), None),
             (row.object.clone(), None),
-            (row.message.replace('\n', " "), None),
+            (one_line(&row.message), None),
         ]);
     }
     table

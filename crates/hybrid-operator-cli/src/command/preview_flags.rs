@@ -50,6 +50,11 @@ impl PreviewFlags {
         Request::read(files, &self.from, bindings, &self.namespace())
     }
 
+    /// Returns whether capabilities are given, which those of a cluster would replace.
+    pub(crate) fn has_capabilities(&self) -> bool {
+        self.kube_version.is_some() || !self.api_versions.is_empty()
+    }
+
     pub(crate) fn from(&self) -> &[String] {
         &self.from
     }

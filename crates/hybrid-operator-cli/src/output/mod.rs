@@ -97,6 +97,11 @@ pub(crate) fn print_data(
     Ok(true)
 }
 
+/// Returns a text with all its white space as single spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Formats the time since `then` as kubectl does: `5d`, `3h20m`, `40s`.
 pub(crate) fn age(then: jiff::Timestamp, now: jiff::Timestamp) -> String {
     let seconds = (now.as_second() - then.as_second()).max(0);

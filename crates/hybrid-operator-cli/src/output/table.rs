@@ -3,12 +3,16 @@
 use std::fmt::Write as _;
 
 use anstyle::AnsiColor;
-use comfy_table::{Cell, Color, ColumnConstraint, ContentArrangement, Width};
+use comfy_table::{Cell, Color, ContentArrangement};
 
 use super::Paint;
 
 /// Fewest columns of a terminal that a table is arranged for.
 const NARROWEST: u16 = 20;
+/// Space between columns, as of kubectl.
+const WIDE_PADDING: u16 = 3;
+/// Least average width of columns whose cells are readable when they are wrapped.
+const READABLE: usize = 8;
 
 /// Rows of text under headings.
 #[derive(Debug)]
@@ -48,8 +52,33 @@ impl Table {
         self.within(comfy_table::Table::new().width(), paint)
     }
 
-    /// Formats the table in at most `width` columns, if possible.
+    /// Formats the table in at most `width` columns, if possible: with less space between its columns
+    /// and with wrapped cells, or as a block of lines for each row if the cells would be unreadable.
     fn within(&self, width: Option<u16>, paint: Paint) -> String {
+        let Some(width) = width.map(|width| width.max(NARROWEST)) else {
+            return self.arranged(None, WIDE_PADDING, paint);
+        };
+        let (space, columns) = (usize::from(width), self.columns.len());
+        if self.natural_width() + columns * usize::from(WIDE_PADDING) <= space {
+            self.arranged(Some(width), WIDE_PADDING, paint)
+        } else if space >= columns * READABLE {
+            self.arranged(Some(width), 1, paint)
+        } else {
+            self.blocks(space, paint)
+        }
+    }
+
+    /// Returns the sum of the widths of the longest cells.
+    fn natural_width(&self) -> usize {
+        let longest = |(index, heading): (usize, &&str)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            let cells = cells.map(|(text, _)| text.chars().count());
+            cells.max().unwrap_or_default().max(heading.len())
+        };
+        self.columns.iter().enumerate().map(longest).sum()
+    }
+
+    fn arranged(&self, width: Option<u16>, padding: u16, paint: Paint) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(comfy_table::presets::NOTHING);
         if paint.0 {
@@ -60,7 +89,7 @@ impl Table {
         match width {
             Some(width) => {
                 table.set_content_arrangement(ContentArrangement::Dynamic);
-                table.set_width(width.max(NARROWEST));
+                table.set_width(width);
             }
             None => {
                 table.set_content_arrangement(ContentArrangement::Disabled);
@@ -76,17 +105,39 @@ impl Table {
                 }
             }));
         }
-        let narrow = width.is_some_and(|width| usize::from(width) < self.columns.len() * 12);
         for column in table.column_iter_mut() {
-            column.set_padding((0, if narrow { 1 } else { 3 }));
-            if narrow {
-                column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(3)));
-            }
+            column.set_padding((0, padding));
         }
         let mut text = String::new();
         for line in table.lines() {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+
+    /// Formats each row as lines of a heading and a cell.
+    fn blocks(&self, width: usize, paint: Paint) -> String {
+        let headings = self.columns.iter().map(|heading| heading.len());
+        let margin = headings.max().unwrap_or_default() + 2;
+        let space = width.saturating_sub(margin).max(1);
+        let mut text = String::new();
+        for (index, row) in self.rows.iter().enumerate() {
+            if index > 0 {
+                text.push('\n');
+            }
+            for (heading, (cell, color)) in self.columns.iter().zip(row) {
+                let cell: Vec<char> = cell.chars().collect();
+                for (line, piece) in cell.chunks(space).enumerate() {
+                    let piece: String = piece.iter().collect();
+                    let piece = match color {
+                        Some(color) => paint.colored(*color, &piece),
+                        None => piece,
+                    };
+                    let heading = if line == 0 { heading } else { "" };
+                    let _ = writeln!(text, "{heading:margin$}{piece}");
+                }
+            }
         }
         text
     }
@@ -121,14 +172,27 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_a_terminal_of_forty_columns() {
-        let text = table().within(Some(40), Paint(false));
+    fn a_table_fits_the_terminal() {
+        let text = table().within(Some(50), Paint(false));
         assert!(
-            text.lines().all(|line| line.chars().count() <= 40),
+            text.lines().all(|line| line.chars().count() <= 50),
             "{text}"
         );
-        let letters: String = text.split_whitespace().collect();
-        assert!(letters.contains("NAME") && text.contains("shop"), "{text}");
+        assert!(text.starts_with("NAME READY REASON RELEASE"), "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert_eq!(
+            table().within(Some(30), Paint(false)),
+            "NAME     shop\n\
+             READY    True\n\
+             REASON   -\n\
+             RELEASE  shop-with-a-long-name\n\
+             CHART    shop-1.2.3\n"
+        );
+        let narrow = table().within(Some(24), Paint(false));
+        assert!(
+            narrow.contains("RELEASE  shop-with-a-lon\n         g-name\n"),
+            "{narrow}"
+        );
     }
 
     #[test]

@@ -142,14 +142,13 @@ pub(super) fn prepare(
     references: &Contents,
 ) -> Result<Prepared, PreviewError> {
     let object = input.object;
-    let (name, namespace) = match input.latest {
-        Some(record) => (record.name.clone(), record.namespace.clone()),
-        None => {
-            let primary = primary(input);
-            let wanted = subject::wanted(&primary, object, input.watch, input.operator_namespace)?;
-            let namespace = wanted.namespace.ok_or(SubjectError::NoNamespace)?;
-            (wanted.name, namespace)
-        }
+    let (name, namespace) = if let Some(record) = input.latest {
+        (record.name.clone(), record.namespace.clone())
+    } else {
+        let primary = primary(input);
+        let wanted = subject::wanted(&primary, object, input.watch, input.operator_namespace)?;
+        let namespace = wanted.namespace.ok_or(SubjectError::NoNamespace)?;
+        (wanted.name, namespace)
     };
     let inputs = values::Inputs {
         object,
@@ -174,7 +173,7 @@ pub(super) fn finish(
     input: &PreviewInput<'_>,
     prepared: Prepared,
     capabilities: &Capabilities,
-    lookup: impl Lookup + 'static,
+    lookup: impl Lookup + Clone + 'static,
 ) -> Result<Preview, PreviewError> {
     let Prepared {
         name,
@@ -182,19 +181,16 @@ pub(super) fn finish(
         values,
         overridden,
     } = prepared;
-    let mut release = ReleaseInfo::new(name.as_str(), namespace.as_str());
-    if let Some(latest) = input.latest {
-        release = release.upgrade_to(latest.revision.next());
-    }
-    let render = RenderInput::new(release, &values)
-        .capabilities(capabilities)
-        .lookup(lookup);
     let patches = &input.watch.patches;
-    let rendered = render_once(input.chart.compiled(), &render, patches)?;
-    let objects = rendered
-        .objects()
-        .map_err(|error| PreviewError::Render(RenderError::Object(error)))?;
-    reject_duplicates(&objects, &namespace)?;
+    let render = |release: ReleaseInfo| {
+        let render = RenderInput::new(release, &values)
+            .capabilities(capabilities)
+            .lookup(lookup.clone());
+        render_once(input.chart.compiled(), &render, patches)
+    };
+    let first = ReleaseInfo::new(name.as_str(), namespace.as_str());
+    // As in the reconciler, the digest is that of a first revision.
+    let mut rendered = render(first.clone())?;
     let looks_up = input.watch.lookup_is_input && !rendered.lookups().is_empty();
     let digest = DigestInputs {
         coalesced: &values,
@@ -205,6 +201,13 @@ pub(super) fn finish(
         reads: rendered.capability_reads(),
     };
     let digest = (!looks_up).then(|| digest.digest().to_string());
+    if let Some(latest) = input.latest {
+        rendered = render(first.upgrade_to(latest.revision.next()))?;
+    }
+    let objects = rendered
+        .objects()
+        .map_err(|error| PreviewError::Render(RenderError::Object(error)))?;
+    reject_duplicates(&objects, &namespace)?;
     Ok(Preview {
         name,
         namespace,

@@ -14,6 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use super::row::{self, Row};
 use super::{Args, nothing};
 use crate::cluster::{Attempt, Cluster};
+use crate::output::one_line;
 
 /// Clears the screen and moves the cursor to its start.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
@@ -141,7 +142,7 @@ impl View<'_> {
         let namespace = namespace.unwrap_or_default();
         let revision = row.revision.map(|number| format!(" revision={number}"));
         let chart = row.chart.as_ref().map(|chart| format!(" chart={chart}"));
-        let message = row.message.replace('\n', " ");
+        let message = one_line(&row.message);
         let paint = self.args.output.color.paint();
         let color = row::color(&row.ready).unwrap_or(AnsiColor::White);
         let ready = paint.colored(color, &row.ready);

@@ -8,7 +8,7 @@ use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::output::{Table, age};
+use crate::output::{Table, age, one_line};
 
 /// What is shown of a custom resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -135,7 +135,7 @@ fn cells(row: &Row, wide: bool, now: Timestamp) -> Vec<(String, Option<AnsiColor
     let created = row.created.map(|created| age(created, now));
     cells.push((created.unwrap_or_default(), None));
     if wide {
-        cells.push((row.message.replace('\n', " "), None));
+        cells.push((one_line(&row.message), None));
     }
     cells
 }

@@ -23,7 +23,7 @@ pub(crate) use resource::Selected;
 /// Time limit of opening a connection.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Time limit of a response.
-const RESPONSE: Duration = Duration::from_secs(60);
+const RESPONSE: Duration = Duration::from_mins(1);
 /// Number of objects in a page of a list.
 const PAGE: u32 = 500;
 

@@ -110,8 +110,10 @@ impl Selected {
         let own = resource.metadata.namespace.as_deref();
         let namespace = own.or(watch.release_namespace.as_deref());
         let listed = records.of(&watch.gvk, resource, namespace).await;
-        listed
-            .context("cannot read the release records, which are Secrets with the label owner=helm")
+        listed.context(
+            "cannot read the release records; they are Secrets, on which the verbs \"get\" and \
+                 \"list\" are needed",
+        )
     }
 
     /// Formats as `Kind namespace/name`.

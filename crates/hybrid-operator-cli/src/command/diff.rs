@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgAction, ValueEnum};
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
-use hybrid_operator::helm::{self, PreviewInput, Records, Storage};
+use hybrid_operator::helm::{self, PreviewInput, RecordInfo, Records, Storage};
 use kube::api::DynamicObject;
 
 use super::preview_flags::PreviewFlags;
@@ -249,7 +249,7 @@ impl History {
                 Some(deployed) => Some(load(deployed).await?),
                 None => None,
             },
-            digest: deployed.and_then(|deployed| deployed.digest()),
+            digest: deployed.and_then(RecordInfo::digest),
         })
     }
 }

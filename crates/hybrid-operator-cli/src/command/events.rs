@@ -176,7 +176,7 @@ fn table(rows: &[Row], now: Timestamp) -> Table {
     for row in rows {
         let mut seen = row.last_seen.map(|time| age(time, now)).unwrap_or_default();
         if row.count > 1 {
-            seen.push_str(&format!(" (x{})", row.count));
+            seen = format!("{seen} (x{})", row.count);
         }
         let color = (row.type_ == "Warning").then_some(AnsiColor::Yellow);
         table.colored([

@@ -14,7 +14,7 @@ pub(crate) struct PreviewFlags {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
 
-    /// File with Secrets and ConfigMaps that `valuesFrom` refers to; can be repeated
+    /// File with the objects that `valuesFrom` refers to; can be repeated
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
     from: Vec<String>,
 
@@ -34,13 +34,12 @@ pub(crate) struct PreviewFlags {
 impl PreviewFlags {
     /// Finds the watches file and reads it, or that of another revision of the repository.
     pub(crate) fn open(&self, source: Option<Source>) -> anyhow::Result<Bindings> {
-        let source = match source {
-            Some(source) => source,
-            None => {
-                let source = self.source.find(Path::new("."))?;
-                preview::note_about_code(&source.root);
-                source
-            }
+        let source = if let Some(source) = source {
+            source
+        } else {
+            let source = self.source.find(Path::new("."))?;
+            preview::note_about_code(&source.root);
+            source
         };
         Bindings::load(source)
     }

@@ -82,14 +82,14 @@ mod tests {
 
     use super::hide;
 
-    fn secret(data: Value) -> Value {
+    fn secret(data: &Value) -> Value {
         json!({"apiVersion": "v1", "kind": "Secret", "data": data})
     }
 
     #[test]
     fn only_the_change_of_a_secret_is_shown() {
-        let mut before = secret(json!({"same": "YQ==", "other": "Yg==", "gone": "Yw=="}));
-        let mut after = secret(json!({"same": "YQ==", "other": "ZA==", "new": "ZQ=="}));
+        let mut before = secret(&json!({"same": "YQ==", "other": "Yg==", "gone": "Yw=="}));
+        let mut after = secret(&json!({"same": "YQ==", "other": "ZA==", "new": "ZQ=="}));
         hide(Some(&mut before), Some(&mut after));
         let expected = json!({"same": "***", "other": "*** (before)", "gone": "***"});
         assert_eq!(before["data"], expected);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_secret_on_one_side_is_hidden_too_and_other_kinds_are_not() {
-        let mut added = secret(json!({"a": "YQ=="}));
+        let mut added = secret(&json!({"a": "YQ=="}));
         added["stringData"] = json!({"b": "text"});
         added["metadata"] = json!({"annotations": {
             "kubectl.kubernetes.io/last-applied-configuration": "{\"data\": \"YQ==\"}"}});

@@ -112,7 +112,7 @@ pub fn offline(
         }
     }
     let prepared = prepare(input, &contents)?;
-    finish(input, prepared, capabilities, NoCluster)
+    finish(input, prepared, capabilities, &NoCluster)
 }
 
 /// Returns the data of a manifest, in which a Secret may have `stringData`.
@@ -173,7 +173,7 @@ pub(super) fn finish(
     input: &PreviewInput<'_>,
     prepared: Prepared,
     capabilities: &Capabilities,
-    lookup: impl Lookup + Clone + 'static,
+    lookup: &(impl Lookup + Clone + 'static),
 ) -> Result<Preview, PreviewError> {
     let Prepared {
         name,

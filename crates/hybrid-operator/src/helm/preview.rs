@@ -32,7 +32,7 @@ pub async fn in_cluster(
     let mut snapshot = Snapshot::default();
     for _ in 0..LOOKUP_ROUNDS {
         let prepared = prepare(input, &contents)?;
-        let keys = match finish(input, prepared, &capabilities, snapshot.clone()) {
+        let keys = match finish(input, prepared, &capabilities, &snapshot) {
             Err(PreviewError::Render(RenderError::NeedsLookup(keys))) => keys,
             result => return result,
         };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
-use anstyle::AnsiColor;
 use futures::stream::{self, StreamExt as _};
 use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
@@ -87,7 +86,7 @@ fn explain(
             ("watch", source)
         }
         watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
-        other => return other.into(),
+        other @ watcher::Error::NoResourceVersion => return other.into(),
     };
     let resource = resource.map(String::as_str).unwrap_or_default();
     cluster.explain(source, &Attempt::new(verb, resource).on(namespace, None))
@@ -144,7 +143,7 @@ impl View<'_> {
         let chart = row.chart.as_ref().map(|chart| format!(" chart={chart}"));
         let message = one_line(&row.message);
         let paint = self.args.output.color.paint();
-        let color = row::color(&row.ready).unwrap_or(AnsiColor::White);
+        let color = row::color(&row.ready);
         let ready = paint.colored(color, &row.ready);
         writeln!(
             out,

@@ -76,11 +76,11 @@ pub(super) fn condition<'o>(object: &'o DynamicObject, type_: &str) -> Option<&'
 }
 
 /// Returns the colour of a condition's status.
-pub(super) fn color(status: &str) -> Option<AnsiColor> {
+pub(super) fn color(status: &str) -> AnsiColor {
     match status {
-        "True" => Some(AnsiColor::Green),
-        "False" => Some(AnsiColor::Red),
-        _ => Some(AnsiColor::Yellow),
+        "True" => AnsiColor::Green,
+        "False" => AnsiColor::Red,
+        _ => AnsiColor::Yellow,
     }
 }
 
@@ -120,7 +120,7 @@ fn cells(row: &Row, wide: bool, now: Timestamp) -> Vec<(String, Option<AnsiColor
         (optional(&row.namespace), None),
         (row.kind.clone(), None),
         (row.name.clone(), None),
-        (row.ready.clone(), color(&row.ready)),
+        (row.ready.clone(), Some(color(&row.ready))),
         (row.reason.clone(), None),
         (optional(&row.release), None),
         (revision.unwrap_or_default(), None),
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use crate::output::Paint;
 
-    fn row(status: Value) -> Row {
+    fn row(status: &Value) -> Row {
         let watch = Watch::new(GroupVersionKind::gvk("g", "v1", "Shop"), "chart");
         let object = json!({"apiVersion": "g/v1", "kind": "Shop", "metadata": {"name": "main",
             "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"}, "status": status});
@@ -163,7 +163,7 @@ mod tests {
             "release": {"name": "main", "revision": 3, "status": "deployed",
                 "chartVersion": "shop-1.2.3", "appVersion": "9"}});
         let now = "2026-01-01T01:00:00Z".parse().unwrap();
-        let text = |wide| table(&[row(status.clone())], wide, now).text(Paint(false));
+        let text = |wide| table(&[row(&status)], wide, now).text(Paint(false));
         assert_eq!(
             text(false),
             "NAMESPACE   KIND   NAME   READY   REASON            RELEASE   REVISION   CHART        AGE\n\
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_custom_resource_that_no_operator_has_seen_is_unknown() {
-        let row = row(Value::Null);
+        let row = row(&Value::Null);
         assert_eq!((row.ready.as_str(), row.release), ("Unknown", None));
     }
 }

@@ -170,7 +170,7 @@ impl Tree {
         }
         let mut lines = vec![(0, "Conditions".to_owned())];
         for condition in &self.conditions {
-            let ok = self.is_good(condition);
+            let ok = Self::is_good(condition);
             let shown = match ok {
                 Some(true) => paint.colored(AnsiColor::Green, &condition.status),
                 Some(false) => paint.colored(AnsiColor::Red, &condition.status),
@@ -195,7 +195,7 @@ impl Tree {
     }
 
     /// Returns whether a condition is as it should be; `None` if it does not matter.
-    fn is_good(&self, condition: &ConditionLine) -> Option<bool> {
+    fn is_good(condition: &ConditionLine) -> Option<bool> {
         match (condition.type_.as_str(), condition.status.as_str()) {
             ("Ready" | "Deployed" | "TestSuccess", status) => Some(status == "True"),
             ("Irreconcilable" | "ReleaseFailed" | "Stalled" | "Drifted", "True") => Some(false),
@@ -206,7 +206,7 @@ impl Tree {
     fn object_lines(&self, paint: Paint) -> Vec<(usize, String)> {
         let state = |ready: bool, state: &str, message: &str| {
             let color = color(if ready { "True" } else { "False" });
-            let shown = paint.colored(color.unwrap_or(AnsiColor::White), state);
+            let shown = paint.colored(color, state);
             if message.is_empty() {
                 shown
             } else {

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", action = ArgAction::Append, conflicts_with_all = CHART_ONLY)]
     cr: Vec<String>,
 
-    /// File with Secrets and ConfigMaps that `valuesFrom` refers to; can be repeated
+    /// File with the objects that `valuesFrom` refers to; can be repeated
     #[arg(long, value_name = "FILE", action = ArgAction::Append, requires = "cr")]
     from: Vec<String>,
 

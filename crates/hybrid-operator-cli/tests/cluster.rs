@@ -11,7 +11,8 @@ use std::time::Duration;
 use hybrid_operator_test::process::RunningOperator;
 use hybrid_operator_test::wait::{self, Check};
 use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, helm, shared_or_skip};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -111,6 +112,11 @@ impl Done {
 
 impl World {
     async fn start(prefix: &str) -> Option<Self> {
+        Self::with(prefix, &[]).await
+    }
+
+    /// Starts the operator of a project with further files, which replace those of the same name.
+    async fn with(prefix: &str, files: &[(&str, &str)]) -> Option<Self> {
         static DEFINED: OnceCell<()> = OnceCell::const_new();
         let plane = shared_or_skip().await.unwrap()?;
         DEFINED.get_or_init(|| define(plane)).await;
@@ -120,6 +126,9 @@ impl World {
             write(project.path(), &format!("helm-charts/shop/{name}"), text);
         }
         write(project.path(), "watches.yaml", WATCHES);
+        for (name, text) in files {
+            write(project.path(), name, text);
+        }
         let operator = Operator::new(PROGRAM)
             .arg("run")
             .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
@@ -348,6 +357,92 @@ async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
             done.err
         );
     }
+}
+
+#[tokio::test]
+async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
+    let watches = format!(
+        "{WATCHES}  valuesFrom:\n  - {{kind: Secret, name: input, key: own, targetPath: extra.own}}\n"
+    );
+    let looked_up = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata:\n  \
+                     own: {{ .Values.extra.own | quote }}\n  found: {{ (lookup \"v1\" \"Secret\" \
+                     .Release.Namespace \"input\").data.other | b64dec }}\n  served: {{ \
+                     .Capabilities.APIVersions.Has \"cli.example.com/v1/Shop\" | quote }}\n";
+    let files = [
+        ("watches.yaml", watches.as_str()),
+        ("helm-charts/shop/templates/map.yaml", looked_up),
+    ];
+    let Some(world) = World::with("cli-lookup", &files).await else {
+        return;
+    };
+    let secrets: Api<Secret> = world.namespace.api();
+    let set = async |own: &str| {
+        let data = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "input"},
+            "stringData": {"own": own, "other": "there"}});
+        let params = PatchParams::apply("e2e").force();
+        let applied = secrets.patch("input", &params, &Patch::Apply(&data)).await;
+        drop(applied.unwrap());
+    };
+    set("first").await;
+    let file = world.file("main", &json!({}));
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
+    for part in ["own: \"first\"", "found: there", "served: \"true\""] {
+        assert!(manifest.contains(part), "{part} is not in {manifest}");
+    }
+    let same = world.run(&["diff", "--cr", &file]);
+    assert_eq!(
+        (same.code, same.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        same.err
+    );
+    // The operator would upgrade the release at once.
+    world.operator.stop(LIMIT).await.unwrap();
+    set("second").await;
+    let changed = world.run(&["diff", "--cr", &file]).out;
+    assert_eq!(
+        lines_with(&changed, "    -  "),
+        ["    -  own: first"],
+        "{changed}"
+    );
+    assert_eq!(
+        lines_with(&changed, "    +  "),
+        ["    +  own: second"],
+        "{changed}"
+    );
+    let refused = world.run(&["rollback", "shop/main", "1", "--yes"]).failed();
+    assert!(
+        refused.contains("but also from valuesFrom in the watches file"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
+    let large = "{{ range $i := until 3 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \
+                 {{ $.Release.Name }}-{{ $i }}\ndata:\n  text: {{ range until 9000 }}{{ sha256sum \
+                 (printf \"%d/%d\" $i .) }}{{ end }}\n{{ end }}\n";
+    let files = [("helm-charts/shop/templates/large.yaml", large)];
+    let Some(world) = World::with("cli-large", &files).await else {
+        return;
+    };
+    let file = world.file("main", &json!({}));
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let secrets: Api<Secret> = world.namespace.api();
+    let parts = secrets
+        .list(&ListParams::default().labels("owner=hybrid-operator"))
+        .await;
+    assert!(
+        !parts.unwrap().items.is_empty(),
+        "the record is in one Secret"
+    );
+    let preview = world.run(&["template", "--cr", &file, "--no-hooks"]).ok();
+    let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
+    assert!(preview.trim() == manifest.trim(), "the manifests differ");
+    assert_eq!(world.run(&["history", "shop/main"]).ok().lines().count(), 2);
 }
 
 #[tokio::test]
@@ -581,6 +676,21 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
     ] {
         assert!(denied.contains(part), "{part} is not in {denied}");
     }
+    // A kind that is not installed does not hide the others.
+    world.apply("main", json!({})).await;
+    let two = format!(
+        "{WATCHES}{}",
+        WATCHES.replace("kind: Shop", "kind: Missing")
+    );
+    write(world.project.path(), "two.yaml", &two);
+    let done = world.run(&["status", "--watches-file", "two.yaml"]);
+    assert!(
+        done.err
+            .contains("warning: the cluster does not serve Missing of cli.example.com/v1; install"),
+        "{}",
+        done.err
+    );
+    assert!(done.ok().contains("Shop"));
     // The operator does not see a custom resource of another namespace.
     let other = TestNamespace::create(world.plane, "cli-unseen")
         .await

@@ -22,8 +22,6 @@ pub(crate) use resource::Selected;
 
 /// Time limit of opening a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Time limit of a response.
-const RESPONSE: Duration = Duration::from_mins(1);
 /// Number of objects in a page of a list.
 const PAGE: u32 = 500;
 
@@ -101,7 +99,6 @@ impl ClusterArgs {
             )?,
         };
         config.connect_timeout = Some(CONNECT);
-        config.read_timeout = Some(RESPONSE);
         let (server, namespace) = (
             config.cluster_url.to_string(),
             config.default_namespace.clone(),

@@ -129,8 +129,15 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             );
         }
         let mut differences = Vec::new();
-        for resource in &request.resources {
-            let work = with_release(args, &cluster, &mut bindings, resource);
+        for mut resource in request.resources {
+            // Unlike the project, the cluster knows for sure which kinds have a namespace.
+            let watch = bindings.bind(&resource)?.watch;
+            if !cluster.served(&watch.gvk).await?.namespaced {
+                resource.set_namespace(None);
+            } else if resource.namespace().is_none() {
+                resource.set_namespace(Some(&cluster.namespace));
+            }
+            let work = with_release(args, &cluster, &mut bindings, &resource);
             differences.push(with_progress("comparing with the cluster", work).await?);
         }
         Ok(differences)

@@ -119,19 +119,19 @@ mod tests {
         let old = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n---\n\
                    apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n---\n\
                    apiVersion: v1\nkind: Service\nmetadata: {name: same, labels: null}\n";
-        let new = "apiVersion: v1\nkind: Service\nmetadata: {name: same, namespace: n}\n---\n\
+        let new = "apiVersion: v1\nkind: Service\nmetadata: {name: same, namespace: prod}\n---\n\
                    apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n---\n\
                    apiVersion: v1\nkind: Secret\nmetadata: {name: c}\n";
-        let found = compare(&objects(old), &objects(new), "n").unwrap();
+        let found = compare(&objects(old), &objects(new), "prod").unwrap();
         let found: Vec<_> = found.iter().map(|d| (d.key.to_string(), d.kind)).collect();
         let expected = [
-            ("Service n/same".to_owned(), Kind::Changed),
+            ("Service prod/same".to_owned(), Kind::Changed),
             ("ConfigMap a".to_owned(), Kind::Changed),
             ("Secret c".to_owned(), Kind::Added),
             ("ConfigMap b".to_owned(), Kind::Removed),
         ];
         assert_eq!(found, expected);
-        let again = compare(&objects(old), &objects(old), "n").unwrap();
+        let again = compare(&objects(old), &objects(old), "prod").unwrap();
         assert_eq!(again, []);
     }
 

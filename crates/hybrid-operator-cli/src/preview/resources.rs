@@ -156,8 +156,8 @@ mod tests {
     fn documents_and_items_of_lists_are_objects() {
         let text = "---\n# empty\n---\napiVersion: a/v1\nkind: K\nmetadata: {name: x}\n---\n\
                     apiVersion: v1\nkind: List\nitems:\n- apiVersion: a/v1\n  kind: K\n  \
-                    metadata: {name: y, namespace: n}\n";
-        assert_eq!(read(text).unwrap(), ["K x", "K n/y"]);
+                    metadata: {name: other, namespace: prod}\n";
+        assert_eq!(read(text).unwrap(), ["K x", "K prod/other"]);
     }
 
     #[test]

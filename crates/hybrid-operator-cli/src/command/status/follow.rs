@@ -8,6 +8,7 @@ use futures::stream::{self, StreamExt as _};
 use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 
 use super::row::{self, Row};
@@ -39,7 +40,8 @@ pub(super) async fn run(
         if let Some(selector) = &watch.selector {
             config = config.labels(&selector.to_string());
         }
-        let stream = watcher::watcher(api, config).map(move |event| (index, event));
+        let stream = watcher::watcher(api, config).default_backoff();
+        let stream = stream.map(move |event| (index, event));
         streams.push(stream.boxed());
         resources.push(kind.text());
     }
@@ -62,8 +64,18 @@ pub(super) async fn run(
         let Some((index, event)) = event else {
             return Ok(());
         };
-        let event =
-            event.map_err(|error| explain(cluster, error, resources.get(index), namespace))?;
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => {
+                let error = explain(cluster, error, resources.get(index), namespace);
+                if view.initial > 0 {
+                    return Err(error);
+                }
+                // The watch is opened again, after a pause.
+                crate::print_message(&format!("warning: {error:#}"));
+                continue;
+            }
+        };
         let Some(watch) = watches.get(index) else {
             continue;
         };
@@ -73,7 +85,7 @@ pub(super) async fn run(
     }
 }
 
-/// Explains an error of a watch, which would otherwise be retried for ever.
+/// Explains an error of a watch.
 fn explain(
     cluster: &Cluster,
     error: watcher::Error,

@@ -114,13 +114,24 @@ async fn all(
     let namespace = args.namespace(cluster);
     let list = async {
         let mut rows = Vec::new();
+        let mut problems = Vec::new();
         for watch in watches {
             let selector = watch.selector.as_ref().map(ToString::to_string);
             let objects = cluster.list(&watch.gvk, namespace, selector.as_deref());
-            let objects = objects.await?;
-            rows.extend(objects.iter().map(|object| Row::of(watch, object)));
+            match objects.await {
+                Ok(objects) => rows.extend(objects.iter().map(|object| Row::of(watch, object))),
+                Err(error) => problems.push(error),
+            }
         }
-        anyhow::Ok(rows)
+        let all = problems.len() == watches.len();
+        for problem in problems {
+            if all {
+                return Err(problem);
+            }
+            // The other kinds are still worth showing.
+            crate::print_message(&format!("warning: {problem:#}"));
+        }
+        Ok(rows)
     };
     let mut rows = with_progress("listing custom resources", list).await?;
     rows.sort_by_key(Row::key);

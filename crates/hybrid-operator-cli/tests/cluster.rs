@@ -1,7 +1,15 @@
 //! Runs the commands that read a cluster on a real API server, beside the operator whose releases
 //! they show. Without a control plane the tests are skipped, each with a line that says so.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "indexing JSON returns null for missing keys"
+)]
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};

@@ -138,6 +138,9 @@ const HOLD_A_CLIENT: &[&str] = &[
     "helm/interest.rs",
     // Writes custom resources.
     "helm/resources.rs",
+    // Read a cluster for the command, which shows releases and changes nothing.
+    "helm/preview.rs",
+    "helm/records.rs",
     // Given to the extensions of an operator.
     "helm/extend.rs",
 ];

@@ -174,7 +174,7 @@ fn charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn values(args: &Args, path: &Path, chart: &Chart) -> anyhow::Result<Vec<(String, Values)>> {
-    let mut values = super::generate_rbac::ci_values(chart, path)?;
+    let mut values = super::generate::ci_values(chart, path)?;
     for file in &args.values {
         let name = file.display().to_string();
         let read =

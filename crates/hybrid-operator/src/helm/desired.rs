@@ -221,7 +221,7 @@ pub(super) async fn desired(
         let wanted = rendered
             .objects()
             .map_err(|error| DesiredError::Render(RenderError::Object(error)))?;
-        reject_duplicates(&wanted, subject)?;
+        reject_duplicates(&wanted, &subject.namespace)?;
         let deployed = history
             .iter()
             .rev()
@@ -432,8 +432,11 @@ fn same_values(a: &Value, b: &Value) -> bool {
 }
 
 /// Rejects a manifest that contains an object twice: one of the two would be lost.
-fn reject_duplicates(wanted: &[ManifestObject], subject: &Subject) -> Result<(), DesiredError> {
-    let Some((first, second)) = first_duplicate(wanted, &subject.namespace) else {
+pub(super) fn reject_duplicates(
+    wanted: &[ManifestObject],
+    namespace: &str,
+) -> Result<(), DesiredError> {
+    let Some((first, second)) = first_duplicate(wanted, namespace) else {
         return Ok(());
     };
     let source = |index: usize| {

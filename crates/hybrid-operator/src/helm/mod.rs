@@ -38,9 +38,11 @@ mod interest;
 mod kind;
 mod memory;
 mod observe;
-
+mod offline;
 mod patches;
 mod plan;
+mod preview;
+mod records;
 mod references;
 mod reload;
 mod render;
@@ -70,6 +72,9 @@ pub use component::{Component, Release, install, uninstall};
 pub use deployed::{DeployedRelease, deployed};
 pub use extend::{ExtensionError, ReleaseContext, ReleaseRef};
 pub use helm_core::Values;
+pub use offline::{Preview, PreviewError, PreviewInput, offline};
+pub use preview::in_cluster;
+pub use records::{ObjectHealth, RecordInfo, Records, RecordsError, health};
 pub use reload::Charts;
 
 use access::Access;

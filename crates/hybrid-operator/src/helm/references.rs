@@ -15,8 +15,8 @@ use super::setup::Setup;
 use super::subject::Subject;
 use crate::cluster::{DiscoveryError, Scope, read};
 use crate::release::StoreError;
-use crate::values::{self, Inputs, Reference};
-use crate::watches::ReferenceKind;
+use crate::values::{self, Inputs, Reference, ValuesError};
+use crate::watches::{ReferenceKind, Watch};
 
 /// Data of the referenced objects.
 pub(super) type Contents = BTreeMap<Reference, BTreeMap<String, String>>;
@@ -38,7 +38,7 @@ pub(super) async fn referenced(
     if setup.watch.values_from.is_empty() {
         return Ok((contents, read));
     }
-    for reference in references_of(setup, subject)? {
+    for reference in references_of(&setup.watch, &subject.object)? {
         if contents.contains_key(&reference) {
             continue;
         }
@@ -47,13 +47,7 @@ pub(super) async fn referenced(
             namespace: Some(reference.namespace.clone()),
             name: Some(reference.name.clone()),
         };
-        let key = ObjectKey {
-            group: String::new(),
-            version: target.resource.version.clone(),
-            kind: target.resource.kind.clone(),
-            namespace: target.namespace.clone(),
-            name: reference.name.clone(),
-        };
+        let key = key_of(&reference);
         let seen = access.interests.add(&target, &subject.key());
         let object =
             read::get(&access.cluster, &key)
@@ -81,7 +75,7 @@ pub(super) async fn add_last_values(
 ) -> Result<Option<LastValues>, DesiredError> {
     let entries = setup.watch.values_from.iter();
     let optional: Vec<_> = entries
-        .zip(references_of(setup, subject)?)
+        .zip(references_of(&setup.watch, &subject.object)?)
         .filter(|(from, _)| from.optional)
         .collect();
     if optional.is_empty() {
@@ -141,17 +135,16 @@ async fn last_values(
     Ok(LastValues::new())
 }
 
-fn references_of(setup: &Setup, subject: &Subject) -> Result<Vec<Reference>, DesiredError> {
+/// Returns what the entries of `valuesFrom` refer to for a custom resource, in their order.
+pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Reference>, ValuesError> {
     let env = |name: &str| std::env::var(name).ok();
     let inputs = Inputs {
-        object: &subject.object,
+        object,
         env: &env,
         references: &Contents::new(),
     };
-    let from = setup.watch.values_from.iter();
-    Ok(from
-        .map(|from| Reference::of(from, &inputs))
-        .collect::<Result<_, _>>()?)
+    let from = watch.values_from.iter();
+    from.map(|from| Reference::of(from, &inputs)).collect()
 }
 
 /// Returns whether none of the objects read has changed.
@@ -197,12 +190,23 @@ pub(super) async fn missing_dependency(
     Ok(None)
 }
 
+/// Returns the identity of a referenced object.
+pub(super) fn key_of(reference: &Reference) -> ObjectKey {
+    ObjectKey {
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: reference.kind.to_string(),
+        namespace: Some(reference.namespace.clone()),
+        name: reference.name.clone(),
+    }
+}
+
 fn resource_of(kind: ReferenceKind) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", &kind.to_string()))
 }
 
 /// Returns the data of a Secret or `ConfigMap`, without values that are not UTF-8.
-fn data_of(kind: ReferenceKind, object: &Value) -> BTreeMap<String, String> {
+pub(super) fn data_of(kind: ReferenceKind, object: &Value) -> BTreeMap<String, String> {
     let data = object.get("data").and_then(Value::as_object);
     data.into_iter()
         .flatten()

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use helm_core::engine::{Cancel, LookupAnswer, LookupKey, ReleaseInfo, RenderInput, Snapshot};
 use helm_core::release::Revision;
-use helm_core::{Capabilities, Coalesced, Digest, DigestBuilder, RenderError, Rendered};
+use helm_core::{
+    Capabilities, Coalesced, CompiledChart, Digest, DigestBuilder, RenderError, Rendered,
+};
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -20,7 +22,8 @@ use super::setup::Setup;
 use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, DiscoveryError};
+use crate::cluster::{ApiError, Cluster, DiscoveryError};
+use crate::watches::Patch;
 
 /// Maximum number of renders until all `lookup` calls are resolved.
 pub(super) const LOOKUP_ROUNDS: usize = 8;
@@ -117,9 +120,18 @@ impl RenderJob {
             .capabilities(&self.capabilities)
             .lookup(self.snapshot)
             .cancel(cancel);
-        let rendered = self.setup.chart.render(&input)?;
-        Ok(super::patches::apply(rendered, &self.setup.watch.patches)?)
+        render_once(&self.setup.chart, &input, &self.setup.watch.patches)
     }
+}
+
+/// Renders a chart and applies the patches of `watches.yaml`. No I/O.
+pub(super) fn render_once(
+    chart: &CompiledChart,
+    input: &RenderInput<'_>,
+    patches: &[Patch],
+) -> Result<Rendered, DesiredError> {
+    let rendered = chart.render(input)?;
+    Ok(super::patches::apply(rendered, patches)?)
 }
 
 /// Waits until the custom resource is deleted. Waits forever if it was being deleted before the
@@ -157,11 +169,7 @@ impl Lookups {
         subject: &Subject,
         key: LookupKey,
     ) -> Result<(), DesiredError> {
-        let (group, version) = key
-            .api_version
-            .split_once('/')
-            .unwrap_or(("", &key.api_version));
-        let gvk = GroupVersionKind::gvk(group, version, &key.kind);
+        let gvk = kind_of(&key);
         let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
         let cluster = &subject.cluster;
         let kind = match cluster.resolve(&gvk).await {
@@ -182,18 +190,7 @@ impl Lookups {
         };
         let is_input = setup.watch.lookup_is_input;
         let seen = is_input.then(|| access.interests.add(&target, &subject.key()));
-        let answer = if key.is_list() {
-            read::list(cluster, &gvk, namespace, None).await.map(Some)
-        } else {
-            let object = helm_core::manifest::ObjectKey {
-                group: group.to_owned(),
-                version: version.to_owned(),
-                kind: key.kind.clone(),
-                namespace: target.namespace.clone(),
-                name: key.name.clone(),
-            };
-            read::get(cluster, &object).await
-        };
+        let answer = read_key(cluster, &key).await;
         if let (Some(seen), Ok(found)) = (seen, &answer) {
             self.read.push((target, seen.read(found.as_ref())));
         }
@@ -231,6 +228,33 @@ impl Lookups {
         }
         digest.finish()
     }
+}
+
+/// Returns the kind that a template looks up.
+fn kind_of(key: &LookupKey) -> GroupVersionKind {
+    let version = key.api_version.as_str();
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    GroupVersionKind::gvk(group, version, &key.kind)
+}
+
+/// Reads what a template looks up: an object, or a list of objects.
+pub(super) async fn read_key(
+    cluster: &Cluster,
+    key: &LookupKey,
+) -> Result<Option<Value>, ReadError> {
+    let gvk = kind_of(key);
+    let namespace = Some(key.namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    if key.is_list() {
+        return read::list(cluster, &gvk, namespace, None).await.map(Some);
+    }
+    let object = helm_core::manifest::ObjectKey {
+        group: gvk.group,
+        version: gvk.version,
+        kind: gvk.kind,
+        namespace: namespace.map(ToOwned::to_owned),
+        name: key.name.clone(),
+    };
+    read::get(cluster, &object).await
 }
 
 /// Returns whether an object belongs to the release itself, is one of its records, or is the custom

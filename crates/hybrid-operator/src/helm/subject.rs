@@ -21,6 +21,7 @@ use crate::cluster::{Cluster, Primary};
 use crate::controller::Key;
 use crate::release::{RecordMeta, Storage};
 use crate::values::{self, ValuesError};
+use crate::watches::Watch;
 
 /// Error determining the release of a custom resource.
 #[derive(Debug, thiserror::Error)]
@@ -249,19 +250,12 @@ fn locate(
     if let Some(present) = present.clone().filter(|_| deleting) {
         return Ok(present);
     }
-    let namespace = namespace_of(primary, setup);
-    let name = match &primary.component {
-        Some(component) => format!("{}-{component}", primary.name),
-        None => primary.name.clone(),
-    };
-    let wanted = match &setup.watch.release_name {
-        Some(template) => {
-            let text = values::render_text(template, object, "releaseName")?;
-            ReleaseName::new(text)?
-        }
-        None => ReleaseName::for_resource(&name)?,
-    };
-    let qualified = ReleaseName::for_resource_of_kind(&name, &primary.gvk.kind)?;
+    let own = setup.operator_namespace.as_deref();
+    let Wanted {
+        name: wanted,
+        qualified,
+        namespace,
+    } = wanted(primary, object, &setup.watch, own)?;
     if let Some(present) = present {
         let same = (present.name == wanted || present.name == qualified)
             && namespace.as_ref() == Some(&present.namespace);
@@ -292,18 +286,57 @@ fn locate(
     Ok(ReleaseLocation { name, namespace })
 }
 
-fn namespace_of(primary: &Primary, setup: &Setup) -> Option<String> {
+/// Name and namespace that `watches.yaml` gives a release that has no records yet.
+pub(super) struct Wanted {
+    pub(super) name: ReleaseName,
+    /// Name if a custom resource of another kind has the other one.
+    pub(super) qualified: ReleaseName,
+    pub(super) namespace: Option<String>,
+}
+
+/// Returns the name and namespace that `watches.yaml` gives the release of a custom resource.
+/// `operator_namespace` is that of the operator itself. No I/O.
+pub(super) fn wanted(
+    primary: &Primary,
+    object: &Value,
+    watch: &Watch,
+    operator_namespace: Option<&str>,
+) -> Result<Wanted, SubjectError> {
+    let name = match &primary.component {
+        Some(component) => format!("{}-{component}", primary.name),
+        None => primary.name.clone(),
+    };
+    let wanted = match &watch.release_name {
+        Some(template) => {
+            let text = values::render_text(template, object, "releaseName")?;
+            ReleaseName::new(text)?
+        }
+        None => ReleaseName::for_resource(&name)?,
+    };
+    Ok(Wanted {
+        name: wanted,
+        qualified: ReleaseName::for_resource_of_kind(&name, &primary.gvk.kind)?,
+        namespace: namespace_of(primary, watch, operator_namespace),
+    })
+}
+
+fn namespace_of(
+    primary: &Primary,
+    watch: &Watch,
+    operator_namespace: Option<&str>,
+) -> Option<String> {
     primary
         .namespace
         .clone()
-        .or_else(|| setup.watch.release_namespace.clone())
-        .or_else(|| setup.operator_namespace.clone())
+        .or_else(|| watch.release_namespace.clone())
+        .or_else(|| operator_namespace.map(ToOwned::to_owned))
 }
 
 /// Returns a location without a release, for a custom resource that cannot have one.
 fn placeholder(primary: &Primary, setup: &Setup) -> Result<ReleaseLocation, NameError> {
     Ok(ReleaseLocation {
         name: ReleaseName::new(format!("none-{}", primary.identity()))?,
-        namespace: namespace_of(primary, setup).unwrap_or_else(|| "default".to_owned()),
+        namespace: namespace_of(primary, &setup.watch, setup.operator_namespace.as_deref())
+            .unwrap_or_else(|| "default".to_owned()),
     })
 }

@@ -38,6 +38,7 @@ use super::meta::{Format, RecordMeta, custom_labels};
 use super::side::{self, PART_KEY};
 use super::storage::Storage;
 use crate::cluster::discovery::Verbs;
+use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::request::{self, Answer, Call};
 use crate::cluster::{ApiError, ApiKind, CrIdentity, Scope};
 
@@ -160,6 +161,29 @@ impl RecordStore {
             .collect();
         records.sort_by_key(|meta| meta.revision);
         Ok(records)
+    }
+
+    /// Lists the records of a custom resource, or all records, from the API server. A `namespace` of
+    /// `None` lists all namespaces.
+    pub(crate) async fn list(
+        &self,
+        namespace: Option<&str>,
+        cr: Option<&CrIdentity>,
+    ) -> Result<Vec<RecordMeta>, StoreError> {
+        let selector = match cr {
+            Some(cr) => format!("owner=helm,{CR_LABEL}={cr}"),
+            None => "owner=helm".to_owned(),
+        };
+        let path = request::path(&self.kind, namespace, None).map_err(ApiError::from)?;
+        let uri = format!("{path}?labelSelector={}", request::query_value(&selector));
+        let target = request::target("list", &self.kind, namespace, None);
+        let call = Call::get(uri, request::METADATA_LIST);
+        let answer = request::call(&self.client, target, call).await?;
+        let list: SecretMetadataList = answer.decode()?;
+        let items = list.items.iter();
+        Ok(items
+            .filter_map(|item| RecordMeta::of(&item.metadata, Format::Helm))
+            .collect())
     }
 
     /// Reads a record. Sends one request, plus one for each part, unless the record is cached.

@@ -27,6 +27,7 @@ use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
 pub use parse::parse;
+pub use suggest::nearest;
 pub use target::Target;
 pub use validate::validate;
 

@@ -4,7 +4,7 @@
 ///
 /// Close enough is an edit distance of at most a third of the name's length, or 1 for short names.
 /// Letter case is ignored.
-pub(super) fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let wanted = name.to_lowercase();
     let limit = (wanted.chars().count() / 3).max(1);
     candidates

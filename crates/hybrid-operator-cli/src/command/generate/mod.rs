@@ -14,6 +14,8 @@ use clap::Subcommand;
 
 use crate::generate::native::Program;
 
+pub(super) use rbac::ci_values;
+
 const EXAMPLES: &str = "\
 Examples:
   # All files of the project of this directory, and whether they are up to date

@@ -1,4 +1,5 @@
-//! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`.
+//! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`. With `--cr`,
+//! prints what the operator would deploy for custom resources.
 
 mod kube_context;
 mod show_only;
@@ -16,6 +17,7 @@ use helm_core::manifest::HookEvent;
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
+use crate::preview::{self, Bindings, Namespace, Request, SourceArgs, with_excerpt};
 use user_values::ValueFlags;
 
 /// Default name of the release, as in Helm.
@@ -28,24 +30,56 @@ Examples:
 
   # One template of a packaged chart, for another cluster
   hybrid-operator template web web-1.2.3.tgz --show-only templates/service.yaml \\
-    --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1";
+    --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1
+
+  # What the operator would deploy for a custom resource of the project, without a cluster
+  hybrid-operator template --cr config/samples/shop_v1_web.yaml
+
+  # The same from standard input, with the Secrets that valuesFrom refers to
+  kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
+
+/// Arguments that a custom resource replaces.
+const CHART_ONLY: [&str; 11] = [
+    "target",
+    "files",
+    "set",
+    "set_string",
+    "set_json",
+    "set_file",
+    "set_literal",
+    "is_upgrade",
+    "skip_schema_validation",
+    "generate_name",
+    "debug",
+];
 
 /// Arguments of `template`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "hybrid-operator template [NAME] <CHART> [OPTIONS]",
+    override_usage = "hybrid-operator template [NAME] <CHART> [OPTIONS]\n       \
+                      hybrid-operator template --cr <FILE> [OPTIONS]",
     args_override_self = true,
-    allow_missing_positional = true,
     mut_args(switch)
 )]
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
-    /// Name of the release [default: release-name]
-    name: Option<String>,
+    /// Name of the release [default: release-name], and path of a chart directory or a packaged
+    /// chart (.tgz)
+    #[arg(value_name = "CHART", num_args = 1..=2, required_unless_present = "cr")]
+    target: Vec<String>,
 
-    /// Path of a chart directory or a packaged chart (.tgz)
-    chart: String,
+    /// Render what the operator would deploy for the custom resources of a file, or of standard input
+    /// (`-`), through the watches file; can be repeated. `lookup` finds nothing
+    #[arg(long, value_name = "FILE", action = ArgAction::Append, conflicts_with_all = CHART_ONLY)]
+    cr: Vec<String>,
+
+    /// File with the objects that `valuesFrom` refers to; can be repeated
+    #[arg(long, value_name = "FILE", action = ArgAction::Append, requires = "cr")]
+    from: Vec<String>,
+
+    #[command(flatten)]
+    source: SourceArgs,
 
     /// Namespace of the release [default: `HELM_NAMESPACE`, else that of the kubeconfig's context]
     #[arg(short, long, allow_hyphen_values = true)]
@@ -114,10 +148,18 @@ fn switch(arg: Arg) -> Arg {
 
 /// Renders the chart and prints it.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let capabilities = args.capabilities()?;
-    let name = args.release_name()?;
+    let capabilities = capabilities(args.kube_version.as_deref(), &args.api_versions)?;
+    if !args.cr.is_empty() {
+        return args.print_previews(&capabilities, out);
+    }
+    let (name, chart) = match args.target.as_slice() {
+        [name, chart] => (Some(name.as_str()), chart),
+        [chart, ..] => (None, chart),
+        [] => bail!("give a chart, or a custom resource with --cr"),
+    };
+    let name = args.release_name(name)?;
     let values = args.values.merged()?;
-    let chart = load(args.chart.trim())?;
+    let chart = load(chart.trim())?;
     if args.debug {
         let (name, count) = (chart.name(), chart.dependencies().len());
         crate::print_message(&format!("chart {name}: {count} dependencies"));
@@ -182,41 +224,70 @@ fn load(path: &str) -> anyhow::Result<Chart> {
     Ok(chart)
 }
 
-/// Adds the excerpt of the template to an error.
-fn with_excerpt(error: RenderError) -> anyhow::Error {
-    let excerpt = error.excerpt().to_owned();
-    if excerpt.is_empty() {
-        error.into()
-    } else {
-        anyhow::anyhow!("{error}\n\n{}", excerpt.trim_end())
+/// Returns the default namespace, from the environment or the kubeconfig.
+pub(crate) fn default_namespace() -> String {
+    kube_context::namespace(|name| std::env::var_os(name))
+}
+
+/// Returns the capabilities that templates see without a cluster.
+pub(crate) fn capabilities(
+    kube_version: Option<&str>,
+    api_versions: &[String],
+) -> anyhow::Result<Capabilities> {
+    let mut capabilities = Capabilities::default();
+    if let Some(version) = kube_version.filter(|text| !text.is_empty()) {
+        capabilities.kube_version = KubeVersion::parse(version)
+            .with_context(|| format!("invalid kube version '{version}'"))?;
     }
+    if !api_versions.is_empty() {
+        capabilities.api_versions = capabilities.api_versions.with(api_versions);
+    }
+    Ok(capabilities)
 }
 
 impl Args {
     /// Returns the given name, or Helm's default.
-    fn release_name(&self) -> anyhow::Result<ReleaseName> {
-        if self.name.is_some() && self.generate_name {
+    fn release_name(&self, name: Option<&str>) -> anyhow::Result<ReleaseName> {
+        if name.is_some() && self.generate_name {
             bail!("cannot set --generate-name and also specify a name; leave one of them out");
         }
-        let name = self.name.as_deref().unwrap_or(NAME);
+        let name = name.unwrap_or(NAME);
         ReleaseName::new(name).context("release name check failed")
     }
 
     fn namespace(&self) -> String {
         let given = self.namespace.clone().filter(|name| !name.is_empty());
-        given.unwrap_or_else(|| kube_context::namespace(|name| std::env::var_os(name)))
+        given.unwrap_or_else(default_namespace)
     }
 
-    fn capabilities(&self) -> anyhow::Result<Capabilities> {
-        let mut capabilities = Capabilities::default();
-        if let Some(version) = self.kube_version.as_deref().filter(|text| !text.is_empty()) {
-            capabilities.kube_version = KubeVersion::parse(version)
-                .with_context(|| format!("invalid kube version '{version}'"))?;
+    /// Prints what the operator would deploy for the custom resources of `--cr`.
+    fn print_previews(
+        &self,
+        capabilities: &Capabilities,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<()> {
+        let source = self.source.find(Path::new("."))?;
+        preview::note_about_code(&source.root);
+        let mut bindings = Bindings::load(source)?;
+        let namespace = match self.namespace.clone().filter(|name| !name.is_empty()) {
+            Some(given) => Namespace::Given(given),
+            None => Namespace::Default(default_namespace()),
+        };
+        let request = Request::read(&self.cr, &self.from, &bindings, &namespace)?;
+        let mut text = String::new();
+        for resource in &request.resources {
+            let found = preview::offline(&mut bindings, resource, &request.objects, capabilities)?;
+            if !found.overridden.is_empty() {
+                let paths = found.overridden.join(", ");
+                crate::print_message(&format!("{resource}: the watches file overrides {paths}"));
+            }
+            text.push_str(&self.format_output(&found.values, &found.rendered));
         }
-        if !self.api_versions.is_empty() {
-            capabilities.api_versions = capabilities.api_versions.with(&self.api_versions);
+        if !self.show_only.is_empty() {
+            text = show_only::pick(&text, &self.show_only)?;
         }
-        Ok(capabilities)
+        out.write_all(text.as_bytes())?;
+        Ok(())
     }
 
     /// Formats the custom resource definitions, the manifest and the hooks as Helm prints them.

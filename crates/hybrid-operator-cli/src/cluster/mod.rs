@@ -1,0 +1,214 @@
+//! The cluster that the kubeconfig names, and the custom resources in it.
+
+mod error;
+mod owned;
+mod resource;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::{self, Scope};
+use kube::{Client, Config};
+
+pub(crate) use error::{Attempt, explain};
+pub(crate) use owned::{Found, Owned, objects_of, pods_of};
+pub(crate) use resource::Selected;
+
+/// Time limit of opening a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Number of objects in a page of a list.
+const PAGE: u32 = 500;
+
+/// Flags that choose the cluster and the namespace.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClusterArgs {
+    /// Path of the kubeconfig [default: $KUBECONFIG, ~/.kube/config, or the Pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// Context of the kubeconfig [default: its current context]
+    #[arg(long)]
+    context: Option<String>,
+}
+
+/// A cluster. Changes nothing unless a command does.
+pub(crate) struct Cluster {
+    pub(crate) client: Client,
+    /// Namespace of the context.
+    pub(crate) namespace: String,
+    server: String,
+    kinds: Mutex<HashMap<GroupVersionKind, Served>>,
+}
+
+/// A kind that the cluster serves.
+#[derive(Debug, Clone)]
+pub(crate) struct Served {
+    pub(crate) resource: ApiResource,
+    pub(crate) namespaced: bool,
+}
+
+impl Served {
+    /// Returns the resource as RBAC names it.
+    pub(crate) fn text(&self) -> String {
+        if self.resource.group.is_empty() {
+            self.resource.plural.clone()
+        } else {
+            format!("{}.{}", self.resource.plural, self.resource.group)
+        }
+    }
+}
+
+impl ClusterArgs {
+    /// Runs `work` with the cluster.
+    pub(crate) fn run<T, F: Future<Output = anyhow::Result<T>>>(
+        &self,
+        work: impl FnOnce(Cluster) -> F,
+    ) -> anyhow::Result<T> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        runtime.block_on(async { work(self.connect().await?).await })
+    }
+
+    async fn connect(&self) -> anyhow::Result<Cluster> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        let mut config = match &self.kubeconfig {
+            Some(path) => {
+                let shown = path.display();
+                let file = Kubeconfig::read_from(path)
+                    .with_context(|| format!("cannot use the kubeconfig {shown}"))?;
+                Config::from_custom_kubeconfig(file, &options)
+                    .await
+                    .with_context(|| format!("cannot use the kubeconfig {shown}"))?
+            }
+            None if self.context.is_some() => Config::from_kubeconfig(&options)
+                .await
+                .context("cannot use the kubeconfig; give another with --kubeconfig")?,
+            None => Config::infer().await.context(
+                "no cluster: give --kubeconfig or $KUBECONFIG, or run in a Pod with a service account",
+            )?,
+        };
+        config.connect_timeout = Some(CONNECT);
+        let (server, namespace) = (
+            config.cluster_url.to_string(),
+            config.default_namespace.clone(),
+        );
+        let client = Client::try_from(config).context("cannot create the client")?;
+        Ok(Cluster {
+            client,
+            namespace,
+            server,
+            kinds: Mutex::default(),
+        })
+    }
+}
+
+impl Cluster {
+    /// Explains an error of a request.
+    pub(crate) fn explain(&self, error: kube::Error, attempt: &Attempt) -> anyhow::Error {
+        explain(error, attempt, &self.server)
+    }
+
+    /// Returns the resource of a kind.
+    pub(crate) async fn served(&self, gvk: &GroupVersionKind) -> anyhow::Result<Served> {
+        let known = |served: &Served| served.clone();
+        if let Ok(kinds) = self.kinds.lock()
+            && let Some(served) = kinds.get(gvk).map(known)
+        {
+            return Ok(served);
+        }
+        let found = discovery::pinned_kind(&self.client, gvk).await;
+        let (resource, capabilities) = found.map_err(|error| {
+            let missing = match &error {
+                kube::Error::Api(status) => status.code == 404,
+                kube::Error::Discovery(_) => true,
+                _ => false,
+            };
+            if missing {
+                let (group, version) = (&gvk.group, &gvk.version);
+                anyhow::anyhow!(
+                    "the cluster does not serve {} of {group}/{version}; install its \
+                     CustomResourceDefinition",
+                    gvk.kind
+                )
+            } else {
+                self.explain(error, &Attempt::new("get", "the API resources"))
+            }
+        })?;
+        let served = Served {
+            resource,
+            namespaced: capabilities.scope == Scope::Namespaced,
+        };
+        if let Ok(mut kinds) = self.kinds.lock() {
+            kinds.insert(gvk.clone(), served.clone());
+        }
+        Ok(served)
+    }
+
+    /// Returns the API of a kind in a namespace, or in all of them. A cluster-scoped kind has none.
+    pub(crate) fn api(&self, kind: &Served, namespace: Option<&str>) -> Api<DynamicObject> {
+        match namespace {
+            Some(namespace) if kind.namespaced => {
+                Api::namespaced_with(self.client.clone(), namespace, &kind.resource)
+            }
+            _ => Api::all_with(self.client.clone(), &kind.resource),
+        }
+    }
+
+    /// Reads an object; `None` if it does not exist.
+    pub(crate) async fn get(
+        &self,
+        gvk: &GroupVersionKind,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> anyhow::Result<Option<DynamicObject>> {
+        let kind = self.served(gvk).await?;
+        let api = self.api(&kind, namespace);
+        let found = api.get_opt(name).await;
+        found.map_err(|error| {
+            self.explain(
+                error,
+                &Attempt::new("get", &kind.text()).on(namespace, Some(name)),
+            )
+        })
+    }
+
+    /// Lists objects, page by page.
+    pub(crate) async fn list(
+        &self,
+        gvk: &GroupVersionKind,
+        namespace: Option<&str>,
+        selector: Option<&str>,
+    ) -> anyhow::Result<Vec<DynamicObject>> {
+        let kind = self.served(gvk).await?;
+        let api = self.api(&kind, namespace);
+        let mut params = ListParams::default().limit(PAGE);
+        if let Some(selector) = selector {
+            params = params.labels(selector);
+        }
+        let mut objects = Vec::new();
+        loop {
+            let page = api.list(&params).await.map_err(|error| {
+                self.explain(
+                    error,
+                    &Attempt::new("list", &kind.text()).on(namespace, None),
+                )
+            })?;
+            objects.extend(page.items);
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params.continue_token = Some(token),
+                None => return Ok(objects),
+            }
+        }
+    }
+}

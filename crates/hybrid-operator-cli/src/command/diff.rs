@@ -1,0 +1,376 @@
+//! `diff`: what would change, in the cluster or between two revisions of the repository.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::{ArgAction, ValueEnum};
+use helm_core::manifest::parse_objects;
+use helm_core::release::{Release as Record, Status};
+use hybrid_operator::helm::{self, PreviewInput, RecordInfo, Records, Storage};
+use kube::api::DynamicObject;
+
+use super::preview_flags::PreviewFlags;
+use crate::Exit;
+use crate::cluster::{Cluster, ClusterArgs, Selected};
+use crate::output::{ColorArgs, with_progress};
+use crate::preview::difference::{self, ObjectDifference};
+use crate::preview::print::{self, ReleaseDifference, Summary};
+use crate::preview::revision::Revision;
+use crate::preview::{self, Bindings, Namespace, Request, Resource, Source};
+
+mod live;
+
+/// Where the samples of a project are.
+const SAMPLES: &str = "config/samples";
+
+const EXAMPLES: &str = "\
+Examples:
+  # What applying this custom resource would change in the cluster
+  hybrid-operator diff --cr web.yaml
+
+  # The same, as the API server would store it, with its defaults and webhooks
+  hybrid-operator diff --cr web.yaml --live
+
+  # What a branch changes, as a comment for a pull request; needs no cluster
+  hybrid-operator diff --base origin/main --format markdown
+
+Exit codes, as of kubectl diff: 0 without differences, 1 with differences, 2 if an error occurred.";
+
+/// Format of differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiffFormat {
+    /// For terminals
+    Text,
+    /// For comments of pull requests
+    Markdown,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// File with custom resources, or `-` for standard input; can be repeated. With --base, the
+    /// samples in config/samples of both revisions are compared by default
+    #[arg(long, value_name = "FILE", action = ArgAction::Append, required_unless_present = "base")]
+    cr: Vec<String>,
+
+    /// Compare with this revision of the git repository, without a cluster
+    #[arg(long, value_name = "REVISION", conflicts_with_all = ["live", "kubeconfig", "context"])]
+    base: Option<String>,
+
+    /// Compare with the objects of the cluster, through a server-side apply that stores nothing,
+    /// instead of with the manifest of the release
+    #[arg(long)]
+    live: bool,
+
+    /// Format of the output
+    #[arg(long, value_enum, default_value = "text")]
+    format: DiffFormat,
+
+    #[command(flatten)]
+    flags: PreviewFlags,
+
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    color: ColorArgs,
+}
+
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    compare(args, out).map_err(|error| match error.downcast::<Exit>() {
+        Ok(exit) => exit.into(),
+        Err(error) => Exit::Failed(2, error).into(),
+    })
+}
+
+fn compare(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let differences = match &args.base {
+        Some(base) => between_revisions(args, base)?,
+        None => with_cluster(args)?,
+    };
+    let text = match args.format {
+        DiffFormat::Text => print::text(&differences, args.color.paint()),
+        DiffFormat::Markdown => print::markdown(&differences),
+    };
+    out.write_all(text.as_bytes())?;
+    if Summary::of(&differences).is_empty() {
+        Ok(())
+    } else {
+        Err(Exit::Reported.into())
+    }
+}
+
+fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
+    if args.flags.has_capabilities() {
+        bail!(
+            "--kube-version and --api-versions are for --base; the diff with a cluster uses those of \
+             the cluster"
+        );
+    }
+    let mut bindings = args.flags.open(None)?;
+    args.cluster.run(async |cluster| {
+        let namespace = match args.flags.given_namespace() {
+            Some(given) => Namespace::Given(given.to_owned()),
+            None => Namespace::Default(cluster.namespace.clone()),
+        };
+        let request = Request::read(&args.cr, args.flags.from(), &bindings, &namespace)?;
+        if !request.objects.is_empty() {
+            bail!(
+                "{} is given as a file, but the diff with a cluster reads Secrets and ConfigMaps \
+                 from the cluster; apply it there, or leave it out",
+                request
+                    .objects
+                    .iter()
+                    .map(name_of)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            );
+        }
+        let mut differences = Vec::new();
+        for mut resource in request.resources {
+            // Unlike the project, the cluster knows for sure which kinds have a namespace.
+            let watch = bindings.bind(&resource)?.watch;
+            if !cluster.served(&watch.gvk).await?.namespaced {
+                resource.set_namespace(None);
+            } else if resource.namespace().is_none() {
+                resource.set_namespace(Some(&cluster.namespace));
+            }
+            let work = with_release(args, &cluster, &mut bindings, &resource);
+            differences.push(with_progress("comparing with the cluster", work).await?);
+        }
+        Ok(differences)
+    })
+}
+
+fn name_of(object: &serde_json::Value) -> String {
+    let text = |pointer| object.pointer(pointer).and_then(serde_json::Value::as_str);
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    format!("{} {}", kind.unwrap_or_default(), name.unwrap_or_default())
+}
+
+/// Compares what the operator would deploy for a custom resource with its release.
+async fn with_release(
+    args: &Args,
+    cluster: &Cluster,
+    bindings: &mut Bindings,
+    resource: &Resource,
+) -> anyhow::Result<ReleaseDifference> {
+    let bound = bindings.bind(resource)?;
+    preview::warn_selector(bound.watch, resource);
+    let gvk = &bound.watch.gvk;
+    let existing = cluster
+        .get(gvk, resource.namespace(), resource.name())
+        .await?;
+    let history = match &existing {
+        Some(existing) => History::read(cluster, bound.watch, existing).await?,
+        None => History::default(),
+    };
+    let own = std::env::var("POD_NAMESPACE").ok();
+    let input = PreviewInput {
+        watch: bound.watch,
+        chart: bound.chart,
+        object: &resource.object,
+        operator_namespace: own.as_deref(),
+        latest: history.latest.as_ref(),
+    };
+    let explain = |error| preview::explain(error, resource);
+    let found = helm::in_cluster(&input, &cluster.client)
+        .await
+        .map_err(explain)?;
+    let mut title = format!("{resource} (release {}/{})", found.namespace, found.name);
+    let Some(deployed) = &history.deployed else {
+        let new = preview::deployed_by(&found)?;
+        title.push_str(", not deployed yet");
+        return Ok(ReleaseDifference {
+            title,
+            objects: difference::compare(&[], &new, &found.namespace)?,
+            note: None,
+        });
+    };
+    // Without a new revision, what was rendered for the recorded one stays.
+    let same = history.digest.is_some() && history.digest == found.digest;
+    let mut objects = preview::deployed(
+        parse_objects(&deployed.manifest).context("cannot read the manifest of the release")?,
+        &deployed.hooks,
+    )?;
+    if same && !args.live {
+        return Ok(ReleaseDifference {
+            title,
+            ..ReleaseDifference::default()
+        });
+    }
+    let new = if same {
+        objects.clone()
+    } else {
+        preview::deployed_by(&found)?
+    };
+    let differences: Vec<ObjectDifference> = if args.live {
+        objects.retain(|object| !object.hook);
+        live::compare(cluster, &objects, &new, &found.namespace).await?
+    } else {
+        difference::compare(&objects, &new, &found.namespace)?
+    };
+    let note = (!same && differences.is_empty())
+        .then(|| "the inputs differ, so that a new revision with equal objects is deployed".into());
+    Ok(ReleaseDifference {
+        title,
+        objects: differences,
+        note,
+    })
+}
+
+/// The records of a release that matter for a comparison.
+#[derive(Default)]
+struct History {
+    latest: Option<Record>,
+    deployed: Option<Record>,
+    digest: Option<String>,
+}
+
+impl History {
+    async fn read(
+        cluster: &Cluster,
+        watch: &hybrid_operator::watches::Watch,
+        resource: &DynamicObject,
+    ) -> anyhow::Result<Self> {
+        let records = Records::new(cluster.client.clone(), Storage::Secrets);
+        let history = Selected::history(&records, watch, resource).await?;
+        let Some(latest) = history.last() else {
+            return Ok(Self::default());
+        };
+        let deployed = history
+            .iter()
+            .rev()
+            .find(|record| record.status() == Status::Deployed);
+        let load = async |info| {
+            records
+                .load(info)
+                .await
+                .context("cannot read a release record")
+        };
+        Ok(Self {
+            latest: Some(load(latest).await?),
+            deployed: match deployed {
+                Some(deployed) => Some(load(deployed).await?),
+                None => None,
+            },
+            digest: deployed.and_then(RecordInfo::digest),
+        })
+    }
+}
+
+/// Compares what two revisions of the repository deploy.
+fn between_revisions(args: &Args, base: &str) -> anyhow::Result<Vec<ReleaseDifference>> {
+    if args.cr.iter().any(|file| file == "-") {
+        bail!("--base cannot read standard input, which is needed twice; give a file with --cr");
+    }
+    let source = args.flags.source.find(Path::new("."))?;
+    preview::note_about_code(&source.root);
+    let revision = Revision::extract(&source.root, base)?;
+    let watches_file = revision.path(&source.root, &source.watches_file)?;
+    let after = Side::read(args, source.clone(), &source.root, false)?;
+    let before = if watches_file.is_file() {
+        let root = revision.root().to_owned();
+        Side::read(args, Source::new(watches_file, &root), &root, true)
+            .with_context(|| format!("revision {base} ({})", revision.commit))?
+    } else {
+        Side::default()
+    };
+    let mut differences = Vec::new();
+    for release in &after.releases {
+        let old = before.releases.iter().find(|old| old.name == release.name);
+        let old = old.map_or(&[][..], |old| &old.objects);
+        differences.push(ReleaseDifference {
+            title: release.name.clone(),
+            objects: difference::compare(old, &release.objects, &release.namespace)?,
+            note: None,
+        });
+    }
+    for gone in &before.releases {
+        if !after
+            .releases
+            .iter()
+            .any(|release| release.name == gone.name)
+        {
+            differences.push(ReleaseDifference {
+                title: gone.name.clone(),
+                objects: difference::compare(&gone.objects, &[], &gone.namespace)?,
+                note: None,
+            });
+        }
+    }
+    Ok(differences)
+}
+
+/// What one revision deploys.
+#[derive(Default)]
+struct Side {
+    releases: Vec<Release>,
+}
+
+struct Release {
+    /// The custom resource.
+    name: String,
+    namespace: String,
+    objects: Vec<preview::Deployed>,
+}
+
+impl Side {
+    fn read(args: &Args, source: Source, root: &Path, is_base: bool) -> anyhow::Result<Self> {
+        let mut bindings = args.flags.open(Some(source))?;
+        let samples = args.cr.is_empty();
+        let files = if samples {
+            samples_of(root)?
+        } else {
+            args.cr.clone()
+        };
+        if files.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut request = args.flags.read(&files, &bindings)?;
+        // Samples of native controllers have no chart, and the base has none for a new kind.
+        if samples || is_base {
+            request.resources.retain(|resource| bindings.has(resource));
+        }
+        let capabilities = args.flags.capabilities()?;
+        let mut releases = Vec::new();
+        for resource in &request.resources {
+            let objects = &request.objects;
+            let found = preview::offline(&mut bindings, resource, objects, &capabilities)?;
+            releases.push(Release {
+                name: resource.to_string(),
+                namespace: found.namespace.clone(),
+                objects: preview::deployed_by(&found)?,
+            });
+        }
+        Ok(Self { releases })
+    }
+}
+
+/// Returns the samples of a project, sorted.
+fn samples_of(root: &Path) -> anyhow::Result<Vec<String>> {
+    let directory = root.join(SAMPLES);
+    let entries = match std::fs::read_dir(&directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", directory.display()));
+        }
+    };
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<std::io::Result<_>>()
+        .with_context(|| format!("cannot read {}", directory.display()))?;
+    files.retain(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let extension = file.extension().unwrap_or_default();
+        (extension == "yaml" || extension == "yml") && !name.starts_with("kustomization.")
+    });
+    files.sort();
+    Ok(files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect())
+}

@@ -1,0 +1,261 @@
+//! One custom resource as a tree: conditions, release, objects, and the Pods of those that are not
+//! ready.
+
+use std::fmt::Write as _;
+
+use anstyle::AnsiColor;
+use anyhow::Context as _;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::row::{Row, color};
+use crate::cluster::{Cluster, Found, Owned, Selected, objects_of, pods_of};
+use crate::output::{Paint, age};
+
+/// A custom resource with its release.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Tree {
+    #[serde(flatten)]
+    row: Row,
+    conditions: Vec<ConditionLine>,
+    objects: Vec<ObjectLine>,
+    #[serde(skip)]
+    title: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ConditionLine {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: String,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ObjectLine {
+    object: String,
+    ready: bool,
+    state: String,
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pods: Vec<PodLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct PodLine {
+    name: String,
+    ready: bool,
+    state: String,
+    message: String,
+}
+
+/// Reads the objects of the newest revision, and the Pods of those that are not ready.
+pub(super) async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Result<Tree> {
+    let mut row = Row::of(&selected.watch, &selected.resource);
+    let mut objects = Vec::new();
+    if let Some(latest) = selected.history.last() {
+        let record = selected.records.load(latest).await;
+        let record = record.context("cannot read the release record")?;
+        row.release.get_or_insert_with(|| record.name.to_string());
+        row.revision.get_or_insert(u64::from(record.revision.0));
+        row.status
+            .get_or_insert_with(|| record.info.status.to_string());
+        for object in objects_of(cluster, &record).await? {
+            let pods = if object.is_ready() {
+                Vec::new()
+            } else {
+                pods_of(cluster, &object).await?
+            };
+            let pods = pods.into_iter().map(|pod| PodLine {
+                name: pod.name,
+                ready: pod.ready,
+                state: pod.state,
+                message: pod.message,
+            });
+            objects.push(line(&object, pods.collect()));
+        }
+    }
+    Ok(Tree {
+        row,
+        conditions: conditions(selected),
+        objects,
+        title: selected.name(),
+    })
+}
+
+fn conditions(selected: &Selected) -> Vec<ConditionLine> {
+    let conditions = selected.resource.data.pointer("/status/conditions");
+    let conditions = conditions.and_then(Value::as_array).into_iter().flatten();
+    let line = |condition: &Value| {
+        let text = |field: &str| {
+            let text = condition.get(field).and_then(Value::as_str);
+            text.unwrap_or_default().to_owned()
+        };
+        ConditionLine {
+            type_: text("type"),
+            status: text("status"),
+            reason: text("reason"),
+            message: text("message"),
+        }
+    };
+    conditions.map(line).collect()
+}
+
+fn line(object: &Owned, pods: Vec<PodLine>) -> ObjectLine {
+    let (ready, state, message) = match &object.found {
+        Found::Present { health, .. } => (
+            health.ready,
+            health.state,
+            health.message.clone().unwrap_or_default(),
+        ),
+        Found::Missing => (false, "Missing", "it does not exist".to_owned()),
+        Found::Unreadable(problem) => (false, "Unknown", problem.clone()),
+    };
+    ObjectLine {
+        object: object.key.to_string(),
+        ready,
+        state: state.to_owned(),
+        message,
+        pods,
+    }
+}
+
+impl Tree {
+    /// Formats the tree for a terminal.
+    pub(super) fn text(&self, paint: Paint, now: Timestamp) -> String {
+        let row = &self.row;
+        let mut text = String::new();
+        let created = row.created.map(|at| format!(", {} old", age(at, now)));
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{}{}",
+            paint.bold(&self.title),
+            created.unwrap_or_default()
+        );
+        let mut branches = vec![self.condition_lines(paint)];
+        branches.push(match &row.release {
+            Some(release) => {
+                let optional = |text: &Option<String>, before: &str| {
+                    let text = text.as_ref().filter(|text| !text.is_empty());
+                    text.map(|text| format!("{before}{text}"))
+                        .unwrap_or_default()
+                };
+                let head = format!(
+                    "Release {release}{}{}{}{}",
+                    row.revision
+                        .map(|number| format!(", revision {number}"))
+                        .unwrap_or_default(),
+                    optional(&row.status, ", "),
+                    optional(&row.chart, ", chart "),
+                    optional(&row.app_version, ", app version "),
+                );
+                let mut lines = vec![(0, head)];
+                lines.extend(self.object_lines(paint));
+                lines
+            }
+            None => vec![(0, "no release yet".to_owned())],
+        });
+        let lines: Vec<(usize, String)> = branches.into_iter().flatten().collect();
+        draw(&lines, &mut text);
+        text
+    }
+
+    fn condition_lines(&self, paint: Paint) -> Vec<(usize, String)> {
+        if self.conditions.is_empty() {
+            return vec![(0, "no conditions: the operator has not seen it".to_owned())];
+        }
+        let mut lines = vec![(0, "Conditions".to_owned())];
+        for condition in &self.conditions {
+            let ok = Self::is_good(condition);
+            let shown = match ok {
+                Some(true) => paint.colored(AnsiColor::Green, &condition.status),
+                Some(false) => paint.colored(AnsiColor::Red, &condition.status),
+                None => condition.status.clone(),
+            };
+            let mut line = format!("{}={shown} {}", condition.type_, condition.reason);
+            // The message of Deployed is the whole notes of the chart.
+            let first = condition
+                .message
+                .lines()
+                .find(|line| !line.trim().is_empty());
+            let hidden = condition.message.lines().count() > 1;
+            if let Some(first) = first {
+                let _ = write!(line, ": {}", first.trim());
+                if hidden {
+                    line.push_str(" …");
+                }
+            }
+            lines.push((1, line));
+        }
+        lines
+    }
+
+    /// Returns whether a condition is as it should be; `None` if it does not matter.
+    fn is_good(condition: &ConditionLine) -> Option<bool> {
+        match (condition.type_.as_str(), condition.status.as_str()) {
+            ("Ready" | "Deployed" | "TestSuccess", status) => Some(status == "True"),
+            ("Irreconcilable" | "ReleaseFailed" | "Stalled" | "Drifted", "True") => Some(false),
+            _ => None,
+        }
+    }
+
+    fn object_lines(&self, paint: Paint) -> Vec<(usize, String)> {
+        let state = |ready: bool, state: &str, message: &str| {
+            let color = color(if ready { "True" } else { "False" });
+            let shown = paint.colored(color, state);
+            if message.is_empty() {
+                shown
+            } else {
+                format!("{shown}: {message}")
+            }
+        };
+        let mut lines = Vec::new();
+        for object in &self.objects {
+            let found = state(object.ready, &object.state, &object.message);
+            lines.push((1, format!("{} {found}", object.object)));
+            for pod in &object.pods {
+                let found = state(pod.ready, &pod.state, &pod.message);
+                lines.push((2, format!("Pod {} {found}", pod.name)));
+            }
+        }
+        lines
+    }
+}
+
+/// Draws lines, each with its depth, as a tree.
+fn draw(lines: &[(usize, String)], text: &mut String) {
+    for (index, (depth, line)) in lines.iter().enumerate() {
+        let below = lines.get(index + 1..).unwrap_or_default();
+        for level in 0..=*depth {
+            // Whether another line of this level follows in the same branch.
+            let branch = below.iter().take_while(|(other, _)| *other >= level);
+            let continues = branch.into_iter().any(|(other, _)| *other == level);
+            text.push_str(match (level == *depth, continues) {
+                (true, true) => "├─ ",
+                (true, false) => "└─ ",
+                (false, true) => "│  ",
+                (false, false) => "   ",
+            });
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_drawn_as_a_tree() {
+        let lines = [(0, "a"), (1, "b"), (2, "c"), (1, "d"), (0, "e"), (1, "f")];
+        let lines = lines.map(|(depth, text)| (depth, text.to_owned()));
+        let mut text = String::new();
+        draw(&lines, &mut text);
+        assert_eq!(text, "├─ a\n│  ├─ b\n│  │  └─ c\n│  └─ d\n└─ e\n   └─ f\n");
+    }
+}

@@ -1,0 +1,156 @@
+//! Compares two sets of objects.
+
+use anyhow::Context as _;
+use helm_core::manifest::ObjectKey;
+use serde_json::Value;
+
+use super::{Deployed, mask};
+
+/// How an object differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Only the new set has it.
+    Added,
+    /// Only the old set has it.
+    Removed,
+    /// Its content differs.
+    Changed,
+}
+
+/// An object that differs. The content of Secrets is hidden.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ObjectDifference {
+    pub(crate) key: ObjectKey,
+    pub(crate) hook: bool,
+    pub(crate) kind: Kind,
+    /// YAML of the old object; empty if there is none.
+    pub(crate) before: String,
+    /// YAML of the new object; empty if there is none.
+    pub(crate) after: String,
+}
+
+/// Compares objects: first the new ones in their order, then those that are gone. Objects without a
+/// namespace are in `namespace`, or in none if they are cluster-scoped.
+pub(crate) fn compare(
+    old: &[Deployed],
+    new: &[Deployed],
+    namespace: &str,
+) -> anyhow::Result<Vec<ObjectDifference>> {
+    let same = |a: &Deployed, b: &Deployed| {
+        a.hook == b.hook && a.object.key().is_same_object(b.object.key(), namespace)
+    };
+    let mut differences = Vec::new();
+    for after in new {
+        let before = old.iter().find(|before| same(before, after));
+        let before = before.map(|before| before.object.object());
+        let object = after.object.object();
+        differences.extend(difference(after, before, Some(object))?);
+    }
+    for before in old {
+        if !new.iter().any(|after| same(before, after)) {
+            let object = before.object.object();
+            differences.extend(difference(before, Some(object), None)?);
+        }
+    }
+    Ok(differences)
+}
+
+/// Compares two versions of one object. Returns `None` if they mean the same.
+pub(crate) fn difference(
+    named: &Deployed,
+    before: Option<&Value>,
+    after: Option<&Value>,
+) -> anyhow::Result<Option<ObjectDifference>> {
+    let mut before = before.map(without_nulls);
+    let mut after = after.map(without_nulls);
+    if before == after {
+        return Ok(None);
+    }
+    mask::hide(before.as_mut(), after.as_mut());
+    let kind = match (&before, &after) {
+        (None, _) => Kind::Added,
+        (_, None) => Kind::Removed,
+        _ => Kind::Changed,
+    };
+    let yaml = |object: Option<Value>| match object {
+        Some(object) => go_yaml::to_string(&object).context("cannot write an object as YAML"),
+        None => Ok(String::new()),
+    };
+    Ok(Some(ObjectDifference {
+        key: named.object.key().clone(),
+        hook: named.hook,
+        kind,
+        before: yaml(before)?,
+        after: yaml(after)?,
+    }))
+}
+
+/// Returns an object without fields that are null, which mean the same as missing ones.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(items) => items.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::manifest::parse_objects;
+
+    use super::*;
+
+    fn objects(manifest: &str) -> Vec<Deployed> {
+        let objects = parse_objects(manifest).unwrap().into_iter();
+        objects
+            .map(|object| Deployed {
+                object,
+                hook: false,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn objects_are_added_changed_and_removed() {
+        let old = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n---\n\
+                   apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n---\n\
+                   apiVersion: v1\nkind: Service\nmetadata: {name: same, labels: null}\n";
+        let new = "apiVersion: v1\nkind: Service\nmetadata: {name: same, namespace: prod}\n---\n\
+                   apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n---\n\
+                   apiVersion: v1\nkind: Secret\nmetadata: {name: c}\n";
+        let found = compare(&objects(old), &objects(new), "prod").unwrap();
+        let found: Vec<_> = found.iter().map(|d| (d.key.to_string(), d.kind)).collect();
+        let expected = [
+            ("Service prod/same".to_owned(), Kind::Changed),
+            ("ConfigMap a".to_owned(), Kind::Changed),
+            ("Secret c".to_owned(), Kind::Added),
+            ("ConfigMap b".to_owned(), Kind::Removed),
+        ];
+        assert_eq!(found, expected);
+        let again = compare(&objects(old), &objects(old), "prod").unwrap();
+        assert_eq!(again, []);
+    }
+
+    #[test]
+    fn a_change_of_the_data_of_a_secret_is_a_difference_without_its_content() {
+        let secret = |text: &str| {
+            let manifest = format!(
+                "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData: {{a: {text}}}\n"
+            );
+            objects(&manifest)
+        };
+        let found = compare(&secret("first"), &secret("second"), "n").unwrap();
+        let [difference] = found.as_slice() else {
+            panic!("{found:?}");
+        };
+        assert!(
+            difference.after.contains("a: '*** (after)'"),
+            "{difference:?}"
+        );
+        assert!(!format!("{difference:?}").contains("second"));
+    }
+}

@@ -1,0 +1,277 @@
+//! What the operator would deploy for custom resources: reads them, finds their charts through a
+//! watches file, and renders.
+
+pub(crate) mod difference;
+pub(crate) mod images;
+mod mask;
+pub(crate) mod print;
+mod resources;
+pub(crate) mod revision;
+pub(crate) mod source;
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use helm_core::manifest::{ManifestObject, parse_objects};
+use helm_core::{Capabilities, RenderError};
+use hybrid_operator::helm::{self, Chart, Preview, PreviewError, PreviewInput};
+use hybrid_operator::watches::{self, Watch};
+use kube::core::SelectorExt as _;
+use serde_json::Value;
+
+pub(crate) use resources::{Given, Resource};
+pub(crate) use source::{Source, SourceArgs};
+
+/// The entries of a watches file, with the charts that were needed so far.
+pub(crate) struct Bindings {
+    source: Source,
+    watches: Vec<Watch>,
+    charts: HashMap<usize, Chart>,
+}
+
+/// A custom resource and what binds it to a chart.
+pub(crate) struct Bound<'a> {
+    pub(crate) watch: &'a Watch,
+    pub(crate) chart: &'a Chart,
+}
+
+impl Bindings {
+    /// Reads the watches file, but no chart.
+    pub(crate) fn load(source: Source) -> anyhow::Result<Self> {
+        Ok(Self {
+            watches: watches::load(&source.watches_file)?,
+            source,
+            charts: HashMap::new(),
+        })
+    }
+
+    /// Returns whether a kind is in the watches file.
+    pub(crate) fn has(&self, resource: &Resource) -> bool {
+        self.position(resource).is_some()
+    }
+
+    fn position(&self, resource: &Resource) -> Option<usize> {
+        let gvk = resource.gvk();
+        self.watches.iter().position(|watch| watch.gvk == gvk)
+    }
+
+    /// Returns the entry and the chart of a custom resource.
+    pub(crate) fn bind(&mut self, resource: &Resource) -> anyhow::Result<Bound<'_>> {
+        let Some(index) = self.position(resource) else {
+            bail!("{}", self.unknown(resource));
+        };
+        let watch = self.watches.get(index).context("the entry has vanished")?;
+        let chart = match self.charts.entry(index) {
+            std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::hash_map::Entry::Vacant(slot) => {
+                slot.insert(Chart::load(&watch.chart)?)
+            }
+        };
+        Ok(Bound { watch, chart })
+    }
+
+    fn unknown(&self, resource: &Resource) -> String {
+        let file = self.source.watches_file.display();
+        let kinds: Vec<&str> = self.watches.iter().map(|w| w.gvk.kind.as_str()).collect();
+        let gvk = resource.gvk();
+        let same = self.watches.iter().find(|watch| watch.gvk.kind == gvk.kind);
+        if let Some(watch) = same {
+            let known = api_version(watch);
+            return format!(
+                "{resource} has apiVersion {}, but {file} binds {} of {known} to a chart",
+                resource.api_version(),
+                gvk.kind
+            );
+        }
+        let hint = match watches::nearest(&gvk.kind, &kinds) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("its kinds are {}", listed(&kinds)),
+        };
+        format!("no entry of {file} binds {} to a chart; {hint}", gvk.kind)
+    }
+
+    /// Fills in the namespace of a custom resource, as applying it would.
+    pub(crate) fn place(
+        &self,
+        resource: &mut Resource,
+        namespace: &Namespace,
+    ) -> anyhow::Result<()> {
+        let index = self.position(resource);
+        let watch = index.and_then(|index| self.watches.get(index));
+        if watch.is_some_and(|watch| self.source.is_cluster_scoped(watch)) {
+            resource.set_namespace(None);
+            return Ok(());
+        }
+        match (resource.namespace(), namespace) {
+            (Some(own), Namespace::Given(given)) if own != given => bail!(
+                "{resource} is in namespace {own}, not in {given}; leave --namespace out, or change \
+                 the file"
+            ),
+            (Some(_), _) => {}
+            (None, Namespace::Given(name) | Namespace::Default(name)) => {
+                resource.set_namespace(Some(name));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the `apiVersion` of the custom resources of an entry.
+pub(crate) fn api_version(watch: &Watch) -> String {
+    if watch.gvk.group.is_empty() {
+        watch.gvk.version.clone()
+    } else {
+        format!("{}/{}", watch.gvk.group, watch.gvk.version)
+    }
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+/// Namespace of custom resources.
+#[derive(Debug, Clone)]
+pub(crate) enum Namespace {
+    /// Asked for.
+    Given(String),
+    /// Of those that name none.
+    Default(String),
+}
+
+/// Custom resources and the objects that `valuesFrom` refers to, from files.
+pub(crate) struct Request {
+    pub(crate) resources: Vec<Resource>,
+    pub(crate) objects: Vec<Value>,
+}
+
+impl Request {
+    /// Reads the custom resources of `files`, with the Secrets and `ConfigMap`s in them and in
+    /// `from`.
+    pub(crate) fn read(
+        files: &[String],
+        from: &[String],
+        bindings: &Bindings,
+        namespace: &Namespace,
+    ) -> anyhow::Result<Self> {
+        let mut resources = Vec::new();
+        let mut objects = Vec::new();
+        for file in files {
+            let given = Given::read(file)?;
+            for mut resource in given.objects {
+                if resource.is_source() && !bindings.has(&resource) {
+                    objects.push(resource.object);
+                } else {
+                    bindings.place(&mut resource, namespace)?;
+                    resources.push(resource);
+                }
+            }
+        }
+        for file in from {
+            let given = Given::read(file)?;
+            for resource in given.objects {
+                if !resource.is_source() {
+                    bail!("{file}: {resource} is neither a Secret nor a ConfigMap");
+                }
+                objects.push(resource.object);
+            }
+        }
+        if resources.is_empty() {
+            bail!("{}: no custom resource in it", files.join(", "));
+        }
+        Ok(Self { resources, objects })
+    }
+}
+
+/// Computes what the operator would deploy for a custom resource, without a cluster.
+pub(crate) fn offline(
+    bindings: &mut Bindings,
+    resource: &Resource,
+    objects: &[Value],
+    capabilities: &Capabilities,
+) -> anyhow::Result<Preview> {
+    let own = std::env::var("POD_NAMESPACE").ok();
+    let bound = bindings.bind(resource)?;
+    warn_selector(bound.watch, resource);
+    let input = PreviewInput {
+        watch: bound.watch,
+        chart: bound.chart,
+        object: &resource.object,
+        operator_namespace: own.as_deref(),
+        latest: None,
+    };
+    helm::offline(&input, capabilities, objects).map_err(|error| explain(error, resource))
+}
+
+/// Prints a message if the operator ignores a custom resource because of its labels.
+pub(crate) fn warn_selector(watch: &Watch, resource: &Resource) {
+    let labels = resource.labels();
+    if let Some(selector) = watch.selector.as_ref().filter(|s| !s.matches(&labels)) {
+        crate::print_message(&format!(
+            "warning: the operator ignores {resource}: its labels do not match the selector \
+             {selector} of its entry in the watches file"
+        ));
+    }
+}
+
+/// Adds the custom resource and the excerpt of the template to an error.
+pub(crate) fn explain(error: PreviewError, resource: &Resource) -> anyhow::Error {
+    let error = match error {
+        PreviewError::Render(error) => with_excerpt(error),
+        other => other.into(),
+    };
+    error.context(resource.to_string())
+}
+
+/// Adds the excerpt of the template to an error.
+pub(crate) fn with_excerpt(error: RenderError) -> anyhow::Error {
+    let excerpt = error.excerpt().to_owned();
+    if excerpt.is_empty() {
+        error.into()
+    } else {
+        anyhow::anyhow!("{error}\n\n{}", excerpt.trim_end())
+    }
+}
+
+/// An object that would be deployed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Deployed {
+    pub(crate) object: ManifestObject,
+    /// Whether it is a hook.
+    pub(crate) hook: bool,
+}
+
+/// Returns the objects and hooks of a manifest.
+pub(crate) fn deployed(
+    objects: Vec<ManifestObject>,
+    hooks: &[helm_core::manifest::Hook],
+) -> anyhow::Result<Vec<Deployed>> {
+    let is = |hook| move |object| Deployed { object, hook };
+    let mut all: Vec<Deployed> = objects.into_iter().map(is(false)).collect();
+    for hook in hooks {
+        let objects = parse_objects(&hook.manifest);
+        let objects = objects.with_context(|| format!("cannot read the hook {}", hook.name))?;
+        all.extend(objects.into_iter().map(is(true)));
+    }
+    Ok(all)
+}
+
+/// Returns the objects and hooks of a preview.
+pub(crate) fn deployed_by(preview: &Preview) -> anyhow::Result<Vec<Deployed>> {
+    let objects = preview.rendered.objects();
+    let objects = objects.context("cannot read the rendered objects")?;
+    deployed(objects, preview.rendered.hooks())
+}
+
+/// Says what is not applied offline, if the project may have it.
+pub(crate) fn note_about_code(root: &Path) {
+    if root.join("Cargo.toml").is_file() {
+        crate::print_message(
+            "note: this project has Rust code; a value translator in it is not applied",
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Where the watches file is: given, or that of the project of the current directory.
+
+use std::path::{Path, PathBuf};
+
+use hybrid_operator::watches::Watch;
+
+use crate::project::{Project, ProjectError, WATCHES};
+
+/// Flag that names the watches file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SourceArgs {
+    /// Path of the watches file [default: watches.yaml of the project of the current directory]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) watches_file: Option<PathBuf>,
+}
+
+/// A watches file, and the project that it belongs to.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub(crate) watches_file: PathBuf,
+    /// Directory of the project, or of the watches file.
+    pub(crate) root: PathBuf,
+    project: Option<Project>,
+}
+
+/// Error finding the watches file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    /// There is no project, and no watches file in the current directory.
+    #[error(
+        "no {WATCHES}: {} is not in a project and has no such file; give --watches-file", directory.display()
+    )]
+    Missing {
+        /// The current directory.
+        directory: PathBuf,
+    },
+    /// The project cannot be opened.
+    #[error(transparent)]
+    Project(#[from] ProjectError),
+}
+
+impl SourceArgs {
+    /// Finds the watches file from `directory`.
+    pub(crate) fn find(&self, directory: &Path) -> Result<Source, SourceError> {
+        if let Some(file) = &self.watches_file {
+            let parent = file.parent().filter(|path| !path.as_os_str().is_empty());
+            return Ok(Source::new(file.clone(), parent.unwrap_or(Path::new("."))));
+        }
+        match Project::find(directory) {
+            Ok(project) => Ok(Source {
+                watches_file: shortest(&project.watches_file(), directory),
+                root: project.root.clone(),
+                project: Some(project),
+            }),
+            Err(ProjectError::NotAProject { .. }) => {
+                let file = directory.join(WATCHES);
+                if file.is_file() {
+                    Ok(Source::new(file, directory))
+                } else {
+                    let directory = directory.to_owned();
+                    Err(SourceError::Missing { directory })
+                }
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns a path relative to `directory` if it is inside of it, so that messages are short.
+fn shortest(path: &Path, directory: &Path) -> PathBuf {
+    let inside = std::fs::canonicalize(directory).ok();
+    let inside = inside.and_then(|directory| path.strip_prefix(directory).ok().map(Path::to_owned));
+    inside.unwrap_or_else(|| path.to_owned())
+}
+
+impl Source {
+    /// Uses a watches file, with the `PROJECT` beside it if there is one.
+    pub(crate) fn new(watches_file: PathBuf, root: &Path) -> Self {
+        Self {
+            watches_file,
+            root: root.to_owned(),
+            project: Project::open(root).ok(),
+        }
+    }
+
+    /// Returns whether the custom resources of an entry are cluster-scoped, as far as the project
+    /// tells.
+    pub(crate) fn is_cluster_scoped(&self, watch: &Watch) -> bool {
+        let resources = self.project.iter().flat_map(|p| &p.file.resources);
+        let mut same = resources.filter(|resource| {
+            resource.kind == watch.gvk.kind && resource.full_group() == watch.gvk.group
+        });
+        match same.find_map(|resource| resource.api.as_ref()) {
+            Some(api) => !api.namespaced,
+            None => watch.release_namespace.is_some(),
+        }
+    }
+}

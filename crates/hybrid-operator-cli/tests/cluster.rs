@@ -1,0 +1,730 @@
+//! Runs the commands that read a cluster on a real API server, beside the operator whose releases
+//! they show. Without a control plane the tests are skipped, each with a line that says so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "indexing JSON returns null for missing keys"
+)]
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::wait::{self, Check};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, helm, shared_or_skip};
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+
+/// Time limit of every wait.
+const LIMIT: Duration = Duration::from_mins(1);
+
+const CHART: &[(&str, &str)] = &[
+    (
+        "Chart.yaml",
+        "apiVersion: v2\nname: shop\nversion: 1.2.3\nappVersion: '9'\n",
+    ),
+    (
+        "values.yaml",
+        "replicas: 1\nrandom: false\nnodeSelector: {}\nextra: {kept: true}\n",
+    ),
+    (
+        "templates/deployment.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  \
+         replicas: {{ .Values.replicas }}\n  selector: {matchLabels: {app: {{ .Release.Name }}}}\n  \
+         template:\n    metadata: {labels: {app: {{ .Release.Name }}}}\n    spec:\n      \
+         nodeSelector: {{ toJson .Values.nodeSelector }}\n      containers:\n      - {name: shop, \
+         image: shop}\n",
+    ),
+    (
+        "templates/secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}-auth\nstringData:\n  \
+         password: {{ if .Values.random }}{{ randAlphaNum 20 }}{{ else }}fixed{{ end }}\n",
+    ),
+    (
+        "templates/hook.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-hook\n  \
+         annotations: {helm.sh/hook: 'post-install,post-upgrade'}\n",
+    ),
+    (
+        "templates/NOTES.txt",
+        "{{ .Values.replicas }} replicas\nin {{ .Release.Namespace }}\n",
+    ),
+];
+
+const WATCHES: &str = "\
+- group: cli.example.com
+  version: v1
+  kind: Shop
+  chart: helm-charts/shop
+  patches:
+  - target: {kind: Deployment}
+    patch: |
+      metadata: {labels: {patched: 'yes'}}
+";
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: shops.cli.example.com}
+spec:
+  group: cli.example.com
+  names: {kind: Shop, listKind: ShopList, plural: shops, singular: shop}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+/// A project with its operator and a namespace.
+struct World {
+    plane: &'static ControlPlane,
+    namespace: TestNamespace,
+    project: TempDir,
+    operator: RunningOperator,
+}
+
+/// The end of a command.
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Done {
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self.out
+    }
+
+    fn failed(self) -> String {
+        assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
+        self.err
+    }
+}
+
+impl World {
+    async fn start(prefix: &str) -> Option<Self> {
+        Self::with(prefix, &[]).await
+    }
+
+    /// Starts the operator of a project with further files, which replace those of the same name.
+    async fn with(prefix: &str, files: &[(&str, &str)]) -> Option<Self> {
+        static DEFINED: OnceCell<()> = OnceCell::const_new();
+        let plane = shared_or_skip().await.unwrap()?;
+        DEFINED.get_or_init(|| define(plane)).await;
+        let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+        let project = tempfile::tempdir().unwrap();
+        for (name, text) in CHART {
+            write(project.path(), &format!("helm-charts/shop/{name}"), text);
+        }
+        write(project.path(), "watches.yaml", WATCHES);
+        for (name, text) in files {
+            write(project.path(), name, text);
+        }
+        let operator = Operator::new(PROGRAM)
+            .arg("run")
+            .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+            .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+            .env("WATCH_NAMESPACE", namespace.name())
+            .env("OPERATOR_NAME", namespace.name())
+            .kubeconfig(plane.kubeconfig_path())
+            .dir(project.path())
+            .start()
+            .await
+            .unwrap();
+        Some(Self {
+            plane,
+            namespace,
+            project,
+            operator,
+        })
+    }
+
+    fn command(&self, kubeconfig: &Path, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command
+            .args(args)
+            .args(["-n", self.namespace.name()])
+            .env("KUBECONFIG", kubeconfig)
+            .env_remove("HELM_NAMESPACE")
+            .current_dir(self.project.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Done {
+        self.run_as(self.plane.kubeconfig_path(), args)
+    }
+
+    fn run_as(&self, kubeconfig: &Path, args: &[&str]) -> Done {
+        let output = self.command(kubeconfig, args).output().unwrap();
+        Done {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let text = self.run(&[args, &["-o", "json"]].concat()).ok();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Writes the file of a Shop.
+    fn file(&self, name: &str, spec: &Value) -> String {
+        let text = serde_json::to_string(&shop(name, spec)).unwrap();
+        write(self.project.path(), &format!("{name}.yaml"), &text);
+        format!("{name}.yaml")
+    }
+
+    fn shops(&self) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("cli.example.com", "v1", "Shop");
+        let resource = ApiResource::from_gvk(&gvk);
+        Api::namespaced_with(self.namespace.client(), self.namespace.name(), &resource)
+    }
+
+    async fn apply(&self, name: &str, spec: Value) {
+        let params = PatchParams::apply("e2e").force();
+        let object = shop(name, &spec);
+        let applied = self
+            .shops()
+            .patch(name, &params, &Patch::Apply(&object))
+            .await;
+        drop(applied.unwrap());
+    }
+
+    /// Waits until a Shop has a revision and `Ready` has a status.
+    async fn until(&self, name: &str, revision: u64, ready: &str) -> Value {
+        let shops = self.shops();
+        let found = wait::object(&shops, name, "its release", LIMIT, |object| {
+            let value = serde_json::to_value(object).unwrap();
+            let conditions = value["status"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let is = conditions.any(|c| c["type"] == "Ready" && c["status"] == ready);
+            if is && value["status"]["release"]["revision"] == revision {
+                Check::Met(value)
+            } else {
+                Check::NotYet(value.to_string())
+            }
+        });
+        found
+            .await
+            .unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()))
+    }
+}
+
+fn shop(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "cli.example.com/v1", "kind": "Shop", "metadata": {"name": name}, "spec": spec})
+}
+
+fn write(root: &Path, name: &str, text: &str) {
+    let path = root.join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+async fn define(plane: &ControlPlane) {
+    let object: DynamicObject =
+        serde_json::from_value(go_yaml::from_str(DEFINITION).unwrap()).unwrap();
+    let gvk = GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let api: Api<DynamicObject> =
+        Api::all_with(plane.client().await.unwrap(), &ApiResource::from_gvk(&gvk));
+    let params = PatchParams::apply("e2e").force();
+    let name = "shops.cli.example.com";
+    let applied = api.patch(name, &params, &Patch::Apply(&object)).await;
+    drop(applied.unwrap());
+    let established = wait::object(&api, name, "Established", LIMIT, |object| {
+        let value = serde_json::to_value(object).unwrap();
+        let conditions = value["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|c| c["type"] == "Established" && c["status"] == "True")
+    });
+    established.await.unwrap();
+}
+
+/// Returns the lines that begin with `prefix`.
+fn lines_with<'t>(text: &'t str, prefix: &str) -> Vec<&'t str> {
+    text.lines()
+        .filter(|line| line.starts_with(prefix))
+        .collect()
+}
+
+#[tokio::test]
+async fn previews_equal_what_the_operator_records() {
+    let Some(world) = World::start("cli-preview").await else {
+        return;
+    };
+    let spec = json!({"replicas": 2, "extra": {"kept": null, "own": 1}});
+    let file = world.file("main", &spec);
+    let before = world.run(&["diff", "--cr", &file]);
+    assert_eq!(before.code, Some(1), "{}", before.err);
+    assert!(before.out.contains("not deployed yet"), "{}", before.out);
+    assert!(
+        before.out.contains("\n3 added, 0 changed, 0 removed\n"),
+        "{}",
+        before.out
+    );
+    world.apply("main", spec.clone()).await;
+    world.until("main", 1, "True").await;
+
+    let preview = world.run(&["template", "--cr", &file, "--no-hooks"]).ok();
+    let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
+    assert_eq!(preview.trim(), manifest.trim());
+    assert!(manifest.contains("patched: \"yes\""), "{manifest}");
+    let whole = world.run(&["template", "--cr", &file]).ok();
+    let hooks = world.run(&["get", "hooks", "shop/main"]).ok();
+    assert_eq!(whole, format!("{preview}{hooks}"));
+    assert_eq!(world.json(&["get", "values", "shop/main"]), spec);
+    let notes = world.run(&["get", "notes", "shops/main"]).ok();
+    assert_eq!(
+        notes,
+        format!("NOTES:\n2 replicas\nin {}\n\n", world.namespace.name())
+    );
+    let same = world.run(&["diff", "--cr", &file]);
+    assert_eq!(
+        (same.code, same.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        same.err
+    );
+    let live = world.run(&["diff", "--live", "--cr", &file]);
+    assert_eq!(
+        (live.code, live.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        live.err
+    );
+
+    let file = world.file("main", &json!({"replicas": 5}));
+    let changed = world.run(&["diff", "--cr", &file]);
+    assert_eq!(changed.code, Some(1), "{}", changed.err);
+    let out = changed.out;
+    assert_eq!(
+        lines_with(&out, "    -  replicas: "),
+        ["    -  replicas: 2"],
+        "{out}"
+    );
+    assert_eq!(
+        lines_with(&out, "    +  replicas: "),
+        ["    +  replicas: 5"],
+        "{out}"
+    );
+    assert!(out.ends_with("\n0 added, 1 changed, 0 removed\n"), "{out}");
+    let live = world.run(&["diff", "--live", "--cr", &file]);
+    assert_eq!(
+        lines_with(&live.out, "    +  replicas: "),
+        ["    +  replicas: 5"],
+        "{}",
+        live.err
+    );
+    assert!(!live.out.contains("password"), "{}", live.out);
+    let records = world.run(&["history", "shop/main"]).ok();
+    assert_eq!(
+        records.lines().count(),
+        2,
+        "a preview changes nothing: {records}"
+    );
+}
+
+#[tokio::test]
+async fn random_values_are_no_difference_while_the_inputs_are_the_same() {
+    let Some(world) = World::start("cli-random").await else {
+        return;
+    };
+    let spec = json!({"random": true});
+    let file = world.file("dice", &spec);
+    let renders = [0; 2].map(|_| world.run(&["template", "--cr", &file]).ok());
+    assert_ne!(renders[0], renders[1], "the chart has a random value");
+    world.apply("dice", spec).await;
+    world.until("dice", 1, "True").await;
+    for args in [
+        &["diff", "--cr", &file][..],
+        &["diff", "--live", "--cr", &file],
+    ] {
+        let done = world.run(args);
+        assert_eq!(
+            (done.code, done.out.as_str()),
+            (Some(0), "no differences\n"),
+            "{}",
+            done.err
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_diff_reads_referenced_objects_and_lookups_from_the_cluster() {
+    let watches = format!(
+        "{WATCHES}  valuesFrom:\n  - {{kind: Secret, name: input, key: own, targetPath: extra.own}}\n"
+    );
+    let looked_up = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata:\n  \
+                     own: {{ .Values.extra.own | quote }}\n  found: {{ (lookup \"v1\" \"Secret\" \
+                     .Release.Namespace \"input\").data.other | b64dec }}\n  served: {{ \
+                     .Capabilities.APIVersions.Has \"cli.example.com/v1/Shop\" | quote }}\n";
+    let files = [
+        ("watches.yaml", watches.as_str()),
+        ("helm-charts/shop/templates/map.yaml", looked_up),
+    ];
+    let Some(world) = World::with("cli-lookup", &files).await else {
+        return;
+    };
+    let secrets: Api<Secret> = world.namespace.api();
+    let set = async |own: &str| {
+        let data = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "input"},
+            "stringData": {"own": own, "other": "there"}});
+        let params = PatchParams::apply("e2e").force();
+        let applied = secrets.patch("input", &params, &Patch::Apply(&data)).await;
+        drop(applied.unwrap());
+    };
+    set("first").await;
+    let file = world.file("main", &json!({}));
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
+    for part in ["own: \"first\"", "found: there", "served: \"true\""] {
+        assert!(manifest.contains(part), "{part} is not in {manifest}");
+    }
+    let same = world.run(&["diff", "--cr", &file]);
+    assert_eq!(
+        (same.code, same.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        same.err
+    );
+    // The operator would upgrade the release at once.
+    world.operator.stop(LIMIT).await.unwrap();
+    set("second").await;
+    let changed = world.run(&["diff", "--cr", &file]).out;
+    assert_eq!(
+        lines_with(&changed, "    -  "),
+        ["    -  own: first"],
+        "{changed}"
+    );
+    assert_eq!(
+        lines_with(&changed, "    +  "),
+        ["    +  own: second"],
+        "{changed}"
+    );
+    let refused = world.run(&["rollback", "shop/main", "1", "--yes"]).failed();
+    assert!(
+        refused.contains("but also from valuesFrom in the watches file"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_release_that_does_not_fit_into_one_secret_is_read_from_its_parts() {
+    let large = "{{ range $i := until 3 }}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: \
+                 {{ $.Release.Name }}-{{ $i }}\ndata:\n  text: {{ range until 9000 }}{{ sha256sum \
+                 (printf \"%d/%d\" $i .) }}{{ end }}\n{{ end }}\n";
+    let files = [("helm-charts/shop/templates/large.yaml", large)];
+    let Some(world) = World::with("cli-large", &files).await else {
+        return;
+    };
+    let file = world.file("main", &json!({}));
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let secrets: Api<Secret> = world.namespace.api();
+    let parts = secrets
+        .list(&ListParams::default().labels("owner=hybrid-operator"))
+        .await;
+    assert!(
+        !parts.unwrap().items.is_empty(),
+        "the record is in one Secret"
+    );
+    let preview = world.run(&["template", "--cr", &file, "--no-hooks"]).ok();
+    let manifest = world.run(&["get", "manifest", "shop/main"]).ok();
+    assert!(preview.trim() == manifest.trim(), "the manifests differ");
+    assert_eq!(world.run(&["history", "shop/main"]).ok().lines().count(), 2);
+}
+
+#[tokio::test]
+async fn content_of_releases_is_printed_as_by_helm() {
+    let Some(program) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let Some(world) = World::start("cli-helm").await else {
+        return;
+    };
+    world
+        .apply("main", json!({"replicas": 2, "extra": {"kept": null}}))
+        .await;
+    world.until("main", 1, "True").await;
+    let helm = |args: &[&str]| {
+        let output = Command::new(&program)
+            .args(args)
+            .args(["--namespace", world.namespace.name()])
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (what, more) in [
+        ("values", &[][..]),
+        ("values", &["--all"]),
+        ("values", &["--all", "-o", "yaml"]),
+        ("values", &["--revision", "1"]),
+        ("manifest", &[]),
+        ("notes", &[]),
+        ("hooks", &[]),
+    ] {
+        let ours = world
+            .run(&[&["get", what, "shop/main"], more].concat())
+            .ok();
+        let theirs = helm(&[&["get", what, "main"], more].concat());
+        assert_eq!(ours, theirs, "{what} {more:?}");
+    }
+    let ours = world.json(&["history", "shop/main"]);
+    let theirs: Value = serde_json::from_str(&helm(&["history", "main", "-o", "json"])).unwrap();
+    for field in ["revision", "status", "chart", "app_version", "description"] {
+        assert_eq!(ours[0][field], theirs[0][field], "{field}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_sets_the_spec_to_the_values_of_the_revision() {
+    let Some(world) = World::start("cli-rollback").await else {
+        return;
+    };
+    world.apply("main", json!({"replicas": 1})).await;
+    world.until("main", 1, "True").await;
+    let alone = world.run(&["rollback", "shop/main", "--yes"]).failed();
+    assert!(
+        alone.contains("has no earlier revision that was deployed"),
+        "{alone}"
+    );
+    world.apply("main", json!({"replicas": 3})).await;
+    world.until("main", 2, "True").await;
+
+    let shown = world.run(&["rollback", "shop/main", "--dry-run"]).ok();
+    assert!(shown.contains("-replicas: 3\n+replicas: 1\n"), "{shown}");
+    let unconfirmed = world.run(&["rollback", "shop/main"]).failed();
+    assert!(unconfirmed.contains("confirm with --yes"), "{unconfirmed}");
+    let missing = world.run(&["rollback", "shop/main", "7"]).failed();
+    assert!(
+        missing.contains("has no revision 7; it has 1, 2"),
+        "{missing}"
+    );
+    let spec = async || world.shops().get("main").await.unwrap().data["spec"].clone();
+    assert_eq!(spec().await, json!({"replicas": 3}));
+
+    let done = world.run(&["rollback", "shop/main", "--yes"]).ok();
+    assert!(
+        done.contains("has the values of revision 1 again"),
+        "{done}"
+    );
+    assert_eq!(spec().await, json!({"replicas": 1}));
+    world.until("main", 3, "True").await;
+    let history = world.json(&["history", "shop/main"]);
+    let statuses: Vec<&Value> = history
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| &r["status"])
+        .collect();
+    assert_eq!(statuses, ["superseded", "superseded", "deployed"]);
+    let first = world
+        .run(&["get", "manifest", "shop/main", "--revision", "1"])
+        .ok();
+    assert_eq!(world.run(&["get", "manifest", "shop/main"]).ok(), first);
+    let again = world.run(&["rollback", "shop/main", "1", "--yes"]).ok();
+    assert!(
+        again.contains("already has the values of revision 1"),
+        "{again}"
+    );
+}
+
+#[tokio::test]
+async fn status_shows_releases_their_objects_and_why_pods_do_not_run() {
+    let Some(world) = World::start("cli-status").await else {
+        return;
+    };
+    let empty = world.run(&["status"]).ok();
+    assert!(
+        empty.starts_with("no custom resources of Shop in namespace"),
+        "{empty}"
+    );
+    let absent = world.run(&["status", "shop/main"]).failed();
+    assert!(
+        absent.contains("Shop main does not exist in namespace"),
+        "{absent}"
+    );
+    world.apply("main", json!({})).await;
+    world
+        .apply("stuck", json!({"nodeSelector": {"no": "node"}}))
+        .await;
+    world.until("main", 1, "True").await;
+    world.until("stuck", 1, "False").await;
+
+    let rows = world.json(&["status"]);
+    let shown: Vec<(&Value, &Value, &Value, &Value)> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (&row["name"], &row["ready"], &row["revision"], &row["chart"]))
+        .collect();
+    let chart = json!("shop-1.2.3");
+    let (one, main, stuck) = (json!(1), json!("main"), json!("stuck"));
+    let expected = [
+        (&main, &json!("True"), &one, &chart),
+        (&stuck, &json!("False"), &one, &chart),
+    ];
+    assert_eq!(shown, expected);
+    let table = world.run(&["status"]).ok();
+    let heading = table.lines().next().unwrap();
+    let columns: Vec<&str> = heading.split_whitespace().collect();
+    assert_eq!(
+        columns,
+        [
+            "NAMESPACE",
+            "KIND",
+            "NAME",
+            "READY",
+            "REASON",
+            "RELEASE",
+            "REVISION",
+            "CHART",
+            "AGE"
+        ]
+    );
+
+    let tree = world.run(&["status", "shop/main"]).ok();
+    for part in [
+        "├─ Conditions",
+        "Ready=True",
+        "└─ Release main, revision 1, deployed, chart",
+    ] {
+        assert!(tree.contains(part), "{part} is not in {tree}");
+    }
+    assert!(
+        !tree.contains("Pod "),
+        "ready workloads are not opened: {tree}"
+    );
+    // The scheduler may need a moment.
+    let mut tree = String::new();
+    let explained = async || {
+        tree = world.run(&["status", "shop/stuck"]).ok();
+        tree.contains("Unschedulable")
+    };
+    let waited = wait::until(LIMIT, "the reason of the Pod", explained).await;
+    assert!(waited.is_ok(), "{tree}");
+    assert!(
+        tree.contains("Deployment.apps") && tree.contains("InProgress: "),
+        "{tree}"
+    );
+    assert!(tree.contains("      └─ Pod stuck-"), "{tree}");
+
+    let events = world.json(&["events", "shop/stuck"]);
+    let events = events.as_array().unwrap();
+    let has = |reason: &str, object: &str| {
+        events.iter().any(|event| {
+            let name = event["object"].as_str().unwrap_or_default();
+            event["reason"] == reason && name.starts_with(object)
+        })
+    };
+    assert!(has("InstallSuccessful", "Shop/stuck"), "{events:?}");
+    assert!(has("ScalingReplicaSet", "Deployment/stuck"), "{events:?}");
+    assert!(has("FailedScheduling", "Pod/stuck-"), "{events:?}");
+    let others = events.iter().filter(|event| event["object"] == "Shop/main");
+    assert_eq!(others.count(), 0, "{events:?}");
+}
+
+#[tokio::test]
+async fn a_followed_status_appends_a_line_for_each_change() {
+    let Some(world) = World::start("cli-follow").await else {
+        return;
+    };
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let mut command = world.command(world.plane.kubeconfig_path(), &["status", "--watch"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = lines.next().unwrap().unwrap();
+    let expected = format!("Shop {}/main Ready=True", world.namespace.name());
+    assert!(
+        first.starts_with(&expected) && first.contains("revision=1"),
+        "{first}"
+    );
+    world.apply("main", json!({"replicas": 2})).await;
+    // Ends with the line, or when the program ends.
+    let second = lines
+        .map_while(Result::ok)
+        .find(|line| line.contains("revision=2"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(second.is_some());
+}
+
+#[tokio::test]
+async fn a_missing_permission_and_a_missing_release_are_named() {
+    let Some(world) = World::start("cli-errors").await else {
+        return;
+    };
+    let operator: PathBuf = world.plane.operator_kubeconfig();
+    let denied = world.run_as(&operator, &["status"]).failed();
+    for part in [
+        "cannot list shops.cli.example.com in namespace",
+        "allow the verb \"list\" on the resource \"shops.cli.example.com\"",
+    ] {
+        assert!(denied.contains(part), "{part} is not in {denied}");
+    }
+    // A kind that is not installed does not hide the others.
+    world.apply("main", json!({})).await;
+    let two = format!(
+        "{WATCHES}{}",
+        WATCHES.replace("kind: Shop", "kind: Missing")
+    );
+    write(world.project.path(), "two.yaml", &two);
+    let done = world.run(&["status", "--watches-file", "two.yaml"]);
+    assert!(
+        done.err
+            .contains("warning: the cluster does not serve Missing of cli.example.com/v1; install"),
+        "{}",
+        done.err
+    );
+    assert!(done.ok().contains("Shop"));
+    // The operator does not see a custom resource of another namespace.
+    let other = TestNamespace::create(world.plane, "cli-unseen")
+        .await
+        .unwrap();
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("cli.example.com", "v1", "Shop"));
+    let api: Api<DynamicObject> = Api::namespaced_with(other.client(), other.name(), &resource);
+    let params = PatchParams::apply("e2e").force();
+    let object = shop("lost", &json!({}));
+    let applied = api.patch("lost", &params, &Patch::Apply(&object)).await;
+    drop(applied.unwrap());
+    for args in [
+        &["history", "shop/lost"][..],
+        &["get", "values", "shop/lost"],
+    ] {
+        let output = Command::new(PROGRAM)
+            .args(args)
+            .args(["--namespace", other.name()])
+            .env("KUBECONFIG", world.plane.kubeconfig_path())
+            .current_dir(world.project.path())
+            .output()
+            .unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            err.contains("has no release yet; the operator has not seen it"),
+            "{err}"
+        );
+        assert_eq!(output.status.code(), Some(1));
+    }
+}

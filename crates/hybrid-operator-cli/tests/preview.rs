@@ -1,0 +1,657 @@
+//! Runs the commands that need no cluster on small projects: `template --cr`, `images`,
+//! `diff --base`, `man`, and the program as a plugin of kubectl.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use hybrid_operator_test::skipped;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+
+/// Chart with a Deployment, a Secret, a `ConfigMap` that looks something up, and a hook.
+const CHART: &[(&str, &str)] = &[
+    (
+        "Chart.yaml",
+        "apiVersion: v2\nname: shop\nversion: 1.2.3\nappVersion: '9'\n",
+    ),
+    (
+        "values.yaml",
+        "replicas: 1\nimage: {repository: shop, tag: '9'}\npassword: none\n",
+    ),
+    (
+        "templates/deployment.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {{ .Release.Name }}\nspec:\n  \
+         replicas: {{ .Values.replicas }}\n  template:\n    spec:\n      initContainers:\n      \
+         - {name: init, image: busybox:1}\n      containers:\n      - name: shop\n        \
+         image: {{ .Values.image.repository }}:{{ .Values.image.tag }}\n",
+    ),
+    (
+        "templates/secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ .Release.Name }}\n  namespace: \
+         {{ .Release.Namespace }}\ndata:\n  password: {{ .Values.password | b64enc }}\n",
+    ),
+    (
+        "templates/map.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata:\n  \
+         found: {{ len (lookup \"v1\" \"Secret\" \"\" \"\") | quote }}\n  \
+         version: {{ .Capabilities.KubeVersion.Version }}\n",
+    ),
+    (
+        "templates/hook.yaml",
+        "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: {{ .Release.Name }}-hook\n  \
+         annotations:\n    helm.sh/hook: post-install\nspec:\n  template:\n    spec:\n      \
+         containers:\n      - {name: hook, image: hook:2}\n",
+    ),
+];
+
+const WATCHES: &str = "\
+- group: example.com
+  version: v1
+  kind: Shop
+  chart: helm-charts/shop
+";
+
+const CR: &str = "\
+apiVersion: example.com/v1
+kind: Shop
+metadata: {name: main, namespace: prod}
+spec: {replicas: 3}
+";
+
+/// A temporary project.
+struct Project(TempDir);
+
+impl Project {
+    fn new() -> Self {
+        let project = Self(tempfile::tempdir().unwrap());
+        for (name, text) in CHART {
+            project.write(&format!("helm-charts/shop/{name}"), text);
+        }
+        project.write("watches.yaml", WATCHES);
+        project.write(
+            "PROJECT",
+            "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: \
+             shop\nversion: \"3\"\n",
+        );
+        project.write("config/samples/shop.yaml", CR);
+        project
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn run(&self, args: &[&str]) -> Done {
+        self.run_with(args, "")
+    }
+
+    fn run_with(&self, args: &[&str], input: &str) -> Done {
+        run(Path::new(PROGRAM), self.0.path(), args, input)
+    }
+
+    /// Runs git. Returns `None` if there is none.
+    fn git(&self, args: &[&str]) -> Option<String> {
+        let output = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.com"])
+            .args(args)
+            .current_dir(self.0.path())
+            .output();
+        let Ok(output) = output else {
+            skipped(1, &"there is no git");
+            return None;
+        };
+        let (text, error) = (
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr),
+        );
+        assert!(output.status.success(), "git {args:?}: {error}");
+        Some(text.into_owned())
+    }
+
+    fn commit(&self) -> Option<()> {
+        self.git(&["add", "--all"])?;
+        self.git(&["commit", "--quiet", "--message", "a"])?;
+        Some(())
+    }
+}
+
+/// The end of a command.
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Done {
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        self.out
+    }
+
+    fn failed(self) -> String {
+        assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
+        assert_eq!(self.out, "", "an error prints no result");
+        self.err
+    }
+}
+
+fn run(program: &Path, directory: &Path, args: &[&str], input: &str) -> Done {
+    let mut child = Command::new(program)
+        .args(args)
+        .current_dir(directory)
+        .env_remove("HELM_NAMESPACE")
+        .env_remove("POD_NAMESPACE")
+        .env("KUBECONFIG", directory.join("no-kubeconfig"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that reads no input may have ended.
+    let _ = stdin.write_all(input.as_bytes());
+    drop(stdin);
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = child.wait_with_output().unwrap();
+    Done {
+        code: status.code(),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+#[test]
+fn a_custom_resource_renders_as_its_chart_with_the_same_values() {
+    let project = Project::new();
+    let chart = "helm-charts/shop";
+    let common = ["--kube-version", "1.30", "--include-crds"];
+    let with = |first: &[&str]| project.run(&[first, &common].concat()).ok();
+    let expected = with(&[
+        "template",
+        "main",
+        chart,
+        "-n",
+        "prod",
+        "--set",
+        "replicas=3",
+    ]);
+    assert!(expected.contains("replicas: 3") && expected.contains("version: v1.30"));
+    let cr = "config/samples/shop.yaml";
+    assert_eq!(with(&["template", "--cr", cr]), expected);
+    let args = ["template", "--cr", "-", "--kube-version", "1.30"];
+    assert_eq!(project.run_with(&args, CR).ok(), expected);
+    let shown = with(&["template", "--cr", cr, "--show-only", "templates/map.yaml"]);
+    assert!(
+        shown.contains("found: \"0\"") && !shown.contains("kind: Secret"),
+        "{shown}"
+    );
+    // The project is found from inside of it.
+    let inside = project.path("helm-charts/shop");
+    let args = [
+        "template",
+        "--cr",
+        "../../config/samples/shop.yaml",
+        "--kube-version",
+        "1.30",
+    ];
+    assert_eq!(run(Path::new(PROGRAM), &inside, &args, "").ok(), expected);
+    let watches = project.path("watches.yaml").display().to_string();
+    let args = [
+        "template",
+        "--cr",
+        "-",
+        "--watches-file",
+        &watches,
+        "--kube-version",
+        "1.30",
+    ];
+    let elsewhere = tempfile::tempdir().unwrap();
+    let done = run(Path::new(PROGRAM), elsewhere.path(), &args, CR);
+    assert_eq!(done.ok(), expected);
+}
+
+#[test]
+fn all_custom_resources_of_a_file_are_rendered_in_their_order() {
+    let project = Project::new();
+    let text =
+        format!("{CR}---\napiVersion: example.com/v1\nkind: Shop\nmetadata: {{name: other}}\n");
+    let out = project.run_with(&["template", "--cr", "-"], &text).ok();
+    let names: Vec<&str> = out
+        .lines()
+        .filter_map(|line| line.strip_prefix("  name: "))
+        .collect();
+    let one = ["main", "main", "main", "main-hook"];
+    let other = ["other", "other", "other", "other-hook"];
+    assert_eq!(names, [one, other].concat());
+    // Without a kubeconfig, the namespace is `default`.
+    assert!(
+        out.contains("namespace: default") && out.contains("namespace: prod"),
+        "{out}"
+    );
+    let args = ["template", "--cr", "-", "-n", "mine"];
+    let other = text.split("---\n").nth(1).unwrap();
+    assert!(
+        project
+            .run_with(&args, other)
+            .ok()
+            .contains("namespace: mine")
+    );
+}
+
+#[test]
+fn values_from_other_objects_patches_and_overrides_are_applied() {
+    let project = Project::new();
+    let more = "  overrideValues: {image.tag: '10'}\n  patches:\n  - target: {kind: Deployment}\n    \
+                patch: |\n      spec: {paused: true}\n  valuesFrom:\n  - {kind: Secret, name: \
+                '{{ .Object.metadata.name }}-auth', key: p, targetPath: password}\n  - {kind: \
+                ConfigMap, name: more, optional: true}\n";
+    project.write("watches.yaml", &format!("{WATCHES}{more}"));
+    let cr = "config/samples/shop.yaml";
+    let err = project.run(&["template", "--cr", cr]).failed();
+    assert!(
+        err.contains("Shop prod/main") && err.contains("Secret main-auth does not exist"),
+        "{err}"
+    );
+    let secret =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: main-auth}\nstringData: {p: hidden}\n";
+    project.write("auth.yaml", secret);
+    let done = project.run(&["template", "--cr", cr, "--from", "auth.yaml"]);
+    assert!(
+        done.err
+            .contains("Shop prod/main: the watches file overrides image.tag"),
+        "{}",
+        done.err
+    );
+    let out = done.ok();
+    for part in ["password: aGlkZGVu", "image: shop:10", "paused: true"] {
+        assert!(out.contains(part), "{part} is not in {out}");
+    }
+    // Objects beside the custom resource count too, but not those of another namespace.
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more, namespace: NS}\ndata: \
+               {values.yaml: 'replicas: 7'}\n";
+    for (namespace, replicas) in [("prod", 7), ("else", 3)] {
+        let map = map.replace("NS", namespace);
+        let text = format!("{secret}---\n{map}---\n{CR}");
+        let out = project.run_with(&["template", "--cr", "-"], &text).ok();
+        assert!(out.contains(&format!("replicas: {replicas}")), "{out}");
+    }
+}
+
+#[test]
+fn mistakes_are_named_with_the_way_out() {
+    let project = Project::new();
+    let with = |cr: &str, args: &[&str]| {
+        let args = [&["template", "--cr", "-"], args].concat();
+        project.run_with(&args, cr).failed()
+    };
+    for (cr, args, expected) in [
+        (
+            CR.replace("kind: Shop", "kind: Shp"),
+            &[][..],
+            "no entry of watches.yaml binds Shp to a chart; did you mean Shop?",
+        ),
+        (
+            CR.replace("com/v1", "com/v2"),
+            &[],
+            "Shop prod/main has apiVersion example.com/v2, but watches.yaml binds Shop of \
+             example.com/v1 to a chart",
+        ),
+        (
+            CR.to_owned(),
+            &["-n", "dev"],
+            "Shop prod/main is in namespace prod, not in dev",
+        ),
+        (
+            CR.replace("spec: {replicas: 3}", "spec: [1]"),
+            &[],
+            "spec must be a map of values for the chart, but it is a list",
+        ),
+        (
+            "kind: Shop\n".to_owned(),
+            &[],
+            "document 1 is not a Kubernetes object",
+        ),
+        (String::new(), &[], "-: no custom resource in it"),
+        (
+            CR.replace("name: main", "name: 'a b'"),
+            &[],
+            "Shop prod/a b: cannot determine the release",
+        ),
+        (
+            CR.to_owned(),
+            &["--from", "none.yaml"],
+            "cannot read none.yaml",
+        ),
+        (
+            CR.to_owned(),
+            &["--show-only", "x"],
+            "could not find template x in chart",
+        ),
+        (
+            CR.to_owned(),
+            &["--kube-version", "x"],
+            "invalid kube version 'x'",
+        ),
+    ] {
+        let err = with(&cr, args);
+        assert!(err.contains(expected), "{expected:?} is not in {err:?}");
+        assert!(err.starts_with("Error: "), "{err}");
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let args = ["template", "--cr", "-"];
+    let err = run(Path::new(PROGRAM), elsewhere.path(), &args, CR).failed();
+    assert!(
+        err.contains("is not in a project") && err.contains("--watches-file"),
+        "{err}"
+    );
+    let done = project.run(&["template", "--cr", "x", "helm-charts/shop"]);
+    assert!(done.err.contains("cannot be used with"), "{}", done.err);
+}
+
+#[test]
+fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
+    let project = Project::new();
+    let args = ["images", "--cr", "config/samples/shop.yaml"];
+    assert_eq!(project.run(&args).ok(), "busybox:1\nhook:2\nshop:9\n");
+    let json = project.run(&[&args[..], &["-o", "json"]].concat()).ok();
+    let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(list[1]["image"], "hook:2");
+    assert_eq!(
+        list[1]["objects"],
+        serde_json::json!(["Job.batch main-hook"])
+    );
+    let wide = project.run(&[&args[..], &["-o", "wide"]].concat()).ok();
+    assert!(
+        wide.starts_with("IMAGE       OBJECTS\nbusybox:1   Deployment.apps main\n"),
+        "{wide}"
+    );
+}
+
+#[test]
+fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
+    let project = Project::new();
+    if project.git(&["init", "--quiet"]).is_none() {
+        return;
+    }
+    project.commit().unwrap();
+    let diff = |args: &[&str]| project.run(&[&["diff", "--base", "HEAD"], args].concat());
+    let same = diff(&[]);
+    assert_eq!(
+        (same.code, same.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        same.err
+    );
+    let changed = CHART
+        .iter()
+        .find(|(name, _)| *name == "values.yaml")
+        .unwrap()
+        .1;
+    let changed = changed
+        .replace("tag: '9'", "tag: '10'")
+        .replace("none", "other");
+    project.write("helm-charts/shop/values.yaml", &changed);
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: new}\n";
+    project.write("helm-charts/shop/templates/service.yaml", service);
+    std::fs::remove_file(project.path("helm-charts/shop/templates/map.yaml")).unwrap();
+    let done = diff(&[]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    let expected = "\
+Shop prod/main
+~ Secret prod/main
+    @@ -1,6 +1,6 @@
+     apiVersion: v1
+     data:
+    -  password: '*** (before)'
+    +  password: '*** (after)'
+     kind: Secret
+     metadata:
+       name: main
++ Service new
+    @@ -0,0 +1,4 @@
+    +apiVersion: v1
+    +kind: Service
+    +metadata:
+    +  name: new
+~ Deployment.apps main
+    @@ -7,7 +7,7 @@
+       template:
+         spec:
+           containers:
+    -      - image: shop:9
+    +      - image: shop:10
+             name: shop
+           initContainers:
+           - image: busybox:1
+- ConfigMap main
+    @@ -1,7 +0,0 @@
+    -apiVersion: v1
+    -data:
+    -  found: \"0\"
+";
+    assert!(done.out.starts_with(expected), "{}", done.out);
+    assert!(
+        done.out.ends_with("\n1 added, 2 changed, 1 removed\n"),
+        "{}",
+        done.out
+    );
+    assert!(!done.out.contains('\u{1b}'), "there is no terminal");
+    let markdown = diff(&["--format", "markdown"]);
+    assert_eq!(markdown.code, Some(1));
+    let start = "**1 added, 2 changed, 1 removed**\n\n### Shop prod/main\n\n<details><summary>~ \
+                 <code>Secret prod/main</code> changed</summary>\n\n```diff\n@@ -1,6 +1,6 @@\n";
+    assert!(markdown.out.starts_with(start), "{}", markdown.out);
+    // Neither the index nor the work tree has changed.
+    let status = project.git(&["status", "--porcelain"]).unwrap();
+    let expected = " M helm-charts/shop/values.yaml\n D helm-charts/shop/templates/map.yaml\n\
+                    ?? helm-charts/shop/templates/service.yaml\n";
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&status), sorted(expected));
+}
+
+#[test]
+fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
+    let project = Project::new();
+    if project.git(&["init", "--quiet"]).is_none() {
+        return;
+    }
+    project.commit().unwrap();
+    let native = "apiVersion: example.com/v1\nkind: Native\nmetadata: {name: x}\n";
+    project.write("config/samples/native.yaml", native);
+    project.write(
+        "config/samples/kustomization.yaml",
+        "resources: [shop.yaml]\n",
+    );
+    project.write("config/samples/new.yaml", &CR.replace("main", "second"));
+    let done = project.run(&["diff", "--base", "HEAD"]);
+    assert_eq!(done.code, Some(1), "{}", done.err);
+    assert!(
+        done.out.ends_with("4 added, 0 changed, 0 removed\n"),
+        "{}",
+        done.out
+    );
+    let done = project.run(&["diff", "--base", "HEAD", "--cr", "config/samples/new.yaml"]);
+    assert_eq!(
+        (done.code, done.out.as_str()),
+        (Some(0), "no differences\n"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn errors_of_diff_have_another_exit_code_than_differences() {
+    let project = Project::new();
+    if project.git(&["init", "--quiet"]).is_none() {
+        return;
+    }
+    project.commit().unwrap();
+    let failed = |args: &[&str], expected: &str| {
+        let done = project.run(args);
+        assert_eq!(done.code, Some(2), "{}{}", done.out, done.err);
+        assert!(
+            done.err.contains(expected),
+            "{expected:?} is not in {}",
+            done.err
+        );
+    };
+    failed(
+        &["diff", "--base", "none"],
+        "\"none\" is not a revision of this repository",
+    );
+    failed(&["diff", "--base", "--all"], "unexpected argument '--all'");
+    failed(
+        &["diff", "--base=--all"],
+        "\"--all\" is not a revision of this repository",
+    );
+    failed(
+        &["diff", "--base", "HEAD", "--cr", "-"],
+        "--base cannot read standard input",
+    );
+    let cr = ["diff", "--cr", "config/samples/shop.yaml"];
+    failed(&cr, "kubeconfig");
+    let version = ["--kube-version", "1.30"];
+    failed(
+        &[&cr[..], &version].concat(),
+        "--kube-version and --api-versions are for --base",
+    );
+    project.write("helm-charts/shop/templates/map.yaml", "{{ fail \"no\" }}");
+    failed(&["diff", "--base", "HEAD"], "Shop prod/main: ");
+    let outside = Project::new();
+    let done = outside.run(&["diff", "--base", "HEAD"]);
+    assert!(
+        done.err.contains("is not in a git repository"),
+        "{}",
+        done.err
+    );
+}
+
+#[test]
+fn a_link_named_as_a_plugin_is_called_through_kubectl() {
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = directory.path().join("kubectl-hybrid");
+    std::os::unix::fs::symlink(PROGRAM, &plugin).unwrap();
+    let help = |args: &[&str]| run(&plugin, directory.path(), args, "").ok();
+    let whole = help(&["--help"]);
+    assert!(whole.contains("Usage: kubectl hybrid <COMMAND>"), "{whole}");
+    let template = help(&["template", "--help"]);
+    assert!(
+        template.contains("kubectl hybrid template --cr config/samples/"),
+        "{template}"
+    );
+    for text in [whole, template, help(&["diff", "--help"])] {
+        assert!(!text.contains("hybrid-operator "), "{text}");
+    }
+    let wrong = run(&plugin, directory.path(), &["history"], "");
+    assert!(
+        wrong.err.contains("Usage: kubectl hybrid history"),
+        "{}",
+        wrong.err
+    );
+    let own = run(
+        Path::new(PROGRAM),
+        directory.path(),
+        &["history", "--help"],
+        "",
+    )
+    .ok();
+    assert!(own.contains("Usage: hybrid-operator history"), "{own}");
+}
+
+#[test]
+fn completion_and_manual_pages_cover_all_commands() {
+    let project = Project::new();
+    let script = project.run(&["completion", "bash"]).ok();
+    let page = project.run(&["man"]).ok();
+    assert!(page.contains(".TH hybrid-operator 1"), "{page}");
+    project.run(&["man", "out/man1"]).ok();
+    for command in [
+        "diff", "images", "status", "history", "rollback", "get", "events", "template",
+    ] {
+        assert!(
+            script.contains(&format!("hybrid__operator__subcmd__{command}"))
+                || script.contains(&format!("hybrid__operator__{command}")),
+            "{command}"
+        );
+        let page = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(
+            page.contains(&format!(".TH hybrid-operator-{command} 1")),
+            "{page}"
+        );
+    }
+    let values = project.path("out/man1/hybrid-operator-get-values.1");
+    assert!(
+        std::fs::read_to_string(values)
+            .unwrap()
+            .contains("revision")
+    );
+    project.write("file", "");
+    let done = project.run(&["man", "file"]);
+    assert!(
+        done.failed().contains("cannot create file"),
+        "a file is no directory"
+    );
+}
+
+#[test]
+fn commands_of_a_cluster_say_why_they_cannot_reach_it() {
+    let project = Project::new();
+    let err = project.run(&["status"]).failed();
+    assert!(
+        err.contains("no cluster: give --kubeconfig or $KUBECONFIG"),
+        "{err}"
+    );
+    let err = project.run(&["status", "--kubeconfig", "none"]).failed();
+    assert!(err.contains("cannot use the kubeconfig none"), "{err}");
+    // Nothing listens on port 1.
+    project.write(
+        "kubeconfig",
+        "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n\
+         contexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n\
+         current-context: c\n",
+    );
+    let kubeconfig = ["--kubeconfig", "kubeconfig"];
+    for command in [
+        &["status"][..],
+        &["history", "shop/main"],
+        &["rollback", "shop/main"],
+    ] {
+        let err = project.run(&[command, &kubeconfig].concat()).failed();
+        assert!(
+            err.contains("cannot reach the cluster at https://127.0.0.1:1"),
+            "{err}"
+        );
+        assert!(err.contains("check --kubeconfig and --context"), "{err}");
+    }
+    let err = project
+        .run(&[&["status", "--context", "other"][..], &kubeconfig].concat())
+        .failed();
+    assert!(err.contains("other"), "{err}");
+    for (target, expected) in [
+        ("shp/main", "did you mean Shop?"),
+        ("pod/main", "its kinds are Shop"),
+        ("main", "write KIND/NAME"),
+    ] {
+        let args = [&["get", "values", target][..], &kubeconfig].concat();
+        let err = project.run(&args).failed();
+        assert!(err.contains(expected), "{err}");
+    }
+}

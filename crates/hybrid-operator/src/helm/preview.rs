@@ -1,0 +1,85 @@
+//! Computes what the operator deploys for a custom resource, with the objects, lookups and
+//! capabilities of a cluster. Changes nothing.
+
+use std::time::Duration;
+
+use helm_core::RenderError;
+use helm_core::engine::{LookupAnswer, Snapshot};
+use kube::Client;
+
+use super::desired::DesiredError;
+use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
+use super::references::{Contents, data_of, key_of, references_of};
+use super::render::{LOOKUP_ROUNDS, read_key};
+use crate::cluster::read::{self, ReadError};
+use crate::cluster::{ApiError, Cluster, DiscoveryError};
+
+/// Computes what the operator deploys for a custom resource: as [`offline`](super::offline()), but
+/// `valuesFrom` and `lookup` read the cluster, whose capabilities the templates see.
+///
+/// Needs `get` on the objects that `valuesFrom` and the templates name, and `list` where they list.
+///
+/// # Errors
+/// As `offline`, and if a request fails.
+pub async fn in_cluster(
+    input: &PreviewInput<'_>,
+    client: &Client,
+) -> Result<Preview, PreviewError> {
+    let cluster = Cluster::new(client.clone());
+    let capabilities = cluster.capabilities(Duration::MAX).await;
+    let capabilities = capabilities.map_err(DesiredError::Capabilities)?;
+    let contents = referenced(input, &cluster).await?;
+    let mut snapshot = Snapshot::default();
+    for _ in 0..LOOKUP_ROUNDS {
+        let prepared = prepare(input, &contents)?;
+        let keys = match finish(input, prepared, &capabilities, &snapshot) {
+            Err(PreviewError::Render(RenderError::NeedsLookup(keys))) => keys,
+            result => return result,
+        };
+        for key in keys {
+            let answer = match read_key(&cluster, &key).await {
+                Ok(Some(found)) => LookupAnswer::Found(found),
+                Ok(None) | Err(ReadError::Discovery(DiscoveryError::UnknownKind { .. })) => {
+                    LookupAnswer::Absent
+                }
+                Err(ReadError::Api(error)) if ApiError::is_not_found(&error) => {
+                    LookupAnswer::Absent
+                }
+                Err(source) => {
+                    let key = key.to_string();
+                    return Err(DesiredError::Lookup { key, source }.into());
+                }
+            };
+            snapshot.insert(key, answer);
+        }
+    }
+    Err(DesiredError::TooManyLookups.into())
+}
+
+/// Reads the objects of `valuesFrom`, with the last values of optional ones that are gone.
+async fn referenced(input: &PreviewInput<'_>, cluster: &Cluster) -> Result<Contents, PreviewError> {
+    let references = references_of(input.watch, input.object).map_err(DesiredError::Values)?;
+    let last = input.latest.and_then(|record| record.values_from.as_ref());
+    let mut contents = Contents::new();
+    for (from, reference) in input.watch.values_from.iter().zip(references) {
+        if !contents.contains_key(&reference) {
+            let key = key_of(&reference);
+            let object = read::get(cluster, &key).await;
+            let object = object.map_err(|source| {
+                let key = key.to_string();
+                DesiredError::Reference { key, source }
+            })?;
+            if let Some(object) = object {
+                let data = data_of(reference.kind, &object);
+                contents.insert(reference.clone(), data);
+            }
+        }
+        let known = last.and_then(|last| last.get(&reference.to_string())?.get(&from.key));
+        if let Some(known) = known.filter(|_| from.optional) {
+            let data = contents.entry(reference).or_default();
+            data.entry(from.key.clone())
+                .or_insert_with(|| known.clone());
+        }
+    }
+    Ok(contents)
+}

@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::Options;
 use crate::files::FileSet;
+use crate::generate::compat;
 use crate::generate::crds::{Definition, Version};
 use crate::generate::inputs::{CRDS, Inputs};
+use crate::generate::native::{self, Program};
 use crate::generate::output::{Target, deliver, place};
 use crate::generate::schema::{LIMIT, Strictness};
-use crate::generate::native::{self, Program};
-use crate::generate::compat;
 
 const EXAMPLES: &str = "\
 Examples:

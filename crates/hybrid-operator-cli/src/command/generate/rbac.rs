@@ -396,7 +396,10 @@ fn chart_rules(
 }
 
 /// Reads the values files in the `ci/` of a chart, which `.helmignore` often leaves out of it.
-pub(in crate::command) fn ci_values(chart: &Chart, path: &Path) -> anyhow::Result<Vec<(String, Values)>> {
+pub(in crate::command) fn ci_values(
+    chart: &Chart,
+    path: &Path,
+) -> anyhow::Result<Vec<(String, Values)>> {
     let mut texts = BTreeMap::new();
     for file in chart.files() {
         if file.name().starts_with("ci/") {

@@ -83,6 +83,7 @@ pub(super) fn to_file(
     files.add(name, text)?;
     let target = Target {
         root: &root,
+        shown: Path::new(""),
         check,
         command,
     };

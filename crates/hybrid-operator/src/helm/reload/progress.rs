@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn failures_in_a_row_halt_it_until_the_next_change() {
         let mut progress = rollout(&["a", "b", "c", "d", "e", "f"]);
-        let mut fail = |progress: &mut Progress<u8>, verdict| {
+        let fail = |progress: &mut Progress<u8>, verdict| {
             let key = progress.next().unwrap();
             progress.ended(&key, verdict)
         };

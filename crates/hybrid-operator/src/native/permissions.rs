@@ -26,9 +26,10 @@ fn of<O: TypedObject>(subresource: &str, verbs: &[&str]) -> PolicyRule {
 /// deletion, for which `update` of its finalizers is needed where the admission plugin
 /// `OwnerReferencesPermissionEnforcement` is on.
 pub(super) fn of_primary<K: TypedObject>(finalizer: bool) -> Vec<PolicyRule> {
-    let verbs: &[&str] = match finalizer {
-        true => &["get", "list", "patch", "watch"],
-        false => &["get", "list", "watch"],
+    let verbs: &[&str] = if finalizer {
+        &["get", "list", "patch", "watch"]
+    } else {
+        &["get", "list", "watch"]
     };
     vec![
         of::<K>("", verbs),
@@ -73,16 +74,13 @@ pub(super) fn combined(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
             rule.resource_names.clone(),
             rule.non_resource_urls.clone(),
         );
-        match seen.get(&key).and_then(|index| combined.get_mut(*index)) {
-            Some(present) => {
-                present.verbs.extend(rule.verbs);
-                present.verbs.sort();
-                present.verbs.dedup();
-            }
-            None => {
-                seen.insert(key, combined.len());
-                combined.push(rule);
-            }
+        if let Some(present) = seen.get(&key).and_then(|index| combined.get_mut(*index)) {
+            present.verbs.extend(rule.verbs);
+            present.verbs.sort();
+            present.verbs.dedup();
+        } else {
+            seen.insert(key, combined.len());
+            combined.push(rule);
         }
     }
     combined

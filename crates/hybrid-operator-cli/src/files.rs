@@ -42,13 +42,7 @@ pub(crate) enum FilesError {
 /// Files to be written below one directory.
 #[derive(Debug, Default)]
 pub(crate) struct FileSet {
-    files: BTreeMap<PathBuf, Content>,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Content {
-    data: Vec<u8>,
-    executable: bool,
+    files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
 /// What writing a file changes.
@@ -79,26 +73,15 @@ impl FileSet {
         path: impl Into<PathBuf>,
         data: impl Into<Vec<u8>>,
     ) -> Result<(), FilesError> {
-        self.insert(path.into(), data.into(), false)
-    }
+        let path = path.into();
 
-    /// Adds a program.
-    pub(crate) fn add_executable(
-        &mut self,
-        path: impl Into<PathBuf>,
-        data: impl Into<Vec<u8>>,
-    ) -> Result<(), FilesError> {
-        self.insert(path.into(), data.into(), true)
-    }
-
-    fn insert(&mut self, path: PathBuf, data: Vec<u8>, executable: bool) -> Result<(), FilesError> {
         let inside = path
             .components()
             .all(|part| matches!(part, Component::Normal(_)));
         if !inside || path.as_os_str().is_empty() {
             return Err(FilesError::Outside { path });
         }
-        self.files.insert(path, Content { data, executable });
+        self.files.insert(path, data.into());
         Ok(())
     }
 
@@ -109,7 +92,7 @@ impl FileSet {
 
     /// Returns the content of a file of the set.
     pub(crate) fn get(&self, path: &Path) -> Option<&[u8]> {
-        self.files.get(path).map(|content| content.data.as_slice())
+        self.files.get(path).map(Vec::as_slice)
     }
 
     /// Compares the set with the files of a directory. Equal files are not in the result.
@@ -118,9 +101,9 @@ impl FileSet {
         for (path, content) in &self.files {
             let kind = match read(&root.join(path))? {
                 None => ChangeKind::Create,
-                Some(present) if present == content.data => continue,
+                Some(present) if present == *content => continue,
                 Some(present) => ChangeKind::Update {
-                    diff: unified(path, &present, &content.data),
+                    diff: unified(path, &present, content),
                 },
             };
             changes.push(Change {
@@ -178,7 +161,7 @@ impl FileSet {
 }
 
 /// Writes the content to a temporary file beside its target.
-fn stage(path: &Path, content: &Content, undo: &mut Undo) -> io::Result<NamedTempFile> {
+fn stage(path: &Path, content: &[u8], undo: &mut Undo) -> io::Result<NamedTempFile> {
     let directory = path.parent().unwrap_or(Path::new("."));
     create_directories(directory, undo)?;
     if path.is_dir() {
@@ -188,10 +171,9 @@ fn stage(path: &Path, content: &Content, undo: &mut Undo) -> io::Result<NamedTem
         ));
     }
     let mut file = NamedTempFile::new_in(directory)?;
-    file.write_all(&content.data)?;
+    file.write_all(content)?;
     let mode = match fs::metadata(path) {
         Ok(present) => present.permissions().mode(),
-        Err(_) if content.executable => 0o755,
         Err(_) => 0o644,
     };
     let file_handle: &File = file.as_file();
@@ -335,16 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_executable_and_permissions_are_kept() {
+    fn permissions_are_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run");
-        let mut files = FileSet::default();
-        files.add_executable("run", "#!/bin/sh\n").unwrap();
-        files.write(directory.path()).unwrap();
-        assert_eq!(
-            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
-            0o755
-        );
+        fs::write(&path, "#!/bin/sh\n").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         set(&[("run", "#!/bin/bash\n")])
             .write(directory.path())

@@ -1,7 +1,12 @@
 //! `hybrid-operator generate rbac`: its files, and an operator that has only the permissions that it
 //! generates.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -431,6 +436,7 @@ async fn until(
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
     let Some(plane) = shared_or_skip().await.unwrap() else {
         return;

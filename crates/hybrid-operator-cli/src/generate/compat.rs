@@ -2,6 +2,7 @@
 //! would be refused or lose fields, and clients that no longer find the kind.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 use std::process::Command;
 
@@ -76,7 +77,7 @@ pub(crate) fn breaking_changes(old: &Value, new: &Value) -> Vec<String> {
     }
     for (name, before) in versions(old) {
         let Some(after) = versions(new).find(|(other, _)| *other == name) else {
-            changes.add(name, "version removed".to_owned());
+            changes.add(name, "version removed");
             continue;
         };
         let schema = "/schema/openAPIV3Schema";
@@ -99,7 +100,7 @@ fn versions(crd: &Value) -> impl Iterator<Item = (&str, &Value)> {
 struct Changes(BTreeSet<String>);
 
 impl Changes {
-    fn add(&mut self, path: &str, change: String) {
+    fn add(&mut self, path: &str, change: impl Display) {
         self.0.insert(format!("{path}: {change}"));
     }
 
@@ -110,7 +111,7 @@ impl Changes {
             return;
         }
         if is(old, "nullable") && !is(new, "nullable") && after != Accepted::Anything {
-            self.add(path, "no longer nullable".to_owned());
+            self.add(path, "no longer nullable");
         }
         let closed = |schema: &Value| {
             schema.get("type") == Some(&Value::from("object"))
@@ -118,11 +119,11 @@ impl Changes {
                 && schema.get("additionalProperties").is_none()
         };
         if !closed(old) && closed(new) && before != Accepted::Anything {
-            self.add(path, "no longer accepts unknown fields".to_owned());
+            self.add(path, "no longer accepts unknown fields");
         }
         let required = |schema: &Value| texts(schema.get("required"));
         for name in required(new).difference(&required(old)) {
-            self.add(&format!("{path}.{name}"), "now required".to_owned());
+            self.add(&format!("{path}.{name}"), "now required");
         }
         self.compare_values(path, old, new);
         self.compare_bounds(path, old, new);
@@ -139,7 +140,7 @@ impl Changes {
             let path = format!("{path}.{name}");
             match now.get(&name).or(new.get("additionalProperties")) {
                 Some(after) => self.compare(&path, &before, after),
-                None => self.add(&path, "removed".to_owned()),
+                None => self.add(&path, "removed"),
             }
         }
         if let Some(before) = old.get("additionalProperties") {
@@ -147,7 +148,7 @@ impl Changes {
             match new.get("additionalProperties") {
                 Some(after) => self.compare(&path, before, after),
                 None if is(new, OPEN) => {}
-                None => self.add(&path, "no longer accepts unknown fields".to_owned()),
+                None => self.add(&path, "no longer accepts unknown fields"),
             }
         }
         if let (Some(before), Some(after)) = (old.get("items"), new.get("items")) {
@@ -168,7 +169,7 @@ impl Changes {
                 self.add(path, format!("now only allows {}", after.join(", ")));
                 return;
             }
-            (Some(_), None) | (None, None) => {}
+            (Some(_) | None, None) => {}
         }
         let pattern = |schema: &Value| schema.get("pattern").cloned();
         match (pattern(old), pattern(new)) {

@@ -10,6 +10,7 @@ use super::schema::{self, Strictness, structural};
 
 /// Names and scope of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::struct_field_names, reason = "the name of the field in a CRD")]
 pub(crate) struct Names {
     /// Plural name in lower case.
     pub(crate) plural: String,

@@ -229,9 +229,10 @@ fn insert(text: &str, added: &str) -> Option<String> {
     }
     let first = list.iter().find(|line| line.trim_start().starts_with('-'));
     let indent = first.map_or(0, |line| line.len() - line.trim_start().len());
+    let indent = " ".repeat(indent);
     let added: String = added
-        .lines()
-        .map(|line| format!("{}{line}\n", " ".repeat(indent)))
+        .split_inclusive('\n')
+        .flat_map(|line| [indent.as_str(), line])
         .collect();
     let before = before.concat();
     let newline = if before.ends_with('\n') { "" } else { "\n" };

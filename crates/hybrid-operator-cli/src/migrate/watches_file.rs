@@ -62,7 +62,9 @@ pub(super) fn check(tree: &mut Tree) -> Vec<WatchedKind> {
                     tree.add(Kind::ByHand, path, Some(problem.line), text);
                 }
             }
-            error => tree.add(Kind::ByHand, path, None, error.to_string()),
+            error @ WatchesError::Read { .. } => {
+                tree.add(Kind::ByHand, path, None, error.to_string());
+            }
         }
     }
     let kinds = entries.into_iter().map(|entry| WatchedKind {

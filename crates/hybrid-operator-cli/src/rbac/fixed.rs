@@ -40,6 +40,13 @@ metadata:
 - apiGroups: [\"\"]
   resources: [resourcequotas]
   verbs: [list, watch]
+# Finds why a release is not ready: its Pods, their events, and the last lines of a crashed container.
+- apiGroups: [\"\"]
+  resources: [events, pods]
+  verbs: [list]
+- apiGroups: [\"\"]
+  resources: [pods/log]
+  verbs: [get]
 ",
     );
     text

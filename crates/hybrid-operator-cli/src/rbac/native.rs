@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_a_role_with_the_rules_of_its_controllers() {
-        let description: Description = serde_json::from_str(
-            r#"{"crds": [], "controllers": [{
+        let controllers: Vec<Controller> = serde_json::from_str(
+            r#"[{
                 "name": "memcached-backup", "group": "cache.example.com", "version": "v1alpha1",
                 "kind": "MemcachedBackup",
                 "rules": [
@@ -79,7 +79,7 @@ mod tests {
                      "verbs": ["watch", "get", "list"]},
                     {"apiGroups": ["cache.example.com"], "resources": ["memcachedbackups/status"],
                      "verbs": ["patch"]}
-                ]}]}"#,
+                ]}]"#,
         )
         .unwrap();
         let expected = "\
@@ -97,7 +97,7 @@ rules:
   resources: [memcachedbackups/status]
   verbs: [patch]
 ";
-        let roles = native_role(&description, RoleScope::Cluster);
+        let roles = native_role(&controllers, RoleScope::Cluster);
         assert_eq!(
             roles,
             [NativeRole {

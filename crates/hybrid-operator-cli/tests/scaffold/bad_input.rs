@@ -6,6 +6,7 @@ use std::path::Path;
 use super::{files, ok, run, text};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of mistakes")]
 fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let (empty, project) = (

@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     watches_file: Option<PathBuf>,
 
-    /// Name of the outermost struct [default: KINDValues or CHARTValues]
+    /// Name of the outermost struct [default: `KINDValues` or `CHARTValues`]
     #[arg(long)]
     name: Option<String>,
 

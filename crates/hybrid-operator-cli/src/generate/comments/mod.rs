@@ -111,7 +111,6 @@ fn inline<'a>(lines: &[&'a str], key: &Yaml, value: &Yaml) -> Option<&'a str> {
     for (at, character) in line.char_indices() {
         match quote {
             Some(open) if character == open => quote = None,
-            Some(_) => {}
             None if matches!(character, '"' | '\'') && matches!(before, ' ' | ':' | '[' | ',') => {
                 quote = Some(character);
             }
@@ -120,7 +119,7 @@ fn inline<'a>(lines: &[&'a str], key: &Yaml, value: &Yaml) -> Option<&'a str> {
                 let text = line.get(at..)?.trim_end();
                 return text.contains(' ').then_some(text);
             }
-            None => {}
+            Some(_) | None => {}
         }
         before = character;
     }

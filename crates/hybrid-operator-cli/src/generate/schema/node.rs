@@ -176,9 +176,8 @@ impl Node {
     pub(crate) fn and(self, other: Self) -> Self {
         match (self.binding, other.binding) {
             (true, true) => self.and_binding(other),
-            (true, false) => self.documented(other),
             (false, true) => other.documented(self),
-            (false, false) => self.documented(other),
+            (true | false, false) => self.documented(other),
         }
     }
 
@@ -266,10 +265,9 @@ impl Node {
         for (name, node) in self.properties {
             let joined = match rest.remove(&name) {
                 Some(second) if both => node.or(second),
-                Some(_) => node.relaxed(),
                 // A map with this field is not of the other form.
                 None if !other_maps || second_closed => node,
-                None => node.relaxed(),
+                Some(_) | None => node.relaxed(),
             };
             properties.insert(name, joined);
         }

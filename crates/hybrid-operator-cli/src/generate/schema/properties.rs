@@ -1,5 +1,11 @@
 //! Property: what Helm accepts, the CRD accepts, and loses nothing of it.
 
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::float_cmp,
+    reason = "numbers are compared as JSON schemas compare them"
+)]
+
 use std::cell::Cell;
 
 use helm_core::CompiledChart;

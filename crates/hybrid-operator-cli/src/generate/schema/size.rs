@@ -14,7 +14,7 @@ pub(crate) fn cut(crd: &mut Value, limit: usize) -> Option<String> {
     if size(crd) <= limit {
         return None;
     }
-    for_each_spec(crd, |spec| shorten(spec));
+    for_each_spec(crd, shorten);
     if size(crd) <= limit {
         return Some(format!("descriptions are cut to {SHORT} characters"));
     }

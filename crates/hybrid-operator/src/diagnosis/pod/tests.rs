@@ -118,7 +118,7 @@ fn what_a_waiting_container_waits_for_is_named() {
         ),
         (
             "CreateContainerConfigError",
-            r#"couldn't find key password in Secret prod/db-auth"#,
+            "couldn't find key password in Secret prod/db-auth",
             "ContainerNotStarted",
             "container db: couldn't find key password in Secret prod/db-auth",
             Clue::None,

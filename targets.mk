@@ -1,6 +1,7 @@
 # The targets of the framework, which is in the same workspace. Makefile reads this file first.
 TEST := tests/run
-HYBRID := cargo run -q --locked -p hybrid-operator-cli --
+# Built as the tests build it, so that its dependencies are compiled once.
+HYBRID := cargo build -q --locked --workspace --bin hybrid-operator && "$${CARGO_TARGET_DIR:-target}/debug/hybrid-operator"
 
 ##@ Framework
 .PHONY: demo

@@ -95,7 +95,7 @@ impl Operator {
     }
 
     /// Adds a controller for each entry of the watches file, with what `extend` adds to it, for
-    /// example a [value translator](helm::HelmController::value_translator).
+    /// example a [value translator](crate::helm::HelmController::value_translator).
     #[must_use]
     pub fn with_extended_charts(
         mut self,

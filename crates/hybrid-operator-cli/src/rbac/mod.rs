@@ -32,7 +32,7 @@ pub(crate) fn chart_role(api: &ChartApi<'_>) -> anyhow::Result<String> {
     let options = RoleOptions::default();
     let rules = chart::rules(&[(*api, needs)], &survey, &kinds, &[], options);
     Ok(role_text(
-        api.chart.name(),
+        &api.chart.name().to_lowercase(),
         api.directory,
         &rules,
         RoleScope::Cluster,

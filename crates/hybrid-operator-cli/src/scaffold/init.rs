@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::template::render;
 use super::{Draft, Plugin, ScaffoldError, add_project_file, names};
+use crate::dashboards::{alerts, dashboard};
 use crate::project::{PROJECT, Project, ProjectFile, WATCHES};
 
 /// Image with the `hybrid-operator` command, on which projects without code are based.
@@ -124,6 +125,10 @@ pub(crate) fn init(
     for (path, template) in files(init) {
         draft.add(path, render(template, &data)?)?;
     }
+    let name = &init.project_name;
+    let dashboard = serde_json::to_string_pretty(&dashboard(name)).unwrap_or_default();
+    draft.add("config/grafana/operator.json", dashboard + "\n")?;
+    draft.add("config/prometheus/alerts.yaml", alerts(name))?;
     for (path, template) in shared_files(init.plugin) {
         draft.add_shared(path, render(template, &data)?)?;
     }

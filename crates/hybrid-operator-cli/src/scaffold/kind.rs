@@ -6,6 +6,7 @@ use super::template::render;
 use super::{ChartSource, Draft, Plugin, ScaffoldError, add_project_file, edit, names};
 use crate::generate::{self, ChartApi};
 use crate::project::{Api, ProjectFile, Resource, WATCHES};
+use crate::rbac::write::{RoleScope, binding};
 
 /// Names of a kind.
 #[derive(Debug, Clone)]
@@ -124,8 +125,10 @@ pub(crate) fn create_chart_kind(
     let role = generate::role(&api).map_err(failed("the role"))?;
     let sample = generate::sample(&api).map_err(failed("the sample"))?;
     let data = kind.data(&group, &file.project_name);
-    let binding = render("kind/chart_role_binding.yaml", &data)?;
-    add_config(draft, kind, &data, "charts", [crd, role, binding, sample])?;
+    let name = source.chart.name().to_lowercase();
+    let binding = bind("chart", &name);
+    let roles = format!("charts/{name}");
+    add_config(draft, kind, &data, &roles, [crd, role, binding, sample])?;
     let (version, name) = (&kind.version, &kind.kind);
     let entry =
         format!("- group: {group}\n  version: {version}\n  kind: {name}\n  chart: {directory}");
@@ -167,9 +170,10 @@ pub(crate) fn create_native_kind(
             source,
         })?;
         let role = render("native/role.yaml", &data)?;
-        let binding = render("kind/native_role_binding.yaml", &data)?;
+        let binding = bind("native", &kind.lower());
+        let roles = format!("native/{}", kind.lower());
         let sample = render("native/sample.yaml", &data)?;
-        add_config(draft, kind, &data, "native", [crd, role, binding, sample])?;
+        add_config(draft, kind, &data, &roles, [crd, role, binding, sample])?;
     } else {
         native_resource(file, kind, &group)?.controller |= controller;
     }
@@ -239,7 +243,7 @@ fn add_config(
     draft: &mut Draft,
     kind: &Kind,
     data: &Value,
-    folder: &str,
+    roles: &str,
     [crd, role, binding, sample]: [String; 4],
 ) -> Result<(), ScaffoldError> {
     let (lower, plural) = (kind.lower(), kind.plural());
@@ -251,8 +255,8 @@ fn add_config(
     list(draft, "crd", &crd_file)?;
     list(draft, "samples", &sample_file)?;
     let mut roles = vec![
-        (format!("{folder}/{lower}_role.yaml"), role),
-        (format!("{folder}/{lower}_role_binding.yaml"), binding),
+        (format!("{roles}_role.yaml"), role),
+        (format!("{roles}_role_binding.yaml"), binding),
     ];
     for (level, template) in [
         ("admin", "kind/admin_role.yaml"),
@@ -269,6 +273,16 @@ fn add_config(
         list(draft, "rbac", &path)?;
     }
     Ok(())
+}
+
+/// Returns the binding of the role of a chart or of a native kind.
+fn bind(what: &str, name: &str) -> String {
+    let role = format!("{what}-{name}-role");
+    binding(
+        RoleScope::Cluster,
+        &format!("{what}-{name}-rolebinding"),
+        &role,
+    )
 }
 
 /// Adds a file to the resources of a kustomization.

@@ -22,9 +22,7 @@ macro_rules! templates {
 
 templates! {
     "kind/admin_role.yaml",
-    "kind/chart_role_binding.yaml",
     "kind/editor_role.yaml",
-    "kind/native_role_binding.yaml",
     "kind/viewer_role.yaml",
     "native/controller.rs",
     "native/crd.yaml",

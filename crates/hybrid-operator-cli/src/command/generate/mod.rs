@@ -8,11 +8,12 @@ mod types;
 mod watches_schema;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 
 use crate::generate::native::Program;
+use crate::project::Project;
 
 pub(super) use rbac::ci_values;
 
@@ -88,11 +89,14 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 /// Runs all generators. With `--check`, each one prints its differences before the first error is
 /// returned.
 fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
-    let results = [
+    let mut results = vec![
         crds::run(&crds::Args::with(options), program, out),
         rbac::run(&rbac::Args::with(options), program, out),
         samples::run(&samples::Args::with(options), out),
-        dashboards::run(&dashboards::Args::with(options), out),
     ];
+    // Their title is the name of the project.
+    if Project::find(Path::new(".")).is_ok() {
+        results.push(dashboards::run(&dashboards::Args::with(options), out));
+    }
     results.into_iter().collect()
 }

@@ -6,6 +6,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::Duration;
+
+use hybrid_operator_test::{TestNamespace, helm, shared_or_skip, wait};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::json;
+
+/// Time limit of every wait.
+const LIMIT: Duration = Duration::from_mins(1);
 
 fn projects() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/projects")
@@ -84,4 +96,135 @@ fn a_directory_that_is_no_project_is_refused_in_one_line() {
     assert_eq!(errors.lines().count(), 1, "{errors}");
     assert!(errors.contains("has no watches.yaml"), "{errors}");
     assert_eq!(output.status.code(), Some(1));
+}
+
+const DEFINITION: &str = "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: webs.migrate.example.com}
+spec:
+  group: migrate.example.com
+  names: {kind: Web, listKind: WebList, plural: webs, singular: web}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata: {debug: {{ .Values.debug | quote }}, size: {{ .Values.size | quote }}}\n";
+
+#[tokio::test]
+async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "migrate").await.unwrap();
+    let crd = serde_json::from_value(go_yaml::from_str(DEFINITION).unwrap()).unwrap();
+    let crds: Api<DynamicObject> = Api::all_with(
+        namespace.client(),
+        &ApiResource::erase::<CustomResourceDefinition>(&()),
+    );
+    let apply = PatchParams::apply("test").force();
+    let applied: Patch<&DynamicObject> = Patch::Apply(&crd);
+    drop(
+        crds.patch("webs.migrate.example.com", &apply, &applied)
+            .await
+            .unwrap(),
+    );
+
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let write = |name: &str, text: &str| {
+        let path = project.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "watches.yaml",
+        "- group: migrate.example.com\n  version: v1\n  kind: Web\n  chart: web\n  overrideValues: {debug: 'true'}\n",
+    );
+    write(
+        "Dockerfile",
+        "FROM quay.io/operator-framework/helm-operator:v1.42.3\n",
+    );
+    write(
+        "web/Chart.yaml",
+        "apiVersion: v2\nname: web\nversion: 0.1.0\n",
+    );
+    write("web/templates/map.yaml", TEMPLATE);
+
+    // What the Go operator left: a release with its values, owned by the custom resource.
+    let kubeconfig = plane.kubeconfig_path();
+    let installed = Command::new(helm)
+        .args(["install", "one"])
+        .arg(project.join("web"))
+        .args([
+            "--namespace",
+            namespace.name(),
+            "--set-string",
+            "debug=true",
+            "--set",
+            "size=3",
+        ])
+        .env("KUBECONFIG", kubeconfig)
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("migrate.example.com", "v1", "Web"));
+    let webs: Api<DynamicObject> =
+        Api::namespaced_with(namespace.client(), namespace.name(), &kind);
+    let web = json!({
+        "apiVersion": "migrate.example.com/v1", "kind": "Web",
+        "metadata": {"name": "one"}, "spec": {"size": 3},
+    });
+    let mut created = None;
+    let create = async || {
+        created = webs.patch("one", &apply, &Patch::Apply(&web)).await.ok();
+        created.is_some()
+    };
+    wait::until(LIMIT, "the kind to be served", create)
+        .await
+        .unwrap();
+    let web = created.unwrap();
+    let owner = json!({"metadata": {"ownerReferences": [{
+        "apiVersion": "migrate.example.com/v1", "kind": "Web", "name": "one", "uid": web.uid(),
+    }]}});
+    let secrets: Api<Secret> = Api::namespaced(namespace.client(), namespace.name());
+    let record = "sh.helm.release.v1.one.v1";
+    let patched = secrets
+        .patch(record, &PatchParams::default(), &Patch::Merge(&owner))
+        .await;
+    drop(patched.unwrap());
+
+    let flags = ["--check", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let same = migrate(project, &flags);
+    let printed = String::from_utf8_lossy(&same.stdout).into_owned();
+    let title = format!(
+        "Web {}/one (release {}/one)",
+        namespace.name(),
+        namespace.name()
+    );
+    assert!(
+        printed.contains(&format!("  {title}: no new revision\n")),
+        "{printed}"
+    );
+
+    write(
+        "web/templates/map.yaml",
+        &TEMPLATE.replace("data: {", "data: {added: 'yes', "),
+    );
+    let changed = migrate(project, &flags);
+    let printed = String::from_utf8_lossy(&changed.stdout).into_owned();
+    assert_eq!(changed.status.code(), Some(1));
+    assert!(
+        printed.contains(&format!("  a new revision of {title}")),
+        "{printed}"
+    );
+    assert!(printed.contains("added"), "{printed}");
 }

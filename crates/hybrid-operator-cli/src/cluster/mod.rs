@@ -65,6 +65,11 @@ impl Served {
 }
 
 impl ClusterArgs {
+    /// Returns whether a flag names a cluster.
+    pub(crate) fn is_given(&self) -> bool {
+        self.kubeconfig.is_some() || self.context.is_some()
+    }
+
     /// Runs `work` with the cluster.
     pub(crate) fn run<T, F: Future<Output = anyhow::Result<T>>>(
         &self,

@@ -137,7 +137,7 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             } else if resource.namespace().is_none() {
                 resource.set_namespace(Some(&cluster.namespace));
             }
-            let work = with_release(args, &cluster, &mut bindings, &resource);
+            let work = with_release(args.live, &cluster, &mut bindings, &resource);
             differences.push(with_progress("comparing with the cluster", work).await?);
         }
         Ok(differences)
@@ -151,8 +151,10 @@ fn name_of(object: &serde_json::Value) -> String {
 }
 
 /// Compares what the operator would deploy for a custom resource with its release.
-async fn with_release(
-    args: &Args,
+///
+/// With `live`, the objects of the cluster count, not those that the release has recorded.
+pub(super) async fn with_release(
+    live: bool,
     cluster: &Cluster,
     bindings: &mut Bindings,
     resource: &Resource,
@@ -195,7 +197,7 @@ async fn with_release(
         parse_objects(&deployed.manifest).context("cannot read the manifest of the release")?,
         &deployed.hooks,
     )?;
-    if same && !args.live {
+    if same && !live {
         return Ok(ReleaseDifference {
             title,
             ..ReleaseDifference::default()
@@ -206,7 +208,7 @@ async fn with_release(
     } else {
         preview::deployed_by(&found)?
     };
-    let differences: Vec<ObjectDifference> = if args.live {
+    let differences: Vec<ObjectDifference> = if live {
         objects.retain(|object| !object.hook);
         live::compare(cluster, &objects, &new, &found.namespace).await?
     } else {

@@ -3,9 +3,17 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use hybrid_operator::watches::OverrideValuesType;
+
+use super::diff;
 use crate::Exit;
+use crate::cluster::ClusterArgs;
 use crate::files::ChangeKind;
 use crate::migrate::{self, Finding, Kind, Migration, Origin};
+use crate::output::{ColorArgs, with_progress};
+use crate::preview::print::{self, Summary};
+use crate::preview::{Bindings, Resource, Source};
+use crate::project::WATCHES;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -15,11 +23,14 @@ Examples:
   # The same with the changes as a diff
   hybrid-operator migrate --check --diff
 
+  # Would any release of the running operator get a new revision?
+  hybrid-operator migrate --check --context production
+
   # Make the changes
   hybrid-operator migrate ./memcached-operator
 
-The exit code is 1 if something must be done by hand. Custom resources and releases stay as they are; the
-operator adopts the releases of the Go operators when it starts.";
+The exit code is 1 if something must be done by hand, or a release would get a new revision. The command
+changes nothing in a cluster; the operator adopts the releases of the Go operators when it starts.";
 
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +47,14 @@ pub(crate) struct Args {
     /// Print the changes as a unified diff
     #[arg(long)]
     diff: bool,
+
+    /// With --kubeconfig or --context, the releases in that cluster are compared with what this operator
+    /// would deploy
+    #[command(flatten)]
+    cluster: ClusterArgs,
+
+    #[command(flatten)]
+    color: ColorArgs,
 }
 
 /// Migrates the project. Fails if something is left to do.
@@ -71,7 +90,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             }
         }
     }
-    let left = migration.of(Kind::ByHand).count();
+    let upgraded = if args.cluster.is_given() {
+        releases(args, migration.origin, out)?
+    } else {
+        0
+    };
+    let left = migration.of(Kind::ByHand).count() + upgraded;
     let conclusion = match (left, migration.of(Kind::Change).count(), args.check) {
         (0, 0, _) => "\nNothing to do: this project runs with hybrid-operator as it is.",
         (0, _, true) => "\nRun 'hybrid-operator migrate' without --check to make the changes.",
@@ -85,6 +109,57 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         return Err(Exit::Reported.into());
     }
     Ok(())
+}
+
+/// Compares the releases in the cluster with what this operator would deploy. Returns how many would
+/// get a new revision.
+fn releases(args: &Args, origin: Origin, out: &mut dyn Write) -> anyhow::Result<usize> {
+    let source = Source::new(args.dir.join(WATCHES), &args.dir);
+    let mut bindings = Bindings::load(source)?;
+    if origin == Origin::Sdk {
+        // As in the migrated file.
+        bindings.change(|watch| watch.override_values_type = OverrideValuesType::String);
+    }
+    let compared = args.cluster.run(async |cluster| {
+        let mut compared = Vec::new();
+        let entries = bindings.watches().iter();
+        let entries: Vec<_> = entries
+            .map(|watch| {
+                (
+                    watch.gvk.clone(),
+                    watch.selector.as_ref().map(ToString::to_string),
+                )
+            })
+            .collect();
+        for (gvk, selector) in entries {
+            for object in cluster.list(&gvk, None, selector.as_deref()).await? {
+                let resource = Resource::of(&object)?;
+                let work = diff::with_release(false, &cluster, &mut bindings, &resource);
+                compared.push(with_progress("comparing releases", work).await?);
+            }
+        }
+        Ok(compared)
+    })?;
+    writeln!(out, "\nReleases:")?;
+    if compared.is_empty() {
+        writeln!(out, "  there are no custom resources")?;
+    }
+    let mut upgraded = 0;
+    for release in compared {
+        let changes = Summary::of(std::slice::from_ref(&release));
+        if changes.is_empty() {
+            writeln!(out, "  {}: no new revision", release.title)?;
+        } else {
+            upgraded += 1;
+            let text = print::text(&[release], args.color.paint());
+            writeln!(
+                out,
+                "  a new revision of {}",
+                text.trim_end().replace('\n', "\n  ")
+            )?;
+        }
+    }
+    Ok(upgraded)
 }
 
 fn section(

@@ -6,24 +6,12 @@ use serde_json::Value;
 
 use super::watches_file::WatchedKind;
 use super::{Kind, Tree, is_yaml_in, line_with};
+use crate::rbac::kinds;
 
 pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
-    let files = tree.matching(|path| is_yaml_in(path, &["config/crd", "deploy"]));
-    let mut definitions: Vec<(PathBuf, String, Value)> = Vec::new();
-    for (path, text) in files {
-        let documents: Vec<Value> = go_yaml::documents(text.as_bytes()).unwrap_or_default();
-        for document in documents {
-            if field(&document, "/kind") == Some("CustomResourceDefinition") {
-                definitions.push((path.clone(), text.clone(), document));
-            }
-        }
-    }
+    let definitions = definitions(tree);
     for kind in kinds {
-        let found = definitions.iter().find(|(_, _, definition)| {
-            field(definition, "/spec/group") == Some(&kind.group)
-                && field(definition, "/spec/names/kind") == Some(&kind.kind)
-        });
-        match found {
+        match of_kind(&definitions, kind) {
             Some((path, text, definition)) => check_one(tree, path, text, definition),
             None => tree.add(
                 Kind::ByHand,
@@ -36,6 +24,40 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
             ),
         }
     }
+}
+
+/// Returns the plural name of a kind: that of its CRD, else the regular one.
+pub(super) fn plural(tree: &Tree, kind: &WatchedKind) -> String {
+    let definitions = definitions(tree);
+    let Some((_, _, definition)) = of_kind(&definitions, kind) else {
+        return kinds::plural(&kind.group, &kind.kind);
+    };
+    let plural = field(definition, "/spec/names/plural");
+    plural.unwrap_or_default().to_owned()
+}
+
+/// Returns the CRDs of the project with their files.
+fn definitions(tree: &Tree) -> Vec<(PathBuf, String, Value)> {
+    let mut definitions = Vec::new();
+    for (path, text) in tree.matching(|path| is_yaml_in(path, &["config/crd", "deploy"])) {
+        let documents: Vec<Value> = go_yaml::documents(text.as_bytes()).unwrap_or_default();
+        for document in documents {
+            if field(&document, "/kind") == Some("CustomResourceDefinition") {
+                definitions.push((path.clone(), text.clone(), document));
+            }
+        }
+    }
+    definitions
+}
+
+fn of_kind<'a>(
+    definitions: &'a [(PathBuf, String, Value)],
+    kind: &WatchedKind,
+) -> Option<&'a (PathBuf, String, Value)> {
+    definitions.iter().find(|(_, _, definition)| {
+        field(definition, "/spec/group") == Some(&kind.group)
+            && field(definition, "/spec/names/kind") == Some(&kind.kind)
+    })
 }
 
 fn field<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use helm_core::chart::Chart;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::watches_file::WatchedKind;
-use super::{Kind, Tree, is_yaml_in};
+use super::{Kind, Tree, definitions, is_yaml_in};
+use crate::generate::ChartApi;
+use crate::rbac::chart_role;
 
 /// A rule of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -22,74 +25,67 @@ struct Rule {
     resource_names: Vec<String>,
 }
 
-/// What the operator needs regardless of its charts.
+/// What the operator needs.
 struct Need {
+    group: String,
+    resource: String,
+    verbs: Vec<String>,
+    /// What it is for.
+    why: String,
+}
+
+/// What the operator needs regardless of its charts.
+struct FixedNeed {
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
-    /// What it is for.
     why: &'static str,
 }
 
-const NEEDS: &[Need] = &[
-    Need {
-        group: "",
-        resource: "secrets",
-        verbs: &[
-            "create",
-            "delete",
-            "deletecollection",
-            "get",
-            "list",
-            "patch",
-            "update",
-            "watch",
-        ],
-        why: "holds the release records",
-    },
-    Need {
+const FIXED: &[FixedNeed] = &[
+    FixedNeed {
         group: "events.k8s.io",
         resource: "events",
         verbs: &["create", "patch"],
         why: "publishes events; the Go operators use the older API",
     },
-    Need {
+    FixedNeed {
         group: "coordination.k8s.io",
         resource: "leases",
         verbs: &["create", "get", "patch", "update"],
         why: "elects the leader",
     },
-    Need {
+    FixedNeed {
         group: "apiextensions.k8s.io",
         resource: "customresourcedefinitions",
         verbs: &["list", "watch"],
         why: "detects new kinds immediately",
     },
-    Need {
+    FixedNeed {
         group: "apiregistration.k8s.io",
         resource: "apiservices",
         verbs: &["list", "watch"],
         why: "detects new kinds immediately",
     },
-    Need {
+    FixedNeed {
         group: "",
         resource: "resourcequotas",
         verbs: &["list", "watch"],
         why: "retries a release that exceeded a quota when the quota changes",
     },
-    Need {
+    FixedNeed {
         group: "",
         resource: "pods",
         verbs: &["list"],
         why: "finds why a release is not ready",
     },
-    Need {
+    FixedNeed {
         group: "",
         resource: "events",
         verbs: &["list"],
         why: "finds why a release is not ready",
     },
-    Need {
+    FixedNeed {
         group: "",
         resource: "pods/log",
         verbs: &["get"],
@@ -129,7 +125,8 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
             }
         }
     }
-    let missing: Vec<(&Need, Vec<&str>)> = NEEDS
+    let needs = needs(tree, kinds);
+    let missing: Vec<(&Need, Vec<&str>)> = needs
         .iter()
         .map(|need| (need, missing_verbs(&rules, need)))
         .filter(|(_, verbs)| !verbs.is_empty())
@@ -152,7 +149,7 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
         let group = if need.group.is_empty() {
             "core"
         } else {
-            need.group
+            need.group.as_str()
         };
         let adds = if kind == Kind::Change { "adds" } else { "add" };
         let text = format!(
@@ -168,6 +165,52 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     }
 }
 
+/// Returns what the operator needs: for the charts, then regardless of them.
+fn needs(tree: &Tree, kinds: &[WatchedKind]) -> Vec<Need> {
+    let charts = kinds.iter().filter_map(|kind| of_chart(tree, kind));
+    let fixed = FIXED.iter().map(|need| Need {
+        group: need.group.to_owned(),
+        resource: need.resource.to_owned(),
+        verbs: need.verbs.iter().map(ToString::to_string).collect(),
+        why: need.why.to_owned(),
+    });
+    charts.flatten().chain(fixed).collect()
+}
+
+/// Returns what the operator needs for the custom resources and releases of a chart, as
+/// `generate rbac` computes it. `None` for a chart that cannot be loaded or rendered, which the
+/// findings about the watches file say.
+fn of_chart(tree: &Tree, kind: &WatchedKind) -> Option<Vec<Need>> {
+    let path = kind.chart.as_ref()?;
+    let chart = Chart::load(tree.root.join(path)).ok()?;
+    let plural = definitions::plural(tree, kind);
+    let api = ChartApi {
+        group: &kind.group,
+        version: &kind.version,
+        kind: &kind.kind,
+        plural: &plural,
+        namespaced: true,
+        chart: &chart,
+        directory: path,
+    };
+    let role: Value = go_yaml::from_str(&chart_role(&api).ok()?).ok()?;
+    let rules: Vec<Rule> = serde_json::from_value(role.get("rules")?.clone()).ok()?;
+    let mut needs = Vec::new();
+    for rule in rules {
+        for group in &rule.api_groups {
+            for resource in &rule.resources {
+                needs.push(Need {
+                    group: group.clone(),
+                    resource: resource.clone(),
+                    verbs: rule.verbs.clone(),
+                    why: format!("serves {} with the chart {path}", kind.kind),
+                });
+            }
+        }
+    }
+    Some(needs)
+}
+
 /// Returns whether a role is for the users of the custom resources or of the metrics.
 fn is_users(name: &str, kinds: &[WatchedKind]) -> bool {
     let name = name.to_lowercase();
@@ -181,25 +224,25 @@ fn is_users(name: &str, kinds: &[WatchedKind]) -> bool {
 }
 
 /// Returns the verbs that no rule grants.
-fn missing_verbs(rules: &[Rule], need: &Need) -> Vec<&'static str> {
+fn missing_verbs<'a>(rules: &[Rule], need: &'a Need) -> Vec<&'a str> {
     let has = |list: &[String], item: &str| list.iter().any(|it| it == "*" || it == item);
     let granted = |verb: &str| {
         rules.iter().any(|rule| {
             rule.resource_names.is_empty()
-                && has(&rule.api_groups, need.group)
-                && has(&rule.resources, need.resource)
+                && has(&rule.api_groups, &need.group)
+                && has(&rule.resources, &need.resource)
                 && has(&rule.verbs, verb)
         })
     };
     need.verbs
         .iter()
-        .copied()
+        .map(String::as_str)
         .filter(|verb| !granted(verb))
         .collect()
 }
 
 fn rule(need: &Need, verbs: &[&str]) -> String {
-    let why = need.why.split(';').next().unwrap_or(need.why);
+    let why = need.why.split(';').next().unwrap_or(&need.why);
     let (first, rest) = why.split_at_checked(1).unwrap_or_default();
     format!(
         "# {}{rest}.\n- apiGroups: [{:?}]\n  resources: [{}]\n  verbs: [{}]\n",
@@ -266,7 +309,12 @@ mod tests {
 
     #[test]
     fn wildcards_grant_and_resource_names_do_not() {
-        let need = &NEEDS[0];
+        let need = &Need {
+            group: String::new(),
+            resource: "secrets".to_owned(),
+            verbs: ["get", "deletecollection"].map(ToOwned::to_owned).to_vec(),
+            why: String::new(),
+        };
         let rule = |value: serde_json::Value| serde_json::from_value::<Rule>(value).unwrap();
         let all =
             rule(serde_json::json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}));
@@ -274,14 +322,16 @@ mod tests {
         let named = rule(serde_json::json!({
             "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"], "resourceNames": ["a"],
         }));
-        assert_eq!(missing_verbs(&[named], need).len(), 8);
+        assert_eq!(missing_verbs(&[named], need), ["get", "deletecollection"]);
     }
 
     #[test]
     fn roles_of_users_are_not_the_operators() {
         let kinds = [WatchedKind {
             group: String::new(),
+            version: String::new(),
             kind: "Memcached".to_owned(),
+            chart: None,
         }];
         for (name, expected) in [
             ("memcached-editor-role", true),

@@ -14,7 +14,10 @@ use crate::project::WATCHES;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WatchedKind {
     pub(super) group: String,
+    pub(super) version: String,
     pub(super) kind: String,
+    /// Path of its chart, relative to the project.
+    pub(super) chart: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -23,7 +26,10 @@ struct Entry {
     #[serde(default)]
     group: String,
     #[serde(default)]
+    version: String,
+    #[serde(default)]
     kind: String,
+    chart: Option<String>,
     override_values: Option<Map<String, Value>>,
     override_values_type: Option<String>,
 }
@@ -69,7 +75,9 @@ pub(super) fn check(tree: &mut Tree) -> Vec<WatchedKind> {
     }
     let kinds = entries.into_iter().map(|entry| WatchedKind {
         group: entry.group,
+        version: entry.version,
         kind: entry.kind,
+        chart: entry.chart,
     });
     kinds.collect()
 }

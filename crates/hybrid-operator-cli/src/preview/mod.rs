@@ -46,6 +46,16 @@ impl Bindings {
         })
     }
 
+    /// Returns the entries.
+    pub(crate) fn watches(&self) -> &[Watch] {
+        &self.watches
+    }
+
+    /// Changes the entries.
+    pub(crate) fn change(&mut self, change: impl FnMut(&mut Watch)) {
+        self.watches.iter_mut().for_each(change);
+    }
+
     /// Returns whether a kind is in the watches file.
     pub(crate) fn has(&self, resource: &Resource) -> bool {
         self.position(resource).is_some()

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Read as _;
 
 use anyhow::{Context as _, bail};
+use kube::api::DynamicObject;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
@@ -80,6 +81,12 @@ impl Resource {
     fn text(&self, pointer: &str) -> &str {
         let text = self.object.pointer(pointer).and_then(Value::as_str);
         text.unwrap_or_default()
+    }
+
+    /// Returns a custom resource that was read from a cluster.
+    pub(crate) fn of(object: &DynamicObject) -> anyhow::Result<Self> {
+        let object = serde_json::to_value(object).context("cannot read the custom resource")?;
+        Ok(Self { object })
     }
 
     pub(crate) fn api_version(&self) -> &str {

@@ -12,7 +12,6 @@ pub(crate) use file::{Api, ProjectFile, Resource};
 pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
-
 /// Image of the operator, from which chart projects build their own.
 pub(crate) const BASE_IMAGE: &str =
     concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));

@@ -8,10 +8,7 @@ use serde_json::{Value, json};
 use super::template::render;
 use super::{Draft, Plugin, ScaffoldError, add_project_file, names};
 use crate::dashboards::{alerts, dashboard};
-use crate::project::{PROJECT, Project, ProjectFile, WATCHES};
-
-/// Image with the `hybrid-operator` command, on which projects without code are based.
-const BASE_IMAGE: &str = concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
+use crate::project::{BASE_IMAGE, PROJECT, Project, ProjectFile, WATCHES};
 
 /// Answers of `init`.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 # The targets of the framework, which is in the same workspace. Makefile reads this file first.
 TEST := tests/run
-# Built as the tests build it, so that its dependencies are compiled once.
-HYBRID := cargo build -q --locked --workspace --bin hybrid-operator && "$${CARGO_TARGET_DIR:-target}/debug/hybrid-operator"
+# Programs are built as the tests build them, so that their dependencies are compiled once.
+BUILT := $${CARGO_TARGET_DIR:-target}/debug
+GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
 
 ##@ Framework
 .PHONY: demo
@@ -22,7 +23,7 @@ check-static: deny check-go check-generated
 
 .PHONY: check-generated
 check-generated: ## Check that generated files are up to date
-	$(HYBRID) generate --check
+	$(GENERATE) --check
 
 .PHONY: deny
 deny: ## Check licences, duplicate versions, sources and advisories of the dependencies
@@ -34,7 +35,7 @@ check-go: ## Check the formatting of the Go sources
 
 .PHONY: generate
 generate: ## Write generated files (CRDs, roles, samples, dashboards)
-	$(HYBRID) generate
+	$(GENERATE)
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
 

@@ -117,6 +117,7 @@ spec:
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}\ndata: {debug: {{ .Values.debug | quote }}, size: {{ .Values.size | quote }}}\n";
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one story")]
 async fn releases_of_the_go_operator_are_compared_with_what_would_be_deployed() {
     let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;

@@ -125,12 +125,10 @@ fn names<'a>(table: &'a [(&str, &str)]) -> Vec<&'a str> {
 }
 
 /// Makes the project that the repository's root is.
-fn reference(directory: &Path, framework: &str) {
+fn reference(directory: &Path) {
     ok(
         directory,
-        &format!(
-            "init --domain example.com --project-name memcached-operator --license none {framework}"
-        ),
+        "init --domain example.com --project-name memcached-operator --license none",
     );
     let kind = "--group cache --version v1alpha1 --kind";
     ok(
@@ -146,7 +144,7 @@ fn reference(directory: &Path, framework: &str) {
 #[test]
 fn the_root_of_the_repository_is_what_init_and_create_write() {
     let directory = tempfile::tempdir().unwrap();
-    reference(directory.path(), "");
+    reference(directory.path());
     let mut written = files(directory.path());
     let licence = tempfile::tempdir().unwrap();
     let domain = [
@@ -543,8 +541,23 @@ fn a_chart_without_values_can_be_served() {
 fn a_project_compiles_and_its_program_runs() {
     let directory = tempfile::tempdir().unwrap();
     let project = directory.path();
-    reference(project, &format!("--framework {}", root().display()));
+    // Its program must not take the place of that of the repository's own project.
+    ok(
+        project,
+        &format!(
+            "init --domain example.com --project-name scaffolded-operator --framework {}",
+            root().display()
+        ),
+    );
+    ok(
+        project,
+        &format!(
+            "create api --group cache --version v1alpha1 --kind Memcached --helm-chart {}",
+            memcached()
+        ),
+    );
     let kind = "--group cache --version v1alpha1 --kind MemcachedBackup";
+    ok(project, &format!("create api {kind} --native"));
     ok(
         project,
         &format!("create webhook {kind} --defaulting --programmatic-validation"),
@@ -564,12 +577,12 @@ fn a_project_compiles_and_its_program_runs() {
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     fs::write(
         project.join("src/bin.rs"),
-        "fn main() {\n    use kube::CustomResourceExt;\n    use memcached_operator::api;\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), api::v1::Cluster::crd()];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
+        "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), api::v1::Cluster::crd()];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
     )
     .unwrap();
     let manifest = project.join("Cargo.toml");
     let text_of_manifest = fs::read_to_string(&manifest).unwrap();
-    let binaries = "[[bin]]\nname = \"memcached-operator\"\npath = \"src/main.rs\"\n\n[[bin]]\nname = \"crds\"\npath = \"src/bin.rs\"\n";
+    let binaries = "[[bin]]\nname = \"scaffolded-operator\"\npath = \"src/main.rs\"\n\n[[bin]]\nname = \"scaffolded-crds\"\npath = \"src/bin.rs\"\n";
     let profile = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (_, profile) = profile.split_once("[profile.dev]").unwrap();
     let (profile, _) = profile.split_once("[profile.release]").unwrap();
@@ -595,10 +608,19 @@ fn a_project_compiles_and_its_program_runs() {
         );
         text(&output.stdout)
     };
-    let help = cargo(&["run", "--offline", "--quiet", "--", "run", "--help"]);
+    let help = cargo(&[
+        "run",
+        "--offline",
+        "--quiet",
+        "--bin",
+        "scaffolded-operator",
+        "--",
+        "run",
+        "--help",
+    ]);
     assert!(help.contains("--watches-file"), "{help}");
 
-    let crds = cargo(&["run", "--offline", "--quiet", "--bin", "crds"]);
+    let crds = cargo(&["run", "--offline", "--quiet", "--bin", "scaffolded-crds"]);
     let crds: Vec<serde_json::Value> = serde_json::from_str(&crds).unwrap();
     for (crd, name) in crds.iter().zip(["memcachedbackups", "clusters"]) {
         let path = format!("config/crd/bases/cache.example.com_{name}.yaml");

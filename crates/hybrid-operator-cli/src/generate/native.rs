@@ -1,7 +1,7 @@
 //! What the program of a project says of its native controllers.
 
 use std::cell::OnceCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
@@ -22,9 +22,21 @@ pub(crate) struct Description {
 
 /// The program of a project, which is built and run once.
 #[derive(Default)]
-pub(crate) struct Program(OnceCell<Description>);
+pub(crate) struct Program {
+    /// The program, if it is built already.
+    built: Option<PathBuf>,
+    description: OnceCell<Description>,
+}
 
 impl Program {
+    /// Returns the program at this path, or one that is yet to be built.
+    pub(crate) fn new(built: Option<PathBuf>) -> Self {
+        Self {
+            built,
+            description: OnceCell::new(),
+        }
+    }
+
     /// Returns whether the project in `root` is a Rust program.
     pub(crate) fn is_in(root: &Path) -> bool {
         root.join("Cargo.toml").is_file()
@@ -32,11 +44,14 @@ impl Program {
 
     /// Builds and runs the program of the project in `root`, unless that was done before.
     pub(crate) fn describe(&self, root: &Path) -> anyhow::Result<&Description> {
-        if let Some(description) = self.0.get() {
+        if let Some(description) = self.description.get() {
             return Ok(description);
         }
-        let description = describe(root)?;
-        Ok(self.0.get_or_init(|| description))
+        let description = match &self.built {
+            Some(program) => ask(Command::new(program), root, &program.display().to_string())?,
+            None => describe(root)?,
+        };
+        Ok(self.description.get_or_init(|| description))
     }
 }
 
@@ -48,19 +63,25 @@ fn describe(root: &Path) -> anyhow::Result<Description> {
     if root.join("Cargo.lock").is_file() {
         command.arg("--locked");
     }
-    command.args(["--", "describe"]).stderr(Stdio::inherit());
-    let output = command
-        .output()
-        .context("cannot run cargo, which builds the native controllers; install Rust, or generate only the files of charts with --charts-only")?;
+    command.arg("--");
+    ask(command, root, "cargo run --")
+}
+
+/// Runs the program and reads its description. `shown` names it in messages.
+fn ask(mut command: Command, root: &Path, shown: &str) -> anyhow::Result<Description> {
+    command.arg("describe").stderr(Stdio::inherit());
+    let output = command.output().with_context(|| {
+        format!("cannot run '{shown}', which has the native controllers; install Rust, or generate only the files of charts with --charts-only")
+    })?;
     if !output.status.success() {
         bail!(
-            "'cargo run -- describe' failed in {}: correct the program, or generate only the files of charts with --charts-only",
+            "'{shown} describe' failed in {}: correct the program, or generate only the files of charts with --charts-only",
             root.display()
         );
     }
     serde_json::from_slice(&output.stdout).with_context(|| {
         format!(
-            "'cargo run -- describe' in {} printed no description; main must end with hybrid_operator::operator::Operator::main",
+            "'{shown} describe' in {} printed no description; main must end with hybrid_operator::operator::Operator::main",
             root.display()
         )
     })

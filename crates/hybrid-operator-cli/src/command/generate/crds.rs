@@ -33,7 +33,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     #[command(flatten)]
-    options: Options,
+    pub(super) options: Options,
 
     /// Directory of the CRDs [default: config/crd/bases of the project]
     #[arg(long, value_name = "DIR")]

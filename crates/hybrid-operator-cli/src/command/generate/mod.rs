@@ -54,6 +54,10 @@ pub(crate) struct Options {
     /// Leave out what needs the program of the project, which is built for it
     #[arg(long)]
     pub(crate) charts_only: bool,
+
+    /// Built program of the project, which has the native controllers; without it, cargo builds it
+    #[arg(long, value_name = "FILE", conflicts_with = "charts_only")]
+    pub(crate) program: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -74,7 +78,12 @@ enum What {
 
 /// Runs one generator, or all that write files of the project.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
-    let program = Program::default();
+    let program = Program::new(match &args.what {
+        Some(What::Crds(args)) => args.options.program.clone(),
+        Some(What::Rbac(args)) => args.program.clone(),
+        Some(_) => None,
+        None => args.options.program.clone(),
+    });
     match &args.what {
         Some(What::Crds(args)) => crds::run(args, &program, out),
         Some(What::Rbac(args)) => rbac::run(args, &program, out),

@@ -89,6 +89,10 @@ pub(crate) struct Args {
     /// Leave out the roles of native controllers, for which the program of the project is built
     #[arg(long)]
     charts_only: bool,
+
+    /// Built program of the project, which has the native controllers; without it, cargo builds it
+    #[arg(long, value_name = "FILE", conflicts_with = "charts_only")]
+    pub(super) program: Option<PathBuf>,
 }
 
 impl Args {
@@ -106,6 +110,7 @@ impl Args {
             allow_escalation: false,
             namespaced: false,
             charts_only: options.charts_only,
+            program: options.program.clone(),
         }
     }
 }

@@ -14,7 +14,7 @@ import (
 
 // node is the node on which every Pod runs; kwok makes it ready.
 const node = `{"apiVersion":"v1","kind":"Node","metadata":{"name":"node-1","labels":{"kubernetes.io/hostname":"node-1","kubernetes.io/os":"linux"}},` +
-	`"status":{"allocatable":{"cpu":"1k","memory":"1Ti","pods":"1M"},"capacity":{"cpu":"1k","memory":"1Ti","pods":"1M"}}}`
+	`"status":{"allocatable":{"cpu":"1k","memory":"1Ti","ephemeral-storage":"100Ti","pods":"1M"},"capacity":{"cpu":"1k","memory":"1Ti","ephemeral-storage":"100Ti","pods":"1M"}}}`
 
 // client sends the few requests that starting the control plane needs.
 type client struct {

@@ -445,6 +445,8 @@ mod tests {
         metrics.set_leader("lease", true);
         metrics.watches().restarted("Pod", "panic");
         metrics.webhooks().begin("validate").end(200);
+        metrics.reloads().refused();
+        metrics.reloads().waiting("memcached", 1);
         let _ = metrics.0.requests.get_or_create(&super::RequestLabels {
             code: "200".to_owned(),
             method: "GET".to_owned(),

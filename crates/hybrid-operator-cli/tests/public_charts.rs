@@ -1,0 +1,168 @@
+//! Public charts become operators with `init --helm-chart` and no further edit: their custom resource
+//! is ready on a real API server.
+//!
+//! The charts are those of the comparison with Helm, which are not part of this repository: without
+//! them, the tests are skipped, each with a line that says so.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use hybrid_operator_test::wait::{self, Check};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip, skipped};
+use k8s_openapi::api::core::v1::PersistentVolume;
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
+use kube::core::GroupVersionKind;
+use kube::discovery;
+use serde_json::json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+/// Time limit of every wait.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// Returns the packed chart whose file name begins with `name`, such as `redis-2`.
+fn archive(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("CONFORMANCE").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"),
+        PathBuf::from,
+    );
+    let entries = fs::read_dir(folder.join("charts/archives")).ok()?;
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    paths.find(|path| {
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        file.starts_with(name)
+    })
+}
+
+fn run(program: &str, arguments: &[&str], directory: &Path, plane: &ControlPlane) {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .env("KUBECONFIG", plane.kubeconfig_path())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {errors}");
+}
+
+/// Makes an operator of a chart, applies its sample, and waits until that is ready.
+async fn becomes_an_operator(chart: &str, kind: &str) {
+    let Some(archive) = archive(chart) else {
+        return skipped(1, &"public charts: no conformance folder");
+    };
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, &kind.to_lowercase())
+        .await
+        .unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path();
+    let lower = kind.to_lowercase();
+    let init = format!(
+        "init --domain example.com --project-name {lower}-operator --plugins helm --group charts --version v1 --kind {kind} --helm-chart"
+    );
+    let mut arguments: Vec<&str> = init.split(' ').collect();
+    arguments.push(archive.to_str().unwrap());
+    run(PROGRAM, &arguments, project, plane);
+    run("kubectl", &["apply", "-k", "config/crd"], project, plane);
+    let operator = Operator::new(PROGRAM)
+        .arg("run")
+        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+        .env("WATCH_NAMESPACE", namespace.name())
+        .env("OPERATOR_NAME", namespace.name())
+        .kubeconfig(plane.kubeconfig_path())
+        .dir(project)
+        .start()
+        .await
+        .unwrap();
+    let samples = ["apply", "-n", namespace.name(), "-k", "config/samples"];
+    run("kubectl", &samples, project, plane);
+
+    let gvk = GroupVersionKind::gvk("charts.example.com", "v1", kind);
+    let mut served = None;
+    let is_served = async || {
+        served = discovery::pinned_kind(&namespace.client(), &gvk).await.ok();
+        served.is_some()
+    };
+    let found = wait::until(LIMIT, "the kind to be served", is_served).await;
+    found.unwrap();
+    let (resource, _) = served.unwrap();
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(namespace.client(), namespace.name(), &resource);
+    let name = format!("{lower}-sample");
+    let ready = wait::object(&api, &name, "Ready", LIMIT, |object| {
+        let Some(object) = object else {
+            return Check::NotYet("it does not exist".to_owned());
+        };
+        let conditions = object.data["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        if conditions.any(|c| c["type"] == "Ready" && c["status"] == "True") {
+            Check::Met(())
+        } else {
+            Check::NotYet(object.data["status"]["conditions"].to_string())
+        }
+    });
+    let ready = ready.await;
+    ready.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    drop(api.delete(&name, &DeleteParams::default()).await.unwrap());
+    let gone = wait::until(LIMIT, "the release to be uninstalled", async || {
+        api.get_opt(&name).await.unwrap().is_none()
+    });
+    gone.await
+        .unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+}
+
+#[tokio::test]
+async fn podinfo_becomes_an_operator() {
+    becomes_an_operator("podinfo-", "Podinfo").await;
+}
+
+#[tokio::test]
+async fn ingress_nginx_becomes_an_operator() {
+    becomes_an_operator("ingress-nginx-", "IngressNginx").await;
+}
+
+#[tokio::test]
+async fn redis_becomes_an_operator() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    // The volumes that a storage class of a cluster would provide.
+    let volumes: Api<PersistentVolume> = Api::all(plane.client().await.unwrap());
+    let names = ["redis-0", "redis-1", "redis-2", "redis-3"];
+    for name in names {
+        let volume = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "capacity": {"storage": "8Gi"}, "accessModes": ["ReadWriteOnce"],
+                "hostPath": {"path": "/nowhere"},
+            },
+        });
+        let volume = serde_json::from_value(volume).unwrap();
+        drop(
+            volumes
+                .create(&PostParams::default(), &volume)
+                .await
+                .unwrap(),
+        );
+    }
+    becomes_an_operator("redis-", "Redis").await;
+    for name in names {
+        drop(
+            volumes
+                .delete(name, &DeleteParams::default())
+                .await
+                .unwrap(),
+        );
+    }
+}

@@ -108,6 +108,30 @@ const PANELS: &[Panel] = &[
         )],
     },
     Panel {
+        title: "Reloads",
+        description: "Changes of the watches file and its charts, by result, and releases that wait for one.",
+        unit: "short",
+        queries: &[
+            (
+                "sum by (result) (increase(hybrid_operator_reload_total{SELECT}[$__rate_interval]))",
+                "{{result}}",
+            ),
+            (
+                "sum by (controller) (hybrid_operator_rollout_waiting{SELECT})",
+                "{{controller}} waiting",
+            ),
+        ],
+    },
+    Panel {
+        title: "Time since the last reload",
+        description: "Time since the watches file and its charts were last loaded.",
+        unit: "s",
+        queries: &[(
+            "time() - max by (pod) (hybrid_operator_reload_last_success_timestamp_seconds{SELECT})",
+            "{{pod}}",
+        )],
+    },
+    Panel {
         title: "Webhook requests",
         description: "Empty without webhooks.",
         unit: "reqps",

@@ -203,11 +203,25 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
     let events = api(&namespace, "Event");
     let reported = async || {
         let list = events.list(&ListParams::default()).await.unwrap();
-        let about = |e: &&kube::api::DynamicObject| e.data["reason"] == "StatusPruned";
-        list.items.iter().filter(about).count()
+        let of_one = list.items.into_iter().filter(|e| {
+            e.data["reason"] == "StatusPruned"
+                && (e.data["regarding"]["name"] == "one"
+                    || e.data["involvedObject"]["name"] == "one")
+        });
+        let note = |e: kube::api::DynamicObject| match &e.data["note"] {
+            Value::Null => e.data["message"].to_string(),
+            note => note.to_string(),
+        };
+        of_one.map(note).collect::<Vec<_>>()
     };
-    let one_reported = async || reported().await > 0;
-    hybrid_operator_test::wait::until(LIMIT, "an event", one_reported)
+    // The last fields are written together with readiness.
+    let all_reported = async || {
+        let notes = reported().await.concat();
+        ["status.deployedRelease", "status.release"]
+            .iter()
+            .all(|field| notes.contains(field))
+    };
+    hybrid_operator_test::wait::until(LIMIT, "an event", all_reported)
         .await
         .unwrap();
     let before = reported().await;
@@ -220,12 +234,7 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
         drop(until(&slims, name, "Ready", is_ready).await.unwrap());
     }
     assert_eq!(faults.requests().iter().filter(about_one).count(), written);
-    let list = events.list(&ListParams::default()).await.unwrap();
-    let of_one = list.items.iter().filter(|e| {
-        e.data["reason"] == "StatusPruned"
-            && (e.data["regarding"]["name"] == "one" || e.data["involvedObject"]["name"] == "one")
-    });
-    assert_eq!(of_one.count(), before);
+    assert_eq!(reported().await, before);
     for slim in slims.list(&ListParams::default()).await.unwrap().items {
         let name = slim.metadata.name.unwrap();
         slims.delete(&name, &DeleteParams::default()).await.unwrap();

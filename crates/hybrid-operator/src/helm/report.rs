@@ -470,10 +470,12 @@ async fn write(
             answer => answer?,
         };
         memory.written = WrittenStatus::new(&patch, kept.as_ref());
-        for field in WrittenStatus::pruned(&patch, kept.as_ref()) {
+        let pruned = WrittenStatus::pruned(&patch, kept.as_ref());
+        if !pruned.is_empty() {
             let note = format!(
-                "the CRD of {} has no status.{field}, so the API server drops it; add the field or x-kubernetes-preserve-unknown-fields",
-                subject.primary.gvk.kind
+                "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
+                subject.primary.gvk.kind,
+                pruned.join(", ")
             );
             notices.add(Notice::warning("StatusPruned", "Status", note));
         }

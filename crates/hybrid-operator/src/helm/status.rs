@@ -501,7 +501,7 @@ impl WrittenStatus {
         *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
     }
 
-    /// Returns the fields of `sent` that were pruned.
+    /// Returns the fields of `sent` that were pruned, each as `status.FIELD`.
     pub(crate) fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
         let Some(kept) = kept else {
             return Vec::new();
@@ -509,7 +509,7 @@ impl WrittenStatus {
         let fields = sent.as_object().into_iter().flatten();
         fields
             .filter(|(field, value)| !value.is_null() && kept.get(*field).is_none())
-            .map(|(field, _)| field.clone())
+            .map(|(field, _)| format!("status.{field}"))
             .collect()
     }
 }

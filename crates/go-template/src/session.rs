@@ -44,6 +44,7 @@ pub struct Session {
     arguments: Vec<Vec<Value>>,
     /// Templates parsed during the render, by name and text.
     texts: HashMap<(Str, Str), Arc<Template>>,
+    weak_secrets: bool,
     pub(crate) slots: Vec<Value>,
 }
 
@@ -57,6 +58,7 @@ impl Session {
             buffers: Vec::new(),
             arguments: Vec::new(),
             texts: HashMap::new(),
+            weak_secrets: false,
             slots: Vec::new(),
         }
     }
@@ -67,6 +69,19 @@ impl Session {
     pub fn with_stop(mut self, stop: Stop) -> Self {
         self.budget.set_stop(stop);
         self
+    }
+
+    /// Makes functions generate keys, certificates and password hashes that are fast and weak, for
+    /// renders whose secrets nobody uses: RSA and DSA keys are replaced by keys on a curve.
+    #[must_use]
+    pub fn with_weak_secrets(mut self, weak: bool) -> Self {
+        self.weak_secrets = weak;
+        self
+    }
+
+    /// Returns whether secrets may be weak.
+    pub(crate) fn has_weak_secrets(&self) -> bool {
+        self.weak_secrets
     }
 
     /// Adds data that functions access through [`crate::Call::host`].

@@ -234,6 +234,45 @@ fn number_of_objects_in_a_manifest_is_limited() {
     );
 }
 
+#[test]
+fn weak_secrets_are_used_like_strong_ones() {
+    let (compiled, values) = chart(
+        r#"{{- $ca := genCA "ca" 1 }}
+{{- $signed := genSignedCert "a" (list "127.0.0.1") (list "a.b") 1 $ca }}
+{{- $own := genSelfSignedCert "a" list list 1 }}
+{{- $custom := buildCustomCert (b64enc $ca.Cert) (b64enc $ca.Key) }}
+{{- $again := genSignedCertWithKey "b" list list 1 $custom (genPrivateKey "rsa") }}
+kind: Secret
+keys:
+{{- range list $ca.Key $signed.Key $own.Key $again.Key (genPrivateKey "rsa") (genPrivateKey "dsa") }}
+- {{ . | splitList "\n" | first }}
+{{- end }}
+certificates:
+{{- range list $ca.Cert $signed.Cert $own.Cert $again.Cert }}
+- {{ . | splitList "\n" | first }}
+{{- end }}
+password: {{ htpasswd "u" "p" }} {{ bcrypt "p" }}
+derived: {{ derivePassword 1 "long" "p" "u" "s" }}
+"#,
+    );
+    let render = |weak| {
+        let mut input = RenderInput::new(info(), &values);
+        input.weak_secrets = weak;
+        compiled.render(&input).unwrap().manifest().to_owned()
+    };
+    let weak = render(true);
+    assert_eq!(weak.matches("BEGIN EC PRIVATE KEY").count(), 6, "{weak}");
+    assert_eq!(weak.matches("BEGIN CERTIFICATE").count(), 4, "{weak}");
+    assert_eq!(weak.matches("$2a$04$").count(), 2, "{weak}");
+    let (compiled, values) = chart("kind: {{ bcrypt \"p\" }}{{ genPrivateKey \"rsa\" }}");
+    let strong = compiled.render(&RenderInput::new(info(), &values)).unwrap();
+    let strong = strong.manifest();
+    assert!(
+        strong.contains("$2a$10$") && strong.contains("BEGIN RSA"),
+        "{strong}"
+    );
+}
+
 /// Accepts only types that can be moved to another thread.
 fn movable<T: Send + 'static>() {}
 

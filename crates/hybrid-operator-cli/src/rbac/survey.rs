@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use helm_core::capabilities::{ApiVersions, KubeVersion};
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::kinds::{GroupKind, Kinds};
 use super::matrix::{self, Apis, Combination};
+use crate::output::Steps;
 use crate::template_source::{TemplateFile, TokenKind, templates};
 
 /// Name of the release in every render. Names that contain it depend on the release.
@@ -129,11 +131,16 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
         CompiledChart::compile(chart).map_err(|error| SurveyError::Parse(Box::new(error)))?;
     let templates = templates(chart);
     let apis = named_api_versions(&templates);
+    let steps = Steps::new(format!("rendering the chart {}", chart.name()));
     let accepts = |values: &Values| {
         let combination = Combination::of(values.clone());
-        render(&compiled, &combination, &apis).is_ok()
+        steps.expect(1);
+        let accepted = render(&compiled, &combination, &apis).is_ok();
+        steps.done();
+        accepted
     };
     let (combinations, left_out) = matrix::combinations(&compiled, &templates, given, &accepts);
+    steps.expect(combinations.len());
     let mut survey = Survey {
         left_out,
         ..Survey::default()
@@ -143,7 +150,7 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
     for (combination, result) in
         combinations
             .iter()
-            .zip(render_all(&compiled, &combinations, &apis))
+            .zip(render_all(&compiled, &combinations, &apis, &steps))
     {
         match result {
             Ok(render) => survey.add(render),
@@ -184,25 +191,34 @@ fn render_all(
     chart: &CompiledChart,
     combinations: &[Combination],
     apis: &BTreeSet<String>,
+    steps: &Steps,
 ) -> Vec<Result<Render, RefusedRender>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let size = combinations.len().div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let parts: Vec<_> = combinations
-            .chunks(size)
-            .map(|part| {
-                scope.spawn(move || {
-                    let part = part.iter();
-                    part.map(|combination| render(chart, combination, apis))
-                        .collect::<Vec<_>>()
-                })
+    // Those with every switch on take longer, so that equal parts would not end together.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(combination) = combinations.get(index) else {
+                return results;
+            };
+            results.push((index, render(chart, combination, apis)));
+            steps.done();
+        }
+    };
+    let mut results: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let workers = workers.into_iter();
+        workers
+            .flat_map(|worker| {
+                let done = worker.join();
+                done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
-            .collect();
-        let parts = parts.into_iter();
-        parts
-            .flat_map(|part| part.join().unwrap_or_default())
             .collect()
-    })
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 fn render(
@@ -225,7 +241,9 @@ fn render(
     if combination.is_upgrade {
         release = release.upgrade_to(Revision(2));
     }
-    let input = RenderInput::new(release, &values).capabilities(&capabilities);
+    let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
+    // Only the kinds of objects count. Generating RSA keys would take most of the time.
+    input.weak_secrets = true;
     let rendered = chart
         .render(&input)
         .map_err(|error| RefusedRender::Render(Box::new(error)))?;
@@ -401,6 +419,9 @@ fn named_api_versions(templates: &[TemplateFile]) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+    use std::time::Duration;
+
     use helm_core::chart::File;
 
     use super::*;
@@ -464,6 +485,27 @@ mod tests {
             api_version: Some("batch/v1".to_owned()),
         };
         assert_eq!(survey.unreached, [expected]);
+    }
+
+    #[test]
+    fn charts_with_keys_are_not_slow_and_contain_the_same_kinds() {
+        let mut values = String::new();
+        let mut template = String::from(
+            "{{ $ca := genCA \"ca\" 1 }}{{ genPrivateKey \"rsa\" | b64enc | printf \"# %s\" }}\n",
+        );
+        for index in 0..60 {
+            let _ = writeln!(values, "a{index}: false");
+            let _ = writeln!(
+                template,
+                "{{{{ if .Values.a{index} }}}}\n---\napiVersion: v{index}\nkind: Pod{index}\nmetadata: {{name: a}}\n{{{{ end }}}}"
+            );
+        }
+        let began = std::time::Instant::now();
+        let survey = of(&[("values.yaml", &values), ("templates/a.yaml", &template)]);
+        assert_eq!((survey.kinds.len(), survey.unreached.len()), (60, 0));
+        assert_eq!(survey.refused, []);
+        // Keys of usual strength take more than ten minutes.
+        assert!(began.elapsed() < Duration::from_mins(2));
     }
 
     #[test]

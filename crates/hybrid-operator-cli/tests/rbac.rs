@@ -107,8 +107,32 @@ fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
     assert_eq!(output.status.code(), Some(1));
     let diff = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        diff.contains("+  resources: [configmaps, services]"),
+        diff.contains("+  resources: [configmaps, services]")
+            && diff.starts_with("--- a/config/rbac/charts/shop_role.yaml\n"),
         "{diff}"
+    );
+}
+
+#[test]
+fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
+    let rules = |project: &Project| {
+        project.generate(&[]);
+        project.read("config/rbac/charts/shop_role.yaml")
+    };
+    let project = shop(MAP);
+    project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
+    let regular = rules(&project);
+    assert!(regular.contains("[photoes]"), "{regular}");
+    project.write(
+        "PROJECT",
+        "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
+         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photos\n  version: v1\n\
+         version: \"3\"\n",
+    );
+    let given = project.generate(&["--prune"]) + &project.read("config/rbac/charts/shop_role.yaml");
+    assert!(
+        given.contains("[photos]") && !given.contains("[photoes]"),
+        "{given}"
     );
 }
 

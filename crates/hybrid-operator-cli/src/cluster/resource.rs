@@ -8,6 +8,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::Cluster;
+use crate::project::plural;
 
 /// A custom resource of the cluster, with its release.
 pub(crate) struct Selected {
@@ -39,7 +40,7 @@ fn one_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
         .iter()
         .filter(|watch| {
             let name = watch.gvk.kind.to_lowercase();
-            let plural = kube::core::ApiResource::from_gvk(&watch.gvk).plural;
+            let plural = plural(&watch.gvk.kind);
             (name == wanted || plural == wanted)
                 && group.is_none_or(|group| group == watch.gvk.group)
         })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::template::render;
 use super::{ChartSource, Draft, Plugin, ScaffoldError, add_project_file, edit, names};
 use crate::generate::{self, ChartApi};
-use crate::project::{Api, ProjectFile, Resource, WATCHES};
+use crate::project::{Api, ProjectFile, Resource, WATCHES, plural as regular_plural};
 use crate::rbac::write::{RoleScope, binding};
 
 /// Names of a kind.
@@ -39,7 +39,7 @@ impl Kind {
 
     fn plural(&self) -> String {
         let plural = self.plural.clone();
-        plural.unwrap_or_else(|| names::plural(&self.kind))
+        plural.unwrap_or_else(|| regular_plural(&self.kind))
     }
 
     /// Returns the entry of `PROJECT`.
@@ -55,7 +55,7 @@ impl Kind {
             group: Some(self.group.clone()),
             kind: self.kind.clone(),
             version: self.version.clone(),
-            plural: plural.filter(|plural| *plural != names::plural(&self.kind)),
+            plural: plural.filter(|plural| *plural != regular_plural(&self.kind)),
             ..Resource::default()
         }
     }

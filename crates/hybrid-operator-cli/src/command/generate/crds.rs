@@ -87,7 +87,6 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     };
     let target = Target {
         root: &root,
-        shown: Path::new(""),
         check: options.check,
         command: "hybrid-operator generate crds",
     };

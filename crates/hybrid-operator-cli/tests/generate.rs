@@ -328,6 +328,18 @@ fn definitions_of_the_program_are_written_beside_those_of_charts() {
     );
     let arguments = fs::read_to_string(root.join("arguments")).unwrap();
     assert_eq!(arguments, "run --quiet --locked -- describe\n");
+    // A version that was added to the file, as 'create api' does.
+    let file = root.join("config/crd/bases/test.example.com_backups.yaml");
+    let written = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{written}  versions:\n  - name: v2\n")).unwrap();
+    let output = crds(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let messages = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        messages.contains("would be lost: v2; leave out"),
+        "{messages}"
+    );
+    fs::write(&file, written).unwrap();
     // A program that is no operator.
     fs::write(&cargo, "#!/bin/sh\necho hello\n").unwrap();
     let output = crds(&[]);

@@ -30,7 +30,7 @@ fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
 }
 
 /// Finds the entry of a kind by its name, `kind.group`, or plural, regardless of case.
-fn one_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
+pub(crate) fn watch_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
     let wanted = kind.to_lowercase();
     let (wanted, group) = match wanted.split_once('.') {
         Some((kind, group)) => (kind, Some(group)),
@@ -76,7 +76,7 @@ impl Selected {
         namespace: Option<&str>,
     ) -> anyhow::Result<Self> {
         let (kind, name) = parse(text)?;
-        let watch = one_of(watches, kind)?.clone();
+        let watch = watch_of(watches, kind)?.clone();
         let namespace = namespace.unwrap_or(&cluster.namespace);
         let found = cluster.get(&watch.gvk, Some(namespace), name).await?;
         let Some(mut resource) = found else {
@@ -187,7 +187,7 @@ mod tests {
     use hybrid_operator::watches::Watch;
     use kube::core::GroupVersionKind;
 
-    use super::{one_of, parse};
+    use super::{parse, watch_of};
 
     #[test]
     fn kinds_are_found_by_kind_plural_and_group() {
@@ -198,7 +198,7 @@ mod tests {
             watch("a.example.com", "Shop"),
             watch("b.example.com", "Shop"),
         ];
-        let found = |kind: &str| match one_of(&watches, kind) {
+        let found = |kind: &str| match watch_of(&watches, kind) {
             Ok(watch) => format!("{}.{}", watch.gvk.kind, watch.gvk.group),
             Err(error) => error.to_string(),
         };

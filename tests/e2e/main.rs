@@ -34,6 +34,7 @@ mod hooks;
 mod lifecycle;
 mod manager;
 mod native;
+mod operations;
 mod options;
 mod process;
 mod rbac;

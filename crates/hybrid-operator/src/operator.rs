@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::helm::{Charts, HelmController};
 use crate::manager::{Controller, ControllerError, Manager};
-use crate::options::{RunArgs, double_dashes};
+use crate::options::{RunArgs, double_dashes, environment};
 use crate::telemetry::logs;
 use crate::webhook::Webhooks;
 
@@ -221,7 +221,7 @@ impl Operator {
     }
 
     fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
-        let options = args.options(|name| std::env::var(name).ok());
+        let options = args.options(environment);
         logs::start(&options.logs);
         let charts = match self.charts {
             Some(extend) => {

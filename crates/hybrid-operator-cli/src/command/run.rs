@@ -2,11 +2,11 @@
 
 use hybrid_operator::helm::Charts;
 use hybrid_operator::manager::Manager;
-use hybrid_operator::options::RunArgs;
+use hybrid_operator::options::{RunArgs, environment};
 use hybrid_operator::telemetry::logs;
 
 pub(crate) fn run(args: RunArgs) -> anyhow::Result<()> {
-    let options = args.options(|name| std::env::var(name).ok());
+    let options = args.options(environment);
     logs::start(&options.logs);
     let charts = Charts::load(&options.watches_file, |chart| chart)?
         .watch_files(options.watch_files)

@@ -193,7 +193,7 @@ impl WatchTarget {
                 "the operator's service account has no permission to {permission}; grant it the verbs list and watch"
             ),
             WatchState::Missing => format!(
-                "the API server does not serve {} in {} (404); install its CustomResourceDefinition",
+                "the API server does not serve {} in {} (404); install its CustomResourceDefinition (those of a project are in config/crd/bases); the operator keeps trying",
                 self.resource.kind, self.resource.api_version
             ),
             WatchState::Failing(message) => format!("{message}; the operator keeps trying"),

@@ -58,7 +58,7 @@ impl Access {
             resources,
             readers,
             interests: Interests::new(cluster, queue.clone(), context.stop.clone()),
-            events: EventSink::new(client.clone(), connection.reporter.clone()),
+            events: EventSink::new(connection.events.clone()),
             pool: context.limits.pool.clone(),
             client: client.clone(),
             cluster: cluster.clone(),

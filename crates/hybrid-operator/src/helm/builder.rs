@@ -21,6 +21,7 @@ use super::reload::{Rollout, RolloutReconciler};
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
+use crate::cluster::DiscoveryError;
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
     WorkerOptions, Workers,
@@ -382,12 +383,12 @@ impl HelmController {
 
     /// Reconciles the custom resources with what `rollout` gives them, until the context is stopped.
     pub(super) async fn serve(self, context: ControllerContext, rollout: Arc<Rollout>) {
+        let mut logged = None;
         let kind = loop {
             match context.connection.cluster.resolve(&self.watch.gvk).await {
                 Ok(kind) => break kind,
                 Err(error) => {
-                    let gvk = &self.watch.gvk;
-                    tracing::warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "the kind is not served yet; is its CRD installed?");
+                    log_unserved(&self.watch.gvk.kind, &error, &mut logged);
                     let pause = tokio::time::sleep(Duration::from_secs(2));
                     if context.stop.run_until_cancelled(pause).await.is_none() {
                         return;
@@ -465,6 +466,29 @@ impl HelmController {
         // Listeners outlive the controller, but what they notify does not.
         drop(router);
     }
+}
+
+/// Logs why a kind cannot be watched yet, once for each cause.
+fn log_unserved(kind: &str, error: &DiscoveryError, logged: &mut Option<String>) {
+    let text = error.to_string();
+    if logged.as_ref() == Some(&text) {
+        return;
+    }
+    let cause: &dyn std::error::Error = error;
+    if matches!(error, DiscoveryError::UnknownKind { .. }) {
+        tracing::warn!(
+            kind,
+            error = cause,
+            "cannot watch the custom resources; install their CustomResourceDefinition (those of a project are in config/crd/bases); the operator keeps trying"
+        );
+    } else {
+        tracing::warn!(
+            kind,
+            error = cause,
+            "cannot watch the custom resources; the operator keeps trying"
+        );
+    }
+    *logged = Some(text);
 }
 
 /// Opens the caches of objects that the extensions read.

@@ -411,6 +411,9 @@ pub(super) async fn publish(
             Err(ReconcileError::from(error))
         }
     };
+    for remark in memory.live.take_remarks() {
+        notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
+    }
     let mut written = true;
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);

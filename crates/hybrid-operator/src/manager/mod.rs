@@ -11,6 +11,8 @@
 //! replacement starts from the cluster's state. Releases stay as they are in every case.
 
 mod checks;
+mod metrics_access;
+mod metrics_server;
 mod probes;
 mod process;
 mod runnable;
@@ -33,6 +35,7 @@ use tracing::{info, warn};
 
 use crate::client::{self, Counts, LeaderGate};
 use crate::cluster::Cluster;
+use crate::cluster::events::EventSender;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::definitions::follow_definitions;
 use crate::controller::namespaces::NamespaceFilter;
@@ -93,8 +96,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Discovery and object access over that client.
     pub(crate) cluster: Cluster,
-    /// Names this process in events.
-    pub(crate) reporter: Reporter,
+    /// Sends events in the name of this process.
+    pub(crate) events: EventSender,
 }
 
 /// The caches that all controllers share.
@@ -333,7 +336,7 @@ impl Manager {
         let gate = LeaderGate::default();
         let clients = Clients::connect(client, &options, &counts, &gate).await?;
         let metrics = Metrics::new(counts, metrics);
-        let servers = probes::serve(&options, &metrics, probes, &stop).await?;
+        let servers = probes::serve(&options, &metrics, &clients.always, probes, &stop).await?;
 
         info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -377,7 +380,7 @@ impl Manager {
                 objects,
             },
             connection: Connection {
-                reporter: reporter(&options),
+                events: EventSender::new(client.clone(), reporter(&options)),
                 client,
                 cluster,
             },
@@ -529,6 +532,7 @@ fn reporter(options: &Options) -> Reporter {
 impl ControllerContext {
     fn with_client(&self, client: Client) -> Self {
         let mut context = self.clone();
+        context.connection.events = context.connection.events.with_client(client.clone());
         context.connection.cluster = context.connection.cluster.with_client(client.clone());
         context.connection.client = client;
         context

@@ -506,6 +506,23 @@ fn common_files(
                 "leader-election-role",
             ),
         ),
+        (
+            "metrics_auth_role.yaml",
+            fixed::METRICS_AUTH_ROLE.to_owned(),
+        ),
+        (
+            "metrics_auth_role_binding.yaml",
+            // Tokens are not namespaced.
+            binding(
+                RoleScope::Cluster,
+                "metrics-auth-rolebinding",
+                "metrics-auth-role",
+            ),
+        ),
+        (
+            "metrics_reader_role.yaml",
+            fixed::METRICS_READER_ROLE.to_owned(),
+        ),
         ("operator_role.yaml", fixed::operator_role(scope)),
         (
             "operator_role_binding.yaml",

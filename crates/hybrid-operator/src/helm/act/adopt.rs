@@ -14,6 +14,7 @@ use super::super::events::Notice;
 use super::super::render::{RenderTarget, render};
 use super::super::report::Report;
 use super::{ActContext, ActError};
+use crate::action::log::{Details, Done};
 use crate::release::InputsDigest;
 
 pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<Report, ActError> {
@@ -33,7 +34,18 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
         .adopt(&stored.meta, &context.tags(digest, None))
         .await?;
     let name = &context.subject.name;
-    tracing::info!(release = %name, revision = revision.0, same, "release adopted");
+    Done {
+        primary: &context.subject.primary,
+        release: name,
+        revision,
+        began: Some(context.subject.now),
+        details: Details::default(),
+    }
+    .log(if same {
+        "adopted the release as it is"
+    } else {
+        "adopted the release; its inputs differ, so an upgrade follows"
+    });
     let note = format!("adopted revision {revision} of release {name}");
     context
         .notices

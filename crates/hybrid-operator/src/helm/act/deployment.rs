@@ -14,6 +14,7 @@ use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describ
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
+use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
 use crate::release::Failures;
 
@@ -129,10 +130,19 @@ pub(super) async fn continue_deployment(
 }
 
 async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease) -> Report {
-    tracing::info!(
-        release = %stored.release.name, revision = stored.release.revision.0,
-        "{} complete", kind.verb()
-    );
+    Done {
+        primary: &context.subject.primary,
+        release: &stored.release.name,
+        revision: stored.release.revision,
+        began: stored
+            .release
+            .info
+            .last_deployed
+            .as_ref()
+            .map(Time::instant),
+        details: Details::default(),
+    }
+    .log(kind.done());
     context.prune_history().await;
     let deployed = Deployed::of(kind, stored);
     if kind == ActionKind::Rollback {

@@ -1,13 +1,14 @@
 //! Runs the `test` hooks of the deployed revision. Their outcome only sets a condition.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::Revision;
+use helm_core::release::{Revision, Time};
 
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
+use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress, run_hooks};
 
 pub(super) async fn run(
@@ -34,5 +35,19 @@ pub(super) async fn run(
             Err(error) => return Err(error.into()),
         }
     };
+    let tests = stored.release.hooks.iter();
+    let tests = tests.filter(|hook| hook.events.contains(&HookEvent::Test));
+    let begun = tests.filter_map(|hook| hook.last_run.started_at.as_ref());
+    let done = Done {
+        primary: &context.subject.primary,
+        release: &stored.release.name,
+        revision,
+        began: begun.map(Time::instant).min(),
+        details: Details::default(),
+    };
+    match &failure {
+        None => done.log(ActionKind::Test.done()),
+        Some(error) => done.log_failure(error, "the tests of the release failed"),
+    }
     Ok(Report::settle(StepOutcome::Tested { revision, failure }))
 }

@@ -1,7 +1,7 @@
 //! Uninstalls the release of a custom resource that is being deleted, and then removes the
 //! finalizer.
 
-use helm_core::release::Status;
+use helm_core::release::{Revision, Status};
 use kube::ResourceExt;
 
 use super::super::desired::corrupt_record_event;
@@ -14,6 +14,7 @@ use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL, convert, orphans};
 use crate::action::ActionProgress;
 use crate::action::deploy::StoredRelease;
+use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
 use crate::release::RecordMeta;
 
@@ -82,7 +83,15 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         let identity = subject.primary.identity();
         store.delete_leftover_parts(&identity).await?;
     }
-    tracing::info!(release = %subject.name, "uninstall complete");
+    let deleted = fresh.metadata.deletion_timestamp.as_ref();
+    Done {
+        primary: &subject.primary,
+        release: &subject.name,
+        revision: own.last().map_or(Revision(0), |meta| meta.revision),
+        began: deleted.map(|deleted| deleted.0),
+        details: Details::default(),
+    }
+    .log(ActionKind::Uninstall.done());
     context.notices.add(Notice::normal(
         "UninstallSuccessful",
         "Uninstall",

@@ -131,7 +131,7 @@ fn kubectl_text(found: &[CompletionCandidate]) -> String {
         }
         text.push('\n');
     }
-    text + &format!(":{directive}\n")
+    format!("{text}:{directive}\n")
 }
 
 /// Returns the program's command line, in which each `KIND/NAME` has candidates for `words`.

@@ -221,10 +221,9 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
         !running.log().contains(&prometheus),
         "a token is in the log"
     );
-    for params in [DeleteParams::default()] {
-        drop(bindings.delete(&name, &params).await.unwrap());
-        drop(roles.delete(&name, &params).await.unwrap());
-    }
+    let params = DeleteParams::default();
+    drop(bindings.delete(&name, &params).await.unwrap());
+    drop(roles.delete(&name, &params).await.unwrap());
 }
 
 #[tokio::test]

@@ -184,7 +184,7 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
         let created = accounts
             .create_token_request(name, &PostParams::default(), &request.unwrap())
             .await;
-        created.unwrap().status.unwrap().token
+        created.unwrap().status.unwrap().token.unwrap()
     };
     let (prometheus, other) = (token("prometheus").await, token("other").await);
     let name = format!("{}-metrics-reader", namespace.name());
@@ -221,10 +221,9 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
         !running.log().contains(&prometheus),
         "a token is in the log"
     );
-    for params in [DeleteParams::default()] {
-        drop(bindings.delete(&name, &params).await.unwrap());
-        drop(roles.delete(&name, &params).await.unwrap());
-    }
+    let params = DeleteParams::default();
+    drop(bindings.delete(&name, &params).await.unwrap());
+    drop(roles.delete(&name, &params).await.unwrap());
 }
 
 #[tokio::test]

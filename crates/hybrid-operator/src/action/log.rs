@@ -8,6 +8,9 @@ use tracing::{info, warn};
 
 use crate::cluster::Primary;
 
+/// The name of the logger.
+const LOGGER: &str = "release";
+
 /// What was done, and to which release.
 pub(crate) struct Done<'a> {
     /// The custom resource.
@@ -38,6 +41,7 @@ impl Done<'_> {
     pub(crate) fn log(&self, what: &'static str) {
         let (primary, details) = (self.primary, &self.details);
         info!(
+            target: LOGGER,
             kind = primary.gvk.kind,
             namespace = primary.namespace,
             name = primary.name,
@@ -55,6 +59,7 @@ impl Done<'_> {
     pub(crate) fn log_failure(&self, error: &str, what: &'static str) {
         let primary = self.primary;
         warn!(
+            target: LOGGER,
             kind = primary.gvk.kind,
             namespace = primary.namespace,
             name = primary.name,

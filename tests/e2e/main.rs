@@ -48,6 +48,8 @@ mod safety;
 mod same_inputs;
 mod scope;
 mod symptoms;
+mod transcript;
+mod tutorial;
 mod unready;
 mod visitors;
 mod webhooks;

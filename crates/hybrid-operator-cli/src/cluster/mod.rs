@@ -153,7 +153,7 @@ impl Cluster {
                 let (group, version) = (&gvk.group, &gvk.version);
                 anyhow::anyhow!(
                     "the cluster does not serve {} of {group}/{version}; install its \
-                     CustomResourceDefinition",
+                     CustomResourceDefinition (in a project: kubectl apply -k config/crd)",
                     gvk.kind
                 )
             } else {

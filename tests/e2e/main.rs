@@ -47,6 +47,7 @@ mod retries;
 mod safety;
 mod same_inputs;
 mod scope;
+mod status;
 mod symptoms;
 mod transcript;
 mod tutorial;

@@ -13,6 +13,13 @@ use serde_json::{Map, Number, Value};
 #[error(transparent)]
 pub struct YamlError(#[from] go_yaml::Error);
 
+impl YamlError {
+    /// Returns the line of the text, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.0.line()
+    }
+}
+
 /// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty
 /// document is null.
 pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {

@@ -426,14 +426,13 @@ impl HelmController {
         let router = Arc::new(ChangeRouter {
             gvk: self.watch.gvk.clone(),
             operator: context.identity.operator.clone(),
+            repairs: self.watch.watch_dependent_resources,
             queue: queue.clone(),
             source: source.clone(),
             known: RwLock::default(),
         });
-        if self.watch.watch_dependent_resources {
-            let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
-            context.caches.registry.add_route(route);
-        }
+        let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
+        context.caches.registry.add_route(route);
         let listener = Arc::downgrade(&router);
         records.on_change(move |change: &RecordChange| {
             if let Some(router) = listener.upgrade() {

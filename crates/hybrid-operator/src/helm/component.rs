@@ -26,7 +26,8 @@ use super::resources::Resources;
 use super::setup::Setup;
 use crate::cluster::{CrIdentity, Primary};
 use crate::controller::{
-    Backoff, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route, TypedObject,
+    Backoff, Change, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route,
+    TypedObject,
 };
 use crate::manager::ControllerContext;
 use crate::native::{self, Context, Readers};
@@ -552,7 +553,7 @@ impl ComponentRouter {
 }
 
 impl Route for ComponentRouter {
-    fn changed(&self, owners: &Owners) {
+    fn changed(&self, owners: &Owners, _: Change) {
         if let Some(identity) = &owners.label {
             self.wake(identity);
         }

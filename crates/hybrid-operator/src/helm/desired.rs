@@ -337,7 +337,7 @@ async fn content(
         .iter()
         .rev()
         .find(|meta| meta.digest.as_ref() == Some(&inputs.digest))
-        .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced());
+        .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced(history));
     if let Some(meta) = same {
         match access.store.load(meta).await {
             Ok(record) => return Ok(Content::Recorded(Box::new(record))),

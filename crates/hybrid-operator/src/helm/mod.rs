@@ -23,6 +23,7 @@
 mod access;
 mod act;
 mod annotations;
+mod bounded;
 mod builder;
 mod chart;
 mod component;

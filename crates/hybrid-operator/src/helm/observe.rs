@@ -78,8 +78,8 @@ pub(super) async fn observe(
         awaits_dependency: false,
         awaits_crds: false,
         obstacle_changed: obstacle_changed(access, memory),
-        forgiven: subject.forgiven(latest),
-        forced: subject.is_forced(),
+        forgiven: subject.forgiven(&history),
+        forced: subject.is_forced(&history),
         tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
     };
     Ok(Observation {

@@ -19,7 +19,7 @@ use super::kind::ActionKind;
 use super::memory::Memory;
 use super::observe::Observation;
 use super::setup::Setup;
-use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
+use super::status::{DeployedManifest, HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
@@ -263,7 +263,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         StepOutcome::Unchanged => reconciled(objects, status),
         StepOutcome::RolledBack(deployed) => {
             set_release(&deployed.release, objects, status);
-            status.manifest.clone_from(&deployed.manifest);
+            status.manifest = DeployedManifest::Of(deployed.manifest.clone());
         }
         StepOutcome::Progressing { why, release } => {
             if let Some(release) = release {
@@ -314,7 +314,7 @@ fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
     };
     status.deployed(deployed.kind.success_reason(), message);
     set_release(&deployed.release, objects, status);
-    status.manifest.clone_from(&deployed.manifest);
+    status.manifest = DeployedManifest::Of(deployed.manifest.clone());
 }
 
 /// Sets the release. Drops the test result of another revision.

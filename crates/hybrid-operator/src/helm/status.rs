@@ -9,11 +9,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
+use super::bounded::{bounded, remembered};
 use super::conditions::{self, Condition, ConditionStatus, types};
 use crate::diagnosis::Cause;
 
 /// Maximum number of objects that a message names.
 const NAMED: usize = 5;
+/// Maximum size of the message of `Deployed`, the chart's notes, in bytes. The API machinery accepts
+/// messages of up to 32768 characters.
+const MAX_NOTES: usize = 32 * 1024;
+/// Maximum size of any other message, in bytes.
+const MAX_MESSAGE: usize = 8 * 1024;
+/// Maximum size of a chart's version and of its `appVersion`, in bytes.
+const MAX_VERSION: usize = 256;
 
 /// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +88,15 @@ pub(crate) struct Transition {
     pub(crate) message: String,
 }
 
+/// Manifest in `deployedRelease`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DeployedManifest {
+    /// That of the revision that the status already reports as deployed.
+    Same,
+    /// That of a newly deployed revision; `None` if it is not shown.
+    Of(Option<String>),
+}
+
 /// Status being built.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
@@ -90,8 +107,8 @@ pub(crate) struct Status {
     pub(crate) conditions: Vec<Condition>,
     /// Release.
     pub(crate) release: Option<ReleaseStatus>,
-    /// Manifest of the release if it is new.
-    pub(crate) manifest: Option<String>,
+    /// Manifest of the deployed revision.
+    pub(crate) manifest: DeployedManifest,
     /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
     /// Handled values of one-time annotations.
@@ -109,7 +126,7 @@ impl Status {
         Self {
             conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
             release: serde_json::from_value(field("release")).unwrap_or_default(),
-            manifest: None,
+            manifest: DeployedManifest::Same,
             history: serde_json::from_value(field("history")).unwrap_or_default(),
             handled: serde_json::from_value(field("handled")).unwrap_or_default(),
             before,
@@ -120,6 +137,13 @@ impl Status {
     }
 
     fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let limit = if type_ == types::DEPLOYED {
+            MAX_NOTES
+        } else {
+            MAX_MESSAGE
+        };
+        let message = bounded(message, limit);
+        let message = message.as_ref();
         let is_same = |condition: &Condition| {
             condition.type_ == type_
                 && condition.status == ConditionStatus::True
@@ -279,12 +303,12 @@ impl Status {
     /// Records the one-time annotations as handled by `revision`.
     pub(crate) fn handle(&mut self, annotations: &Annotations, revision: Revision) {
         if let Some(at) = &annotations.force_at {
-            self.handled.force_at = Some(at.clone());
+            self.handled.force_at = Some(remembered(at).into_owned());
         }
         if let Some(at) = &annotations.reset_at
-            && self.handled.reset_at.as_ref() != Some(at)
+            && self.handled.reset_at.as_deref() != Some(&*remembered(at))
         {
-            self.handled.reset_at = Some(at.clone());
+            self.handled.reset_at = Some(remembered(at).into_owned());
             self.handled.forgiven = Some(revision.0.saturating_sub(1));
         }
     }
@@ -432,14 +456,16 @@ impl Status {
             status.insert("observedGeneration".to_owned(), json!(generation));
         }
         if let Some(release) = &self.release {
-            status.insert("release".to_owned(), json!(release));
-            let name = Some(Value::from(release.name.as_str()));
-            let known = self.before.pointer("/deployedRelease/name") == name.as_ref();
-            if let Some(manifest) = &self.manifest {
-                let deployed = json!({"name": name, "manifest": manifest});
+            status.insert("release".to_owned(), json!(release.bounded()));
+            let name = release.name.as_str();
+            let known = self.before.pointer("/deployedRelease/name");
+            let known = known.and_then(Value::as_str) == Some(name);
+            let mut deployed = json!({"name": name});
+            if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
+                deployed = json!({"name": name, "manifest": manifest});
+            }
+            if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
                 status.insert("deployedRelease".to_owned(), deployed);
-            } else if !known && self.is_deployed() {
-                status.insert("deployedRelease".to_owned(), json!({"name": name}));
             }
         }
         if let Some(history) = &self.history {
@@ -458,6 +484,7 @@ impl Status {
         }
         let mut patch = status;
         add_removed_fields(&mut patch, &self.before, "release");
+        add_removed_fields(&mut patch, &self.before, "deployedRelease");
         add_removed_fields(&mut patch, &self.before, "handled");
         Some(patch)
     }
@@ -467,6 +494,18 @@ impl Status {
         conditions.any(|condition| {
             condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
         })
+    }
+}
+
+impl ReleaseStatus {
+    /// Returns it without what a chart may make arbitrarily long.
+    fn bounded(&self) -> Self {
+        let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
+        Self {
+            chart_version: self.chart_version.as_ref().map(bounded),
+            app_version: self.app_version.as_ref().map(bounded),
+            ..self.clone()
+        }
     }
 }
 
@@ -558,9 +597,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helm_core::release::Revision;
     use jiff::Timestamp;
+    use serde_json::json;
 
-    use super::{ReleaseStatus, Status, WrittenStatus};
+    use crate::helm::annotations;
+
+    use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
 
     #[test]
     fn an_unchanged_status_is_not_written() {
@@ -584,6 +627,89 @@ mod tests {
         again.ready(&[], None);
         assert_eq!(again.patch(&WrittenStatus::default()), None);
         assert!(again.transitions.is_empty());
+    }
+
+    #[test]
+    fn manifest_is_that_of_the_deployed_revision_or_absent() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let release = |revision| ReleaseStatus {
+            name: "r".to_owned(),
+            revision,
+            ..ReleaseStatus::default()
+        };
+        let mut status = Status::read(None, now, Some(1));
+        status.deployed("InstallSuccessful", "");
+        status.release = Some(release(1));
+        status.manifest = DeployedManifest::Of(Some("first".to_owned()));
+        let first = status.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(first["deployedRelease"]["manifest"], "first");
+
+        // A pending revision leaves it alone.
+        let mut pending = Status::read(Some(&first), now, Some(2));
+        pending.progressing("its Pods", None);
+        pending.release = Some(release(2));
+        let patch = pending.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(patch.get("deployedRelease"), None);
+
+        // The manifest of the second revision is not shown.
+        let mut second = Status::read(Some(&first), now, Some(2));
+        second.deployed("UpgradeSuccessful", "");
+        second.release = Some(release(2));
+        second.manifest = DeployedManifest::Of(None);
+        let mut patch = second.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(
+            patch["deployedRelease"],
+            json!({"name": "r", "manifest": null})
+        );
+        // The API server drops what is null.
+        patch["deployedRelease"] = json!({"name": "r"});
+        let mut again = Status::read(Some(&patch), now, Some(2));
+        again.deployed("UpgradeSuccessful", "");
+        again.manifest = DeployedManifest::Of(None);
+        assert_eq!(again.patch(&WrittenStatus::default()), None);
+    }
+
+    #[test]
+    fn status_is_bounded_and_what_is_cut_is_marked() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        // The limit is in the middle of a character.
+        let long = "\u{fc}".repeat(500_000);
+        let mut status = Status::read(None, now, Some(1));
+        status.deployed("InstallSuccessful", &long);
+        status.failed("UpgradeError", &long);
+        status.irreconcilable("ReconcileError", &long);
+        status.stalled(&long);
+        status.drifted(&long);
+        status.contested(&long);
+        status.tested(Some(&long));
+        status.unwatched(&(0..9).map(|n| format!("{n}{long}")).collect());
+        status.release = Some(ReleaseStatus {
+            chart_version: Some(long.clone()),
+            app_version: Some(long.clone()),
+            ..ReleaseStatus::default()
+        });
+        let pairs = ["force-at", "reset-at"].map(|name| {
+            let name = format!("{}{name}", annotations::PREFIX);
+            (name, long.clone())
+        });
+        status.handle(&annotations::read(&pairs.into(), None), Revision(1));
+        for condition in &status.conditions {
+            assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
+            let cut = condition.message.ends_with(" bytes in all)");
+            assert!(cut || condition.message.is_empty(), "{}", condition.type_);
+        }
+        let patch = status.patch(&WrittenStatus::default()).unwrap();
+        let size = patch.to_string().len();
+        assert!((MAX_NOTES..160_000).contains(&size), "{size}");
+
+        // What was cut is not reported again.
+        let mut again = Status::read(Some(&patch), now, Some(1));
+        again.stalled(&long);
+        again.drifted(&long);
+        again.contested(&long);
+        again.tested(Some(&long));
+        assert!(again.transitions.is_empty());
+        assert_eq!(again.patch(&WrittenStatus::default()), None);
     }
 
     #[test]

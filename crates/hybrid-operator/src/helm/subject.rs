@@ -13,13 +13,14 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::annotations::{self, Annotations};
+use super::bounded::remembered;
 use super::finalizer;
 use super::setup::Setup;
 use super::status::Status;
 use crate::client::{ImpersonateError, impersonate};
 use crate::cluster::{Cluster, Primary};
 use crate::controller::Key;
-use crate::release::{RecordMeta, Storage};
+use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
 
@@ -136,32 +137,41 @@ impl Subject {
             || meta.owners.contains(&self.primary.uid)
     }
 
-    /// Returns whether `force-at` has an unhandled value.
-    pub(super) fn is_forced(&self) -> bool {
-        self.is_new(
-            self.annotations.force_at.as_deref(),
-            "/status/handled/forceAt",
+    /// Returns the values of the one-time annotations, as records remember them.
+    pub(super) fn asked(&self) -> Asked {
+        let annotations = &self.annotations;
+        Asked::of(
+            annotations.force_at.as_deref(),
+            annotations.reset_at.as_deref(),
         )
     }
 
-    /// Returns whether `reset-at` has an unhandled value.
-    pub(super) fn is_reset(&self) -> bool {
-        self.is_new(
-            self.annotations.reset_at.as_deref(),
-            "/status/handled/resetAt",
-        )
+    /// Returns whether `force-at` has a value that neither the status nor a record names.
+    pub(super) fn is_forced(&self, history: &[RecordMeta]) -> bool {
+        let asked = self.annotations.force_at.as_deref();
+        self.is_new(asked, "/status/handled/forceAt") && !self.asked().is_forced_by(history)
+    }
+
+    /// Returns whether `reset-at` has a value that neither the status nor a record names.
+    pub(super) fn is_reset(&self, history: &[RecordMeta]) -> bool {
+        let asked = self.annotations.reset_at.as_deref();
+        self.is_new(asked, "/status/handled/resetAt") && self.asked().reset_by(history).is_none()
     }
 
     /// Returns the newest revision whose failures no longer count.
-    pub(super) fn forgiven(&self, latest: Revision) -> Revision {
-        if self.is_reset() {
-            return latest;
+    pub(super) fn forgiven(&self, history: &[RecordMeta]) -> Revision {
+        if self.is_reset(history) {
+            return history.last().map_or(Revision(0), |meta| meta.revision);
         }
-        Revision(self.number("/status/handled/forgiven").unwrap_or(0))
+        let by_status = self.number("/status/handled/forgiven").unwrap_or(0);
+        let asked = self.asked();
+        let by_record = asked.reset_by(history).map_or(0, |meta| meta.revision.0);
+        Revision(by_status.max(by_record.saturating_sub(1)))
     }
 
     fn is_new(&self, asked: Option<&str>, handled: &str) -> bool {
-        asked.is_some() && self.object.pointer(handled).and_then(Value::as_str) != asked
+        let handled = self.object.pointer(handled).and_then(Value::as_str);
+        asked.is_some() && handled != asked.map(remembered).as_deref()
     }
 
     /// Returns a number in the custom resource.

@@ -8,6 +8,7 @@ use helm_core::release::{ReleaseName, Revision, SYSTEM_LABELS, Status, name};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
+use super::asked::Asked;
 use super::side::Parts;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::{CrIdentity, InstanceId, OperatorId};
@@ -112,6 +113,8 @@ pub(crate) struct RecordMeta {
     pub digest: Option<InputsDigest>,
     /// Failed attempts of this revision; `None` if not recorded by this operator.
     pub failures: Option<Failures>,
+    /// One-time annotations that the release has handled.
+    pub asked: Asked,
     /// Name of the Secret.
     pub secret: String,
     /// Uid of the Secret.
@@ -155,6 +158,7 @@ impl RecordMeta {
                 .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
+            asked: Asked::of_labels(labels),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             created_at: seconds("createdAt")

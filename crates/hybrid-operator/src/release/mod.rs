@@ -13,6 +13,7 @@
 //! Writes are conditional: a revision is created only if it does not exist, and updated only if it
 //! is unchanged. Two writers can therefore never both succeed.
 
+mod asked;
 mod history;
 mod index;
 mod lru;
@@ -26,6 +27,7 @@ use helm_core::release::{CodecError, ReleaseName, Revision};
 
 use crate::cluster::ApiError;
 
+pub(crate) use asked::Asked;
 pub(crate) use history::removable;
 pub(crate) use index::{IndexState, RecordChange, ReleaseIndex};
 #[cfg(test)]

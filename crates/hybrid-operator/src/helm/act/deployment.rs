@@ -32,6 +32,7 @@ pub(super) async fn start(
     let desired = context.require_desired("start")?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
+    context.subject.asked().label(&mut record.labels);
     record.apply_method = Some(ApplyMethod::ServerSide);
     let now = Time::utc(context.subject.now);
     record.info.first_deployed.get_or_insert(now);

@@ -28,7 +28,8 @@ pub(super) async fn run(
             hook.last_run = HookExecution::default();
         }
     }
-    let failures = if context.subject.is_reset() {
+    let failures = if context.subject.is_reset(&context.observation.history) {
+        context.subject.asked().label(&mut stored.release.labels);
         Some(Failures::NONE)
     } else {
         stored.meta.failures

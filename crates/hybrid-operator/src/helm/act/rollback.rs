@@ -24,6 +24,7 @@ pub(super) async fn run(
     for hook in &mut record.hooks {
         hook.last_run = HookExecution::default();
     }
+    context.subject.asked().label(&mut record.labels);
     record.set_status(ActionKind::Rollback.pending(), format!("Rollback to {to}"));
     let stored = context.create(record, good.meta.digest).await?;
     memory.live.complete = false;

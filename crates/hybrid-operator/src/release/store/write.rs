@@ -94,7 +94,10 @@ impl RecordStore {
         let stored = encode(release, tags).await?;
         self.write_parts(release, tags, &stored, meta.parts.as_ref())
             .await?;
-        let mut labels = labels_of(release, tags, &stored);
+        // A record that was read from the cache has no custom labels.
+        let mut labels = BTreeMap::new();
+        meta.asked.label(&mut labels);
+        labels.extend(labels_of(release, tags, &stored));
         if let Some(created) = meta.created_at {
             labels.insert("createdAt".to_owned(), created.as_second().to_string());
         }

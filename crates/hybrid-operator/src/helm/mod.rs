@@ -31,6 +31,7 @@ mod deployed;
 mod desired;
 mod diagnose;
 mod digest;
+mod environment;
 mod events;
 mod extend;
 mod finalizer;

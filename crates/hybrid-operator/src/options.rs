@@ -10,6 +10,10 @@ use crate::controller::WorkerOptions;
 use crate::leader::{LeaseOptions, LockOptions};
 use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
 
+mod forms;
+#[cfg(test)]
+mod table;
+
 pub use crate::client::Deadlines;
 pub use crate::webhook::WebhookOptions;
 
@@ -42,8 +46,10 @@ pub struct Options {
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether events about `overrideValues` omit the values.
+    /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
     pub suppress_override_values: bool,
+    /// Whether the status of custom resources contains the manifest of their release.
+    pub status_manifest: bool,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
     /// Label selector of the namespaces whose custom resources are reconciled.
@@ -103,6 +109,16 @@ pub enum OptionsError {
         "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE (in a Pod, the namespace of its service account is used)"
     )]
     NoLeaseNamespace,
+    /// A name or a selector has a wrong form.
+    #[error("{name}: {value:?} is not {wanted}")]
+    Form {
+        /// The flag or environment variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The form that it must have.
+        wanted: &'static str,
+    },
     /// Namespaces are both listed and selected.
     #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
     NamespacesTwice,
@@ -159,13 +175,13 @@ pub struct RunArgs {
     pub sync_period: Duration,
     /// Reconcile only in namespaces that this label selector selects, such as `team=a`; labels may
     /// change at any time.
-    #[arg(long, value_name = "SELECTOR")]
+    #[arg(long, value_name = "SELECTOR", value_parser = forms::selector)]
     pub namespace_selector: Option<String>,
     /// How long reconciles in progress may hold up the exit.
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub graceful_shutdown_timeout: Duration,
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = forms::positive)]
     pub max_concurrent_reconciles: Option<usize>,
     /// Address to serve /metrics on (0 disables it).
     #[arg(
@@ -182,16 +198,16 @@ pub struct RunArgs {
     #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
     pub webhook_bind_address: String,
     /// Name of the Service through which the API server reaches the webhooks [default: OPERATOR-webhook in a cluster].
-    #[arg(long, value_name = "NAME", conflicts_with = "webhook_url")]
+    #[arg(long, value_name = "NAME", value_parser = forms::service, conflicts_with = "webhook_url")]
     pub webhook_service_name: Option<String>,
     /// URL under which the API server reaches the webhooks [default: the bind address outside of a cluster].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = forms::https_url)]
     pub webhook_url: Option<String>,
     /// Serve webhooks with tls.crt and tls.key in this directory, instead of a certificate of the operator's own.
     #[arg(long, value_name = "DIR")]
     pub webhook_cert_dir: Option<PathBuf>,
     /// Certificate of cert-manager that made the files of --webhook-cert-dir.
-    #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_cert_dir")]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = forms::namespaced_name, requires = "webhook_cert_dir")]
     pub webhook_inject_ca_from: Option<String>,
     /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
@@ -200,17 +216,22 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub leader_election_mode: LeaderElectionMode,
     /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = forms::operator_name)]
     pub leader_election_id: Option<String>,
     /// Namespace of the leader election lease [default: $`POD_NAMESPACE`].
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Omit the values from events about `overrideValues`.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    /// Omit the values from events about `overrideValues`. With =false the events contain the texts of
+    /// watches.yaml, in which environment variables and templates are not expanded.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub suppress_override_values: bool,
+    /// Write the manifest of a release to the status of its custom resource, without Secrets and if it is
+    /// not large.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
+    pub status_manifest: bool,
     /// Log level: debug, info, warn, error, panic, or a number (higher logs more) [default: info, with --zap-devel debug].
     #[arg(long, value_name = "LEVEL")]
     pub zap_log_level: Option<LogLevel>,
@@ -264,6 +285,7 @@ impl RunArgs {
         let env = |name: &str| env(name).filter(|value| !value.is_empty());
         let operator_name = self
             .leader_election_id
+            .filter(|name| !name.is_empty())
             .or_else(|| env("OPERATOR_NAME"))
             .unwrap_or_else(|| "hybrid-operator".to_owned());
         // The Pod's name is stable across restarts of its container; the uid distinguishes Pods
@@ -276,7 +298,8 @@ impl RunArgs {
         let instance = match (env("POD_NAME"), env("POD_UID")) {
             (Some(name), Some(uid)) => format!("{name}_{uid}"),
             (Some(name), None) => name,
-            (None, _) => host(),
+            (None, Some(uid)) => format!("{}_{uid}", host()),
+            (None, None) => host(),
         };
         let namespaces = env("WATCH_NAMESPACE").unwrap_or_default();
         let operator_namespace = env("POD_NAMESPACE");
@@ -307,9 +330,11 @@ impl RunArgs {
             leader_election_mode: self.leader_election_mode,
             leader_election_namespace: self
                 .leader_election_namespace
+                .filter(|namespace| !namespace.is_empty())
                 .or_else(|| operator_namespace.clone()),
             kubeconfig: self.kubeconfig,
             suppress_override_values: self.suppress_override_values,
+            status_manifest: self.status_manifest,
             watch_namespaces: namespaces
                 .split(',')
                 .map(|namespace| namespace.trim().to_owned())
@@ -361,6 +386,7 @@ impl Options {
         if self.metrics_require_rbac && !self.metrics_secure {
             return Err(OptionsError::InsecureAuthorization);
         }
+        forms::check(self)?;
         self.lease()?;
         Ok(())
     }

@@ -35,6 +35,7 @@ use crate::cluster::read::ReadError;
 use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
+use crate::watches::NEVER_RECREATED;
 
 /// Inputs that every action needs.
 pub(crate) struct ActionContext<'a> {
@@ -69,14 +70,6 @@ pub(crate) struct ActionContext<'a> {
     /// The current time.
     pub now: Timestamp,
 }
-
-/// Kinds that hold user data or other objects: never deleted and created again.
-const NEVER_RECREATED: &[&str] = &[
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "Namespace",
-    "CustomResourceDefinition",
-];
 
 impl ActionContext<'_> {
     fn recreates(&self, kind: &str) -> bool {

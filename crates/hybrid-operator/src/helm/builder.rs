@@ -21,7 +21,8 @@ use super::reload::{Rollout, RolloutReconciler};
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
-use crate::cluster::DiscoveryError;
+use super::subject::check_scope;
+use crate::cluster::{DiscoveryError, Scope};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
     WorkerOptions, Workers,
@@ -377,6 +378,7 @@ impl HelmController {
             instance: identity.instance.clone(),
             elected: identity.elected,
             operator_namespace: identity.namespace.clone(),
+            reporting: context.reporting,
             namespaces: context.namespaces.clone(),
         }
     }
@@ -396,12 +398,27 @@ impl HelmController {
                 }
             }
         };
+        let checked = check_scope(
+            &self.watch,
+            kind.scope,
+            &context.namespaces,
+            context.identity.namespace.as_deref(),
+        );
+        if let Err(error) = checked {
+            // A reload may correct it. Until then each custom resource is `Irreconcilable`.
+            tracing::error!(kind = %self.watch.gvk.kind, error = &error as &dyn std::error::Error, "the entry of the watches file cannot be used; no release of this kind is installed or upgraded");
+        }
+        // Cluster-scoped custom resources are in no namespace, so they are watched in any case.
+        let namespaces: &[String] = match kind.scope {
+            Scope::Namespaced => &context.namespaces,
+            Scope::Cluster => &[],
+        };
         let queue = context.queue(&self.name, Backoff::default());
         let selector = self.watch.selector.as_ref().map(ToString::to_string);
         let source = Source::start(
             &context.connection.client,
             kind.resource.clone(),
-            &context.namespaces,
+            namespaces,
             selector.as_deref(),
             &queue,
             &context.stop,

@@ -426,6 +426,7 @@ impl Components {
             instance: context.identity.instance.clone(),
             elected: context.identity.elected,
             operator_namespace: context.identity.namespace.clone(),
+            reporting: context.reporting,
             namespaces: context.namespaces.clone(),
         })
     }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::digest::{DigestInputs, canonical};
+use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::extend::{ExtensionError, ReleaseContext};
 use super::memory::{CachedInputs, Memory};
@@ -171,6 +172,7 @@ impl Desired {
                 .remediation
                 .strategy
                 .is_none_or(|strategy| strategy == RemediationStrategy::Rollback),
+            reinstall: upgrade.remediation.strategy == Some(RemediationStrategy::Uninstall),
             timeout: timeout(upgrade.timeout),
             test: setup.watch.test.is_some(),
         }
@@ -271,7 +273,7 @@ pub(super) async fn inputs(
     let compute = move |_| {
         let inputs = values::Inputs {
             object: &object,
-            env: &|name| std::env::var(name).ok(),
+            env: environment(),
             references: &contents,
         };
         values::compute(&held.watch, &inputs)

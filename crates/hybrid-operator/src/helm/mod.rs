@@ -32,6 +32,7 @@ mod deployed;
 mod desired;
 mod diagnose;
 mod digest;
+mod environment;
 mod events;
 mod extend;
 mod finalizer;

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::desired::{DesiredError, corrupt_record_event};
+use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
@@ -137,10 +138,9 @@ async fn last_values(
 
 /// Returns what the entries of `valuesFrom` refer to for a custom resource, in their order.
 pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Reference>, ValuesError> {
-    let env = |name: &str| std::env::var(name).ok();
     let inputs = Inputs {
         object,
-        env: &env,
+        env: environment(),
         references: &Contents::new(),
     };
     let from = watch.values_from.iter();
@@ -160,7 +160,12 @@ pub(super) async fn missing_dependency(
     subject: &Subject,
 ) -> Result<Option<String>, DesiredError> {
     for dependency in &setup.watch.depends_on {
-        let name = values::render_text(&dependency.name, &subject.object, "dependsOn.name")?;
+        let name = values::render_text(
+            &dependency.name,
+            &subject.object,
+            environment(),
+            "dependsOn.name",
+        )?;
         let (group, version) = dependency
             .api_version
             .split_once('/')

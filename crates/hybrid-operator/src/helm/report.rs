@@ -392,6 +392,9 @@ pub(super) async fn publish(
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
+            if !setup.reporting.manifest {
+                status.leave_out_manifest();
+            }
             if let Some(revision) = report.handled {
                 status.handle(&subject.annotations, revision);
             }

@@ -109,6 +109,8 @@ pub(crate) struct Status {
     pub(crate) release: Option<ReleaseStatus>,
     /// Manifest of the deployed revision.
     pub(crate) manifest: DeployedManifest,
+    /// Whether the status must not contain a manifest.
+    without_manifest: bool,
     /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
     /// Handled values of one-time annotations.
@@ -127,6 +129,7 @@ impl Status {
             conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
             release: serde_json::from_value(field("release")).unwrap_or_default(),
             manifest: DeployedManifest::Same,
+            without_manifest: false,
             history: serde_json::from_value(field("history")).unwrap_or_default(),
             handled: serde_json::from_value(field("handled")).unwrap_or_default(),
             before,
@@ -448,6 +451,11 @@ impl Status {
         ready?.last_transition_time.parse().ok()
     }
 
+    /// Leaves the manifest of the release out of the status, and removes one that is there.
+    pub(crate) fn leave_out_manifest(&mut self) {
+        self.without_manifest = true;
+    }
+
     /// Returns the merge patch for the status, `None` if it is unchanged.
     pub(crate) fn patch(&self, written: &WrittenStatus) -> Option<Value> {
         let mut status = Map::new();
@@ -467,6 +475,9 @@ impl Status {
             if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
                 status.insert("deployedRelease".to_owned(), deployed);
             }
+        }
+        if self.without_manifest {
+            remove_manifest(&mut status, &self.before);
         }
         if let Some(history) = &self.history {
             status.insert("history".to_owned(), json!(history));
@@ -505,6 +516,22 @@ impl ReleaseStatus {
             chart_version: self.chart_version.as_ref().map(bounded),
             app_version: self.app_version.as_ref().map(bounded),
             ..self.clone()
+        }
+    }
+}
+
+/// Takes the manifest out of a new status, and removes that of the present one.
+fn remove_manifest(status: &mut Map<String, Value>, before: &Value) {
+    let shown = before.pointer("/deployedRelease/manifest").is_some();
+    let present = before.get("deployedRelease").filter(|_| shown).cloned();
+    let deployed = status.remove("deployedRelease").or(present);
+    if let Some(Value::Object(mut deployed)) = deployed {
+        deployed.remove("manifest");
+        if shown {
+            deployed.insert("manifest".to_owned(), Value::Null);
+        }
+        if before.get("deployedRelease").and_then(Value::as_object) != Some(&deployed) {
+            status.insert("deployedRelease".to_owned(), Value::Object(deployed));
         }
     }
 }
@@ -604,6 +631,32 @@ mod tests {
     use crate::helm::annotations;
 
     use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
+
+    #[test]
+    fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let build = |before: Option<&serde_json::Value>, manifest: bool| {
+            let mut status = Status::read(before, now, Some(1));
+            status.deployed("InstallSuccessful", "");
+            status.release = Some(ReleaseStatus {
+                name: "r".to_owned(),
+                ..ReleaseStatus::default()
+            });
+            status.manifest = Some("kind: Secret".to_owned());
+            if !manifest {
+                status.leave_out_manifest();
+            }
+            status.patch(&WrittenStatus::default())
+        };
+        let shown = build(None, true).unwrap();
+        assert_eq!(shown["deployedRelease"]["manifest"], "kind: Secret");
+        let new = build(None, false).unwrap();
+        assert_eq!(new["deployedRelease"], serde_json::json!({"name": "r"}));
+        let removed = build(Some(&shown), false).unwrap();
+        let null = serde_json::json!({"name": "r", "manifest": null});
+        assert_eq!(removed["deployedRelease"], null);
+        assert_eq!(build(Some(&new), false), None);
+    }
 
     #[test]
     fn an_unchanged_status_is_not_written() {

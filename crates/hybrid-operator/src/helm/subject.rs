@@ -14,11 +14,12 @@ use serde_json::Value;
 use super::access::Access;
 use super::annotations::{self, Annotations};
 use super::bounded::remembered;
+use super::environment::environment;
 use super::finalizer;
 use super::setup::Setup;
 use super::status::Status;
 use crate::client::{ImpersonateError, impersonate};
-use crate::cluster::{Cluster, Primary};
+use crate::cluster::{Cluster, Primary, Scope};
 use crate::controller::Key;
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
@@ -41,6 +42,21 @@ pub(super) enum SubjectError {
         "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
     )]
     NoNamespace,
+    /// The release would be in a namespace that is not watched.
+    #[error(
+        "the releases of cluster-scoped custom resources are in namespace {namespace}, which is not in $WATCH_NAMESPACE ({watched}); set releaseNamespace in watches.yaml to one of these, or add {namespace} to $WATCH_NAMESPACE"
+    )]
+    NotWatched {
+        /// Namespace of the release.
+        namespace: String,
+        /// Watched namespaces.
+        watched: String,
+    },
+    /// `releaseNamespace` cannot take effect.
+    #[error(
+        "releaseNamespace in watches.yaml is for cluster-scoped kinds, but {0} is namespaced, and its releases are in the namespaces of its custom resources; remove it"
+    )]
+    OwnNamespace(String),
     /// The operator stores its records elsewhere now.
     #[error(
         "the release records of this custom resource are stored in {0:?}; set the storage of the operator back, or delete and recreate the custom resource"
@@ -99,7 +115,11 @@ impl Subject {
         let location = match locate(&primary, &object, setup, access) {
             Ok(location) => location,
             // Nothing else would uninstall the release.
-            Err(found @ SubjectError::OtherStorage(_)) if deleting => return Err(found),
+            Err(found @ (SubjectError::OtherStorage(_) | SubjectError::NotWatched { .. }))
+                if deleting =>
+            {
+                return Err(found);
+            }
             Err(found) => {
                 error = Some(found);
                 placeholder(&primary, setup)?
@@ -201,7 +221,9 @@ fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
 fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let extensions = &setup.extensions;
     let all = resource.annotations();
-    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref());
+    let others = extensions.annotations.iter();
+    let others = others.map(|custom| custom.name.as_str());
+    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref(), others);
     for custom in &extensions.annotations {
         if let Some(value) = all.get(&custom.name)
             && let Err(problem) = (custom.read)(value, &mut read.options)
@@ -225,7 +247,7 @@ fn cluster_for(
     let Some(template) = &setup.watch.service_account_name else {
         return Ok(access.cluster.clone());
     };
-    let account = values::render_text(template, object, "serviceAccountName")?;
+    let account = values::render_text(template, object, environment(), "serviceAccountName")?;
     let own = setup.operator_namespace.as_deref();
     let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
     let mut clusters = access
@@ -261,6 +283,11 @@ fn locate(
         return Ok(present);
     }
     let own = setup.operator_namespace.as_deref();
+    let scope = match primary.namespace {
+        Some(_) => Scope::Namespaced,
+        None => Scope::Cluster,
+    };
+    check_scope(&setup.watch, scope, &setup.namespaces, own)?;
     let Wanted {
         name: wanted,
         qualified,
@@ -296,6 +323,31 @@ fn locate(
     Ok(ReleaseLocation { name, namespace })
 }
 
+/// Checks whether the releases of a kind of this scope have a namespace, and one that is watched.
+/// `watched` are the watched namespaces, all if empty; `operator_namespace` is the operator's own.
+pub(super) fn check_scope(
+    watch: &Watch,
+    scope: Scope,
+    watched: &[String],
+    operator_namespace: Option<&str>,
+) -> Result<(), SubjectError> {
+    if scope == Scope::Namespaced {
+        return match watch.release_namespace {
+            Some(_) => Err(SubjectError::OwnNamespace(watch.gvk.kind.clone())),
+            None => Ok(()),
+        };
+    }
+    let namespace = watch.release_namespace.as_deref().or(operator_namespace);
+    let namespace = namespace.ok_or(SubjectError::NoNamespace)?;
+    if watched.is_empty() || watched.iter().any(|known| known == namespace) {
+        return Ok(());
+    }
+    Err(SubjectError::NotWatched {
+        namespace: namespace.to_owned(),
+        watched: watched.join(", "),
+    })
+}
+
 /// Name and namespace that `watches.yaml` gives a release that has no records yet.
 pub(super) struct Wanted {
     pub(super) name: ReleaseName,
@@ -318,7 +370,7 @@ pub(super) fn wanted(
     };
     let wanted = match &watch.release_name {
         Some(template) => {
-            let text = values::render_text(template, object, "releaseName")?;
+            let text = values::render_text(template, object, environment(), "releaseName")?;
             ReleaseName::new(text)?
         }
         None => ReleaseName::for_resource(&name)?,

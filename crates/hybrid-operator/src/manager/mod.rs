@@ -65,6 +65,7 @@ pub struct ControllerContext {
     pub(crate) identity: Identity,
     /// Concurrency and reconcile period.
     pub(crate) limits: Limits,
+    pub(crate) reporting: Reporting,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
     /// Limits the controllers to selected namespaces.
@@ -124,6 +125,15 @@ pub(crate) struct Identity {
     pub(crate) namespace: Option<String>,
     /// Name and, if known, UID of its Pod.
     pub(crate) pod: Option<(String, Option<String>)>,
+}
+
+/// What events and the status of custom resources show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reporting {
+    /// Whether an event about `overrideValues` contains the texts of `watches.yaml`.
+    pub(crate) override_values: bool,
+    /// Whether the status contains the manifest of the release.
+    pub(crate) manifest: bool,
 }
 
 /// Concurrency and reconcile period of controllers.
@@ -399,6 +409,10 @@ impl Manager {
                 reconcile_period: options.reconcile_period,
                 sync_period: options.sync_period,
                 pool: RenderPool::default(),
+            },
+            reporting: Reporting {
+                override_values: !options.suppress_override_values,
+                manifest: options.status_manifest,
             },
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,

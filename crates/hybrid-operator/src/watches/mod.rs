@@ -12,9 +12,12 @@
 //! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
 //! sends no requests to the cluster.
 
+pub(crate) mod expand;
+mod fields;
 mod parse;
 mod suggest;
 mod target;
+pub(crate) mod template;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -26,6 +29,7 @@ use std::time::Duration;
 use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
+pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use suggest::nearest;
 pub use target::Target;
@@ -416,5 +420,7 @@ pub struct Entry {
     pub chart_position: (usize, usize),
 }
 
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod tests;

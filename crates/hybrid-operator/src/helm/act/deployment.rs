@@ -45,13 +45,24 @@ pub(super) async fn start(
     // Objects applied under this revision number before belong to other content.
     memory.live.complete = false;
     if !desired.inputs.overridden.is_empty() {
-        let paths = desired.inputs.overridden.join(", ");
-        let note = format!("watches.yaml overrides {paths}");
+        let note = overridden(context, &desired.inputs.overridden);
         context
             .notices
             .add(Notice::warning("ValueOverridden", "Values", note));
     }
     continue_deployment(context, memory, stored).await
+}
+
+/// Returns the note about paths that `overrideValues` has changed. The texts of `watches.yaml` are shown
+/// only if that is asked for, and are not expanded: the environment may hold passwords.
+fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
+    let texts = &context.setup.watch.override_values;
+    let shown = paths.iter().map(|path| match texts.get(path) {
+        Some(text) if context.setup.reporting.override_values => format!("{path} with {text:?}"),
+        _ => path.clone(),
+    });
+    let shown: Vec<String> = shown.collect();
+    format!("watches.yaml overrides {}", shown.join(", "))
 }
 
 /// Returns the record of a new revision.

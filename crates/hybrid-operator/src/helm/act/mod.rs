@@ -14,6 +14,7 @@ mod leave;
 mod obstacle;
 mod orphans;
 mod record;
+mod remove;
 mod repair;
 mod resume;
 mod retry;
@@ -151,6 +152,7 @@ async fn execute(
         Step::Test { revision } => test::run(context, memory, revision).await,
         Step::CleanUp { revision } => clean_up::run(context, memory, revision).await,
         Step::Discard { revision } => discard::run(context, memory, revision).await,
+        Step::Remove { revision } => remove::run(context, memory, revision).await,
         Step::Uninstall => uninstall::run(context, memory).await,
         Step::Wait { delay, until } => wait::run(context, delay, until).await,
         Step::Refuse(refusal) => wait::refuse(context, memory, refusal).await,

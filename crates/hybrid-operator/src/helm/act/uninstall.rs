@@ -103,7 +103,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
 
 /// Returns the newest readable record, and the earlier ones back to the deployed one, whose objects
 /// may exist. `None` if there are no records.
-async fn readable(
+pub(super) async fn readable(
     context: &ActContext<'_>,
     own: &[RecordMeta],
 ) -> Result<Option<(StoredRelease, Vec<StoredRelease>)>, ActError> {

@@ -124,11 +124,13 @@ pub(crate) struct DesiredFacts {
     pub(crate) install_retries: Option<u32>,
     /// Whether the objects of a failed install are removed before a retry.
     pub(crate) clean_up: bool,
-    /// Maximum number of retries of a failed upgrade. If `None`, no retries with rollback and
-    /// unlimited retries without.
+    /// Maximum number of retries of a failed upgrade. If `None`, no retries with rollback or
+    /// uninstall, and unlimited retries without.
     pub(crate) upgrade_retries: Option<u32>,
     /// Whether a failed upgrade is rolled back.
     pub(crate) rollback: bool,
+    /// Whether the release is uninstalled and installed again after a failed upgrade.
+    pub(crate) reinstall: bool,
     /// Time that a pending revision of another writer is left unchanged.
     pub(crate) timeout: Duration,
     /// Whether the chart's tests run after each new revision.
@@ -203,6 +205,12 @@ pub(crate) enum Step {
     /// Remove the objects that only this failed revision has, and its record.
     Discard {
         /// Revision of the record.
+        revision: Revision,
+    },
+    /// Uninstall the release whose upgrade failed, so that it is installed again. Only on request:
+    /// `upgrade.remediation.strategy: uninstall`.
+    Remove {
+        /// Revision of the failed record.
         revision: Revision,
     },
     /// Uninstall the release.
@@ -355,6 +363,10 @@ fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         Status::Failed if is_failed_rollback(observed, desired, latest) => {
             retry(observed, latest, latest.attempts)
         }
+        // An uninstall after a failed upgrade was interrupted.
+        Status::Uninstalling if same && desired.reinstall && is_exhausted(observed, desired) => {
+            Step::Remove { revision }
+        }
         Status::Uninstalled if same && desired.clean_up => retry_install(observed, desired, latest),
         Status::Failed
         | Status::Superseded
@@ -444,6 +456,10 @@ fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         retry(observed, latest, latest.attempts)
     } else if desired.rollback {
         Step::Rollback { to: good }
+    } else if desired.reinstall {
+        Step::Remove {
+            revision: latest.revision,
+        }
     } else {
         stalled(latest, StallReason::ExceedsRetries)
     }
@@ -510,7 +526,7 @@ fn is_exhausted(observed: &ObservedFacts, desired: &DesiredFacts) -> bool {
     let attempts = attempts(observed, desired);
     match desired.upgrade_retries {
         Some(retries) => attempts > retries,
-        None if desired.rollback => attempts > 0,
+        None if desired.rollback || desired.reinstall => attempts > 0,
         None => {
             let hook_failed = observed
                 .history
@@ -542,7 +558,10 @@ fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
 fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {
     desired.digest.is_some()
         && record.digest == desired.digest
-        && matches!(record.status, Status::Failed | Status::Uninstalled)
+        && matches!(
+            record.status,
+            Status::Failed | Status::Uninstalling | Status::Uninstalled
+        )
 }
 
 /// Returns the number of failed attempts of the desired inputs.

@@ -550,6 +550,60 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
     );
 }
 
+/// Uninstalling a release because its upgrade failed deletes its objects: only on request, only after the
+/// retries, and only while the inputs that failed are still desired.
+#[test]
+fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
+    let old = record(1, Status::Deployed, Some("old"));
+    let uninstalling = RecordFacts {
+        status: Status::Uninstalling,
+        ..failed(2, 2)
+    };
+    let remove = Step::Remove {
+        revision: revision(2),
+    };
+    let retry = Step::Retry {
+        revision: revision(2),
+    };
+    let rollback = Step::Rollback { to: revision(1) };
+    let step = |history: &[&RecordFacts], reinstall: bool, retries, digest: &str| {
+        let wanted = DesiredFacts {
+            digest: Some(digest.to_owned()),
+            rollback: !reinstall,
+            reinstall,
+            upgrade_retries: retries,
+            ..desired()
+        };
+        let history = history.iter().map(|&record| record.clone()).collect();
+        next_step(&observed(history), &wanted)
+    };
+    let twice = failed(2, 2);
+    assert_eq!(step(&[&old, &twice], true, None, "new"), remove);
+    assert_eq!(step(&[&old, &twice], true, Some(1), "new"), remove);
+    assert_eq!(step(&[&old, &twice], true, Some(2), "new"), retry);
+    assert_eq!(step(&[&old, &twice], false, None, "new"), rollback);
+    assert_eq!(step(&[&old, &twice], true, None, "newer"), Step::Upgrade);
+    // A crash in between.
+    assert_eq!(step(&[&old, &uninstalling], true, None, "new"), remove);
+    assert_eq!(step(&[&uninstalling], true, None, "new"), remove);
+    assert_eq!(
+        step(&[&old, &uninstalling], true, None, "newer"),
+        Step::Install
+    );
+    assert_eq!(
+        step(&[&old, &uninstalling], false, None, "new"),
+        Step::Install
+    );
+    // The records are gone: the release is installed. If that fails, it is an install that failed.
+    assert_eq!(step(&[], true, None, "new"), Step::Install);
+    assert_eq!(
+        step(&[&failed(1, 9)], true, None, "new"),
+        Step::Retry {
+            revision: revision(1)
+        }
+    );
+}
+
 #[test]
 fn reset_retries_and_force_creates_a_new_revision() {
     let mut state = observed(vec![
@@ -643,6 +697,7 @@ proptest! {
         finalizer: bool,
         paused: bool,
         rollback: bool,
+        reinstall: bool,
     ) {
         let mut state = observed(records);
         for (i, record) in state.history.iter_mut().enumerate() {
@@ -650,8 +705,13 @@ proptest! {
             record.written = Duration::ZERO;
         }
         (state.deleting, state.finalizer, state.paused) = (deleting, finalizer, paused);
-        let wanted = DesiredFacts { rollback, ..desired() };
+        let wanted = DesiredFacts { rollback, reinstall, ..desired() };
         let step = next_step(&state, &wanted);
+        if matches!(step, Step::Remove { .. }) {
+            prop_assert!(reinstall && !deleting && !paused);
+            let digests = state.history.last().map(|latest| latest.digest.as_deref() == Some("new"));
+            prop_assert_eq!(digests, Some(true));
+        }
         prop_assert_eq!(step == Step::Uninstall, deleting && finalizer);
         if let Some(latest) = state.history.last()
             && latest.status == Status::Failed

@@ -235,3 +235,14 @@ async fn request_is_given_up_before_the_api_server_does() {
     assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
     drop(go_on);
 }
+
+#[tokio::test]
+async fn address_that_cannot_be_bound_is_named_with_the_flag() {
+    let Err(refused) = Listener::bind("nowhere").await else {
+        panic!("bound");
+    };
+    let text = refused.to_string();
+    for part in ["nowhere", "--webhook-bind-address"] {
+        assert!(text.contains(part), "{text}");
+    }
+}

@@ -26,7 +26,9 @@ pub(super) async fn run(
             }
         }
     }
-    let stored = context.load(revision).await?;
+    let Some(stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.contains(key)

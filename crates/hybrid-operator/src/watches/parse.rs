@@ -32,6 +32,7 @@ const ENTRY_FIELDS: &[&str] = &[
     "maxConcurrentReconciles",
     "selector",
     "dryRunOption",
+    "lookup",
     "values",
     "valuesFrom",
     "install",
@@ -42,12 +43,14 @@ const ENTRY_FIELDS: &[&str] = &[
     "driftDetection",
     "patches",
     "serviceAccountName",
+    "allowOperatorAccounts",
     "dependsOn",
     "maxHistory",
     "releaseName",
     "releaseNamespace",
     "pauseAnnotation",
     "allowEmpty",
+    "crashLogs",
     "crds",
 ];
 
@@ -131,6 +134,11 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             choice(node, &[("server", true), ("client", false)])
         })
         .unwrap_or(false);
+    watch.lookup_is_trusted = fields
+        .optional("lookup", |node| {
+            choice(node, &[("confined", false), ("trusted", true)])
+        })
+        .unwrap_or(false);
     watch.values = fields.optional("values", |node| match decode(node)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(expected("a map of values", node)),
@@ -159,6 +167,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.release_name = fields.optional("releaseName", name);
     watch.release_namespace = fields.optional("releaseNamespace", name);
     watch.pause_annotation = fields.optional("pauseAnnotation", name);
+    watch.allow_operator_accounts = fields
+        .optional("allowOperatorAccounts", boolean)
+        .unwrap_or(false);
+    watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
     watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
     watch.crds = fields
         .optional("crds", |node| {

@@ -46,6 +46,7 @@ mod retries;
 mod safety;
 mod same_inputs;
 mod scope;
+mod security;
 mod symptoms;
 mod unready;
 mod visitors;

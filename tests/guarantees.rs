@@ -1,4 +1,5 @@
-//! Checks that every test named in `docs/guarantees.md` exists, and is where the page says.
+//! Checks that every test named in `docs/guarantees.md` exists, and is where the page says, and that
+//! every sentence in the tables of `docs/security.md` names one.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -38,15 +39,34 @@ fn tests_of(row: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-#[test]
-fn every_test_named_in_the_guarantees_exists() {
+/// Returns the rows of the tables of a page, without their heads.
+fn rows(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs")
+        .join(page);
+    let text = std::fs::read_to_string(path).unwrap();
+    let rows = text.lines().filter(|line| line.starts_with("| "));
+    rows.filter(|row| !row.ends_with("| test |"))
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+/// Returns the paths of all functions below `crates` and `tests` by name.
+fn known() -> BTreeMap<String, Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut known = BTreeMap::new();
     functions(&root.join("crates"), &mut known);
     functions(&root.join("tests"), &mut known);
-    let page = std::fs::read_to_string(root.join("docs/guarantees.md")).unwrap();
-    let rows = page.lines().filter(|line| line.starts_with("| "));
-    let shown: Vec<(String, String)> = rows.flat_map(tests_of).collect();
+    known
+}
+
+#[test]
+fn every_test_named_in_the_guarantees_exists() {
+    let known = known();
+    let shown: Vec<(String, String)> = rows("guarantees.md")
+        .iter()
+        .flat_map(|row| tests_of(row))
+        .collect();
     assert!(shown.len() > 30, "{shown:?}");
     let missing: Vec<_> = shown
         .iter()
@@ -56,4 +76,20 @@ fn every_test_named_in_the_guarantees_exists() {
         })
         .collect();
     assert!(missing.is_empty(), "not found: {missing:#?}");
+}
+
+#[test]
+fn every_sentence_about_security_names_a_test_that_exists() {
+    let known = known();
+    let rows = rows("security.md");
+    assert!(rows.len() > 15, "{rows:?}");
+    for row in &rows {
+        let tests = tests_of(row);
+        assert!(!tests.is_empty(), "no test: {row}");
+        let missing: Vec<_> = tests
+            .iter()
+            .filter(|(name, _)| !known.contains_key(name))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}: {row}");
+    }
 }

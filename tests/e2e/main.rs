@@ -47,6 +47,7 @@ mod retries;
 mod safety;
 mod same_inputs;
 mod scope;
+mod security;
 mod status;
 mod symptoms;
 mod transcript;

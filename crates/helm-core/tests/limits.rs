@@ -288,3 +288,81 @@ fn render_inputs_can_be_moved_to_another_thread() {
     shared::<Cancel>();
     movable::<Result<helm_core::Rendered, RenderError>>();
 }
+
+/// Refuses lookups during a call of `tpl`.
+struct RefusesTexts;
+
+impl Lookup for RefusesTexts {
+    fn get(&self, _: &LookupKey) -> LookupAnswer {
+        LookupAnswer::Found("seen".into())
+    }
+
+    fn get_in_tpl(&self, _: &LookupKey) -> LookupAnswer {
+        LookupAnswer::Failed("refused".to_owned())
+    }
+}
+
+#[test]
+fn lookups_of_a_text_given_to_tpl_are_told_from_those_of_the_chart() {
+    const LOOKUP: &str = "{{ lookup `v1` `Secret` `ns` `a` }}";
+    let define = format!("{{{{ define \"x\" }}}}{LOOKUP}{{{{ end }}}}");
+    let quoted = "{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}".replace('"', "\\\"");
+    for (what, template, refused) in [
+        ("the chart", LOOKUP.to_owned(), false),
+        (
+            "an included template",
+            format!("{define}{{{{ include `x` . }}}}"),
+            false,
+        ),
+        (
+            "after tpl",
+            format!("{{{{ tpl `{{{{ 1 }}}}` . }}}}{LOOKUP}"),
+            false,
+        ),
+        (
+            "the arguments of tpl",
+            "{{ tpl (lookup `v1` `Secret` `ns` `a`) . }}".to_owned(),
+            false,
+        ),
+        ("tpl", format!("{{{{ tpl \"{quoted}\" . }}}}"), true),
+        (
+            "a template included by tpl",
+            format!("{define}{{{{ tpl `{{{{ include \"x\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "a template called by tpl",
+            format!("{define}{{{{ tpl `{{{{ template \"x\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "a template defined by tpl",
+            format!(
+                "{{{{ tpl \"{{{{ define `y` }}}}{quoted}{{{{ end }}}}{{{{ include `y` . }}}}\" . }}}}"
+            ),
+            true,
+        ),
+        (
+            "tpl within tpl",
+            format!("{define}{{{{ tpl `{{{{ tpl \"{{{{ include \\\"x\\\" . }}}}\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "after a tpl within tpl",
+            format!(
+                "{define}{{{{ tpl `{{{{ tpl \"{{{{ 1 }}}}\" . }}}}{{{{ include \"x\" . }}}}` . }}}}"
+            ),
+            true,
+        ),
+    ] {
+        let (compiled, values) = chart(&template);
+        let input = RenderInput::new(info(), &values).lookup(RefusesTexts);
+        match compiled.render_files(&input) {
+            Ok(_) => assert!(!refused, "{what}: {template}"),
+            Err(error) => {
+                assert!(refused, "{what}: {error}");
+                assert!(error.to_string().contains("refused"), "{what}: {error}");
+            }
+        }
+    }
+}

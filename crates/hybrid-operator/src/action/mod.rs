@@ -77,19 +77,20 @@ impl ActionContext<'_> {
     }
 
     /// Returns the operator's labels for a record that is updated.
-    fn tags(&self, meta: &RecordMeta) -> RecordTags {
+    fn tags(&self, meta: &RecordMeta, proven: bool) -> RecordTags {
         RecordTags {
             cr: self.primary.identity(),
             operator: self.operator.clone(),
             writer: self.instance.clone(),
             digest: meta.digest.clone(),
             failures: meta.failures,
+            proven,
         }
     }
 
     /// Writes a changed record to the store.
     async fn save(&self, stored: &mut deploy::StoredRelease) -> Result<(), StoreError> {
-        let tags = self.tags(&stored.meta);
+        let tags = self.tags(&stored.meta, stored.proven);
         stored.meta = self
             .store
             .update(&stored.meta, &stored.release, &tags)

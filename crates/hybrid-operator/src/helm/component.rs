@@ -266,7 +266,11 @@ impl Components {
         };
         records.on_change(changed);
         Self {
-            store: RecordStore::new(context.connection.client.clone(), records),
+            store: RecordStore::new(
+                context.connection.client.clone(),
+                records,
+                context.caches.records.keys(),
+            ),
             context: context.clone(),
             resource,
             queue: queue.clone(),
@@ -518,7 +522,7 @@ impl KnownComponent {
 
     /// Forgets a custom resource. Returns whether others are left.
     fn forget(&self, key: &Key) -> bool {
-        self.access.interests.forget(key);
+        self.access.forget(key);
         lock(&self.memories).remove(key);
         lock(&self.wanted).remove(key);
         lock(&self.pauses).reset(key);

@@ -137,6 +137,13 @@ pub(super) struct Prepared {
     overridden: Vec<String>,
 }
 
+impl Prepared {
+    /// Returns the namespace of the release.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 /// Computes name, namespace and values of a release.
 pub(super) fn prepare(
     input: &PreviewInput<'_>,

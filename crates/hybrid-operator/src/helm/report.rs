@@ -386,9 +386,10 @@ pub(super) async fn publish(
     if let Ok(report) = &result
         && report.outcome.waits_for_objects()
     {
-        diagnose_in = diagnose::update(subject, memory, &status).await;
+        diagnose_in = diagnose::update(subject, memory, &status, setup.watch.crash_logs).await;
         objects.cause = memory.diagnosis.cause.clone();
     }
+    let redactor = memory.redactor.clone();
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
@@ -402,21 +403,25 @@ pub(super) async fn publish(
                 status.irreconcilable("ReconcileError", hook_error);
             }
             match report.error.or(report.hook_error) {
-                Some(error) => Err(error.into()),
+                Some(error) => Err(redactor.clean(&error).into()),
                 None => Ok(report.next),
             }
         }
         Err(error) => {
-            // Transient errors do not set a condition.
-            if !error.is_transient() {
-                status.irreconcilable("ReconcileError", &chain(&error));
+            // Transient errors do not set a condition, and do not quote values.
+            if error.is_transient() {
+                Err(ReconcileError::from(error))
+            } else {
+                let message = redactor.clean(&chain(&error));
+                status.irreconcilable("ReconcileError", &message);
+                Err(message.into())
             }
-            Err(ReconcileError::from(error))
         }
     };
     for remark in memory.live.take_remarks() {
         notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
     }
+    status.redact(|message| redactor.clean(message));
     let mut written = true;
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
@@ -428,6 +433,8 @@ pub(super) async fn publish(
         written = write(access, subject, memory, notices, &status).await?;
     }
     for notice in notices.take() {
+        let note = redactor.clean(&notice.note);
+        let notice = Notice { note, ..notice };
         send(setup, access, subject, notice.into()).await;
     }
     if !written {

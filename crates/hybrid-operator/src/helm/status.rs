@@ -120,6 +120,16 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    /// Replaces the messages of all conditions and of their events.
+    pub(crate) fn redact(&mut self, clean: impl Fn(&str) -> String) {
+        for condition in &mut self.conditions {
+            condition.message = clean(&condition.message);
+        }
+        for transition in &mut self.transitions {
+            transition.message = clean(&transition.message);
+        }
+    }
+
     /// Reads the current status, to be changed at `now` for `generation`.
     pub(crate) fn read(status: Option<&Value>, now: Timestamp, generation: Option<i64>) -> Self {
         let before = status.cloned().unwrap_or(Value::Null);

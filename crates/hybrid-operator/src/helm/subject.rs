@@ -3,7 +3,7 @@
 //! An existing release keeps its name and namespace: moving it would leave its objects behind under
 //! the old name and could take over a foreign release under the new one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
 use jiff::Timestamp;
@@ -11,14 +11,15 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::access::Access;
+use super::access::{Access, Account};
 use super::annotations::{self, Annotations};
 use super::bounded::remembered;
 use super::environment::environment;
 use super::finalizer;
+use super::interest::Interests;
 use super::setup::Setup;
 use super::status::Status;
-use crate::client::{ImpersonateError, impersonate};
+use crate::client::ImpersonateError;
 use crate::cluster::{Cluster, Primary, Scope};
 use crate::controller::Key;
 use crate::release::{Asked, RecordMeta, Storage};
@@ -34,6 +35,11 @@ pub(super) enum SubjectError {
     /// The name of the service account to impersonate is invalid.
     #[error(transparent)]
     Account(#[from] ImpersonateError),
+    /// The custom resource picks an account of the operator's namespace.
+    #[error(
+        "serviceAccountName picks service account {0:?} in the operator's own namespace, which custom resources may not pick; to allow it, set 'allowOperatorAccounts: true' in watches.yaml"
+    )]
+    OperatorAccount(String),
     /// A template of `watches.yaml` failed.
     #[error(transparent)]
     Template(#[from] ValuesError),
@@ -87,6 +93,8 @@ pub(super) struct Subject {
     pub(super) resource: Arc<DynamicObject>,
     /// Cluster client that impersonates the custom resource's service account, if one is set.
     pub(super) cluster: Cluster,
+    /// Watches of what the custom resource refers to, by the same account.
+    pub(super) interests: Arc<Interests>,
     pub(super) object: Arc<Value>,
     pub(super) generation: Option<i64>,
     pub(super) deleting: bool,
@@ -125,14 +133,15 @@ impl Subject {
                 placeholder(&primary, setup)?
             }
         };
-        let cluster = cluster_for(&primary, &object, setup, access).unwrap_or_else(|found| {
+        let account = account_of(&primary, &object, setup, access).unwrap_or_else(|found| {
             error.get_or_insert(found);
-            access.cluster.clone()
+            access.own_account()
         });
         Ok(Self {
             primary,
             resource: Arc::clone(resource),
-            cluster,
+            cluster: account.cluster,
+            interests: account.interests,
             generation: resource.metadata.generation,
             deleting,
             finalizer: finalizer::is_present(resource),
@@ -236,32 +245,34 @@ fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     read
 }
 
-/// Returns the cluster client that impersonates the service account of a custom resource, or the
-/// operator's own.
-fn cluster_for(
+/// Returns the service account of a custom resource, or the operator's own.
+fn account_of(
     primary: &Primary,
     object: &Value,
     setup: &Setup,
     access: &Access,
-) -> Result<Cluster, SubjectError> {
+) -> Result<Account, SubjectError> {
     let Some(template) = &setup.watch.service_account_name else {
-        return Ok(access.cluster.clone());
+        return Ok(access.own_account());
     };
-    let account = values::render_text(template, object, environment(), "serviceAccountName")?;
+    let name = values::render_text(template, object, environment(), "serviceAccountName")?;
     let own = setup.operator_namespace.as_deref();
-    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-    let mut clusters = access
-        .impersonated
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let known = (namespace.to_owned(), account);
-    if let Some(cluster) = clusters.get(&known) {
-        return Ok(cluster.clone());
+    if is_operator_account(primary, template, own) && !setup.watch.allow_operator_accounts {
+        return Err(SubjectError::OperatorAccount(name));
     }
-    let client = impersonate(&access.client, namespace, &known.1)?;
-    let cluster = access.cluster.with_client(client);
-    clusters.insert(known, cluster.clone());
-    Ok(cluster)
+    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
+    Ok(access.account(namespace, &name)?)
+}
+
+/// Returns whether the author of a custom resource picks an account of the operator's namespace: the
+/// template may read the custom resource, and the account is in that namespace.
+fn is_operator_account(primary: &Primary, template: &str, own: Option<&str>) -> bool {
+    let picks = template.contains("{{");
+    picks
+        && primary
+            .namespace
+            .as_deref()
+            .is_none_or(|namespace| own == Some(namespace))
 }
 
 /// Returns the name and namespace of the release of a custom resource: those of its records or,
@@ -272,7 +283,15 @@ fn locate(
     setup: &Setup,
     access: &Access,
 ) -> Result<ReleaseLocation, SubjectError> {
-    let records = access.store.records_of(&primary.identity());
+    let mut records = access.store.records_of(&primary.identity());
+    let own = setup.operator_namespace.as_deref();
+    if let Some(configured) = namespace_of(primary, &setup.watch, own) {
+        // The release of a namespaced custom resource is in its namespace. A record in another one
+        // counts only for a cluster-scoped custom resource that has none in the configured one.
+        let only_here = primary.namespace.is_some()
+            || records.iter().any(|record| record.namespace == configured);
+        records.retain(|record| !only_here || record.namespace == configured);
+    }
     let present = records.last().map(|record| ReleaseLocation {
         name: record.name.clone(),
         namespace: record.namespace.clone(),
@@ -401,4 +420,68 @@ fn placeholder(primary: &Primary, setup: &Setup) -> Result<ReleaseLocation, Name
         namespace: namespace_of(primary, &setup.watch, setup.operator_namespace.as_deref())
             .unwrap_or_else(|| "default".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+
+    use super::*;
+
+    #[test]
+    fn a_custom_resource_picks_no_account_of_the_operators_namespace() {
+        let picked = "{{ .Object.spec.account }}";
+        for (what, namespace, template, own, refused) in [
+            (
+                "in its own namespace",
+                Some("team"),
+                picked,
+                Some("system"),
+                false,
+            ),
+            (
+                "in the operator's namespace",
+                Some("system"),
+                picked,
+                Some("system"),
+                true,
+            ),
+            (
+                "a name that watches.yaml fixes",
+                Some("system"),
+                "deployer",
+                Some("system"),
+                false,
+            ),
+            ("cluster-scoped", None, picked, Some("system"), true),
+            (
+                "cluster-scoped, outside of a cluster",
+                None,
+                picked,
+                None,
+                true,
+            ),
+            (
+                "cluster-scoped, with a fixed name",
+                None,
+                "deployer",
+                Some("system"),
+                false,
+            ),
+            ("outside of a cluster", Some("team"), picked, None, false),
+        ] {
+            let primary = Primary {
+                gvk: GroupVersionKind::gvk("g", "v1", "K"),
+                namespace: namespace.map(ToOwned::to_owned),
+                name: "web".to_owned(),
+                uid: "u".to_owned(),
+                component: None,
+            };
+            assert_eq!(
+                is_operator_account(&primary, template, own),
+                refused,
+                "{what}"
+            );
+        }
+    }
 }

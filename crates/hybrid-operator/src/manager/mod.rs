@@ -42,7 +42,7 @@ use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
 use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
-use crate::release::Records;
+use crate::release::{ProofKeys, Records};
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::webhook::{self, WebhookError, Webhooks};
@@ -386,6 +386,7 @@ impl Manager {
                     options.watch_namespaces.clone(),
                     metrics.watches(),
                     stop.clone(),
+                    proof_keys(&options, &client),
                 ),
                 objects,
             },
@@ -534,6 +535,16 @@ async fn serve_webhooks(
         certified.store(true, Ordering::SeqCst);
     });
     Ok(Some(running))
+}
+
+/// Returns the source of the key that proves release records. It is kept in the operator's namespace,
+/// never in one of its custom resources', whose users may read it.
+fn proof_keys(options: &Options, client: &Client) -> ProofKeys {
+    let namespace = options.operator_namespace.as_deref();
+    let namespace = namespace.or(options.leader_election_namespace.as_deref());
+    let namespace = namespace.unwrap_or_else(|| client.default_namespace());
+    let operator = OperatorId::new(&options.operator_name);
+    ProofKeys::in_secret(client.clone(), namespace, &operator)
 }
 
 fn reporter(options: &Options) -> Reporter {

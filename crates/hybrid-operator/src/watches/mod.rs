@@ -57,6 +57,10 @@ pub struct Watch {
     pub selector: Option<Selector>,
     /// Whether the results of `lookup` count as inputs of the release.
     pub lookup_is_input: bool,
+    /// Whether a text given to `tpl` may look up everything that the operator may read, although it
+    /// may come from a custom resource. Default: only objects of the release's namespace, and no
+    /// Secrets.
+    pub lookup_is_trusted: bool,
     /// Values merged over the spec; its strings may be templates.
     pub values: Option<Value>,
     /// Secrets and `ConfigMap`s that provide values.
@@ -77,6 +81,8 @@ pub struct Watch {
     pub patches: Vec<Patch>,
     /// The service account that the operator impersonates; may be a template.
     pub service_account_name: Option<String>,
+    /// Whether a template of `serviceAccountName` may pick an account of the operator's namespace.
+    pub allow_operator_accounts: bool,
     /// Custom resources that must be `Ready` first.
     pub depends_on: Vec<Dependency>,
     /// Number of revisions of a release that are kept. Default: 10.
@@ -89,6 +95,8 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether a chart that renders no objects may replace a release that has some.
     pub allow_empty: bool,
+    /// Whether the status shows the last lines of a crashed container's log. Default: true.
+    pub crash_logs: bool,
     /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
 }
@@ -106,6 +114,7 @@ impl Watch {
             max_concurrent_reconciles: None,
             selector: None,
             lookup_is_input: false,
+            lookup_is_trusted: false,
             values: None,
             values_from: Vec::new(),
             install: ActionPolicy::default(),
@@ -116,12 +125,14 @@ impl Watch {
             drift_detection: DriftDetection::default(),
             patches: Vec::new(),
             service_account_name: None,
+            allow_operator_accounts: false,
             depends_on: Vec::new(),
             max_history: None,
             release_name: None,
             release_namespace: None,
             pause_annotation: None,
             allow_empty: false,
+            crash_logs: true,
             crds: CrdPolicy::default(),
         }
     }

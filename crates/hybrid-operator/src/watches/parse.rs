@@ -104,6 +104,11 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             choice(node, &[("server", true), ("client", false)])
         })
         .unwrap_or(false);
+    watch.lookup_is_trusted = fields
+        .optional("lookup", |node| {
+            choice(node, &[("confined", false), ("trusted", true)])
+        })
+        .unwrap_or(false);
     watch.values = fields.optional("values", |node| match decode(node)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(expected("a map of values", node)),
@@ -128,6 +133,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     watch.release_name = fields.optional("releaseName", template_text);
     watch.release_namespace = fields.optional("releaseNamespace", namespace);
     watch.pause_annotation = fields.optional("pauseAnnotation", annotation);
+    watch.allow_operator_accounts = fields
+        .optional("allowOperatorAccounts", boolean)
+        .unwrap_or(false);
+    watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
     watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
     watch.crds = fields
         .optional("crds", |node| {

@@ -39,7 +39,7 @@ pub(super) async fn start(
     record.info.last_deployed = Some(now);
     record.set_status(kind.pending(), kind.initial_description());
     let digest = desired.inputs.digest.clone();
-    let stored = context.create(record, Some(digest)).await?;
+    let stored = context.create(record, Some(digest), true).await?;
     memory.equal = None;
     memory.obstacles = Obstacles::default();
     // Objects applied under this revision number before belong to other content.
@@ -182,7 +182,7 @@ async fn failed(
     stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
-    let message = chain(error);
+    let message = memory.redactor.clean(&chain(error));
     let before = stored.meta.failures.unwrap_or(Failures::NONE);
     let failures = Failures {
         attempts: before.attempts.saturating_add(1),

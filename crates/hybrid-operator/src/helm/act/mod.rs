@@ -7,6 +7,7 @@ mod convert;
 mod definitions;
 mod deployment;
 mod discard;
+mod endorse;
 mod inspect;
 mod install;
 mod keep;
@@ -85,6 +86,9 @@ pub(super) enum ActError {
     /// A CRD of `crds/` was not installed.
     #[error(transparent)]
     Crd(#[from] definitions::CrdError),
+    /// The inputs of the release cannot be computed now.
+    #[error(transparent)]
+    Desired(#[from] DesiredError),
     /// A listed object cannot be parsed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -106,6 +110,7 @@ impl ActError {
             Self::Read(error) => error.is_transient(),
             Self::Discovery(error) => error.is_transient(),
             Self::Crd(error) => error.is_transient(),
+            Self::Desired(error) => error.is_transient(),
             Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
         }
     }

@@ -28,7 +28,9 @@ pub(super) async fn run(
             }
         }
     }
-    let stored = context.load(revision).await?;
+    let Some(stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let began = Timestamp::now();
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {

@@ -16,7 +16,9 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let mut stored = context.load(revision).await?;
+    let Some(mut stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let kind = context.kind_of(&stored);
     stored
         .release

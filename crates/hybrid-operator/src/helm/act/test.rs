@@ -16,7 +16,9 @@ pub(super) async fn run(
     memory: &mut Memory,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    let mut stored = context.load(revision).await?;
+    let Some(mut stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {

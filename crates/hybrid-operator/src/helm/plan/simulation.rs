@@ -91,6 +91,7 @@ impl Simulation {
             digest: Some(stored.spec.to_string()),
             ours: true,
             attempts: stored.attempts,
+            proven: true,
             hook_failed: false,
             unchanged_for: self.now.saturating_sub(stored.written),
             written: self.now.saturating_sub(stored.written),

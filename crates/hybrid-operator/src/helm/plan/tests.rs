@@ -23,6 +23,7 @@ fn record(revision: u32, status: Status, digest: Option<&str>) -> RecordFacts {
         digest: digest.map(ToOwned::to_owned),
         ours: digest.is_some(),
         attempts: u32::from(failed),
+        proven: true,
         hook_failed: false,
         unchanged_for: Duration::from_mins(1),
         written: LONG_AGO,
@@ -723,5 +724,132 @@ proptest! {
                 "{step:?}"
             );
         }
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn nothing_is_applied_from_a_record_without_a_proof() {
+    use Status::{Deployed, Failed, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
+    let forged = |number, status, digest| RecordFacts {
+        proven: false,
+        ..record(number, status, digest)
+    };
+    let (new, old) = (Some("new"), Some("old"));
+    let adopt = |n| Step::Adopt {
+        revision: revision(n),
+    };
+    let rollback = |n| Step::Rollback { to: revision(n) };
+    let none: fn(&mut ObservedFacts, &mut DesiredFacts) = |_, _| {};
+    #[expect(clippy::type_complexity, reason = "one table")]
+    let cases: Vec<(
+        &str,
+        Vec<RecordFacts>,
+        fn(&mut ObservedFacts, &mut DesiredFacts),
+        Step,
+    )> = vec![
+        (
+            "as applied",
+            vec![forged(1, Deployed, new)],
+            none,
+            Step::Nothing,
+        ),
+        (
+            "drifted",
+            vec![forged(1, Deployed, new)],
+            |o, _| o.drift = Drift::Some,
+            adopt(1),
+        ),
+        (
+            "drift unknown",
+            vec![forged(1, Deployed, new)],
+            |o, _| o.drift = Drift::Unknown,
+            adopt(1),
+        ),
+        (
+            "drift unknown, and only reported",
+            vec![forged(1, Deployed, new)],
+            |o, d| (o.drift, d.repair) = (Drift::Unknown, false),
+            adopt(1),
+        ),
+        (
+            "drifted, inputs unknown",
+            vec![forged(1, Deployed, new)],
+            |o, d| (o.drift, d.digest) = (Drift::Some, None),
+            Step::Refuse(Refusal::NoInputs),
+        ),
+        (
+            "drifted, the chart renders nothing",
+            vec![forged(1, Deployed, old)],
+            |o, d| (o.drift, d.empty) = (Drift::Some, true),
+            Step::Refuse(Refusal::Empty),
+        ),
+        (
+            "tests are due",
+            vec![forged(1, Deployed, new)],
+            |_, d| d.test = true,
+            adopt(1),
+        ),
+        (
+            "pending",
+            vec![record(1, Deployed, old), forged(2, PendingUpgrade, new)],
+            none,
+            Step::Upgrade,
+        ),
+        (
+            "pending install",
+            vec![forged(1, Status::PendingInstall, new)],
+            none,
+            Step::Install,
+        ),
+        (
+            "pending rollback",
+            vec![
+                record(1, Superseded, old),
+                failed(2, 1),
+                forged(3, PendingRollback, old),
+            ],
+            none,
+            Step::Upgrade,
+        ),
+        (
+            "failed install",
+            vec![forged(1, Failed, new)],
+            none,
+            Step::Install,
+        ),
+        (
+            "failed install that was cleaned up",
+            vec![forged(1, Uninstalled, new)],
+            |_, d| d.clean_up = true,
+            Step::Install,
+        ),
+        (
+            "failed upgrade over a proven revision",
+            vec![record(1, Deployed, old), forged(2, Failed, new)],
+            none,
+            rollback(1),
+        ),
+        (
+            "failed upgrade over a forged revision",
+            vec![
+                record(1, Superseded, old),
+                forged(2, Deployed, old),
+                failed(3, 1),
+            ],
+            none,
+            rollback(1),
+        ),
+        (
+            "failed upgrade over forged revisions only",
+            vec![forged(1, Deployed, old), failed(2, 1)],
+            none,
+            stalled(2, StallReason::NothingToRestore),
+        ),
+    ];
+    for (what, history, change, step) in cases {
+        let (mut state, mut wanted) = (observed(history), desired());
+        change(&mut state, &mut wanted);
+        assert_eq!(next_step(&state, &wanted), step, "{what}");
     }
 }

@@ -1,8 +1,8 @@
 //! The manager: runs controllers in one process, with leader election, probes and metrics.
 //!
 //! ```text
-//! connect -> serve probes and metrics -> wait for the API server -> run what needs no leadership
-//!         -> lead -> run controllers
+//! connect -> serve probes and metrics -> wait for the API server, and load charts meanwhile
+//!         -> run what needs no leadership -> lead -> run controllers
 //! ```
 //!
 //! On SIGTERM or SIGINT reconciles in progress end, at the latest after
@@ -207,6 +207,9 @@ pub enum ManagerError {
         #[source]
         source: ControllerError,
     },
+    /// What the controllers are made of cannot be loaded.
+    #[error(transparent)]
+    Load(ControllerError),
     /// The options contradict each other or lack something.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -217,14 +220,18 @@ pub enum ManagerError {
     LeaseLost,
 }
 
+/// Loads controllers.
+type Load = Box<dyn FnOnce() -> Result<Vec<Box<dyn Controller>>, ControllerError> + Send>;
+
 /// Runs controllers in one process.
 pub struct Manager {
     options: Options,
+    loads: Vec<Load>,
     controllers: Vec<Box<dyn Controller>>,
     webhooks: Webhooks,
     client: Option<Client>,
     probes: Probes,
-    /// Whether the API server has answered.
+    /// Whether the API server has answered and everything is loaded.
     reached: Arc<AtomicBool>,
     /// Whether the webhooks have a certificate.
     certified: Arc<AtomicBool>,
@@ -237,6 +244,7 @@ impl Manager {
         let reached = Arc::default();
         Self {
             options,
+            loads: Vec::new(),
             controllers: Vec::new(),
             webhooks: Webhooks::default(),
             client: None,
@@ -266,6 +274,17 @@ impl Manager {
     #[must_use]
     pub fn with_boxed(mut self, controller: Box<dyn Controller>) -> Self {
         self.controllers.push(controller);
+        self
+    }
+
+    /// Adds controllers that are read from files. They are loaded on a thread of their own while the
+    /// manager connects; the process is ready when both have succeeded, and an error ends it.
+    #[must_use]
+    pub fn load<E: Into<ControllerError>>(
+        mut self,
+        load: impl FnOnce() -> Result<Vec<Box<dyn Controller>>, E> + Send + 'static,
+    ) -> Self {
+        self.loads.push(Box::new(|| load().map_err(Into::into)));
         self
     }
 
@@ -333,6 +352,7 @@ impl Manager {
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         let Self {
             options,
+            loads,
             controllers,
             client,
             webhooks,
@@ -342,9 +362,17 @@ impl Manager {
             metrics,
         } = self;
         options.validate()?;
+        let loading = load_all(loads);
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let clients = Clients::connect(client, &options, &counts, &gate).await?;
+        let clients = match Clients::connect(client, &options, &counts, &gate).await {
+            Ok(clients) => clients,
+            Err(error) => {
+                // Mistakes in the files are found without a cluster, too.
+                loading.await?;
+                return Err(error.into());
+            }
+        };
         let metrics = Metrics::new(counts, metrics);
         let servers = probes::serve(&options, &metrics, &clients.always, probes, &stop).await?;
 
@@ -354,10 +382,17 @@ impl Manager {
             "starting"
         );
         let cluster = Cluster::new(clients.leading.clone());
-        let reachable = wait_until_reachable(&cluster, &clients.server);
-        if stop.run_until_cancelled(reachable).await.is_none() {
+        let reachable = async {
+            wait_until_reachable(&cluster, &clients.server).await;
+            Ok(())
+        };
+        let started = async { tokio::try_join!(loading, reachable) };
+        let Some(started) = stop.run_until_cancelled(started).await else {
             return Ok(());
-        }
+        };
+        let (mut loaded, ()) = started?;
+        loaded.extend(controllers);
+        let controllers = loaded;
         reached.store(true, Ordering::SeqCst);
         let always = clients.always.clone();
         let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified).await?;
@@ -499,6 +534,23 @@ fn election(
     Ok(lease.map(|lease| Election::Lease(Elector::new(clients.leading.clone(), lease, gate))))
 }
 
+/// Starts to load controllers, and returns those of all loads in their order.
+fn load_all(
+    loads: Vec<Load>,
+) -> impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>> {
+    let loading: Vec<_> = loads.into_iter().map(tokio::task::spawn_blocking).collect();
+    async {
+        let mut controllers = Vec::new();
+        for loaded in loading {
+            let loaded = loaded
+                .await
+                .map_err(|panic| ManagerError::Load(panic.into()))?;
+            controllers.extend(loaded.map_err(ManagerError::Load)?);
+        }
+        Ok(controllers)
+    }
+}
+
 /// Waits until the API server responds, and logs each failed attempt.
 async fn wait_until_reachable(cluster: &Cluster, server: &str) {
     let mut delay = Duration::from_millis(250);
@@ -563,3 +615,6 @@ impl ControllerContext {
         context
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -396,11 +396,7 @@ fn each_flag_changes_the_options_and_its_wrong_value_is_refused_with_the_form_th
         args.extend(needed(row.name));
         let changed = format!("{:?}", options(&args, &[]));
         let unchanged = format!("{:?}", options(needed(row.name), &[]));
-        assert!(
-            changed != unchanged,
-            "{} has no effect",
-            row.name
-        );
+        assert!(changed != unchanged, "{} has no effect", row.name);
         if let Wrong::Usage(value, wanted) = row.wrong {
             let refused = set(value).unwrap_err();
             assert_eq!(refused.exit_code(), 2);

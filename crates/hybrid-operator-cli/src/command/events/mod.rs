@@ -96,14 +96,14 @@ fn watch(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         let about = with_progress("reading the release", read()).await?;
         let (format, paint) = (args.output.output, args.output.color.paint());
-        let mut print = |row: &Row| print_row(row, format, paint, out);
+        let mut show = |row: &Row| print_row(row, format, paint, out);
         let interrupted = async {
             // Without a signal handler, the signal ends the program.
             if tokio::signal::ctrl_c().await.is_err() {
                 std::future::pending::<()>().await;
             }
         };
-        follow::run(&cluster, about, read, &mut print, interrupted).await
+        follow::run(&cluster, about, read, &mut show, interrupted).await
     })
 }
 

@@ -286,7 +286,9 @@ async fn a_missing_definition_is_named_with_the_way_to_install_it() {
         .unwrap();
     let told = async || {
         let log = running.log();
-        log.contains("install its CustomResourceDefinition") && log.contains("NeverInstalled")
+        let lines = log.lines().filter(|line| line.contains("NeverInstalled"));
+        let hint = "install their CustomResourceDefinition";
+        lines.filter(|line| line.contains(hint)).count() == 1
     };
     let told = wait::until(LIMIT, "the warning", told).await;
     told.unwrap_or_else(|error| panic!("{error}\n{}", running.log()));

@@ -133,6 +133,15 @@ pub(crate) struct Reporting {
     pub(crate) manifest: bool,
 }
 
+impl Reporting {
+    fn of(options: &Options) -> Self {
+        Self {
+            override_values: !options.suppress_override_values,
+            manifest: options.status_manifest,
+        }
+    }
+}
+
 /// Concurrency and reconcile period of controllers.
 #[derive(Clone)]
 pub(crate) struct Limits {
@@ -339,11 +348,7 @@ impl Manager {
             metrics,
         } = self;
         options.validate()?;
-        if options.enable_http2 {
-            warn!(
-                "--enable-http2 has no effect: webhooks and metrics are served over HTTP/1.1; remove the flag"
-            );
-        }
+        warn_of_ignored(&options);
         let counts = Counts::default();
         let gate = LeaderGate::default();
         let clients = Clients::connect(client, &options, &counts, &gate).await?;
@@ -412,10 +417,7 @@ impl Manager {
                 sync_period: options.sync_period,
                 pool: RenderPool::default(),
             },
-            reporting: Reporting {
-                override_values: !options.suppress_override_values,
-                manifest: options.status_manifest,
-            },
+            reporting: Reporting::of(&options),
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
             metrics,
@@ -498,6 +500,15 @@ fn election(
     }
     let lease = options.lease()?;
     Ok(lease.map(|lease| Election::Lease(Elector::new(clients.leading.clone(), lease, gate))))
+}
+
+/// Warns of a flag that is accepted and has no effect.
+fn warn_of_ignored(options: &Options) {
+    if options.enable_http2 {
+        warn!(
+            "--enable-http2 has no effect: webhooks and metrics are served over HTTP/1.1; remove the flag"
+        );
+    }
 }
 
 /// Waits until the API server responds, and logs each failed attempt.

@@ -33,6 +33,7 @@ mod helm_cli;
 mod hooks;
 mod lifecycle;
 mod manager;
+mod names;
 mod native;
 mod operations;
 mod options;

@@ -19,6 +19,7 @@ pub use crate::webhook::WebhookOptions;
 
 /// The settings of an operator process.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Options {
     /// Path of the watches file.
     pub watches_file: PathBuf,

@@ -224,6 +224,10 @@ const APPLIED: &str = "applied";
 /// Parses annotations. Values have the syntax of Go's `strconv.ParseBool` and `time.ParseDuration`;
 /// an invalid value or an unknown name is reported, and does not count. `pause_annotation` takes the
 /// place of `paused`. `others` are the names of further annotations, which an operator defines.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an iterator is cheap to clone"
+)]
 pub(crate) fn read<'a>(
     annotations: &BTreeMap<String, String>,
     pause_annotation: Option<&str>,
@@ -275,6 +279,7 @@ fn set_bool(text: &str, target: &mut bool) -> Result<(), &'static str> {
 }
 
 /// An empty description means Helm's, as in Helm.
+#[expect(clippy::unnecessary_wraps, reason = "the readers have one type")]
 fn set_description(text: &str, target: &mut Option<String>) -> Result<(), &'static str> {
     *target = Some(text.to_owned()).filter(|text| !text.is_empty());
     Ok(())

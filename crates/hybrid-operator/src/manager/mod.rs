@@ -136,6 +136,15 @@ pub(crate) struct Reporting {
     pub(crate) manifest: bool,
 }
 
+impl Reporting {
+    fn of(options: &Options) -> Self {
+        Self {
+            override_values: !options.suppress_override_values,
+            manifest: options.status_manifest,
+        }
+    }
+}
+
 /// Concurrency and reconcile period of controllers.
 #[derive(Clone)]
 pub(crate) struct Limits {
@@ -446,10 +455,7 @@ impl Manager {
                 sync_period: options.sync_period,
                 pool: RenderPool::default(),
             },
-            reporting: Reporting {
-                override_values: !options.suppress_override_values,
-                manifest: options.status_manifest,
-            },
+            reporting: Reporting::of(&options),
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
             metrics,

@@ -150,8 +150,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             )
         })
         .unwrap_or_default();
-    // All fields have been read, so that every mistake is reported.
-    (version?, kind?, chart?);
+    // Only now, so that the mistakes in all fields are reported.
+    let (Some(_), Some(_), Some(_)) = (version, kind, chart) else {
+        return None;
+    };
     Some(Entry {
         watch,
         index,
@@ -331,9 +333,16 @@ fn template_text(node: &Node) -> Result<String, String> {
 fn override_values(node: &Node) -> Result<BTreeMap<String, String>, String> {
     let values = string_map(node)?;
     for path in values.keys() {
-        set(&format!("{path}=x"), &mut Values::new()).map_err(|error| {
-            format!("`{path}` is not a path as in Helm's --set, such as `image.tag` or `hosts[0].name`: {error}")
-        })?;
+        let mut set_values = Values::new();
+        let why = match set(&format!("{path}=x"), &mut set_values) {
+            Err(error) => format!(": {error}"),
+            // An unclosed bracket.
+            Ok(()) if set_values.is_empty() => String::new(),
+            Ok(()) => continue,
+        };
+        return Err(format!(
+            "`{path}` is not a path as in Helm's --set, such as `image.tag` or `hosts[0].name`{why}"
+        ));
     }
     Ok(values)
 }

@@ -80,8 +80,8 @@ const FIELDS: &[Row] = &[
         "overrideValues",
         "{a.b: $X}",
         (
-            "{'a[': x}",
-            "`a[` is not a path as in Helm's --set, such as `image.tag`",
+            "{'a[x]': y}",
+            "`a[x]` is not a path as in Helm's --set, such as `image.tag`",
         ),
         "override_values_expand_the_environment_and_are_typed_by_default",
     ),

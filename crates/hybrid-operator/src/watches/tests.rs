@@ -154,7 +154,7 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
     insta::assert_snapshot!(error_of(text), @r#"
     DIR/watches.yaml:5:3: [0].overideValues: unknown field; did you mean `overrideValues`?
     DIR/watches.yaml:6:20: [0].reconcilePeriod: time: invalid duration "soon"; durations look like "300ms", "1m30s" or "2h"
-    DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, waitForJobs, disableHooks, remediation
+    DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, disableHooks, waitForJobs, remediation
     DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: already in entry [0], line 1; remove one of them
     DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths are resolved against the folder of the watches file
     DIR/watches.yaml:12:3: [2]: `kind` is required

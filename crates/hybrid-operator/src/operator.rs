@@ -12,7 +12,6 @@ use crate::helm::{Charts, HelmController};
 use crate::manager::{Controller, ControllerError, Manager};
 use crate::options::{RunArgs, double_dashes, environment};
 use crate::telemetry::logs;
-use crate::watches::WatchesError;
 use crate::webhook::Webhooks;
 
 /// How long threads that still run may hold up the exit.
@@ -233,7 +232,7 @@ impl Operator {
         if let Some(extend) = self.charts {
             manager = manager.load(move || {
                 let charts = Charts::load(&watches_file, extend)?;
-                Ok::<_, WatchesError>(charts.watch_files(watch_files).pace(pace).controllers())
+                Ok::<_, ControllerError>(charts.watch_files(watch_files).pace(pace).controllers())
             });
         }
         for controller in self.controllers {

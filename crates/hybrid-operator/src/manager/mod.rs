@@ -391,17 +391,11 @@ impl Manager {
             "starting"
         );
         let cluster = Cluster::new(clients.leading.clone());
-        let reachable = async {
-            wait_until_reachable(&cluster, &clients.server).await;
-            Ok(())
-        };
-        let started = async { tokio::try_join!(loading, reachable) };
-        let Some(started) = stop.run_until_cancelled(started).await else {
+        let loaded = load_and_reach(loading, &cluster, &clients.server, &stop).await?;
+        let Some(mut loaded) = loaded else {
             return Ok(());
         };
-        let (mut loaded, ()) = started?;
         loaded.extend(controllers);
-        let controllers = loaded;
         reached.store(true, Ordering::SeqCst);
         let always = clients.always.clone();
         let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified).await?;
@@ -439,16 +433,7 @@ impl Manager {
                 client,
                 cluster,
             },
-            identity: Identity {
-                operator: OperatorId::new(&options.operator_name),
-                instance: InstanceId::new(&options.instance),
-                elected: election.is_some(),
-                namespace: options.operator_namespace.clone(),
-                pod: options
-                    .pod
-                    .clone()
-                    .map(|pod| (pod, options.pod_uid.clone())),
-            },
+            identity: identity(&options, election.is_some()),
             limits: Limits {
                 max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
                 reconcile_period: options.reconcile_period,
@@ -467,7 +452,7 @@ impl Manager {
             options,
             stop: stop.clone(),
         };
-        let ended = process.run(controllers, election).await;
+        let ended = process.run(loaded, election).await;
         stop.cancel();
         if let Some(webhooks) = webhooks {
             webhooks.stop().await;
@@ -557,6 +542,24 @@ fn load_all(
     }
 }
 
+/// Waits until everything is loaded and the API server responds; `None` if `stop` comes first.
+async fn load_and_reach(
+    loading: impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>>,
+    cluster: &Cluster,
+    server: &str,
+    stop: &CancellationToken,
+) -> Result<Option<Vec<Box<dyn Controller>>>, ManagerError> {
+    let reachable = async {
+        wait_until_reachable(cluster, server).await;
+        Ok(())
+    };
+    let both = async { tokio::try_join!(loading, reachable) };
+    match stop.run_until_cancelled(both).await {
+        Some(started) => Ok(Some(started?.0)),
+        None => Ok(None),
+    }
+}
+
 /// Waits until the API server responds, and logs each failed attempt.
 async fn wait_until_reachable(cluster: &Cluster, server: &str) {
     let mut delay = Duration::from_millis(250);
@@ -603,6 +606,17 @@ fn proof_keys(options: &Options, client: &Client) -> ProofKeys {
     let namespace = namespace.unwrap_or_else(|| client.default_namespace());
     let operator = OperatorId::new(&options.operator_name);
     ProofKeys::in_secret(client.clone(), namespace, &operator)
+}
+
+fn identity(options: &Options, elected: bool) -> Identity {
+    let pod = options.pod.clone();
+    Identity {
+        operator: OperatorId::new(&options.operator_name),
+        instance: InstanceId::new(&options.instance),
+        elected,
+        namespace: options.operator_namespace.clone(),
+        pod: pod.map(|pod| (pod, options.pod_uid.clone())),
+    }
 }
 
 fn reporter(options: &Options) -> Reporter {

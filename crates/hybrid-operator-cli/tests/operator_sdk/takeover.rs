@@ -367,8 +367,8 @@ async fn check_takeover(former: Former) {
     let web = api(&takeover.namespace, "apps/v1", "StatefulSet");
     assert_eq!(web.get(NAME).await.unwrap().data["spec"]["replicas"], 2);
 
-    // The next one works, and removes what the chart no longer has.
-    let fixed = json!({"replicaCount": 3, "config": {"size": "large"}});
+    // The next one works, and removes what the chart no longer renders; a null removes its default.
+    let fixed = json!({"replicaCount": 3, "config": {"color": null, "size": "large"}});
     drop(apply(&takeover.namespace, &sample(&fixed)).await);
     drop(
         takeover

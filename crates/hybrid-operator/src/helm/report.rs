@@ -530,6 +530,7 @@ fn report_unwatched(
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
         .chain(access.interests.problem(&subject.key()))
+        .chain(subject.interests.problem(&subject.key()))
         .collect();
     for reason in found.difference(&memory.unwatched) {
         notices.add(Notice::warning("WatchRefused", "Watch", reason.as_str()));

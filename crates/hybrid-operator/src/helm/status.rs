@@ -652,7 +652,7 @@ mod tests {
                 name: "r".to_owned(),
                 ..ReleaseStatus::default()
             });
-            status.manifest = Some("kind: Secret".to_owned());
+            status.manifest = DeployedManifest::Of(Some("kind: Secret".to_owned()));
             if !manifest {
                 status.leave_out_manifest();
             }
@@ -755,7 +755,7 @@ mod tests {
             let name = format!("{}{name}", annotations::PREFIX);
             (name, long.clone())
         });
-        status.handle(&annotations::read(&pairs.into(), None), Revision(1));
+        status.handle(&annotations::read(&pairs.into(), None, std::iter::empty()), Revision(1));
         for condition in &status.conditions {
             assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
             let cut = condition.message.ends_with(" bytes in all)");

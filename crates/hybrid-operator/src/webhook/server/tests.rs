@@ -238,7 +238,7 @@ async fn request_is_given_up_before_the_api_server_does() {
 
 #[tokio::test]
 async fn address_that_cannot_be_bound_is_named_with_the_flag() {
-    let Err(refused) = Listener::bind("nowhere").await else {
+    let Err(refused) = Listener::bind("nowhere") else {
         panic!("bound");
     };
     let text = refused.to_string();

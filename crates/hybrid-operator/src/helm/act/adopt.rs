@@ -32,8 +32,8 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     }
     let same = digest.is_some();
     let tags = context.tags(digest, None, same);
-    let content = Some(&stored.release);
-    store.adopt(&stored.meta, &tags, content).await?;
+    let release = Some(&stored.release);
+    store.adopt(&stored.meta, &tags, release).await?;
     let name = &context.subject.name;
     tracing::info!(release = %name, revision = revision.0, same, "release adopted");
     let note = if is_ours(&stored.meta) && same {

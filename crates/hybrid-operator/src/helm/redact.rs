@@ -130,7 +130,11 @@ fn escaped(text: &str) -> String {
 fn leaves(value: &Value, texts: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => add(text, texts),
-        Value::Number(number) => add(&number.to_string(), texts),
+        Value::Number(number) => {
+            // Numbers of YAML are floats, which templates print without a fraction.
+            let text = number.to_string();
+            add(text.strip_suffix(".0").unwrap_or(&text), texts);
+        }
         Value::Array(items) => items.iter().for_each(|item| leaves(item, texts)),
         Value::Object(fields) => fields.values().for_each(|field| leaves(field, texts)),
         Value::Null | Value::Bool(_) => {}

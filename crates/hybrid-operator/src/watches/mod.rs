@@ -37,6 +37,7 @@ pub use validate::validate;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,

@@ -33,8 +33,8 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     }
     let same = digest.is_some();
     let tags = context.tags(digest, None, same);
-    let content = Some(&stored.release);
-    store.adopt(&stored.meta, &tags, content).await?;
+    let release = Some(&stored.release);
+    store.adopt(&stored.meta, &tags, release).await?;
     let name = &context.subject.name;
     Done {
         primary: &context.subject.primary,

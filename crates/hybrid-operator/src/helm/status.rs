@@ -755,7 +755,10 @@ mod tests {
             let name = format!("{}{name}", annotations::PREFIX);
             (name, long.clone())
         });
-        status.handle(&annotations::read(&pairs.into(), None, std::iter::empty()), Revision(1));
+        status.handle(
+            &annotations::read(&pairs.into(), None, std::iter::empty()),
+            Revision(1),
+        );
         for condition in &status.conditions {
             assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
             let cut = condition.message.ends_with(" bytes in all)");

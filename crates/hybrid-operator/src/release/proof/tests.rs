@@ -42,6 +42,9 @@ fn meta(namespace: &str, cr: &str, digest: &str, proof: &str) -> RecordMeta {
     RecordMeta::of(&metadata, Format::Helm).unwrap()
 }
 
+/// Changes a release.
+type Change = fn(&mut Release);
+
 #[test]
 fn a_proof_holds_only_for_the_content_place_custom_resource_and_digest_that_it_was_made_for() {
     let key = ProofKey(KEY.as_slice().into());
@@ -51,13 +54,13 @@ fn a_proof_holds_only_for_the_content_place_custom_resource_and_digest_that_it_w
     let own = || meta("prod", "cr1", "d1", &proof);
     assert!(key.holds(&own(), &release()));
 
-    let content: [(&str, fn(&mut Release)); 9] = [
+    let content: [(&str, Change); 9] = [
         ("manifest", |r| r.manifest.push_str("\n---\nkind: C")),
         ("a hook's manifest", |r| {
-            r.hooks[0].manifest = "kind: C".to_owned()
+            r.hooks[0].manifest = "kind: C".to_owned();
         }),
         ("a hook's event", |r| {
-            r.hooks[0].events = vec![HookEvent::PreDelete]
+            r.hooks[0].events = vec![HookEvent::PreDelete];
         }),
         ("a hook's weight", |r| r.hooks[0].weight = 1),
         ("a further hook", |r| r.hooks.push(Hook::default())),

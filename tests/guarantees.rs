@@ -26,17 +26,20 @@ fn functions(folder: &Path, found: &mut BTreeMap<String, Vec<String>>) {
     }
 }
 
-/// Returns the tests of a row, with the place that the row gives for them.
+/// Returns the tests of a row, each with the place that follows it in the row: `tests/e2e` by default.
 fn tests_of(row: &str) -> Vec<(String, String)> {
     let cell = row.split('|').nth(2).unwrap_or_default();
-    let quoted: Vec<&str> = cell.split('`').collect();
-    let quoted = quoted.iter().skip(1).step_by(2);
-    let places = |text: &&&str| cell.contains(&format!("(`{text}`)"));
-    let place = quoted.clone().find(places).copied().unwrap_or("tests/e2e");
-    let names = quoted.filter(|text| !places(text) && text.contains('_'));
-    names
-        .map(|name| ((*name).to_owned(), place.to_owned()))
-        .collect()
+    let quoted: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+    let is_place = |text: &str| cell.contains(&format!("(`{text}`)"));
+    let mut tests = Vec::new();
+    for (index, name) in quoted.iter().enumerate() {
+        if !is_place(name) && name.contains('_') {
+            let mut rest = quoted.iter().skip(index);
+            let place = rest.find(|text| is_place(text)).unwrap_or(&"tests/e2e");
+            tests.push(((*name).to_owned(), (*place).to_owned()));
+        }
+    }
+    tests
 }
 
 /// Returns the rows of the tables of a page, without their heads.

@@ -245,11 +245,11 @@ fn weak_secrets_are_used_like_strong_ones() {
 kind: Secret
 keys:
 {{- range list $ca.Key $signed.Key $own.Key $again.Key (genPrivateKey "rsa") (genPrivateKey "dsa") }}
-- {{ . | splitList "\n" | first }}
+- {{ . | splitList "\n" | first | quote }}
 {{- end }}
 certificates:
 {{- range list $ca.Cert $signed.Cert $own.Cert $again.Cert }}
-- {{ . | splitList "\n" | first }}
+- {{ . | splitList "\n" | first | quote }}
 {{- end }}
 password: {{ htpasswd "u" "p" }} {{ bcrypt "p" }}
 derived: {{ derivePassword 1 "long" "p" "u" "s" }}
@@ -264,7 +264,8 @@ derived: {{ derivePassword 1 "long" "p" "u" "s" }}
     assert_eq!(weak.matches("BEGIN EC PRIVATE KEY").count(), 6, "{weak}");
     assert_eq!(weak.matches("BEGIN CERTIFICATE").count(), 4, "{weak}");
     assert_eq!(weak.matches("$2a$04$").count(), 2, "{weak}");
-    let (compiled, values) = chart("kind: {{ bcrypt \"p\" }}{{ genPrivateKey \"rsa\" }}");
+    let (compiled, values) =
+        chart("kind: {{ cat (bcrypt \"p\") (genPrivateKey \"rsa\") | quote }}");
     let strong = compiled.render(&RenderInput::new(info(), &values)).unwrap();
     let strong = strong.manifest();
     assert!(

@@ -719,6 +719,7 @@ impl Limited {
             .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
             .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
             .env("WATCH_NAMESPACE", name)
+            .env("POD_NAMESPACE", name)
             .env("OPERATOR_NAME", name)
             .kubeconfig(self.kubeconfig(plane).await)
             .dir(self.project.0.path())

@@ -8,7 +8,7 @@ use std::thread;
 use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
 use helm_core::engine::{ReleaseInfo, RenderInput};
-use helm_core::manifest::{ManifestObject, OutputLogPolicy, parse_objects};
+use helm_core::manifest::{ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
 use helm_core::{Capabilities, CompiledChart, RenderError, Rendered, Values};
@@ -183,7 +183,7 @@ pub(crate) enum RefusedRender {
     Render(Box<RenderError>),
     /// The output is not a list of objects.
     #[error(transparent)]
-    Manifest(#[from] helm_core::manifest::ManifestError),
+    Manifest(#[from] ManifestError),
 }
 
 /// Renders the combinations on all processors. The results are in the order of the combinations.
@@ -250,17 +250,18 @@ fn render(
     Ok(facts(chart.chart().name(), &combination.label, &rendered)?)
 }
 
-fn facts(
-    chart: &str,
-    label: &str,
-    rendered: &Rendered,
-) -> Result<Render, helm_core::manifest::ManifestError> {
+fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, ManifestError> {
     let short = |path: &str| {
         let path = path.strip_prefix(chart).unwrap_or(path);
         path.trim_start_matches('/').to_owned()
     };
     let mut objects = Vec::new();
-    for object in rendered.objects()? {
+    let found = match rendered.objects() {
+        // `lint` names objects without a name.
+        Err(ManifestError::Rendered { .. }) => parse_objects(rendered.manifest())?,
+        found => found?,
+    };
+    for object in found {
         objects.push(Found {
             template: short(object.source().unwrap_or_default()),
             object,

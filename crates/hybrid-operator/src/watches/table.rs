@@ -300,6 +300,24 @@ const FIELDS: &[Row] = &[
         "service_account_limits_what_a_release_may_do",
     ),
     row(
+        "allowOperatorAccounts",
+        "true",
+        BOOLEAN,
+        "a_custom_resource_picks_no_account_of_the_operators_namespace",
+    ),
+    row(
+        "lookup",
+        "trusted",
+        ("all", "confined"),
+        "a_trusted_text_looks_up_what_the_operator_may_read",
+    ),
+    row(
+        "crashLogs",
+        "false",
+        BOOLEAN,
+        "without_crash_logs_no_log_is_read",
+    ),
+    row(
         "dependsOn",
         "[{apiVersion: v1, kind: A, name: a}]",
         LIST,

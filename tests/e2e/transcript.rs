@@ -257,13 +257,12 @@ impl Shell {
     /// Returns the last lines of the logs.
     fn logs(&self) -> String {
         let terminals = self.terminals.keys().map(String::as_str);
-        let mut logs = String::new();
-        for name in terminals.chain(["operators"]) {
+        let logs = terminals.chain(["operators"]).map(|name| {
             let log = self.output(&format!("{name}.log"));
             let last: Vec<&str> = log.lines().rev().take(20).collect();
-            logs += &format!("log of {name}, newest first:\n{}\n", last.join("\n"));
-        }
-        logs
+            format!("log of {name}, newest first:\n{}\n", last.join("\n"))
+        });
+        logs.collect::<String>()
     }
 
     /// Ends the programs that were started, and the shell.

@@ -138,7 +138,7 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             } else if resource.namespace().is_none() {
                 resource.set_namespace(Some(&cluster.namespace));
             }
-            let work = with_release(args.live, &cluster, &mut bindings, &resource);
+            let work = Box::pin(with_release(args.live, &cluster, &mut bindings, &resource));
             differences.push(with_progress("comparing with the cluster", work).await?);
         }
         Ok(differences)

@@ -117,7 +117,7 @@ pub(crate) fn sample(change: &Value) -> Value {
     sample
 }
 
-/// Applies the ServiceAccount, roles and bindings of `config/rbac` with the namespace and a prefix, as
+/// Applies the service account, roles and bindings of `config/rbac` with the namespace and a prefix, as
 /// `config/default/kustomization.yaml` has them, and returns the name of the account.
 pub(crate) async fn grant(namespace: &TestNamespace, prefix: &str) -> String {
     let prefixed = |name: &Value| json!(format!("{prefix}-{}", name.as_str().unwrap()));
@@ -147,7 +147,7 @@ pub(crate) async fn grant(namespace: &TestNamespace, prefix: &str) -> String {
     format!("{prefix}-controller-manager")
 }
 
-/// Writes a kubeconfig with a token of a ServiceAccount, and returns its path.
+/// Writes a kubeconfig with a token of a service account, and returns its path.
 pub(crate) async fn kubeconfig(
     plane: &ControlPlane,
     namespace: &TestNamespace,

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(get(&access, "bearer  t ").await, Ok(()));
         tokio::time::advance(Duration::from_secs(61)).await;
         assert_eq!(get(&access, "Bearer t").await, Ok(()));
-        tokio::time::advance(Duration::from_secs(240)).await;
+        tokio::time::advance(Duration::from_mins(4)).await;
         let denied = Err(Refusal::Denied("prometheus".to_owned()));
         assert_eq!(get(&access, "Bearer t").await, denied);
         assert_eq!(get(&access, "Bearer t").await, denied);

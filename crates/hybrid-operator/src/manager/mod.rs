@@ -398,7 +398,7 @@ impl Manager {
         loaded.extend(controllers);
         reached.store(true, Ordering::SeqCst);
         let always = clients.always.clone();
-        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified).await?;
+        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified)?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();
@@ -571,7 +571,7 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
 }
 
 /// Serves the webhooks, if there are any. The process becomes ready once they have a certificate.
-async fn serve_webhooks(
+fn serve_webhooks(
     webhooks: Webhooks,
     client: Client,
     options: &Options,
@@ -589,7 +589,7 @@ async fn serve_webhooks(
         namespaces: &options.watch_namespaces,
         metrics: metrics.webhooks(),
     };
-    let running = webhooks.start(environment).await?;
+    let running = webhooks.start(&environment)?;
     let certificate = running.ready();
     tokio::spawn(async move {
         certificate.await;

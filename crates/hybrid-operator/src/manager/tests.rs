@@ -73,7 +73,8 @@ async fn the_api_server_is_asked_while_charts_are_loaded_and_readiness_waits_for
 
 /// Runs a manager until it fails.
 async fn error_of(manager: Manager) -> ManagerError {
-    let ended = tokio::time::timeout(LIMIT, manager.run_until(CancellationToken::new())).await;
+    let running = Box::pin(manager.run_until(CancellationToken::new()));
+    let ended = tokio::time::timeout(LIMIT, running).await;
     ended.unwrap().unwrap_err()
 }
 

@@ -91,7 +91,7 @@ impl Webhooks {
     }
 
     /// Starts to serve, and keeps the certificate and the configurations up to date.
-    pub(crate) async fn start(self, environment: Environment<'_>) -> Result<Running, WebhookError> {
+    pub(crate) fn start(self, environment: &Environment<'_>) -> Result<Running, WebhookError> {
         if !self.problems.is_empty() {
             return Err(WebhookError::Declared(self.problems.join("; ")));
         }
@@ -116,9 +116,9 @@ impl Webhooks {
         )?;
         let (ready, is_ready) = watch::channel(false);
         let upkeep = Upkeep {
-            source: self.source(&environment, &namespace, host),
+            source: self.source(environment, &namespace, host),
             operator: environment.operator.to_owned(),
-            wanted: self.wanted(&environment, address),
+            wanted: self.wanted(environment, address),
             served: certificate,
             ready,
             shown: None,

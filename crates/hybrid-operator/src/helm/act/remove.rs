@@ -15,7 +15,7 @@ use super::super::memory::Memory;
 use super::super::plan::retry_delay;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
-use super::uninstall::readable;
+use super::uninstall::{may_run_hooks, readable};
 use super::{ActContext, ActError, POLL_INTERVAL};
 use crate::action::ActionProgress;
 use crate::action::uninstall::uninstall;
@@ -50,7 +50,10 @@ pub(super) async fn run(
     let Some((mut stored, earlier)) = readable(context, &own).await? else {
         return Err(ActError::Missing("remove", "a record of the release"));
     };
-    let action = context.action(ActionKind::Uninstall, &[]);
+    let mut action = context.action(ActionKind::Uninstall, &[]);
+    if !may_run_hooks(context, memory, &mut stored).await? {
+        action.disable_hooks = true;
+    }
     let description = "the upgrade failed; the release is uninstalled and installed again";
     let ended = uninstall(
         &action,

@@ -44,12 +44,8 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         .collect();
     if let Some((mut stored, earlier)) = readable(context, &own).await? {
         let mut action = context.action(ActionKind::Uninstall, &[]);
-        if !stored.proven && has_hooks(&stored) {
-            stored.proven = is_rendered(context, memory, &stored).await?;
-            if !stored.proven {
-                action.disable_hooks = true;
-                context.notices.add(unproven_record_event(&stored.meta));
-            }
+        if !may_run_hooks(context, memory, &mut stored).await? {
+            action.disable_hooks = true;
         }
         let wait = subject.annotations.options.uninstall_wait || context.setup.watch.uninstall.wait;
         let description = subject.annotations.options.uninstall_description.as_deref();
@@ -108,6 +104,23 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
     ));
     finalizer::remove(context.access, subject, &fresh).await?;
     Ok(Report::gone())
+}
+
+/// Returns whether the hooks of a record may run at the uninstall: the record has a proof, or the
+/// chart renders its hooks. Otherwise an event says so.
+pub(super) async fn may_run_hooks(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    stored: &mut StoredRelease,
+) -> Result<bool, ActError> {
+    if stored.proven || !has_hooks(stored) {
+        return Ok(true);
+    }
+    stored.proven = is_rendered(context, memory, stored).await?;
+    if !stored.proven {
+        context.notices.add(unproven_record_event(&stored.meta));
+    }
+    Ok(stored.proven)
 }
 
 /// Returns whether a record has hooks that run at the uninstall.

@@ -79,6 +79,10 @@ impl Shell {
             .env_remove("WATCH_NAMESPACE")
             // For test programs only: with another value, everything is compiled again.
             .env_remove("RUSTC_BOOTSTRAP")
+            // Of `make test`: `make` in the document would print the directories it enters.
+            .env_remove("MAKELEVEL")
+            .env_remove("MAKEFLAGS")
+            .env_remove("MFLAGS")
             .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

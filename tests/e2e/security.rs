@@ -703,8 +703,12 @@ data: {value: {{ tpl .Values.text . | quote }}}
     for (name, spec) in &hostile {
         world.widget(name, spec.clone()).await;
     }
+    let nested = Nested::create(&world, 5_000).await;
     world.widget("good", json!({"text": "first"})).await;
     world.data("good-map", json!({"value": "first"})).await;
+    nested
+        .until(r#""message":"spec.deep.a.a is nested deeper than 120 levels; make it flatter""#)
+        .await;
     for (name, _) in &hostile {
         let found = world.is(name, "Irreconcilable").await;
         let length = found["message"].as_str().unwrap().len();
@@ -713,4 +717,56 @@ data: {value: {{ tpl .Values.text . | quote }}}
     world.widget("good", json!({"text": "second"})).await;
     world.data("good-map", json!({"value": "second"})).await;
     world.ready("Widget", "good").await;
+    nested.delete().await;
+    nested.until(r#""code":404"#).await;
+}
+
+/// A Widget that is nested too deep for clients that decode JSON recursively.
+struct Nested {
+    client: Client,
+    path: String,
+}
+
+impl Nested {
+    async fn create(world: &World, levels: usize) -> Self {
+        let client = world.namespace.client();
+        let widgets = world.api("Widget").resource_url().to_owned();
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        let body = format!(
+            r#"{{"apiVersion": "test.example.com/v1", "kind": "Widget", "metadata": {{"name": "nested"}}, "spec": {{"text": "x", "deep": {deep}}}}}"#
+        );
+        let request = http::Request::post(&widgets).header("Content-Type", "application/json");
+        let answer = client.request_text(request.body(body.into_bytes()).unwrap());
+        answer.await.unwrap();
+        Self {
+            client,
+            path: format!("{widgets}/nested"),
+        }
+    }
+
+    async fn delete(&self) {
+        let request = http::Request::delete(&self.path).body(Vec::new()).unwrap();
+        self.client.request_text(request).await.unwrap();
+    }
+
+    /// Waits until the API server answers with a text that contains `part`.
+    async fn until(&self, part: &str) {
+        let what = format!("{} contains {part}", self.path);
+        let answered = async || {
+            let request = http::Request::get(&self.path).body(Vec::new()).unwrap();
+            let text = match self.client.request_text(request).await {
+                Ok(text) => text,
+                Err(kube::Error::Api(status)) => serde_json::to_string(&status).unwrap(),
+                Err(error) => error.to_string(),
+            };
+            if text.contains(part) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        };
+        hybrid_operator_test::wait::until(LIMIT, what, answered)
+            .await
+            .unwrap();
+    }
 }

@@ -326,6 +326,11 @@ impl Live {
         std::mem::take(&mut self.remarks)
     }
 
+    /// Returns everything that was remarked since the beginning of the revision.
+    pub(crate) fn remarks(&self) -> &BTreeSet<Remark> {
+        &self.reported
+    }
+
     /// Drops an object.
     pub(crate) fn forget(&mut self, key: &ObjectKey) {
         self.objects.remove(key);

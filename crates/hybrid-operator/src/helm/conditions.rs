@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Condition types. `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable` and `Paused` are
-/// those of the Go operators; `Ready`, `Stalled`, `TestSuccess`, `Drifted` and `Contested` are
-/// additions.
+/// those of the Go operators; the others are additions.
 pub(crate) mod types {
     /// The operator has processed the custom resource.
     pub(crate) const INITIALIZED: &str = "Initialized";
@@ -28,6 +27,12 @@ pub(crate) mod types {
     pub(crate) const DRIFTED: &str = "Drifted";
     /// Objects cannot be watched, so that changes of them are seen late.
     pub(crate) const WATCH_REFUSED: &str = "WatchRefused";
+    /// Something was applied otherwise than the chart renders it, or was left in the cluster.
+    pub(crate) const NOT_AS_RENDERED: &str = "NotAsRendered";
+    /// The release record does not fit into one Secret.
+    pub(crate) const LARGE_RECORD: &str = "LargeRecord";
+    /// The API server drops fields of the status.
+    pub(crate) const STATUS_PRUNED: &str = "StatusPruned";
 }
 
 /// Status of a condition.

@@ -390,6 +390,8 @@ pub(super) async fn publish(
         objects.cause = memory.diagnosis.cause.clone();
     }
     let redactor = memory.redactor.clone();
+    let deployed =
+        matches!(&result, Ok(report) if matches!(report.outcome, StepOutcome::Deployed(_)));
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
@@ -421,15 +423,25 @@ pub(super) async fn publish(
     for remark in memory.live.take_remarks() {
         notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
     }
-    status.redact(|message| redactor.clean(message));
     let mut written = true;
+    let pruned_before = memory.pruned.clone();
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
             status.unwatched(&report_unwatched(access, subject, memory, notices));
             memory.live.wake_when_known(&subject.primary.identity());
             status.history = Some(recent_history(access, subject));
+            report_large_record(access, subject, memory, notices, &mut status);
+            // After a restart, what was remarked is known from the status alone.
+            let remarks = memory.live.remarks();
+            if deployed || !remarks.is_empty() {
+                status.not_as_rendered(remarks);
+            }
         }
+        if let Some(pruned) = &memory.pruned {
+            status.pruned(pruned.as_deref());
+        }
+        status.redact(|message| redactor.clean(message));
         written = write(access, subject, memory, notices, &status).await?;
     }
     for notice in notices.take() {
@@ -439,6 +451,10 @@ pub(super) async fn publish(
     }
     if !written {
         return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
+    }
+    if memory.pruned != pruned_before && ended.is_ok() {
+        // The condition about it is written at once.
+        return Ok(controller::Outcome::After(Duration::ZERO));
     }
     Ok(match ended? {
         Next::Gone => controller::Outcome::Done,
@@ -484,14 +500,17 @@ async fn write(
         };
         memory.written = WrittenStatus::new(&patch, kept.as_ref());
         let pruned = WrittenStatus::pruned(&patch, kept.as_ref());
-        if !pruned.is_empty() {
-            let note = format!(
-                "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
-                subject.primary.gvk.kind,
-                pruned.join(", ")
-            );
-            notices.add(Notice::warning("StatusPruned", "Status", note));
+        let why = (!pruned.is_empty()).then(|| format!(
+            "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
+            subject.primary.gvk.kind,
+            pruned.join(", ")
+        ));
+        if let Some(why) = &why
+            && memory.pruned.as_ref() != Some(&Some(why.clone()))
+        {
+            notices.add(Notice::warning("StatusPruned", "Status", why.as_str()));
         }
+        memory.pruned = Some(why);
     }
     for transition in &status.transitions {
         notices.add(Notice {
@@ -537,6 +556,28 @@ fn report_unwatched(
     }
     memory.unwatched.clone_from(&found);
     found
+}
+
+/// Reports whether the newest record is stored in parts. Adds an event for each new one.
+fn report_large_record(
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    notices: &Notices,
+    status: &mut Status,
+) {
+    let history = access.store.history(&subject.namespace, &subject.name);
+    let large = history.last().filter(|latest| latest.parts() > 0);
+    let why = large.map(|latest| format!(
+        "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
+        latest.revision,
+        latest.parts(),
+    ));
+    let told = status.large_record(why.as_deref());
+    if let Some(why) = why.as_ref().filter(|_| !told && memory.large_record != why) {
+        notices.add(Notice::warning("LargeRecord", "Record", why.as_str()));
+    }
+    memory.large_record = why;
 }
 
 /// Returns the newest revisions.

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::annotations::Annotations;
 use super::bounded::{bounded, remembered};
 use super::conditions::{self, Condition, ConditionStatus, types};
+use crate::action::live::Remark;
 use crate::diagnosis::Cause;
 
 /// Maximum number of objects that a message names.
@@ -392,22 +393,60 @@ impl Status {
     /// Reports objects that cannot be watched, with the reason; removes the condition if there are none.
     pub(crate) fn unwatched(&mut self, objects: &BTreeSet<String>) {
         if objects.is_empty() {
-            self.remove(types::WATCH_REFUSED);
-            return;
+            return self.remove(types::WATCH_REFUSED);
         }
-        let mut named: Vec<&str> = objects.iter().map(String::as_str).collect();
-        let more = named.len().saturating_sub(NAMED);
-        named.truncate(NAMED);
-        let mut message = named.join("; ");
-        if more > 0 {
-            message = format!("{message}; and {more} more");
-        }
+        let message = some_of(objects.iter().map(String::as_str));
         self.set(
             types::WATCH_REFUSED,
             ConditionStatus::True,
             "CannotWatch",
             &message,
         );
+    }
+
+    /// Reports what is not as the chart renders it, each with the reason of its event; removes the
+    /// condition if there is nothing.
+    pub(crate) fn not_as_rendered(&mut self, remarks: &BTreeSet<Remark>) {
+        let reasons: BTreeSet<&str> = remarks.iter().map(|remark| remark.reason).collect();
+        let reason = match reasons.first() {
+            None => return self.remove(types::NOT_AS_RENDERED),
+            Some(reason) if reasons.len() == 1 => reason,
+            Some(_) => "SeveralReasons",
+        };
+        let message = some_of(remarks.iter().map(|remark| remark.note.as_str()));
+        self.set(
+            types::NOT_AS_RENDERED,
+            ConditionStatus::True,
+            reason,
+            &message,
+        );
+    }
+
+    /// Reports why the newest record does not fit into one Secret; `None` if it does. Returns whether
+    /// the status said so already.
+    pub(crate) fn large_record(&mut self, why: Option<&str>) -> bool {
+        let of = |condition: &&Condition| condition.type_ == types::LARGE_RECORD;
+        let told = self.conditions.iter().find(of);
+        let told = told.map(|condition| condition.message.clone());
+        match why {
+            None => self.remove(types::LARGE_RECORD),
+            Some(why) => {
+                let status = ConditionStatus::True;
+                self.set(types::LARGE_RECORD, status, "StoredInParts", why);
+            }
+        }
+        told.as_deref() == why
+    }
+
+    /// Reports the fields of the status that the API server drops.
+    pub(crate) fn pruned(&mut self, why: Option<&str>) {
+        match why {
+            None => self.remove(types::STATUS_PRUNED),
+            Some(why) => {
+                let status = ConditionStatus::True;
+                self.set(types::STATUS_PRUNED, status, "NotInSchema", why);
+            }
+        }
     }
 
     /// Reports whether all objects are ready; `missing` lists those that are not, and `cause` is why,
@@ -591,6 +630,19 @@ impl WrittenStatus {
 }
 
 /// Hashes a value, ignoring null fields.
+/// Joins the first few texts.
+fn some_of<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut named: Vec<&str> = all.collect();
+    let more = named.len().saturating_sub(NAMED);
+    named.truncate(NAMED);
+    let message = named.join("; ");
+    if more > 0 {
+        format!("{message}; and {more} more")
+    } else {
+        message
+    }
+}
+
 fn hash(value: &Value) -> u64 {
     fn feed(value: &Value, hasher: &mut DefaultHasher) {
         match value {

@@ -39,7 +39,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     Done {
         primary: &context.subject.primary,
         release: name,
-        revision,
+        revision: Some(revision),
         began: Some(context.subject.now),
         details: Details::default(),
     }

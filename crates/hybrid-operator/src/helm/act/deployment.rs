@@ -145,7 +145,7 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
     Done {
         primary: &context.subject.primary,
         release: &stored.release.name,
-        revision: stored.release.revision,
+        revision: Some(stored.release.revision),
         began: stored
             .release
             .info

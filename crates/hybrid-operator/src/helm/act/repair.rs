@@ -43,7 +43,7 @@ pub(super) async fn run(
         Done {
             primary: &context.subject.primary,
             release: &stored.release.name,
-            revision,
+            revision: Some(revision),
             began: Some(began),
             details: Details {
                 objects: Some(&names),

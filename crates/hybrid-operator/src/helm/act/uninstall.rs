@@ -2,7 +2,7 @@
 //! finalizer.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::{Revision, Status};
+use helm_core::release::Status;
 use kube::ResourceExt;
 
 use super::super::desired::{corrupt_record_event, inputs};
@@ -92,7 +92,7 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
     Done {
         primary: &subject.primary,
         release: &subject.name,
-        revision: own.last().map_or(Revision(0), |meta| meta.revision),
+        revision: own.last().map(|meta| meta.revision),
         began: deleted.map(|deleted| deleted.0),
         details: Details::default(),
     }

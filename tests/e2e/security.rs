@@ -3,7 +3,7 @@
 use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
-use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -286,6 +286,43 @@ async fn a_rollback_restores_no_forged_record() {
     world.is("two", "Stalled").await;
     world.data("two-map", json!({"value": "first"})).await;
     forger.has_nothing().await;
+}
+
+#[tokio::test]
+async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_nothing_foreign() {
+    let options = "upgrade: {remediation: {retries: 0, strategy: uninstall}}";
+    let project = Project::new(options, &[("all.yaml", CHART)]);
+    let Some(world) = project.start("forge-remove").await else {
+        return;
+    };
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let installed = world.api("ConfigMap").get("one-map").await.unwrap();
+    let installed = installed.metadata.uid;
+    let foreign = json!({"data": {"of": "somebody"}});
+    apply(&world.api("ConfigMap"), "foreign", &foreign).await;
+    let add = |record: &mut Release| {
+        record
+            .manifest
+            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
+        record.hooks.push(forger.hook(HookEvent::PreDelete));
+        record.hooks.push(forger.hook(HookEvent::PostDelete));
+    };
+    forger.rewrite("one", 1, add, unchanged).await;
+    world
+        .widget("one", json!({"value": "v", "bad": true}))
+        .await;
+    let removed = async || {
+        let map = world.api("ConfigMap").get_opt("one-map").await.unwrap();
+        map.and_then(|map| map.metadata.uid) != installed
+    };
+    wait::until(LIMIT, "the uninstall", removed).await.unwrap();
+    world.widget("one", json!({"value": "mended"})).await;
+    world.data("one-map", json!({"value": "mended"})).await;
+    forger.has_nothing().await;
+    let foreign = world.api("ConfigMap").get_opt("foreign").await.unwrap();
+    assert!(foreign.is_some());
 }
 
 #[tokio::test]
@@ -765,8 +802,6 @@ impl Nested {
                 Err(text)
             }
         };
-        hybrid_operator_test::wait::until(LIMIT, what, answered)
-            .await
-            .unwrap();
+        wait::until(LIMIT, what, answered).await.unwrap();
     }
 }

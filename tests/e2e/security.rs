@@ -9,7 +9,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, resource};
+use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, merge, resource};
 
 /// A value, a generated password, and an object that the API server rejects on request.
 const CHART: &str = "\
@@ -292,16 +292,33 @@ async fn a_rollback_restores_no_forged_record() {
 async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_nothing_foreign() {
     let options = "upgrade: {remediation: {retries: 0, strategy: uninstall}}";
     let project = Project::new(options, &[("all.yaml", CHART)]);
-    let Some(world) = project.start("forge-remove").await else {
+    let Some(mut world) = project.start("forge-remove").await else {
         return;
     };
+    world.operator.sigkill().unwrap();
+    restart(&mut world, &project).await;
     let forger = Forger::in_namespace_of(&world).await;
     world.widget("one", json!({"value": "v"})).await;
     world.ready("Widget", "one").await;
-    let installed = world.api("ConfigMap").get("one-map").await.unwrap();
-    let installed = installed.metadata.uid;
-    let foreign = json!({"data": {"of": "somebody"}});
-    apply(&world.api("ConfigMap"), "foreign", &foreign).await;
+    let maps = world.api("ConfigMap");
+    apply(&maps, "foreign", &json!({"data": {"of": "somebody"}})).await;
+    // The uninstall is interrupted while it waits for an object.
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
+    world
+        .widget("one", json!({"value": "v", "bad": true}))
+        .await;
+    let uninstalling = async || {
+        let history = world.history("one").await;
+        history
+            .last()
+            .is_some_and(|status| status == "uninstalling")
+    };
+    wait::until(LIMIT, "the uninstall", uninstalling)
+        .await
+        .unwrap();
+    world.operator.sigkill().unwrap();
+    let revision = u32::try_from(world.history("one").await.len()).unwrap();
     let add = |record: &mut Release| {
         record
             .manifest
@@ -309,20 +326,22 @@ async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_no
         record.hooks.push(forger.hook(HookEvent::PreDelete));
         record.hooks.push(forger.hook(HookEvent::PostDelete));
     };
-    forger.rewrite("one", 1, add, unchanged).await;
-    world
-        .widget("one", json!({"value": "v", "bad": true}))
-        .await;
-    let removed = async || {
-        let map = world.api("ConfigMap").get_opt("one-map").await.unwrap();
-        map.and_then(|map| map.metadata.uid) != installed
+    forger.rewrite("one", revision, add, unchanged).await;
+    merge(&maps, "one-map", &hold(json!([]))).await;
+    restart(&mut world, &project).await;
+    let events = world.api("Event");
+    let ended = async || {
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let mut reasons = list.items.iter().map(|event| &event.data["reason"]);
+        reasons.any(|reason| reason == "UninstalledAfterFailure")
     };
-    wait::until(LIMIT, "the uninstall", removed).await.unwrap();
+    wait::until(LIMIT, "the end of the uninstall", ended)
+        .await
+        .unwrap();
     world.widget("one", json!({"value": "mended"})).await;
     world.data("one-map", json!({"value": "mended"})).await;
     forger.has_nothing().await;
-    let foreign = world.api("ConfigMap").get_opt("foreign").await.unwrap();
-    assert!(foreign.is_some());
+    assert!(maps.get_opt("foreign").await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -59,19 +59,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
             "duration",
             "naming",
+            "reasons",
         ],
     ),
     ("native", &["controller", "cluster", "telemetry"]),
     ("webhook", &["controller", "cluster", "telemetry"]),
     (
         "action",
-        &["controller", "release", "cluster", "readiness", "watches"],
+        &[
+            "controller",
+            "release",
+            "cluster",
+            "readiness",
+            "watches",
+            "reasons",
+        ],
     ),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
     ("render_pool", &[]),
-    ("diagnosis", &["cluster"]),
+    ("diagnosis", &["cluster", "reasons"]),
     ("cluster", &["client", "watches"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
@@ -81,6 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &[]),
     ("duration", &[]),
     ("naming", &[]),
+    ("reasons", &[]),
 ];
 
 /// Exceptions to that direction, each with its reason.

@@ -127,7 +127,7 @@ names! {
         ImagePullFailed,
         /// A container or volume refers to a Secret that does not exist.
         SecretMissing,
-        /// A container or volume refers to a ConfigMap that does not exist.
+        /// A container or volume refers to a `ConfigMap` that does not exist.
         ConfigMapMissing,
         /// The container runtime refuses the container; the message has its words.
         ContainerNotStarted,
@@ -145,7 +145,7 @@ names! {
         Unschedulable,
         /// The Pod has scheduling gates.
         SchedulingGated,
-        /// A PersistentVolumeClaim is not bound or does not exist, or a volume cannot be attached or
+        /// A `PersistentVolumeClaim` is not bound or does not exist, or a volume cannot be attached or
         /// mounted.
         VolumePending,
         /// The node cannot set up the Pod, for example its network.

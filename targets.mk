@@ -36,7 +36,7 @@ check-go: ## Check the formatting of the Go sources
 	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
 
 .PHONY: generate
-generate: ## Write generated files (CRDs, roles, samples, dashboards)
+generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)
 	$(GENERATE)
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated

@@ -2,6 +2,8 @@
 TEST := tests/run
 # Programs are built as the tests build them, so that their dependencies are compiled once.
 BUILT := $${CARGO_TARGET_DIR:-target}/debug
+MDBOOK_VERSION := 0.5.4
+MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
 
 ##@ Framework
@@ -34,10 +36,18 @@ check-go: ## Check the formatting of the Go sources
 	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
 
 .PHONY: generate
-generate: ## Write generated files (CRDs, roles, samples, dashboards)
+generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)
 	$(GENERATE)
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
+	@# docs/reference, from the tables of the framework.
+	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page list_of_metrics same_annotations
+
+.PHONY: book
+book: ## Build the book of docs/ in target/book (mdbook is installed there once)
+	@command -v "$(MDBOOK)" >/dev/null || cargo install mdbook --locked --version $(MDBOOK_VERSION) --root target/tools
+	"$(MDBOOK)" build
+	@echo "the book is target/book/index.html"
 
 .PHONY: conformance
 conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)

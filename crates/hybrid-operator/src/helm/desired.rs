@@ -26,6 +26,7 @@ use super::setup::{Setup, timeout};
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
 use crate::cluster::read::ReadError;
+use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::render_pool::RenderPoolError;
 use crate::values::{self, ValuesError};
@@ -99,22 +100,22 @@ pub(super) enum DesiredError {
 
 impl DesiredError {
     /// Returns the reason for the condition `Irreconcilable`.
-    pub(super) fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> Reason {
         match self {
             Self::Values(_)
             | Self::Translate(_)
             | Self::Coalesce(_)
             | Self::Kept(_)
-            | Self::Reference { .. } => "ErrorGettingValues",
-            Self::Capabilities(_) => "ErrorGettingClient",
-            Self::Record(_) => "ErrorGettingReleaseState",
+            | Self::Reference { .. } => Reason::ErrorGettingValues,
+            Self::Capabilities(_) => Reason::ErrorGettingClient,
+            Self::Record(_) => Reason::ErrorGettingReleaseState,
             Self::Render(_)
             | Self::Pool(_)
             | Self::Deleted
             | Self::Patch(_)
             | Self::Lookup { .. }
             | Self::Duplicate { .. }
-            | Self::TooManyLookups => "ReconcileError",
+            | Self::TooManyLookups => Reason::ReconcileError,
         }
     }
 
@@ -152,7 +153,7 @@ impl DesiredError {
 
     /// Returns whether rendering failed, rather than computing its inputs.
     pub(super) fn is_render(&self) -> bool {
-        self.reason() == "ReconcileError"
+        self.reason() == Reason::ReconcileError
     }
 }
 
@@ -499,7 +500,11 @@ pub(super) fn reject_duplicates(
 
 /// Returns the event for a record that cannot be read.
 pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
-    Notice::warning(error.reason(), "Load", super::status::chain(error))
+    let reason = match error {
+        StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
+        _ => EventReason::CorruptRelease,
+    };
+    Notice::new(reason, "Load", super::status::chain(error))
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::action::live::{JobReadiness, Live};
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
 use crate::diagnosis::Cause;
+use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
 use crate::watches::DriftMode;
 
@@ -87,7 +88,7 @@ pub(super) enum StepOutcome {
     Contended { message: String },
     /// The custom resource cannot be reconciled.
     Irreconcilable {
-        reason: &'static str,
+        reason: Reason,
         message: String,
         /// Action that could not be started, if the chart is the cause.
         kind: Option<ActionKind>,
@@ -289,9 +290,9 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         } => {
             match kind {
                 Some(kind) => status.failed(kind.error_reason(), message),
-                None => status.unknown(reason),
+                None => status.unknown(*reason),
             }
-            status.irreconcilable(reason, message);
+            status.irreconcilable(*reason, message);
         }
         StepOutcome::Paused => status.paused(),
         StepOutcome::Contested { message } => status.contested(message),
@@ -356,7 +357,7 @@ fn fail(failure: &Failure, status: &mut Status) {
         Some(at) => format!("{}; the next attempt is at {at}", failure.message),
         None => failure.message.clone(),
     };
-    status.irreconcilable("ReconcileError", &message);
+    status.irreconcilable(Reason::ReconcileError, &message);
 }
 
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
@@ -402,7 +403,7 @@ pub(super) async fn publish(
                 status.handle(&subject.annotations, revision);
             }
             if let Some(hook_error) = &report.hook_error {
-                status.irreconcilable("ReconcileError", hook_error);
+                status.irreconcilable(Reason::ReconcileError, hook_error);
             }
             match report.error.or(report.hook_error) {
                 Some(error) => Err(redactor.clean(&error).into()),
@@ -415,13 +416,13 @@ pub(super) async fn publish(
                 Err(ReconcileError::from(error))
             } else {
                 let message = redactor.clean(&chain(&error));
-                status.irreconcilable("ReconcileError", &message);
+                status.irreconcilable(Reason::ReconcileError, &message);
                 Err(message.into())
             }
         }
     };
     for remark in memory.live.take_remarks() {
-        notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
+        notices.add(Notice::new(remark.reason, "Reconcile", remark.note));
     }
     let mut written = true;
     let pruned_before = memory.pruned.clone();
@@ -508,14 +509,18 @@ async fn write(
         if let Some(why) = &why
             && memory.pruned.as_ref() != Some(&Some(why.clone()))
         {
-            notices.add(Notice::warning("StatusPruned", "Status", why.as_str()));
+            notices.add(Notice::new(
+                EventReason::StatusPruned,
+                "Status",
+                why.as_str(),
+            ));
         }
         memory.pruned = Some(why);
     }
     for transition in &status.transitions {
         notices.add(Notice {
             warning: transition.warning,
-            reason: transition.reason.clone(),
+            reason: transition.reason.as_str(),
             action: "Reconcile",
             note: transition.message.clone(),
         });
@@ -528,8 +533,8 @@ fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &
     let problems = &subject.annotations.problems;
     if memory.problems != *problems {
         for problem in problems {
-            notices.add(Notice::warning(
-                "InvalidAnnotation",
+            notices.add(Notice::new(
+                EventReason::InvalidAnnotation,
                 "Read",
                 problem.as_str(),
             ));
@@ -552,7 +557,11 @@ fn report_unwatched(
         .chain(subject.interests.problem(&subject.key()))
         .collect();
     for reason in found.difference(&memory.unwatched) {
-        notices.add(Notice::warning("WatchRefused", "Watch", reason.as_str()));
+        notices.add(Notice::new(
+            EventReason::WatchRefused,
+            "Watch",
+            reason.as_str(),
+        ));
     }
     memory.unwatched.clone_from(&found);
     found
@@ -575,7 +584,11 @@ fn report_large_record(
     ));
     let told = status.large_record(why.as_deref());
     if let Some(why) = why.as_ref().filter(|_| !told && memory.large_record != why) {
-        notices.add(Notice::warning("LargeRecord", "Record", why.as_str()));
+        notices.add(Notice::new(
+            EventReason::LargeRecord,
+            "Record",
+            why.as_str(),
+        ));
     }
     memory.large_record = why;
 }

@@ -494,7 +494,10 @@ fn the_table_the_parser_and_the_documentation_have_the_same_fields() {
             .map_or_else(|| path.clone(), |(_, field)| format!("target.{field}"))
     };
     let parser: BTreeSet<String> = parser.iter().map(target).collect();
-    assert_eq!(reference::names("watches.md", "## Fields"), parser);
+    assert_eq!(
+        reference::names("reference/watches.md", "## Fields"),
+        parser
+    );
     reference::assert_tests_exist(FIELDS.iter().map(|row| row.shown_by));
 }
 

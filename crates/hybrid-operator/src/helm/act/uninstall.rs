@@ -18,6 +18,7 @@ use crate::action::ActionProgress;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
+use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
@@ -97,8 +98,8 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
         details: Details::default(),
     }
     .log(ActionKind::Uninstall.done());
-    context.notices.add(Notice::normal(
-        "UninstallSuccessful",
+    context.notices.add(Notice::new(
+        EventReason::UninstallSuccessful,
         "Uninstall",
         "the release was uninstalled",
     ));

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Limits};
 use go_template::Stop;
 use serde_json::Value;
 
@@ -142,8 +144,15 @@ impl Rendered {
         output: Output,
         chart: &Chart,
         subchart_notes: bool,
+        limits: &Limits,
         stop: &Stop,
     ) -> Result<Self, RenderError> {
+        let mut budget = Budget::new(limits.clone());
+        budget.set_stop(stop.clone());
+        // The texts are copied into documents, and these into the manifest.
+        let length: usize = output.files.iter().map(|(_, text)| text.len()).sum();
+        budget.memory(length.saturating_mul(3))?;
+        let _held = Held::new(length.saturating_mul(3));
         let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
         let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
@@ -154,7 +163,7 @@ impl Rendered {
             for text in manifest::split(&content) {
                 stop.check()?;
                 manifest::check_count(documents.len() + hooks.len())?;
-                sort_document(&path, text, &mut documents, &mut hooks)?;
+                sort_document(&path, text, &budget, &mut documents, &mut hooks)?;
             }
         }
         KindOrder::Install.sort(&mut documents, |document| &document.kind);
@@ -224,14 +233,18 @@ fn joined(documents: &[ManifestDocument]) -> String {
 fn sort_document(
     path: &Arc<str>,
     text: &str,
+    budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<(), RenderError> {
-    let failed = |message| RenderError::Yaml {
-        template: path.to_string(),
-        message,
+    let failed = |message| match budget.check() {
+        Err(BudgetError::Cancelled) => RenderError::Cancelled,
+        _ => RenderError::Yaml {
+            template: path.to_string(),
+            message,
+        },
     };
-    let head = Head::read(text).map_err(failed)?;
+    let head = Head::read(text, budget).map_err(failed)?;
     let annotation = |name| head.annotations.get(name).map(String::as_str);
     let Some(events) = annotation(hook::ANNOTATION) else {
         documents.push(ManifestDocument {
@@ -295,7 +308,7 @@ mod tests {
             files: files.collect(),
             ..Output::default()
         };
-        Rendered::assemble(output, &chart, false, &Stop::default())
+        Rendered::assemble(output, &chart, false, &Limits::default(), &Stop::default())
     }
 
     #[test]

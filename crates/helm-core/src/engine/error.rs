@@ -44,8 +44,8 @@ pub enum RenderError {
     #[error("the render was cancelled")]
     Cancelled,
     /// Sorting the rendered documents exceeded a limit.
-    #[error("cannot sort the rendered documents")]
-    Limit(#[source] BudgetError),
+    #[error("cannot sort the rendered documents: {0}")]
+    Limit(BudgetError),
     /// The chart does not support this version of Kubernetes.
     #[error(
         "chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}"

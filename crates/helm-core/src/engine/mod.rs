@@ -204,7 +204,7 @@ impl CompiledChart {
         }
         let stop = input.start();
         let output = self.execute(input, &stop)?;
-        Rendered::assemble(output, chart, input.subchart_notes, &stop)
+        Rendered::assemble(output, chart, input.subchart_notes, &input.limits, &stop)
     }
 
     /// Checks that the chart is not a library and has all of its dependencies.

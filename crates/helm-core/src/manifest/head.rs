@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bounded::Budget;
 use serde_json::{Map, Value};
 
 use crate::yaml::{self, Selection};
@@ -32,9 +33,9 @@ const SELECTION: &[(&str, Selection)] = &[
 
 impl Head {
     /// Parses the head of a document, all of which must be YAML. YAML errors have Helm's wording.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
-        let object =
-            yaml::parse_selection(text, Selection::Fields(SELECTION)).map_err(|e| e.to_string())?;
+    pub(crate) fn read(text: &str, budget: &Budget) -> Result<Self, String> {
+        let object = yaml::parse_selection(text, Selection::Fields(SELECTION), budget)
+            .map_err(|e| e.to_string())?;
         Self::of(&object)
     }
 

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::BudgetError;
+use crate::budget::BudgetError;
 
 /// Cancels a render from another thread. Clones are the same handle.
 ///
 /// ```
-/// let cancel = go_template::Cancel::new();
+/// let cancel = bounded::Cancel::new();
 /// let other = cancel.clone();
 /// other.cancel();
 /// assert!(cancel.is_cancelled());
@@ -37,16 +37,27 @@ impl Cancel {
 /// Ends a render at a deadline or on cancellation.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    cancel: Cancel,
+    cancel: Option<Cancel>,
     deadline: Option<(Instant, Duration)>,
 }
 
 impl Stop {
     /// Starts the clock: the render may take `time` from now, or unlimited time without it.
     pub fn new(cancel: Cancel, time: Option<Duration>) -> Self {
+        Self {
+            cancel: Some(cancel),
+            ..Self::within(time)
+        }
+    }
+
+    /// Like [`Stop::new`], without a handle to cancel it.
+    pub fn within(time: Option<Duration>) -> Self {
         // A deadline beyond the range of the clock means no deadline.
         let deadline = time.and_then(|time| Some((Instant::now().checked_add(time)?, time)));
-        Self { cancel, deadline }
+        Self {
+            cancel: None,
+            deadline,
+        }
     }
 
     /// Checks the handle and the clock.
@@ -54,7 +65,7 @@ impl Stop {
     /// # Errors
     /// [`BudgetError::Cancelled`] and [`BudgetError::Time`].
     pub fn check(&self) -> Result<(), BudgetError> {
-        if self.cancel.is_cancelled() {
+        if self.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(BudgetError::Cancelled);
         }
         match self.deadline {

@@ -71,7 +71,9 @@ impl Buffer {
         let needed = self.bytes.len().saturating_add(more);
         // The old allocation is freed only after its content was copied.
         let ample = needed.max(capacity.saturating_mul(2)).max(64);
-        let wanted = [ample, needed].into_iter().find(|n| memory::fits(*n));
+        // Growing by a few bytes each time would copy a long text again and again.
+        let modest = needed.saturating_add(needed / 8);
+        let wanted = [ample, modest].into_iter().find(|n| memory::fits(*n));
         let Some(wanted) = wanted.filter(|_| !self.is_over) else {
             self.is_over = true;
             return false;

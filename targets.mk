@@ -44,5 +44,5 @@ conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DI
 	cargo run -q --locked --release -p helm-core --example conformance
 
 .PHONY: bench
-bench: ## Compare the speed of the chart engine with Helm's; see docs/benchmarks.md
+bench: ## Compare the chart engine with Helm's, and starts with bare programs; see docs/benchmarks.md
 	benches/run

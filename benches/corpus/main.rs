@@ -64,6 +64,14 @@ fn main() {
     let processes = measure::processes(&setting.charts, &setting.helm, &setting.hybrid);
     let comparison = report::Comparison::new(&go, &ours, processes);
     std::fs::write(setting.docs.join("benchmarks.svg"), plot::svg(&comparison)).unwrap();
-    std::fs::write(setting.docs.join("benchmarks.md"), comparison.text()).unwrap();
+    let report = setting.docs.join("benchmarks.md");
+    std::fs::write(&report, comparison.text() + &other_sections(&report)).unwrap();
     eprintln!("{}", comparison.summary());
+}
+
+/// Returns the sections that other benchmarks have written into the report.
+fn other_sections(report: &std::path::Path) -> String {
+    let text = std::fs::read_to_string(report).unwrap_or_default();
+    let start = text.find("\n## ").unwrap_or(text.len());
+    text[start..].to_owned()
 }

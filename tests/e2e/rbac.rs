@@ -41,6 +41,7 @@ async fn operator_runs_with_its_manifest_roles_and_reports_missing_permissions()
     grant(&namespace, "operator", &rules("operator_role.yaml")).await;
     grant(&namespace, "chart", &rest).await;
     let running = operator(plane, namespace.name(), &[])
+        .env("POD_NAMESPACE", namespace.name())
         .kubeconfig(plane.operator_kubeconfig())
         .start()
         .await

@@ -49,6 +49,7 @@ pub struct Session {
     texts: HashMap<(Str, Str), Arc<Template>>,
     /// The memory of `texts`.
     texts_held: Held,
+    weak_secrets: bool,
     pub(crate) slots: Vec<Value>,
 }
 
@@ -63,6 +64,7 @@ impl Session {
             arguments: Vec::new(),
             texts: HashMap::new(),
             texts_held: Held::default(),
+            weak_secrets: false,
             slots: Vec::new(),
         }
     }
@@ -73,6 +75,19 @@ impl Session {
     pub fn with_stop(mut self, stop: Stop) -> Self {
         self.budget.set_stop(stop);
         self
+    }
+
+    /// Makes functions generate keys, certificates and password hashes that are fast and weak, for
+    /// renders whose secrets nobody uses: RSA and DSA keys are replaced by keys on a curve.
+    #[must_use]
+    pub fn with_weak_secrets(mut self, weak: bool) -> Self {
+        self.weak_secrets = weak;
+        self
+    }
+
+    /// Returns whether secrets may be weak.
+    pub(crate) fn has_weak_secrets(&self) -> bool {
+        self.weak_secrets
     }
 
     /// Adds data that functions access through [`crate::Call::host`].

@@ -14,7 +14,7 @@ use crate::capabilities::CapabilityReads;
 use crate::chart::{Chart, CrdFile};
 use crate::engine::{LookupKey, Output, RenderError};
 use crate::manifest::{
-    self, DeletePolicy, Head, Hook, HookEvent, HookExecution, KindOrder, ManifestError,
+    self, DeletePolicy, Head, HeadError, Hook, HookEvent, HookExecution, KindOrder, ManifestError,
     ManifestObject, OutputLogPolicy, hook,
 };
 use crate::yaml;
@@ -27,16 +27,27 @@ pub struct Rendered {
     manifest: String,
     documents: Vec<ManifestDocument>,
     hooks: Vec<Hook>,
+    /// Template, place and kind of the first hook without a name, if there is one.
+    nameless_hook: Option<(Arc<str>, Place, String)>,
     notes: String,
     crds: Vec<CrdFile>,
     capability_reads: CapabilityReads,
     lookups: Vec<LookupKey>,
 }
 
+/// Where a document is in the output of its template; both numbers are from 1.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    document: usize,
+    /// Line of its beginning.
+    line: usize,
+}
+
 /// A document of the manifest.
 #[derive(Clone, Debug)]
 struct ManifestDocument {
     path: Arc<str>,
+    place: Place,
     text: String,
     kind: String,
     /// Whether it contains only comments.
@@ -61,17 +72,27 @@ impl Rendered {
     }
 
     /// Returns the objects of the manifest in install order; lists are flattened.
+    ///
+    /// # Errors
+    /// If an object or a hook lacks what every object must have: `apiVersion`, `kind`, and a name or
+    /// `generateName`.
     pub fn objects(&self) -> Result<Vec<ManifestObject>, ManifestError> {
         let mut objects = Vec::with_capacity(self.documents.len());
-        for (index, document) in self.documents.iter().enumerate() {
-            manifest::push_object(
-                document.object(),
-                index + 1,
-                Some(&document.path),
-                &mut objects,
-            )?;
+        for document in &self.documents {
+            let (path, place) = (&document.path, document.place);
+            let known = objects.len();
+            let object = document.object();
+            manifest::push_object(object, place.document, Some(path), &mut objects)
+                .map_err(|error| place.locate(error, &document.kind))?;
+            let mut new = objects.iter().skip(known);
+            if let Some(nameless) = new.find(|object| !is_named(object)) {
+                return Err(place.nameless(path, &nameless.key().kind));
+            }
         }
-        Ok(objects)
+        match &self.nameless_hook {
+            Some((path, place, kind)) => Err(place.nameless(path, kind)),
+            None => Ok(objects),
+        }
     }
 
     /// Returns the hooks in Helm's order.
@@ -157,13 +178,27 @@ impl Rendered {
         let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
         let mut hooks = Vec::new();
+        let mut nameless_hook = None;
         for (path, content) in files {
             let content = text(&path, &content)?;
             let path: Arc<str> = path.into();
+            let mut place = Place {
+                document: 0,
+                line: 1,
+            };
+            let mut counted = 0;
             for text in manifest::split(&content) {
                 stop.check()?;
                 manifest::check_count(documents.len() + hooks.len())?;
-                sort_document(&path, text, &budget, &mut documents, &mut hooks)?;
+                let start = text.as_ptr().addr() - content.as_ptr().addr();
+                place.document += 1;
+                place.line += lines(&content, counted, start);
+                counted = start;
+                if sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
+                    let kind = hooks.last().map(|hook| hook.kind.clone());
+                    let found = (Arc::clone(&path), place, kind.unwrap_or_default());
+                    nameless_hook.get_or_insert(found);
+                }
             }
         }
         KindOrder::Install.sort(&mut documents, |document| &document.kind);
@@ -172,6 +207,7 @@ impl Rendered {
             manifest: joined(&documents),
             documents,
             hooks,
+            nameless_hook,
             notes,
             crds: chart.crds(),
             capability_reads: output.capability_reads,
@@ -184,10 +220,56 @@ impl Rendered {
 fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> {
     match std::str::from_utf8(content) {
         Ok(text) => Ok(Cow::Borrowed(text)),
-        Err(error) => Err(RenderError::Yaml {
+        Err(error) => {
+            let valid = content.get(..error.valid_up_to()).unwrap_or_default();
+            let valid = String::from_utf8_lossy(valid);
+            Err(RenderError::Yaml {
+                template: path.to_owned(),
+                document: manifest::split(&valid).count().max(1),
+                line: 1 + lines(&valid, 0, valid.len()),
+                message: error.to_string(),
+            })
+        }
+    }
+}
+
+/// Counts the line breaks between two positions.
+fn lines(text: &str, from: usize, to: usize) -> usize {
+    let part = text.as_bytes().get(from..to).unwrap_or_default();
+    memchr::memchr_iter(b'\n', part).count()
+}
+
+fn is_named(object: &ManifestObject) -> bool {
+    let generated = object.object().pointer("/metadata/generateName");
+    let is_generated = generated
+        .and_then(Value::as_str)
+        .is_some_and(|prefix| !prefix.is_empty());
+    !object.key().name.is_empty() || is_generated
+}
+
+impl Place {
+    fn nameless(self, path: &str, kind: &str) -> ManifestError {
+        self.incomplete(path, kind, "metadata.name")
+    }
+
+    fn incomplete(self, path: &str, kind: &str, missing: &'static str) -> ManifestError {
+        ManifestError::Rendered {
+            kind: if kind.is_empty() { "the object" } else { kind }.to_owned(),
             template: path.to_owned(),
-            message: error.to_string(),
-        }),
+            document: self.document,
+            line: self.line,
+            missing,
+        }
+    }
+
+    /// Adds the line to an error about this document.
+    fn locate(self, error: ManifestError, kind: &str) -> ManifestError {
+        match error {
+            ManifestError::NoObject {
+                template, missing, ..
+            } => self.incomplete(&template.unwrap_or_default(), kind, missing),
+            error => error,
+        }
     }
 }
 
@@ -230,18 +312,22 @@ fn joined(documents: &[ManifestDocument]) -> String {
     manifest
 }
 
+/// Adds a document to the manifest or to the hooks. Returns whether it is a hook without a name.
 fn sort_document(
     path: &Arc<str>,
+    place: Place,
     text: &str,
     budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
-) -> Result<(), RenderError> {
-    let failed = |message| match budget.check() {
+) -> Result<bool, RenderError> {
+    let failed = |error: HeadError| match budget.check() {
         Err(BudgetError::Cancelled) => RenderError::Cancelled,
         _ => RenderError::Yaml {
             template: path.to_string(),
-            message,
+            document: place.document,
+            line: place.line + error.line - 1,
+            message: error.message,
         },
     };
     let head = Head::read(text, budget).map_err(failed)?;
@@ -249,12 +335,13 @@ fn sort_document(
     let Some(events) = annotation(hook::ANNOTATION) else {
         documents.push(ManifestDocument {
             path: Arc::clone(path),
+            place,
             text: text.to_owned(),
             kind: head.kind,
             is_blank: head.is_blank,
             changed: None,
         });
-        return Ok(());
+        return Ok(false);
     };
     let names = |list: &str| -> Vec<String> {
         list.split(',')
@@ -266,7 +353,10 @@ fn sort_document(
         .map(|name| HookEvent::from_annotation(name))
         .collect();
     // A hook with an unknown event is neither run nor installed.
-    let Some(events) = events else { return Ok(()) };
+    let Some(events) = events else {
+        return Ok(false);
+    };
+    let nameless = head.name.is_empty() && !head.is_generated;
     let weight = annotation(hook::WEIGHT_ANNOTATION).and_then(|weight| weight.parse().ok());
     let policies = |name| annotation(name).map(names).unwrap_or_default();
     hooks.push(Hook {
@@ -287,7 +377,7 @@ fn sort_document(
             .collect(),
         kind: head.kind,
     });
-    Ok(())
+    Ok(nameless)
 }
 
 #[cfg(test)]
@@ -296,6 +386,14 @@ mod tests {
     use crate::chart::File;
 
     fn rendered(files: &[(&str, &str)]) -> Result<Rendered, RenderError> {
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, text)| (*path, text.as_bytes()))
+            .collect();
+        rendered_bytes(&files)
+    }
+
+    fn rendered_bytes(files: &[(&str, &[u8])]) -> Result<Rendered, RenderError> {
         let chart = Chart::from_files([File::new(
             "Chart.yaml",
             "apiVersion: v2\nname: c\nversion: 0.1.0\n",
@@ -303,7 +401,7 @@ mod tests {
         .unwrap();
         let files = files
             .iter()
-            .map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec()));
+            .map(|(path, text)| ((*path).to_owned(), text.to_vec()));
         let output = Output {
             files: files.collect(),
             ..Output::default()
@@ -365,6 +463,62 @@ mod tests {
             ("c/charts/d/templates/NOTES.txt", "not me"),
         ]);
         assert_eq!(rendered.unwrap().notes(), "hello");
+    }
+
+    #[test]
+    fn yaml_errors_name_template_document_and_line() {
+        let text = "\n# One.\na: 1\n---\n---\n\n# Two.\nb: 2\nc: d: e\n";
+        let error = rendered(&[("c/templates/x.yaml", text)]).unwrap_err();
+        let message = error.to_string();
+        for part in ["c/templates/x.yaml", "line 9 of what", "its document 2"] {
+            assert!(message.contains(part), "{part} is not in {message}");
+        }
+        let error = rendered_bytes(&[("c/templates/x.yaml", b"a: 1\n---\nb: \xff\n".as_slice())])
+            .unwrap_err();
+        assert!(error.to_string().contains("line 3 of what"), "{error}");
+    }
+
+    #[test]
+    fn incomplete_objects_are_errors_that_name_template_document_and_line() {
+        let good = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n---\n\n";
+        let hook = "annotations: {helm.sh/hook: test}";
+        for (document, wanted) in [
+            (
+                "apiVersion: v1\nkind: Secret",
+                "Secret has no metadata.name",
+            ),
+            ("kind: Pod", "Pod has no apiVersion"),
+            ("apiVersion: v1", "the object has no kind"),
+            (
+                "apiVersion: v1\nkind: Pod\nmetadata: {HOOK}",
+                "Pod has no metadata.name",
+            ),
+            (
+                "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Secret}]",
+                "Secret has no metadata.name",
+            ),
+        ] {
+            let text = format!("{good}{}", document.replace("HOOK", hook));
+            let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
+            let message = rendered.objects().unwrap_err().to_string();
+            for part in [
+                "document 2 that c/templates/x.yaml",
+                "line 6 of its output",
+                wanted,
+            ] {
+                assert!(message.contains(part), "{part} is not in {message}");
+            }
+        }
+        for named in [
+            "{generateName: a-}",
+            "{generateName: a-, HOOK}",
+            "{name: b, HOOK}",
+        ] {
+            let named = named.replace("HOOK", hook);
+            let text = format!("{good}apiVersion: v1\nkind: Pod\nmetadata: {named}");
+            let rendered = rendered(&[("c/templates/x.yaml", &text)]).unwrap();
+            assert!(rendered.objects().is_ok(), "{named}");
+        }
     }
 
     #[test]

@@ -21,6 +21,11 @@ impl YamlError {
     pub fn limit(&self) -> Option<&BudgetError> {
         self.0.budget()
     }
+
+    /// Returns the line of the text, from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.0.line()
+    }
 }
 
 /// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty

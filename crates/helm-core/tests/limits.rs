@@ -234,6 +234,46 @@ fn number_of_objects_in_a_manifest_is_limited() {
     );
 }
 
+#[test]
+fn weak_secrets_are_used_like_strong_ones() {
+    let (compiled, values) = chart(
+        r#"{{- $ca := genCA "ca" 1 }}
+{{- $signed := genSignedCert "a" (list "127.0.0.1") (list "a.b") 1 $ca }}
+{{- $own := genSelfSignedCert "a" list list 1 }}
+{{- $custom := buildCustomCert (b64enc $ca.Cert) (b64enc $ca.Key) }}
+{{- $again := genSignedCertWithKey "b" list list 1 $custom (genPrivateKey "rsa") }}
+kind: Secret
+keys:
+{{- range list $ca.Key $signed.Key $own.Key $again.Key (genPrivateKey "rsa") (genPrivateKey "dsa") }}
+- {{ . | splitList "\n" | first | quote }}
+{{- end }}
+certificates:
+{{- range list $ca.Cert $signed.Cert $own.Cert $again.Cert }}
+- {{ . | splitList "\n" | first | quote }}
+{{- end }}
+password: {{ htpasswd "u" "p" }} {{ bcrypt "p" }}
+derived: {{ derivePassword 1 "long" "p" "u" "s" }}
+"#,
+    );
+    let render = |weak| {
+        let mut input = RenderInput::new(info(), &values);
+        input.weak_secrets = weak;
+        compiled.render(&input).unwrap().manifest().to_owned()
+    };
+    let weak = render(true);
+    assert_eq!(weak.matches("BEGIN EC PRIVATE KEY").count(), 6, "{weak}");
+    assert_eq!(weak.matches("BEGIN CERTIFICATE").count(), 4, "{weak}");
+    assert_eq!(weak.matches("$2a$04$").count(), 2, "{weak}");
+    let (compiled, values) =
+        chart("kind: {{ cat (bcrypt \"p\") (genPrivateKey \"rsa\") | quote }}");
+    let strong = compiled.render(&RenderInput::new(info(), &values)).unwrap();
+    let strong = strong.manifest();
+    assert!(
+        strong.contains("$2a$10$") && strong.contains("BEGIN RSA"),
+        "{strong}"
+    );
+}
+
 /// Accepts only types that can be moved to another thread.
 fn movable<T: Send + 'static>() {}
 
@@ -248,4 +288,82 @@ fn render_inputs_can_be_moved_to_another_thread() {
     shared::<ReleaseInfo>();
     shared::<Cancel>();
     movable::<Result<helm_core::Rendered, RenderError>>();
+}
+
+/// Refuses lookups during a call of `tpl`.
+struct RefusesTexts;
+
+impl Lookup for RefusesTexts {
+    fn get(&self, _: &LookupKey) -> LookupAnswer {
+        LookupAnswer::Found("seen".into())
+    }
+
+    fn get_in_tpl(&self, _: &LookupKey) -> LookupAnswer {
+        LookupAnswer::Failed("refused".to_owned())
+    }
+}
+
+#[test]
+fn lookups_of_a_text_given_to_tpl_are_told_from_those_of_the_chart() {
+    const LOOKUP: &str = "{{ lookup `v1` `Secret` `ns` `a` }}";
+    let define = format!("{{{{ define \"x\" }}}}{LOOKUP}{{{{ end }}}}");
+    let quoted = "{{ lookup \"v1\" \"Secret\" \"ns\" \"a\" }}".replace('"', "\\\"");
+    for (what, template, refused) in [
+        ("the chart", LOOKUP.to_owned(), false),
+        (
+            "an included template",
+            format!("{define}{{{{ include `x` . }}}}"),
+            false,
+        ),
+        (
+            "after tpl",
+            format!("{{{{ tpl `{{{{ 1 }}}}` . }}}}{LOOKUP}"),
+            false,
+        ),
+        (
+            "the arguments of tpl",
+            "{{ tpl (lookup `v1` `Secret` `ns` `a`) . }}".to_owned(),
+            false,
+        ),
+        ("tpl", format!("{{{{ tpl \"{quoted}\" . }}}}"), true),
+        (
+            "a template included by tpl",
+            format!("{define}{{{{ tpl `{{{{ include \"x\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "a template called by tpl",
+            format!("{define}{{{{ tpl `{{{{ template \"x\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "a template defined by tpl",
+            format!(
+                "{{{{ tpl \"{{{{ define `y` }}}}{quoted}{{{{ end }}}}{{{{ include `y` . }}}}\" . }}}}"
+            ),
+            true,
+        ),
+        (
+            "tpl within tpl",
+            format!("{define}{{{{ tpl `{{{{ tpl \"{{{{ include \\\"x\\\" . }}}}\" . }}}}` . }}}}"),
+            true,
+        ),
+        (
+            "after a tpl within tpl",
+            format!(
+                "{define}{{{{ tpl `{{{{ tpl \"{{{{ 1 }}}}\" . }}}}{{{{ include \"x\" . }}}}` . }}}}"
+            ),
+            true,
+        ),
+    ] {
+        let (compiled, values) = chart(&template);
+        let input = RenderInput::new(info(), &values).lookup(RefusesTexts);
+        match compiled.render_files(&input) {
+            Ok(_) => assert!(!refused, "{what}: {template}"),
+            Err(error) => {
+                assert!(refused, "{what}: {error}");
+                assert!(error.to_string().contains("refused"), "{what}: {error}");
+            }
+        }
+    }
 }

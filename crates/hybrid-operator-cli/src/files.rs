@@ -90,6 +90,15 @@ impl FileSet {
         self.files.keys().map(PathBuf::as_path)
     }
 
+    /// Returns the set with all paths below a directory.
+    pub(crate) fn below(self, directory: &Path) -> Result<Self, FilesError> {
+        let mut set = Self::default();
+        for (path, data) in self.files {
+            set.add(directory.join(path), data)?;
+        }
+        Ok(set)
+    }
+
     /// Returns the content of a file of the set.
     pub(crate) fn get(&self, path: &Path) -> Option<&[u8]> {
         self.files.get(path).map(Vec::as_slice)

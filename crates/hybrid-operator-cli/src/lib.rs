@@ -36,6 +36,9 @@ const USAGE: u8 = 2;
 /// `diff` has 1 for differences and 2 for errors.
 pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().map(Into::into).collect();
+    if let Some(answered) = command::completion::answer(&arguments, &mut io::stdout().lock()) {
+        return ExitCode::from(u8::from(answered.is_err()));
+    }
     let is_plugin = plugin::is_plugin(&arguments);
     let cli = match plugin::parse(command::normalize_flags(arguments), is_plugin) {
         Ok(cli) => cli,

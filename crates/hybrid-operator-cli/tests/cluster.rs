@@ -672,6 +672,107 @@ async fn a_followed_status_appends_a_line_for_each_change() {
 }
 
 #[tokio::test]
+async fn followed_events_are_printed_once_until_interrupted() {
+    let Some(world) = World::start("cli-watch").await else {
+        return;
+    };
+    world.apply("main", json!({})).await;
+    world.until("main", 1, "True").await;
+    let arguments = ["events", "shop/main", "--watch", "--output", "json"];
+    let mut command = world.command(world.plane.kubeconfig_path(), &arguments);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut seen = Vec::new();
+    // Ends with the event, or when the program ends.
+    let mut until = |reason: &str, object: &str| {
+        for line in lines.by_ref().map_while(Result::ok) {
+            let event: Value = serde_json::from_str(&line).unwrap();
+            seen.push(line);
+            let name = event["object"].as_str().unwrap_or_default();
+            if event["reason"] == reason && name.starts_with(object) {
+                return seen.clone();
+            }
+        }
+        panic!("the program ended: {seen:?}")
+    };
+    drop(until("InstallSuccessful", "Shop/main"));
+    world.apply("main", json!({"replicas": 2})).await;
+    drop(until("UpgradeSuccessful", "Shop/main"));
+    // A Pod that did not exist when the command began.
+    world
+        .apply("main", json!({"nodeSelector": {"no": "node"}}))
+        .await;
+    let seen = until("FailedScheduling", "Pod/main-");
+    let unique: std::collections::BTreeSet<&String> = seen.iter().collect();
+    assert_eq!(unique.len(), seen.len(), "{seen:#?}");
+    let process = child.id().to_string();
+    let interrupted = Command::new("kill").args(["-INT", &process]).status();
+    assert!(interrupted.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn custom_resources_are_completed_from_the_cluster() {
+    let Some(world) = World::start("cli-complete").await else {
+        return;
+    };
+    for name in ["main", "other"] {
+        world.apply(name, json!({})).await;
+    }
+    let namespace = world.namespace.name();
+    let answer = |command: &mut Command, kubeconfig: &Path| {
+        let command = command.current_dir(world.project.path());
+        let output = command.env("KUBECONFIG", kubeconfig).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        (String::from_utf8(output.stdout).unwrap(), errors)
+    };
+    let reachable = world.plane.kubeconfig_path();
+    let fish = |kubeconfig: &Path, words: &[&str]| {
+        let mut command = Command::new(PROGRAM);
+        let command = command.args(["--", "hybrid-operator"]).args(words);
+        let (out, errors) = answer(command.env("HYBRID_OPERATOR_COMPLETE", "fish"), kubeconfig);
+        assert_eq!(errors, "");
+        out
+    };
+    for command in ["status", "history", "rollback", "events"] {
+        assert_eq!(fish(reachable, &[command, "s"]), "shop/\n", "{command}");
+        let names = fish(reachable, &[command, "-n", namespace, "shop/"]);
+        assert_eq!(names, "shop/main\nshop/other\n", "{command}");
+    }
+    let option = format!("--namespace={namespace}");
+    let one = fish(reachable, &["get", "values", &option, "shop/o"]);
+    assert_eq!(one, "shop/other\n");
+    for place in [
+        &["-n", "none"][..],
+        &["-n", namespace, "--watches-file", "none"],
+    ] {
+        let words = [&["status"], place, &["shop/"]].concat();
+        assert_eq!(fish(reachable, &words), "", "{place:?}");
+    }
+    // Nothing is printed where there is no cluster.
+    let absent = world.project.path().join("none");
+    assert_eq!(fish(&absent, &["status", "shop/"]), "");
+
+    // kubectl calls a program of this name with the words after `kubectl hybrid`.
+    let plugin = world.project.path().join("kubectl_complete-hybrid");
+    std::os::unix::fs::symlink(PROGRAM, &plugin).unwrap();
+    let mut command = Command::new(&plugin);
+    let command = command.args(["history", "-n", namespace, "shop/m"]);
+    assert_eq!(answer(command, reachable).0, "shop/main\n:4\n");
+
+    // The script of bash, in bash.
+    let words = format!("hybrid-operator history -n {namespace} shop/");
+    let call = format!(
+        "source <(\"{PROGRAM}\" completion bash)\nCOMP_WORDS=({words})\nCOMP_CWORD=4\nCOMP_TYPE=9\n\
+         _clap_complete_hybrid_operator hybrid-operator shop/ {namespace}\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""
+    );
+    let mut command = Command::new("bash");
+    let (out, errors) = answer(command.args(["-c", &call]), reachable);
+    assert_eq!(out, "shop/main\nshop/other\n", "{errors}");
+}
+
+#[tokio::test]
 async fn a_missing_permission_and_a_missing_release_are_named() {
     let Some(world) = World::start("cli-errors").await else {
         return;

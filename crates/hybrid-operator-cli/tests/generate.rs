@@ -131,11 +131,11 @@ fn all_files_of_a_project_are_written_once_and_then_up_to_date() {
         assert!(written.contains(&line), "{file}: {written}");
         assert!(root.join("config").join(file).exists(), "{file}");
     }
-    assert_eq!(succeed(root, &["--check"]), "");
-    assert_eq!(succeed(root, &[]), "");
+    assert_eq!(succeed(root, &["--check"]), "all files are up to date\n");
+    assert_eq!(succeed(root, &[]), "all files are up to date\n");
     let sample = root.join("config/samples/test_v1alpha1_web.yaml");
     fs::write(&sample, "edited: true\n").unwrap();
-    assert_eq!(succeed(root, &["--check"]), "");
+    assert_eq!(succeed(root, &["--check"]), "all files are up to date\n");
     assert_eq!(
         succeed(root, &["samples", "--force"]),
         "updated config/samples/test_v1alpha1_web.yaml\n"
@@ -328,6 +328,18 @@ fn definitions_of_the_program_are_written_beside_those_of_charts() {
     );
     let arguments = fs::read_to_string(root.join("arguments")).unwrap();
     assert_eq!(arguments, "run --quiet --locked -- describe\n");
+    // A version that was added to the file, as 'create api' does.
+    let file = root.join("config/crd/bases/test.example.com_backups.yaml");
+    let written = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{written}  versions:\n  - name: v2\n")).unwrap();
+    let output = crds(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let messages = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        messages.contains("would be lost: v2; leave out"),
+        "{messages}"
+    );
+    fs::write(&file, written).unwrap();
     // A program that is no operator.
     fs::write(&cargo, "#!/bin/sh\necho hello\n").unwrap();
     let output = crds(&[]);
@@ -340,7 +352,10 @@ fn definitions_of_the_program_are_written_beside_those_of_charts() {
 #[test]
 fn the_files_of_this_repository_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    assert_eq!(succeed(&root, &["--check", "--charts-only"]), "");
+    assert_eq!(
+        succeed(&root, &["--check", "--charts-only"]),
+        "all files are up to date\n"
+    );
 }
 
 #[test]

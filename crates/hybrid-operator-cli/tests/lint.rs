@@ -49,7 +49,7 @@ fn findings_have_rule_place_and_way_out() {
 shop
 SEVERITY  RULE                  PLACE               FINDING
 error     removed-api           templates/a.yaml:1  policy/v1beta1 PodDisruptionBudget is not served since Kubernetes 1.25; use policy/v1
-note      resource-policy-keep  templates/a.yaml:6  PodDisruptionBudget RELEASE stays when its release is uninstalled or no longer contains it (helm.sh/resource-policy: keep); delete it by hand; a new custom resource of the same name needs the annotation adopt-release to use it
+note      resource-policy-keep  templates/a.yaml:6  PodDisruptionBudget RELEASE stays when its release is uninstalled or no longer contains it (helm.sh/resource-policy: keep); delete it by hand; a new custom resource of the same name needs the annotation helm.sdk.operatorframework.io/adopt-release to use it
 warning   clock                 templates/a.yaml:7  'now' reads the clock: the operator renders only when the inputs change, so the time is that of the last change; remove it; to restart Pods with a change of configuration, use a checksum of the configuration
 ";
     assert_eq!(shown, expected);

@@ -497,6 +497,35 @@ fn a_sample_that_the_base_does_not_have_is_added_as_a_whole() {
 }
 
 #[test]
+fn tests_of_a_chart_are_compared_if_the_operator_runs_them() {
+    let project = Project::new();
+    if project.git(&["init", "--quiet"]).is_none() {
+        return;
+    }
+    project.commit().unwrap();
+    let test = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: check\n  annotations: \
+                {helm.sh/hook: test}\n";
+    project.write("helm-charts/shop/templates/check.yaml", test);
+    let diff = ["diff", "--base", "HEAD"];
+    assert_eq!(project.run(&diff).out, "no differences\n");
+    project.write("watches.yaml", &format!("{WATCHES}  test: {{}}\n"));
+    let run = project.run(&diff).out;
+    assert!(run.contains("+ Pod check (hook)\n"), "{run}");
+}
+
+#[test]
+fn code_is_pointed_out_if_it_names_a_value_translator() {
+    let project = Project::new();
+    project.write("Cargo.toml", "");
+    project.write("src/main.rs", "fn main() {}\n");
+    let template = ["template", "--cr", "config/samples/shop.yaml"];
+    assert_eq!(project.run(&template).err, "");
+    project.write("src/charts/mod.rs", "chart.value_translator(f)\n");
+    let note = "note: this project has a value translator in Rust, which is not applied\n";
+    assert_eq!(project.run(&template).err, note);
+}
+
+#[test]
 fn errors_of_diff_have_another_exit_code_than_differences() {
     let project = Project::new();
     if project.git(&["init", "--quiet"]).is_none() {
@@ -578,7 +607,15 @@ fn a_link_named_as_a_plugin_is_called_through_kubectl() {
 #[test]
 fn completion_and_manual_pages_cover_all_commands() {
     let project = Project::new();
-    let script = project.run(&["completion", "bash"]).ok();
+    let output = Command::new(PROGRAM)
+        .args(["--", "hybrid-operator", ""])
+        .env("HYBRID_OPERATOR_COMPLETE", "fish")
+        .output();
+    let candidates = String::from_utf8(output.unwrap().stdout).unwrap();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let script = project.run(&["completion", shell]).ok();
+        assert!(script.contains("HYBRID_OPERATOR_COMPLETE"), "{script}");
+    }
     let page = project.run(&["man"]).ok();
     assert!(page.contains(".TH hybrid-operator 1"), "{page}");
     project.run(&["man", "out/man1"]).ok();
@@ -586,9 +623,10 @@ fn completion_and_manual_pages_cover_all_commands() {
         "diff", "images", "status", "history", "rollback", "get", "events", "template",
     ] {
         assert!(
-            script.contains(&format!("hybrid__operator__subcmd__{command}"))
-                || script.contains(&format!("hybrid__operator__{command}")),
-            "{command}"
+            candidates
+                .lines()
+                .any(|line| line.starts_with(&format!("{command}\t"))),
+            "{candidates}"
         );
         let page = project.path(&format!("out/man1/hybrid-operator-{command}.1"));
         let page = std::fs::read_to_string(page).unwrap();

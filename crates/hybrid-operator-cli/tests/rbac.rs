@@ -15,8 +15,10 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{Operator, TestNamespace, shared_or_skip};
-use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
+use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
@@ -107,8 +109,32 @@ fn a_second_run_changes_nothing_and_check_tells_what_is_out_of_date() {
     assert_eq!(output.status.code(), Some(1));
     let diff = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        diff.contains("+  resources: [configmaps, services]"),
+        diff.contains("+  resources: [configmaps, services]")
+            && diff.starts_with("--- a/config/rbac/charts/shop_role.yaml\n"),
         "{diff}"
+    );
+}
+
+#[test]
+fn plurals_are_those_of_the_project_file_or_of_kubebuilder() {
+    let rules = |project: &Project| {
+        project.generate(&[]);
+        project.read("config/rbac/charts/shop_role.yaml")
+    };
+    let project = shop(MAP);
+    project.write("watches.yaml", &WATCHES.replace("Shop", "Photo"));
+    let regular = rules(&project);
+    assert!(regular.contains("[photoes]"), "{regular}");
+    project.write(
+        "PROJECT",
+        "domain: example.com\nlayout:\n- helm.sdk.operatorframework.io/v1\nprojectName: shop\nresources:\n\
+         - api: {crdVersion: v1, namespaced: true}\n  domain: example.com\n  group: shop\n  kind: Photo\n  plural: photos\n  version: v1\n\
+         version: \"3\"\n",
+    );
+    let given = project.generate(&["--prune"]) + &project.read("config/rbac/charts/shop_role.yaml");
+    assert!(
+        given.contains("[photos]") && !given.contains("[photoes]"),
+        "{given}"
     );
 }
 
@@ -131,6 +157,9 @@ fn every_file_is_in_the_kustomization() {
             "charts/shop_role_binding.yaml",
             "leader_election_role.yaml",
             "leader_election_role_binding.yaml",
+            "metrics_auth_role.yaml",
+            "metrics_auth_role_binding.yaml",
+            "metrics_reader_role.yaml",
             "operator_role.yaml",
             "operator_role_binding.yaml",
             "service_account.yaml",
@@ -582,4 +611,207 @@ async fn an_operator_with_only_the_generated_permissions_is_never_refused() {
         .filter(|request| request.status == 403)
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+/// An operator that has only the roles of its namespace that `generate rbac --namespaced` writes.
+struct Limited {
+    namespace: TestNamespace,
+    project: Project,
+    kind: &'static str,
+}
+
+impl Limited {
+    async fn new(plane: &ControlPlane, kind: &'static str, options: &str) -> Self {
+        let project = Project::new(&[
+            (
+                "watches.yaml",
+                &format!(
+                    "- {{group: {GROUP}, version: v1, kind: {kind}, chart: chart{options}}}\n"
+                ),
+            ),
+            (
+                "chart/Chart.yaml",
+                "apiVersion: v2\nname: generated\nversion: 0.1.0\n",
+            ),
+            (
+                "chart/values.yaml",
+                "value: a\npassword: ''\nextra: {enabled: false}\n",
+            ),
+            ("chart/templates/a.yaml", EVERYTHING),
+        ]);
+        project.generate(&["--namespaced"]);
+        let namespace = TestNamespace::create(plane, &kind.to_lowercase())
+            .await
+            .unwrap();
+        apply_cluster(&namespace.client(), &definition(kind), None).await;
+        let limited = Self {
+            namespace,
+            project,
+            kind,
+        };
+        for file in [
+            "service_account.yaml",
+            "operator_role.yaml",
+            "operator_role_binding.yaml",
+            "charts/generated_role.yaml",
+            "charts/generated_role_binding.yaml",
+        ] {
+            let text = limited.project.read(&format!("config/rbac/{file}"));
+            limited.apply(&text).await;
+        }
+        limited
+    }
+
+    fn api(&self, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {
+        let resource = resource(group, version, kind);
+        Api::namespaced_with(self.namespace.client(), self.namespace.name(), &resource)
+    }
+
+    fn resources(&self) -> Api<DynamicObject> {
+        self.api(GROUP, "v1", self.kind)
+    }
+
+    /// Applies an object in the namespace, which kustomize would name in place of `system`.
+    async fn apply(&self, text: &str) {
+        let text = text.replace(
+            "namespace: system",
+            &format!("namespace: {}", self.namespace.name()),
+        );
+        let object: DynamicObject = go_yaml::from_str(&text).unwrap();
+        let types = object.types.clone().unwrap();
+        let (group, version) = types
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &types.api_version));
+        let api = self.api(group, version, &types.kind);
+        let name = object.metadata.name.clone().unwrap();
+        let params = PatchParams::apply("test").force();
+        drop(
+            api.patch(&name, &params, &Patch::Apply(&object))
+                .await
+                .unwrap(),
+        );
+    }
+
+    /// Writes a kubeconfig with the token of the operator's service account.
+    async fn kubeconfig(&self, plane: &ControlPlane) -> PathBuf {
+        let accounts: Api<ServiceAccount> =
+            Api::namespaced(self.namespace.client(), self.namespace.name());
+        let request = TokenRequest::default();
+        let token = accounts
+            .create_token_request("controller-manager", &PostParams::default(), &request)
+            .await
+            .unwrap();
+        let text = fs::read(plane.kubeconfig_path()).unwrap();
+        let mut kubeconfig: Value = go_yaml::from_slice(&text).unwrap();
+        kubeconfig["users"][0]["user"] = json!({"token": token.status.unwrap().token});
+        self.project.write("kubeconfig", &kubeconfig.to_string());
+        self.project.path("kubeconfig")
+    }
+
+    /// Installs, upgrades, repairs and uninstalls a release, and returns the refused requests.
+    async fn refused(&self, plane: &ControlPlane) -> Option<Vec<String>> {
+        let audit = plane.audit_log()?;
+        let mark = audit.mark().unwrap();
+        let name = self.namespace.name();
+        let operator = Operator::new(PROGRAM)
+            .arg("run")
+            .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+            .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+            .env("WATCH_NAMESPACE", name)
+            .env("POD_NAMESPACE", name)
+            .env("OPERATOR_NAME", name)
+            .kubeconfig(self.kubeconfig(plane).await)
+            .dir(self.project.0.path())
+            .start()
+            .await
+            .unwrap();
+        let log = || operator.log();
+        let maps = self.api("", "v1", "ConfigMap");
+        let has = |value: &'static str| move |map: &Value| map["data"]["value"] == value;
+        let wanted = |value: &str, extra: bool| {
+            format!(
+                "apiVersion: {GROUP}/v1\nkind: {}\nmetadata: {{name: one}}\nspec: {{value: {value}, extra: {{enabled: {extra}}}}}\n",
+                self.kind
+            )
+        };
+        self.apply(&wanted("a", true)).await;
+        until(&maps, "one", "value a", log, has("a")).await;
+        self.apply(&wanted("b", false)).await;
+        until(&maps, "one", "value b", log, has("b")).await;
+        let account = self.api("", "v1", "ServiceAccount");
+        wait::gone(&account, "one", LIMIT).await.unwrap();
+        let theirs = Patch::Merge(json!({"data": {"value": "theirs"}}));
+        drop(
+            maps.patch("one", &PatchParams::default(), &theirs)
+                .await
+                .unwrap(),
+        );
+        until(&maps, "one", "repair", log, has("b")).await;
+        let params = DeleteParams::default();
+        drop(self.resources().delete("one", &params).await.unwrap());
+        for api in [
+            &self.resources(),
+            &maps,
+            &self.api("apps", "v1", "Deployment"),
+        ] {
+            wait::gone(api, "one", LIMIT)
+                .await
+                .unwrap_or_else(|error| panic!("{error}\n{}", log()));
+        }
+        let user = format!("system:serviceaccount:{name}:controller-manager");
+        let requests = audit.since(mark, &user).unwrap();
+        assert!(requests.len() > 30, "{requests:#?}");
+        let refused = requests.iter().filter(|request| {
+            // A Role cannot grant these; without them, new kinds are noticed later.
+            let of_cluster = ["customresourcedefinitions", "apiservices"];
+            request.status == 403 && !of_cluster.contains(&request.resource.as_str())
+        });
+        Some(refused.map(|request| format!("{request:?}")).collect())
+    }
+}
+
+#[tokio::test]
+async fn an_operator_with_roles_of_its_namespace_is_never_refused_what_a_role_can_grant() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let limited = Limited::new(plane, "Stall", "").await;
+    if let Some(refused) = limited.refused(plane).await {
+        assert_eq!(refused, [] as [String; 0]);
+    }
+}
+
+#[tokio::test]
+async fn an_operator_that_acts_as_a_service_account_is_never_refused() {
+    let Some(plane) = shared_or_skip().await.unwrap() else {
+        return;
+    };
+    let limited = Limited::new(plane, "Booth", ", serviceAccountName: deployer").await;
+    let role = limited
+        .project
+        .read("config/rbac/charts/generated_role.yaml");
+    let hint = "list, patch and update on the chart's objects, and get and list on what templates look up: Service";
+    assert!(role.contains(hint), "{role}");
+    // The operator itself only reads what the service account changes.
+    assert!(
+        role.contains("resources: [deployments]\n  verbs: [get, list, watch]\n"),
+        "{role}"
+    );
+    // What the warning of the command asks for, and the permissions that the chart's role grants.
+    for text in [
+        "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: deployer}\n",
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: deployer}\nrules:\n\
+         - {apiGroups: ['', apps, batch, rbac.authorization.k8s.io], resources: [configmaps, deployments, jobs, roles, rolebindings, serviceaccounts], verbs: [create, delete, get, list, patch, update]}\n\
+         - {apiGroups: [''], resources: [endpoints], verbs: [get]}\n\
+         - {apiGroups: [''], resources: [services], verbs: [get, list]}\n",
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: deployer}\n\
+         roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: deployer}\n\
+         subjects: [{kind: ServiceAccount, name: deployer}]\n",
+    ] {
+        limited.apply(text).await;
+    }
+    if let Some(refused) = limited.refused(plane).await {
+        assert_eq!(refused, [] as [String; 0]);
+    }
 }

@@ -215,6 +215,111 @@ fn a_second_run_changes_nothing_and_says_so() {
 }
 
 #[test]
+fn a_kind_gets_another_version_and_a_conversion() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let versioned = |what: &str, version: &str, flags: &str| {
+        format!("create {what} --group apps --version {version} --kind Order {flags}")
+    };
+    let native = |version: &str, flags: &str| versioned("api --native", version, flags);
+    let conversion = |version: &str| versioned("webhook", version, "--conversion");
+    let refused = |command: &str, message: &str| {
+        let output = run(root, command);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(error.contains(message), "{command}\n{error}");
+    };
+    ok(
+        root,
+        "init --domain example.com --project-name shop-operator",
+    );
+    ok(root, &native("v1", "--plural orderz"));
+    refused(
+        &conversion("v1"),
+        "has no version to convert v1 to; add one with",
+    );
+    refused(&native("v2", "--plural orders"), "use --plural orderz");
+    refused(&native("v2", "--namespaced=false"), "use --namespaced=true");
+    refused(
+        &native("v2", "--controller"),
+        "has a controller for version v1 already",
+    );
+    let commands = [
+        native("v1", "--plural orderz"),
+        native("v2", ""),
+        conversion("v1"),
+    ];
+    for command in &commands {
+        ok(root, command);
+    }
+    refused(
+        &conversion("v2"),
+        "the conversions of Order have the hub v1",
+    );
+    refused(
+        &format!("{} --spoke v3", conversion("v1")),
+        "no native kind Order of apps.example.com/v3",
+    );
+
+    let written = files(root);
+    let yaml = |path: &str| -> serde_json::Value { go_yaml::from_slice(&written[path]).unwrap() };
+    let crd = yaml("config/crd/bases/apps.example.com_orderz.yaml");
+    let versions: Vec<_> = crd["spec"]["versions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|version| {
+            (
+                version["name"].as_str().unwrap(),
+                version["storage"] == true,
+            )
+        })
+        .collect();
+    assert_eq!(versions, [("v1", true), ("v2", false)]);
+    let project = yaml("PROJECT");
+    assert_eq!(
+        project["resources"][0]["webhooks"],
+        serde_json::json!({"webhookVersion": "v1", "conversion": true, "spoke": ["v2"]})
+    );
+    assert_eq!(
+        (
+            &project["resources"][0]["controller"],
+            &project["resources"][1]["controller"]
+        ),
+        (&true.into(), &serde_json::Value::Null)
+    );
+    let listed = text(&written["config/webhook/kustomization.yaml"]);
+    assert!(listed.contains("- conversion_role.yaml\n"), "{listed}");
+    let sample = text(&written["config/samples/apps_v2_order.yaml"]);
+    assert!(sample.contains("name: order-v2-sample"), "{sample}");
+
+    // A third version, and functions beside the conversions.
+    for command in &commands {
+        let output = ok(root, command);
+        assert!(
+            output.ends_with("all files are there already.\n"),
+            "{output}"
+        );
+    }
+    ok(root, &native("v3", ""));
+    ok(root, &conversion("v1"));
+    ok(
+        root,
+        &versioned("webhook", "v1", "--programmatic-validation"),
+    );
+    let webhooks = fs::read_to_string(root.join("src/webhooks/mod.rs")).unwrap();
+    for module in ["order", "order_conversion_v2", "order_conversion_v3"] {
+        let call = format!("webhooks = {module}::add(webhooks);");
+        assert_eq!(webhooks.matches(&call).count(), 1, "{webhooks}");
+    }
+    let project = fs::read_to_string(root.join("PROJECT")).unwrap();
+    assert!(
+        project.contains("spoke:\n    - v2\n    - v3\n    validation: true\n"),
+        "{project}"
+    );
+}
+
+#[test]
 fn files_that_were_changed_are_kept_unless_forced() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
@@ -562,10 +667,13 @@ fn a_project_compiles_and_its_program_runs() {
         project,
         &format!("create webhook {kind} --defaulting --programmatic-validation"),
     );
-    ok(
-        project,
+    for command in [
         "create api --group cache --version v1 --kind Cluster --native --namespaced=false",
-    );
+        "create api --group cache --version v2 --kind Cluster --native --namespaced=false",
+        "create webhook --group cache --version v1 --kind Cluster --conversion",
+    ] {
+        ok(project, command);
+    }
     // The generated code is formatted.
     let formatted = Command::new(env!("CARGO"))
         .args(["fmt", "--check"])
@@ -577,7 +685,7 @@ fn a_project_compiles_and_its_program_runs() {
     fs::copy(root().join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
     fs::write(
         project.join("src/bin.rs"),
-        "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), api::v1::Cluster::crd()];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
+        "fn main() {\n    use kube::CustomResourceExt;\n    use scaffolded_operator::api;\n    let versions = vec![api::v1::Cluster::crd(), api::v2::Cluster::crd()];\n    let cluster = kube::core::crd::merge_crds(versions, \"v1\").unwrap();\n    let crds = [api::v1alpha1::MemcachedBackup::crd(), cluster];\n    print!(\"{}\", serde_json::to_string(&crds).unwrap_or_default());\n}\n",
     )
     .unwrap();
     let manifest = project.join("Cargo.toml");
@@ -599,6 +707,8 @@ fn a_project_compiles_and_its_program_runs() {
             .args(arguments)
             .current_dir(project)
             .env("CARGO_TARGET_DIR", target)
+            // For test programs only: with another value, everything is compiled again.
+            .env_remove("RUSTC_BOOTSTRAP")
             .output()
             .unwrap();
         assert!(

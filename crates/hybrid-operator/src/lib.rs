@@ -13,6 +13,7 @@ mod duration;
 pub mod helm;
 mod leader;
 pub mod manager;
+mod naming;
 pub mod native;
 pub mod operator;
 pub mod options;
@@ -26,6 +27,8 @@ pub mod webhook;
 
 #[cfg(test)]
 mod real_cluster;
+#[cfg(test)]
+mod reference;
 
 /// Runs the examples of the README as doc tests.
 #[cfg(doctest)]

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::helm::{Charts, HelmController};
 use crate::manager::{Controller, ControllerError, Manager};
-use crate::options::{RunArgs, double_dashes};
+use crate::options::{RunArgs, double_dashes, environment};
 use crate::telemetry::logs;
 use crate::webhook::Webhooks;
 
@@ -221,25 +221,19 @@ impl Operator {
     }
 
     fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
-        let options = args.options(|name| std::env::var(name).ok());
+        let options = args.options(environment);
         logs::start(&options.logs);
-        let charts = match self.charts {
-            Some(extend) => {
-                let charts = Charts::load(&options.watches_file, extend)?;
-                Some(
-                    charts
-                        .watch_files(options.watch_files)
-                        .pace(options.reload_pace),
-                )
-            }
-            None => None,
-        };
+        let (watches_file, watch_files) = (options.watches_file.clone(), options.watch_files);
+        let pace = options.reload_pace;
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {
             manager = add(manager);
         }
-        if let Some(charts) = charts {
-            manager = charts.add_to(manager);
+        if let Some(extend) = self.charts {
+            manager = manager.load(move || {
+                let charts = Charts::load(&watches_file, extend)?;
+                Ok::<_, ControllerError>(charts.watch_files(watch_files).pace(pace).controllers())
+            });
         }
         for controller in self.controllers {
             manager = manager.with_boxed(controller);

@@ -1,20 +1,25 @@
 //! Flags and environment variables of `run`, with the names and defaults of the Go operators.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Parser;
 
 use crate::controller::WorkerOptions;
 use crate::leader::{LeaseOptions, LockOptions};
-use crate::telemetry::logs::{Encoder, LogOptions};
+use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
+
+mod forms;
+#[cfg(test)]
+mod table;
 
 pub use crate::client::Deadlines;
 pub use crate::webhook::WebhookOptions;
 
 /// The settings of an operator process.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub struct Options {
     /// Path of the watches file.
     pub watches_file: PathBuf,
@@ -24,6 +29,14 @@ pub struct Options {
     pub max_concurrent_reconciles: usize,
     /// Address of `/metrics`; `0` disables it.
     pub metrics_bind_address: String,
+    /// Whether `/metrics` is served over TLS.
+    pub metrics_secure: bool,
+    /// Whether clients of `/metrics` need a token whose user may `get` the path `/metrics`.
+    pub metrics_require_rbac: bool,
+    /// Certificate of `/metrics`; `None` means one that the process makes and signs itself.
+    pub metrics_certificate: Option<CertificateFiles>,
+    /// Whether webhooks and metrics are also served over HTTP/2, if they are served over TLS.
+    pub enable_http2: bool,
     /// Address of `/healthz` and `/readyz`; `0` disables them.
     pub health_probe_bind_address: String,
     /// Whether leader election is enabled.
@@ -34,8 +47,10 @@ pub struct Options {
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig; `None` means `$KUBECONFIG`, else the Pod's service account.
     pub kubeconfig: Option<PathBuf>,
-    /// Whether events about `overrideValues` omit the values.
+    /// Whether events about `overrideValues` omit the texts of `watches.yaml`.
     pub suppress_override_values: bool,
+    /// Whether the status of custom resources contains the manifest of their release.
+    pub status_manifest: bool,
     /// Namespaces to watch; empty means all. From `$WATCH_NAMESPACE`.
     pub watch_namespaces: Vec<String>,
     /// Label selector of the namespaces whose custom resources are reconciled.
@@ -68,6 +83,15 @@ pub struct Options {
     pub logs: LogOptions,
 }
 
+/// Files with a certificate and its key, in PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, with the certificates of its issuers.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
 /// How the leader is elected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LeaderElectionMode {
@@ -83,12 +107,49 @@ pub enum LeaderElectionMode {
 pub enum OptionsError {
     /// Leader election needs a namespace for its lease.
     #[error(
-        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE"
+        "leader election needs a namespace for its lease; set --leader-election-namespace or $POD_NAMESPACE (in a Pod, the namespace of its service account is used)"
     )]
     NoLeaseNamespace,
+    /// A name or a selector has a wrong form.
+    #[error("{name}: {value:?} is not {wanted}")]
+    Form {
+        /// The flag or environment variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The form that it must have.
+        wanted: &'static str,
+    },
     /// Namespaces are both listed and selected.
     #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
     NamespacesTwice,
+    /// Tokens would be sent in plain text.
+    #[error(
+        "--metrics-require-rbac needs --metrics-secure, because tokens must not be sent in plain text; set both or neither"
+    )]
+    InsecureAuthorization,
+}
+
+/// File with the namespace of a Pod, which Kubernetes mounts beside the token of its service account.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Returns an environment variable of this process. Without `$POD_NAMESPACE`, which the manifests of
+/// the Go operators do not set, the namespace is that of the Pod's service account.
+pub fn environment(name: &str) -> Option<String> {
+    with_pod_namespace(
+        name,
+        std::env::var(name).ok(),
+        Path::new(POD_NAMESPACE_FILE),
+    )
+}
+
+fn with_pod_namespace(name: &str, value: Option<String>, file: &Path) -> Option<String> {
+    let value = value.filter(|value| !value.is_empty());
+    if name != "POD_NAMESPACE" || value.is_some() {
+        return value;
+    }
+    let namespace = std::fs::read_to_string(file).ok()?;
+    Some(namespace.trim().to_owned())
 }
 
 /// The flags of `run`.
@@ -115,13 +176,13 @@ pub struct RunArgs {
     pub sync_period: Duration,
     /// Reconcile only in namespaces that this label selector selects, such as `team=a`; labels may
     /// change at any time.
-    #[arg(long, value_name = "SELECTOR")]
+    #[arg(long, value_name = "SELECTOR", value_parser = forms::selector)]
     pub namespace_selector: Option<String>,
     /// How long reconciles in progress may hold up the exit.
     #[arg(long, default_value = "30s", value_name = "DURATION", value_parser = crate::duration::parse)]
     pub graceful_shutdown_timeout: Duration,
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = forms::positive)]
     pub max_concurrent_reconciles: Option<usize>,
     /// Address to serve /metrics on (0 disables it).
     #[arg(
@@ -138,16 +199,16 @@ pub struct RunArgs {
     #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
     pub webhook_bind_address: String,
     /// Name of the Service through which the API server reaches the webhooks [default: OPERATOR-webhook in a cluster].
-    #[arg(long, value_name = "NAME", conflicts_with = "webhook_url")]
+    #[arg(long, value_name = "NAME", value_parser = forms::service, conflicts_with = "webhook_url")]
     pub webhook_service_name: Option<String>,
     /// URL under which the API server reaches the webhooks [default: the bind address outside of a cluster].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = forms::https_url)]
     pub webhook_url: Option<String>,
     /// Serve webhooks with tls.crt and tls.key in this directory, instead of a certificate of the operator's own.
     #[arg(long, value_name = "DIR")]
     pub webhook_cert_dir: Option<PathBuf>,
     /// Certificate of cert-manager that made the files of --webhook-cert-dir.
-    #[arg(long, value_name = "NAMESPACE/NAME", requires = "webhook_cert_dir")]
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = forms::namespaced_name, requires = "webhook_cert_dir")]
     pub webhook_inject_ca_from: Option<String>,
     /// Enable leader election, so that only one of several replicas makes changes.
     #[arg(long, alias = "enable-leader-election", num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
@@ -156,40 +217,54 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t, value_name = "MODE")]
     pub leader_election_mode: LeaderElectionMode,
     /// Name of the leader election lease, and of the operator [default: $`OPERATOR_NAME`].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = forms::operator_name)]
     pub leader_election_id: Option<String>,
     /// Namespace of the leader election lease [default: $`POD_NAMESPACE`].
-    #[arg(long, value_name = "NAMESPACE")]
+    #[arg(long, value_name = "NAMESPACE", value_parser = forms::namespace)]
     pub leader_election_namespace: Option<String>,
     /// Path of the kubeconfig [default: $KUBECONFIG, else the Pod's service account].
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Omit the values from events about `overrideValues`.
-    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    /// Omit the values from events about `overrideValues`. With =false the events contain the texts of
+    /// watches.yaml, in which environment variables and templates are not expanded.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub suppress_override_values: bool,
-    /// Log level: error, warn, info, debug, or a number (higher logs more).
-    #[arg(long, default_value = "info", value_name = "LEVEL")]
-    pub zap_log_level: String,
-    /// Log format: json or console.
-    #[arg(long, default_value = "json", value_name = "FORM")]
-    pub zap_encoder: String,
-    /// Development logging: the same as --zap-encoder=console --zap-log-level=debug.
+    /// Write the manifest of a release to the status of its custom resource, without Secrets and if it is
+    /// not large.
+    #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
+    pub status_manifest: bool,
+    /// Log level: debug, info, warn, error, panic, or a number (higher logs more) [default: info, with --zap-devel debug].
+    #[arg(long, value_name = "LEVEL")]
+    pub zap_log_level: Option<LogLevel>,
+    /// Log format: json or console [default: json, with --zap-devel console].
+    #[arg(long, value_name = "FORMAT")]
+    pub zap_encoder: Option<Encoder>,
+    /// Format of times in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano [default: rfc3339].
+    #[arg(long, value_name = "FORMAT")]
+    pub zap_time_encoding: Option<TimeEncoding>,
+    /// Level from which log lines tell the place in the code: info, warn, error or panic [default: error, with --zap-devel warn].
+    #[arg(long, value_name = "LEVEL", value_parser = LogLevel::of_stacktraces)]
+    pub zap_stacktrace_level: Option<LogLevel>,
+    /// Development logging: changes the defaults of the other flags about logs.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub zap_devel: bool,
-    /// Accepted for compatibility with existing manifests; has no effect.
-    #[arg(long, hide = true)]
-    pub zap_stacktrace_level: Option<String>,
-    /// Accepted for compatibility with existing manifests; has no effect.
-    #[arg(long, hide = true)]
-    pub zap_time_encoding: Option<String>,
-    /// Accepted for compatibility with existing manifests; has no effect.
-    #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    /// Serve webhooks and, with --metrics-secure, metrics over HTTP/2 as well.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub enable_http2: bool,
-    /// Accepted for compatibility with existing manifests; has no effect.
-    #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    /// Serve /metrics over TLS.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_secure: bool,
-    /// Accepted for compatibility with existing manifests; has no effect.
-    #[arg(long, hide = true, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
+    /// Directory with the certificate and the key of /metrics, which may be replaced at any time [default: a self-signed certificate].
+    #[arg(long, value_name = "DIR")]
+    pub metrics_cert_path: Option<PathBuf>,
+    /// Name of the file with the certificate, in the directory of --metrics-cert-path.
+    #[arg(long, default_value = "tls.crt", value_name = "NAME")]
+    pub metrics_cert_name: String,
+    /// Name of the file with the key, in the directory of --metrics-cert-path.
+    #[arg(long, default_value = "tls.key", value_name = "NAME")]
+    pub metrics_cert_key: String,
+    /// Require a token whose user may get the non-resource URL /metrics; needs --metrics-secure.
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_require_rbac: bool,
 }
 
@@ -211,6 +286,7 @@ impl RunArgs {
         let env = |name: &str| env(name).filter(|value| !value.is_empty());
         let operator_name = self
             .leader_election_id
+            .filter(|name| !name.is_empty())
             .or_else(|| env("OPERATOR_NAME"))
             .unwrap_or_else(|| "hybrid-operator".to_owned());
         // The Pod's name is stable across restarts of its container; the uid distinguishes Pods
@@ -223,10 +299,16 @@ impl RunArgs {
         let instance = match (env("POD_NAME"), env("POD_UID")) {
             (Some(name), Some(uid)) => format!("{name}_{uid}"),
             (Some(name), None) => name,
-            (None, _) => host(),
+            (None, Some(uid)) => format!("{}_{uid}", host()),
+            (None, None) => host(),
         };
         let namespaces = env("WATCH_NAMESPACE").unwrap_or_default();
         let operator_namespace = env("POD_NAMESPACE");
+        let logs = if self.zap_devel {
+            LogOptions::development()
+        } else {
+            LogOptions::default()
+        };
         Options {
             watches_file: self.watches_file,
             reconcile_period: self.reconcile_period,
@@ -234,14 +316,26 @@ impl RunArgs {
                 .max_concurrent_reconciles
                 .unwrap_or_else(|| WorkerOptions::default().concurrency),
             metrics_bind_address: self.metrics_bind_address,
+            metrics_secure: self.metrics_secure,
+            metrics_require_rbac: self.metrics_require_rbac,
+            metrics_certificate: self
+                .metrics_cert_path
+                .filter(|directory| !directory.as_os_str().is_empty())
+                .map(|directory| CertificateFiles {
+                    certificate: directory.join(self.metrics_cert_name),
+                    key: directory.join(self.metrics_cert_key),
+                }),
+            enable_http2: self.enable_http2,
             health_probe_bind_address: self.health_probe_bind_address,
             leader_elect: self.leader_elect,
             leader_election_mode: self.leader_election_mode,
             leader_election_namespace: self
                 .leader_election_namespace
+                .filter(|namespace| !namespace.is_empty())
                 .or_else(|| operator_namespace.clone()),
             kubeconfig: self.kubeconfig,
             suppress_override_values: self.suppress_override_values,
+            status_manifest: self.status_manifest,
             watch_namespaces: namespaces
                 .split(',')
                 .map(|namespace| namespace.trim().to_owned())
@@ -266,19 +360,14 @@ impl RunArgs {
                 url: self.webhook_url,
                 certificate_directory: self.webhook_cert_dir,
                 inject_ca_from: self.webhook_inject_ca_from,
+                http2: self.enable_http2,
                 in_cluster: env("KUBERNETES_SERVICE_HOST").is_some(),
             },
             logs: LogOptions {
-                level: if self.zap_devel {
-                    "debug".to_owned()
-                } else {
-                    self.zap_log_level
-                },
-                encoder: if self.zap_devel || self.zap_encoder == "console" {
-                    Encoder::Console
-                } else {
-                    Encoder::Json
-                },
+                level: self.zap_log_level.unwrap_or(logs.level),
+                encoder: self.zap_encoder.unwrap_or(logs.encoder),
+                time: self.zap_time_encoding.unwrap_or(logs.time),
+                stacktrace: self.zap_stacktrace_level.unwrap_or(logs.stacktrace),
             },
         }
     }
@@ -295,6 +384,11 @@ impl Options {
         if self.namespace_selector.is_some() && !self.watch_namespaces.is_empty() {
             return Err(OptionsError::NamespacesTwice);
         }
+        if self.metrics_require_rbac && !self.metrics_secure {
+            return Err(OptionsError::InsecureAuthorization);
+        }
+        forms::check(self)?;
+        self.lease()?;
         Ok(())
     }
 
@@ -343,7 +437,8 @@ mod tests {
 
     use clap::Parser;
 
-    use super::{Options, RunArgs, double_dashes};
+    use super::{Options, RunArgs, double_dashes, with_pod_namespace};
+    use crate::telemetry::logs::{Encoder, LogOptions};
 
     fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
         let args = ["run"].iter().chain(args).map(OsString::from);
@@ -381,7 +476,64 @@ mod tests {
         assert_eq!(options.metrics_bind_address, ":1");
         assert_eq!(options.watch_namespaces, ["a", "b"]);
         assert_eq!(options.instance, "p_u");
-        assert_eq!(options.logs.level, "debug");
+        assert_eq!(options.logs, LogOptions::development());
+    }
+
+    #[test]
+    fn namespace_of_the_service_account_stands_in_for_pod_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("namespace");
+        let of = |name: &str, value: Option<&str>| {
+            with_pod_namespace(name, value.map(ToOwned::to_owned), &file)
+        };
+        assert_eq!(of("POD_NAMESPACE", None), None, "outside of a cluster");
+        std::fs::write(&file, "operators\n").unwrap();
+        for (name, value, expected) in [
+            ("POD_NAMESPACE", None, Some("operators")),
+            ("POD_NAMESPACE", Some(""), Some("operators")),
+            ("POD_NAMESPACE", Some("mine"), Some("mine")),
+            ("POD_NAME", None, None),
+        ] {
+            assert_eq!(of(name, value).as_deref(), expected, "{name} {value:?}");
+        }
+    }
+
+    #[test]
+    fn options_that_cannot_hold_are_refused() {
+        let refused = |flags: &[&str]| options(flags, &[]).validate().map_err(|e| e.to_string());
+        assert_eq!(refused(&[]), Ok(()));
+        for (flags, text) in [
+            (&["--leader-elect"][..], "$POD_NAMESPACE"),
+            (&["--metrics-require-rbac"], "needs --metrics-secure"),
+        ] {
+            let error = refused(flags).unwrap_err();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn flags_about_logs_override_the_defaults_of_development() {
+        let flags = ["--zap-devel", "--zap-encoder=json", "--zap-log-level=info"];
+        let logs = options(&flags, &[]).logs;
+        let expected = LogOptions {
+            level: LogOptions::default().level,
+            encoder: Encoder::Json,
+            ..LogOptions::development()
+        };
+        assert_eq!(logs, expected);
+    }
+
+    #[test]
+    fn unknown_values_of_flags_about_logs_are_refused() {
+        for (flag, known) in [
+            ("--zap-log-level=loud", "debug, info, warn"),
+            ("--zap-encoder=xml", "json or console"),
+            ("--zap-time-encoding=unix", "iso8601"),
+            ("--zap-stacktrace-level=2", "warn, error or panic"),
+        ] {
+            let refused = RunArgs::try_parse_from(["run", flag]).unwrap_err();
+            assert!(refused.to_string().contains(known), "{refused}");
+        }
     }
 
     #[test]

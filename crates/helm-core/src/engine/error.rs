@@ -63,10 +63,16 @@ pub enum RenderError {
     #[error("found in Chart.yaml, but missing in charts/ directory: {}", .0.join(", "))]
     MissingDependencies(Vec<String>),
     /// A rendered document is not YAML, or its head is malformed.
-    #[error("YAML parse error on {template}: {message}")]
+    #[error(
+        "YAML parse error on {template}: {message} (line {line} of what the template renders, in its document {document})"
+    )]
     Yaml {
         /// The template.
         template: String,
+        /// The number of the document in the output of the template, from 1.
+        document: usize,
+        /// The line of the output of the template, from 1.
+        line: usize,
         /// The error.
         message: String,
     },

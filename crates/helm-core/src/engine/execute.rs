@@ -32,6 +32,7 @@ pub(super) fn files(
 ) -> Result<Output, RenderError> {
     let mut session = Session::new(input.limits.clone())
         .with_stop(stop.clone())
+        .with_weak_secrets(input.weak_secrets)
         .with_host(RenderState::new(Arc::clone(&input.lookup)));
     let scopes = scopes(linked, input);
     let mut output = Output {

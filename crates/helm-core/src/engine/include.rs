@@ -35,6 +35,8 @@ const MAX_RECURSION: usize = 1000;
 pub(crate) struct RenderState {
     /// The names that are being included, outermost first.
     included: Vec<Str>,
+    /// Number of calls of `tpl` that are being executed.
+    tpl_depth: usize,
     lookup: Arc<dyn Lookup>,
     /// The objects that were looked up.
     pub(crate) lookups: BTreeSet<LookupKey>,
@@ -50,6 +52,7 @@ impl RenderState {
     pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
         Self {
             included: Vec::new(),
+            tpl_depth: 0,
             lookup,
             lookups: BTreeSet::new(),
             unknown: BTreeSet::new(),
@@ -146,13 +149,20 @@ fn execute(
     let (set, template) = call
         .parse(&name, text)
         .map_err(|error| error.context(format!("cannot parse template {}", quoted(text))))?;
-    call.execute_in(&set, &template, data, out)
-        .map_err(|error| {
-            error.context(format!(
-                "error during tpl function execution for {}",
-                quoted(text)
-            ))
-        })
+    // Templates that the text includes or defines belong to the call, too.
+    if let Some(host) = call.host_mut::<RenderState>() {
+        host.tpl_depth += 1;
+    }
+    let result = call.execute_in(&set, &template, data, out);
+    if let Some(host) = call.host_mut::<RenderState>() {
+        host.tpl_depth = host.tpl_depth.saturating_sub(1);
+    }
+    result.map_err(|error| {
+        error.context(format!(
+            "error during tpl function execution for {}",
+            quoted(text)
+        ))
+    })
 }
 
 fn quoted(text: &Str) -> String {
@@ -206,7 +216,12 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
         }
         host.lookups.insert(key.clone());
     }
-    match host.lookup.get(&key) {
+    let answer = if host.tpl_depth > 0 {
+        host.lookup.get_in_tpl(&key)
+    } else {
+        host.lookup.get(&key)
+    };
+    match answer {
         LookupAnswer::Found(object) => {
             call.budget().range(nodes(&object))?;
             Ok(Value::from(&from_json(&object)))

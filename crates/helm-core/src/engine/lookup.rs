@@ -64,6 +64,12 @@ pub trait Lookup: Send + Sync {
     /// Returns the answer for `key`.
     fn get(&self, key: &LookupKey) -> LookupAnswer;
 
+    /// Returns the answer for `key` to a lookup during a call of `tpl`, whose text may come from
+    /// values. Must not reveal anything that whoever sets the values may not read.
+    fn get_in_tpl(&self, key: &LookupKey) -> LookupAnswer {
+        self.get(key)
+    }
+
     /// Returns how many answers were fetched for it, which count towards [`MAX_LOOKUPS`].
     fn fetched(&self) -> usize {
         0

@@ -107,6 +107,9 @@ pub struct RenderInput<'a> {
     pub cancel: Cancel,
     /// Whether to render the notes of dependencies too (`--render-subchart-notes`).
     pub subchart_notes: bool,
+    /// Whether keys, certificates and password hashes may be weak. They are fast to generate then;
+    /// only for renders whose secrets nobody uses.
+    pub weak_secrets: bool,
 }
 
 impl<'a> RenderInput<'a> {
@@ -122,6 +125,7 @@ impl<'a> RenderInput<'a> {
             limits: RenderLimits::default(),
             cancel: Cancel::new(),
             subchart_notes: false,
+            weak_secrets: false,
         }
     }
 

@@ -13,9 +13,18 @@ use crate::yaml::{self, Selection};
 pub(crate) struct Head {
     pub(crate) kind: String,
     pub(crate) name: String,
+    /// Whether it has `metadata.generateName`.
+    pub(crate) is_generated: bool,
     pub(crate) annotations: BTreeMap<String, String>,
     /// Whether the document contains only comments.
     pub(crate) is_blank: bool,
+}
+
+/// An error in a document.
+pub(crate) struct HeadError {
+    pub(crate) message: String,
+    /// The line of the document, from 1.
+    pub(crate) line: usize,
 }
 
 /// The fields that are read.
@@ -26,6 +35,7 @@ const SELECTION: &[(&str, Selection)] = &[
         "metadata",
         Selection::Fields(&[
             ("name", Selection::Whole),
+            ("generateName", Selection::Whole),
             ("annotations", Selection::Whole),
         ]),
     ),
@@ -33,10 +43,14 @@ const SELECTION: &[(&str, Selection)] = &[
 
 impl Head {
     /// Parses the head of a document, all of which must be YAML. YAML errors have Helm's wording.
-    pub(crate) fn read(text: &str, budget: &Budget) -> Result<Self, String> {
-        let object = yaml::parse_selection(text, Selection::Fields(SELECTION), budget)
-            .map_err(|e| e.to_string())?;
-        Self::of(&object)
+    pub(crate) fn read(text: &str, budget: &Budget) -> Result<Self, HeadError> {
+        let object = yaml::parse_selection(text, Selection::Fields(SELECTION), budget).map_err(
+            |error| HeadError {
+                line: error.line(),
+                message: error.to_string(),
+            },
+        )?;
+        Self::of(&object).map_err(|message| HeadError { line: 1, message })
     }
 
     /// Reads the head as Go decodes it: numbers and booleans count as strings, field names are
@@ -45,6 +59,7 @@ impl Head {
         let mut head = Self {
             kind: String::new(),
             name: String::new(),
+            is_generated: false,
             annotations: BTreeMap::new(),
             is_blank: object.is_null(),
         };
@@ -60,6 +75,8 @@ impl Head {
             return Ok(head);
         };
         head.name = string(field(metadata, "name"), "metadata.name")?.into_owned();
+        let generated = field(metadata, "generateName").and_then(Value::as_str);
+        head.is_generated = generated.is_some_and(|prefix| !prefix.is_empty());
         let Some(annotations) = field(metadata, "annotations") else {
             return Ok(head);
         };

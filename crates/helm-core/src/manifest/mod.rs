@@ -24,7 +24,7 @@ use serde_json::Value;
 
 pub use diff::{Change, ChangeKind};
 pub use duplicate::first_duplicate;
-pub(crate) use head::Head;
+pub(crate) use head::{Head, HeadError};
 pub use hook::{
     DeletePolicy, EventRun, Hook, HookEvent, HookExecution, HookPhase, OutputLogPolicy,
 };
@@ -61,6 +61,22 @@ pub enum ManifestError {
         /// The required field that is missing.
         missing: &'static str,
     },
+    /// A rendered document is not a Kubernetes object that can be created.
+    #[error(
+        "document {document} that {template} renders, at line {line} of its output, cannot be created: {kind} has no {missing}"
+    )]
+    Rendered {
+        /// The kind of the object, or "the object".
+        kind: String,
+        /// The template.
+        template: String,
+        /// The number of the document in the output of the template, from 1.
+        document: usize,
+        /// The line of the output of the template where the document begins, from 1.
+        line: usize,
+        /// The required field that is missing.
+        missing: &'static str,
+    },
     /// There are more objects than [`MAX_OBJECTS`].
     #[error("the manifest has more than {MAX_OBJECTS} objects; split it into several releases")]
     TooMany,
@@ -87,7 +103,7 @@ impl ManifestError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Yaml { .. } => "InvalidYaml",
-            Self::NoObject { .. } => "InvalidObject",
+            Self::NoObject { .. } | Self::Rendered { .. } => "InvalidObject",
             Self::TooMany => "TooManyObjects",
         }
     }

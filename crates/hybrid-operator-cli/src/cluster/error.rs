@@ -2,6 +2,10 @@
 
 use std::error::Error;
 
+use kube::runtime::watcher;
+
+use super::Cluster;
+
 /// What a request was to do, in RBAC's words.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
@@ -62,6 +66,24 @@ pub(crate) fn explain(error: kube::Error, attempt: &Attempt, server: &str) -> an
         ),
         other => anyhow::Error::new(other).context(format!("cannot {doing}")),
     }
+}
+
+/// Explains an error of a watch.
+pub(crate) fn explain_watch(
+    cluster: &Cluster,
+    error: watcher::Error,
+    resource: &str,
+    namespace: Option<&str>,
+) -> anyhow::Error {
+    let (verb, source) = match error {
+        watcher::Error::InitialListFailed(source) => ("list", source),
+        watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
+            ("watch", source)
+        }
+        watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
+        other @ watcher::Error::NoResourceVersion => return other.into(),
+    };
+    cluster.explain(source, &Attempt::new(verb, resource).on(namespace, None))
 }
 
 /// Returns the first cause of an error.

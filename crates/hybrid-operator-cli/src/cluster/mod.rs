@@ -16,9 +16,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use kube::discovery::{self, Scope};
 use kube::{Client, Config};
 
-pub(crate) use error::{Attempt, explain};
+pub(crate) use error::{Attempt, explain, explain_watch};
 pub(crate) use owned::{Found, Owned, objects_of, pods_of};
-pub(crate) use resource::Selected;
+pub(crate) use resource::{Selected, watch_of};
 
 /// Time limit of opening a connection.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -119,6 +119,16 @@ impl ClusterArgs {
 }
 
 impl Cluster {
+    #[cfg(test)]
+    pub(crate) fn of(client: Client) -> Self {
+        Self {
+            namespace: client.default_namespace().to_owned(),
+            client,
+            server: String::new(),
+            kinds: Mutex::default(),
+        }
+    }
+
     /// Explains an error of a request.
     pub(crate) fn explain(&self, error: kube::Error, attempt: &Attempt) -> anyhow::Error {
         explain(error, attempt, &self.server)
@@ -143,7 +153,7 @@ impl Cluster {
                 let (group, version) = (&gvk.group, &gvk.version);
                 anyhow::anyhow!(
                     "the cluster does not serve {} of {group}/{version}; install its \
-                     CustomResourceDefinition",
+                     CustomResourceDefinition (in a project: kubectl apply -k config/crd)",
                     gvk.kind
                 )
             } else {

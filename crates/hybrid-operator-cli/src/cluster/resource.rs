@@ -8,6 +8,7 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 
 use super::Cluster;
+use crate::project::plural;
 
 /// A custom resource of the cluster, with its release.
 pub(crate) struct Selected {
@@ -29,7 +30,7 @@ fn parse(text: &str) -> anyhow::Result<(&str, &str)> {
 }
 
 /// Finds the entry of a kind by its name, `kind.group`, or plural, regardless of case.
-fn one_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
+pub(crate) fn watch_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
     let wanted = kind.to_lowercase();
     let (wanted, group) = match wanted.split_once('.') {
         Some((kind, group)) => (kind, Some(group)),
@@ -39,7 +40,7 @@ fn one_of<'w>(watches: &'w [Watch], kind: &str) -> anyhow::Result<&'w Watch> {
         .iter()
         .filter(|watch| {
             let name = watch.gvk.kind.to_lowercase();
-            let plural = kube::core::ApiResource::from_gvk(&watch.gvk).plural;
+            let plural = plural(&watch.gvk.kind);
             (name == wanted || plural == wanted)
                 && group.is_none_or(|group| group == watch.gvk.group)
         })
@@ -75,7 +76,7 @@ impl Selected {
         namespace: Option<&str>,
     ) -> anyhow::Result<Self> {
         let (kind, name) = parse(text)?;
-        let watch = one_of(watches, kind)?.clone();
+        let watch = watch_of(watches, kind)?.clone();
         let namespace = namespace.unwrap_or(&cluster.namespace);
         let found = cluster.get(&watch.gvk, Some(namespace), name).await?;
         let Some(mut resource) = found else {
@@ -186,7 +187,7 @@ mod tests {
     use hybrid_operator::watches::Watch;
     use kube::core::GroupVersionKind;
 
-    use super::{one_of, parse};
+    use super::{parse, watch_of};
 
     #[test]
     fn kinds_are_found_by_kind_plural_and_group() {
@@ -197,7 +198,7 @@ mod tests {
             watch("a.example.com", "Shop"),
             watch("b.example.com", "Shop"),
         ];
-        let found = |kind: &str| match one_of(&watches, kind) {
+        let found = |kind: &str| match watch_of(&watches, kind) {
             Ok(watch) => format!("{}.{}", watch.gvk.kind, watch.gvk.group),
             Err(error) => error.to_string(),
         };

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{ArgAction, Subcommand};
 
 use super::UsageError;
@@ -42,7 +42,10 @@ Examples:
   hybrid-operator create api --group apps --version v1alpha1 --kind Shop
 
   # A controller in Rust
-  hybrid-operator create api --group apps --version v1alpha1 --kind Order --native";
+  hybrid-operator create api --group apps --version v1alpha1 --kind Order --native
+
+  # Another version of it
+  hybrid-operator create api --group apps --version v1beta1 --kind Order --native";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = API_EXAMPLES)]
@@ -65,9 +68,9 @@ struct ApiArgs {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_value = "true", default_missing_value = "true")]
     resource: bool,
 
-    /// Write the controller of a native kind
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_value = "true", default_missing_value = "true")]
-    controller: bool,
+    /// Write the controller of a native kind [default: unless another version has it]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, num_args(0..=1), require_equals(true), default_missing_value = "true")]
+    controller: Option<bool>,
 
     /// Overwrite files that have other content
     #[arg(long)]
@@ -91,9 +94,12 @@ struct ChartArgs {
 }
 
 const WEBHOOK_EXAMPLES: &str = "\
-Example:
+Examples:
   hybrid-operator create webhook --group apps --version v1alpha1 --kind Order \\
-    --defaulting --programmatic-validation";
+    --defaulting --programmatic-validation
+
+  # Between v1alpha1 and all other versions of the kind
+  hybrid-operator create webhook --group apps --version v1alpha1 --kind Order --conversion";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = WEBHOOK_EXAMPLES)]
@@ -110,9 +116,13 @@ struct WebhookArgs {
     #[arg(long)]
     programmatic_validation: bool,
 
-    /// Convert objects between versions; not supported yet
+    /// Convert objects between the version, which is the hub, and the other versions of the kind
     #[arg(long)]
     conversion: bool,
+
+    /// Version to convert, can be repeated [default: all others]
+    #[arg(long, value_name = "VERSION", requires = "conversion")]
+    spoke: Vec<String>,
 
     /// Overwrite files that have other content
     #[arg(long)]
@@ -264,23 +274,19 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
         }
         What::Chart(args) => create_chart(&mut draft, project, *args, out),
         What::Webhook(args) => {
-            if args.conversion {
-                bail!(
-                    "--conversion is not supported yet: a project has one version of each kind; write the second version and its conversion by hand, with 'convert' of hybrid_operator::webhook"
-                );
-            }
-            if !(args.defaulting || args.programmatic_validation) {
-                let message =
-                    "at least one of --defaulting and --programmatic-validation is required";
+            if !(args.defaulting || args.programmatic_validation || args.conversion) {
+                let message = "at least one of --defaulting, --programmatic-validation and --conversion is required";
                 return Err(UsageError(message.to_owned()).into());
             }
             let webhook = Webhook {
                 defaulting: args.defaulting,
                 validation: args.programmatic_validation,
+                conversion: args.conversion,
+                spokes: args.spoke,
             };
             let kind = args.kind.ask(None)?;
             let mut file = project.file;
-            scaffold::create_webhook(&mut draft, &mut file, &kind, webhook)?;
+            scaffold::create_webhook(&mut draft, &mut file, &kind, &webhook)?;
             finish(&draft, args.force, next_of_native(), out)
         }
     }

@@ -7,7 +7,8 @@ use anyhow::{Context as _, bail};
 use clap::{ArgAction, ValueEnum};
 use helm_core::manifest::parse_objects;
 use helm_core::release::{Release as Record, Status};
-use hybrid_operator::helm::{self, PreviewInput, RecordInfo, Records, Storage};
+use hybrid_operator::helm::{self, Preview, PreviewInput, RecordInfo, Records, Storage};
+use hybrid_operator::watches::Watch;
 use kube::api::DynamicObject;
 
 use super::preview_flags::PreviewFlags;
@@ -137,7 +138,7 @@ fn with_cluster(args: &Args) -> anyhow::Result<Vec<ReleaseDifference>> {
             } else if resource.namespace().is_none() {
                 resource.set_namespace(Some(&cluster.namespace));
             }
-            let work = with_release(args.live, &cluster, &mut bindings, &resource);
+            let work = Box::pin(with_release(args.live, &cluster, &mut bindings, &resource));
             differences.push(with_progress("comparing with the cluster", work).await?);
         }
         Ok(differences)
@@ -183,7 +184,7 @@ pub(super) async fn with_release(
         .map_err(explain)?;
     let mut title = format!("{resource} (release {}/{})", found.namespace, found.name);
     let Some(deployed) = &history.deployed else {
-        let new = preview::deployed_by(&found)?;
+        let new = compared(&found, bound.watch)?;
         title.push_str(", not deployed yet");
         return Ok(ReleaseDifference {
             title,
@@ -195,7 +196,7 @@ pub(super) async fn with_release(
     let same = history.digest.is_some() && history.digest == found.digest;
     let mut objects = preview::deployed(
         parse_objects(&deployed.manifest).context("cannot read the manifest of the release")?,
-        &deployed.hooks,
+        &preview::hooks_run(&deployed.hooks, bound.watch),
     )?;
     if same && !live {
         return Ok(ReleaseDifference {
@@ -206,7 +207,7 @@ pub(super) async fn with_release(
     let new = if same {
         objects.clone()
     } else {
-        preview::deployed_by(&found)?
+        compared(&found, bound.watch)?
     };
     let differences: Vec<ObjectDifference> = if live {
         objects.retain(|object| !object.hook);
@@ -223,6 +224,16 @@ pub(super) async fn with_release(
     })
 }
 
+/// Returns the objects and hooks of a preview that an operator with this entry deploys.
+fn compared(preview: &Preview, watch: &Watch) -> anyhow::Result<Vec<preview::Deployed>> {
+    let objects = preview.rendered.objects();
+    let objects = objects.context("cannot read the rendered objects")?;
+    preview::deployed(
+        objects,
+        &preview::hooks_run(preview.rendered.hooks(), watch),
+    )
+}
+
 /// The records of a release that matter for a comparison.
 #[derive(Default)]
 struct History {
@@ -234,7 +245,7 @@ struct History {
 impl History {
     async fn read(
         cluster: &Cluster,
-        watch: &hybrid_operator::watches::Watch,
+        watch: &Watch,
         resource: &DynamicObject,
     ) -> anyhow::Result<Self> {
         let records = Records::new(cluster.client.clone(), Storage::Secrets);
@@ -344,7 +355,7 @@ impl Side {
             releases.push(Release {
                 name: resource.to_string(),
                 namespace: found.namespace.clone(),
-                objects: preview::deployed_by(&found)?,
+                objects: compared(&found, bindings.bind(resource)?.watch)?,
             });
         }
         Ok(Self { releases })

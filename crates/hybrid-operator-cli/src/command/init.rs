@@ -89,7 +89,7 @@ pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
     } else if args.plugins == Plugin::Native {
         let kind = args.kind.ask(None)?;
         args.chart.refuse_for_native()?;
-        scaffold::create_native_kind(&mut draft, &mut file, &kind, true, true)?;
+        scaffold::create_native_kind(&mut draft, &mut file, &kind, true, None)?;
         next_of_native()
     } else {
         let (kind, source) = args.chart.load(args.kind)?;

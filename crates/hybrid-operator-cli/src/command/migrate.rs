@@ -134,7 +134,12 @@ fn releases(args: &Args, origin: Origin, out: &mut dyn Write) -> anyhow::Result<
         for (gvk, selector) in entries {
             for object in cluster.list(&gvk, None, selector.as_deref()).await? {
                 let resource = Resource::of(&object)?;
-                let work = diff::with_release(false, &cluster, &mut bindings, &resource);
+                let work = Box::pin(diff::with_release(
+                    false,
+                    &cluster,
+                    &mut bindings,
+                    &resource,
+                ));
                 compared.push(with_progress("comparing releases", work).await?);
             }
         }

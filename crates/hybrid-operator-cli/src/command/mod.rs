@@ -1,7 +1,7 @@
 //! The subcommands, one module each.
 
 mod ask;
-mod completion;
+pub(crate) mod completion;
 mod create;
 mod dev;
 mod diff;

@@ -51,10 +51,50 @@ const PANELS: &[Panel] = &[
         title: "Reconciles in progress",
         description: "Limited by --max-concurrent-reconciles.",
         unit: "short",
-        queries: &[(
-            "sum by (controller) (controller_runtime_active_workers{SELECT})",
-            "{{controller}}",
-        )],
+        queries: &[
+            (
+                "sum by (controller) (controller_runtime_active_workers{SELECT})",
+                "{{controller}}",
+            ),
+            (
+                "sum by (controller) (controller_runtime_max_concurrent_reconciles{SELECT})",
+                "{{controller}} at most",
+            ),
+        ],
+    },
+    Panel {
+        title: "Longest reconcile in progress",
+        description: "A value that grows belongs to a reconcile that does not end.",
+        unit: "s",
+        queries: &[
+            (
+                "max by (name) (workqueue_longest_running_processor_seconds{SELECT})",
+                "{{name}}",
+            ),
+            (
+                "sum by (name) (workqueue_unfinished_work_seconds{SELECT})",
+                "{{name}} all",
+            ),
+        ],
+    },
+    Panel {
+        title: "Reconciles that ended badly",
+        description: "Terminal errors are not tried again until something changes. Panics and time-outs are defects of a controller in Rust.",
+        unit: "short",
+        queries: &[
+            (
+                "sum by (controller) (increase(controller_runtime_terminal_reconcile_errors_total{SELECT}[$__rate_interval]))",
+                "{{controller}} terminal",
+            ),
+            (
+                "sum by (controller) (increase(controller_runtime_reconcile_panics_total{SELECT}[$__rate_interval]))",
+                "{{controller}} panics",
+            ),
+            (
+                "sum by (controller) (increase(controller_runtime_reconcile_timeouts_total{SELECT}[$__rate_interval]))",
+                "{{controller}} time-outs",
+            ),
+        ],
     },
     Panel {
         title: "Queue",
@@ -69,6 +109,39 @@ const PANELS: &[Panel] = &[
         queries: &[(
             "sum by (name) (rate(workqueue_adds_total{SELECT}[$__rate_interval]))",
             "{{name}}",
+        )],
+    },
+    Panel {
+        title: "Retries",
+        description: "Reconciles that failed and are tried again.",
+        unit: "ops",
+        queries: &[(
+            "sum by (name) (rate(workqueue_retries_total{SELECT}[$__rate_interval]))",
+            "{{name}}",
+        )],
+    },
+    Panel {
+        title: "Time in the queue and at work",
+        description: "99 percent are faster.",
+        unit: "s",
+        queries: &[
+            (
+                "histogram_quantile(0.99, sum by (name, le) (rate(workqueue_queue_duration_seconds_bucket{SELECT}[$__rate_interval])))",
+                "{{name}} queued",
+            ),
+            (
+                "histogram_quantile(0.99, sum by (name, le) (rate(workqueue_work_duration_seconds_bucket{SELECT}[$__rate_interval])))",
+                "{{name}} at work",
+            ),
+        ],
+    },
+    Panel {
+        title: "Custom resources",
+        description: "Number of custom resources of charts by kind.",
+        unit: "short",
+        queries: &[(
+            "count by (kind) (resource_created_at_seconds{SELECT})",
+            "{{kind}}",
         )],
     },
     Panel {

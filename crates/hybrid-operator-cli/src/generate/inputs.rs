@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
 use hybrid_operator::watches;
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::ChartApi;
 use super::crds::Names;
 use super::native::Program;
-use crate::project::{Project, ProjectError};
+use crate::project::{Project, ProjectError, plural as regular_plural};
 
 /// Directory of the CRDs, relative to the project.
 pub(crate) const CRDS: &str = "config/crd/bases";
@@ -120,7 +120,7 @@ impl Inputs {
         let plural = resource.and_then(|resource| resource.plural.clone());
         let api = resource.and_then(|resource| resource.api.as_ref());
         Names {
-            plural: plural.unwrap_or_else(|| ApiResource::from_gvk(gvk).plural),
+            plural: plural.unwrap_or_else(|| regular_plural(&gvk.kind)),
             namespaced: api.is_none_or(|api| api.namespaced),
             singular: None,
             short_names: Vec::new(),

@@ -1,6 +1,7 @@
 //! What the program of a project says of its native controllers.
 
 use std::cell::OnceCell;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -59,7 +60,11 @@ fn describe(root: &Path) -> anyhow::Result<Description> {
     crate::print_message("building the program to read its definitions ...");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.arg("run").arg("--quiet").current_dir(root);
+    command.arg("run").current_dir(root);
+    // A first build takes minutes: people see cargo's progress.
+    if !std::io::stderr().is_terminal() {
+        command.arg("--quiet");
+    }
     if root.join("Cargo.lock").is_file() {
         command.arg("--locked");
     }

@@ -1,7 +1,7 @@
 //! Compares generated files with those of a project, or writes them.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::bail;
 
@@ -11,8 +11,6 @@ use crate::files::{ChangeKind, FileSet};
 pub(crate) struct Target<'a> {
     /// Directory that paths are relative to.
     pub(crate) root: &'a Path,
-    /// The same directory as messages name it; empty if they need not.
-    pub(crate) shown: &'a Path,
     /// Whether files are only compared.
     pub(crate) check: bool,
     /// The command that writes them, for messages.
@@ -31,7 +29,7 @@ pub(crate) fn deliver(
                 ChangeKind::Create => "created",
                 ChangeKind::Update { .. } => "updated",
             };
-            writeln!(out, "{done} {}", target.shown.join(&change.path).display())?;
+            writeln!(out, "{done} {}", change.path.display())?;
         }
         return Ok(());
     }
@@ -39,7 +37,7 @@ pub(crate) fn deliver(
     for change in &changes {
         match &change.kind {
             ChangeKind::Create => {
-                writeln!(out, "missing {}", target.shown.join(&change.path).display())?;
+                writeln!(out, "missing {}", change.path.display())?;
             }
             ChangeKind::Update { diff } => out.write_all(diff.as_bytes())?,
         }
@@ -48,7 +46,7 @@ pub(crate) fn deliver(
         [] => Ok(()),
         [one] => bail!(
             "{} is out of date; run '{}'",
-            target.shown.join(&one.path).display(),
+            one.path.display(),
             target.command
         ),
         many => bail!(
@@ -59,11 +57,15 @@ pub(crate) fn deliver(
     }
 }
 
-/// Splits the path of a directory into the part above the project's root and the rest, so that
-/// messages name files as the user does.
+/// Splits the path of a directory in the project into the project's root and the rest, so that
+/// messages and differences name files as the user does. The rest is empty for other directories.
 pub(crate) fn place(root: &Path, directory: &Path) -> (PathBuf, PathBuf) {
+    let is_inside = |path: &Path| {
+        path.components()
+            .all(|part| matches!(part, Component::Normal(_)))
+    };
     match directory.strip_prefix(root) {
-        Ok(inside) => (root.to_owned(), inside.to_owned()),
-        Err(_) => (directory.to_owned(), PathBuf::new()),
+        Ok(inside) if is_inside(inside) => (root.to_owned(), inside.to_owned()),
+        _ => (directory.to_owned(), PathBuf::new()),
     }
 }

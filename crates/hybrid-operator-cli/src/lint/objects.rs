@@ -441,7 +441,7 @@ impl Rules<'_> {
                 "{} stays when its release is uninstalled or no longer contains it (helm.sh/resource-policy: keep)",
                 self.named(found)
             );
-            let help = "delete it by hand; a new custom resource of the same name needs the annotation adopt-release to use it";
+            let help = "delete it by hand; a new custom resource of the same name needs the annotation helm.sdk.operatorframework.io/adopt-release to use it";
             self.find(
                 found,
                 Line::With("helm.sh/resource-policy"),

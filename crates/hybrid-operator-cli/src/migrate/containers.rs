@@ -8,18 +8,6 @@ use serde_json::Value;
 
 use super::{Kind, Tree, is_yaml_in, line_with};
 
-/// Flags that are accepted for compatibility and have no effect.
-const IGNORED: &[(&str, &str)] = &[
-    (
-        "--metrics-secure",
-        "metrics are served over plain HTTP; remove the flag, and https from the ServiceMonitor, or put a TLS proxy in front",
-    ),
-    (
-        "--metrics-require-rbac",
-        "metrics are served without authorization; remove the flag, and restrict the port with a NetworkPolicy",
-    ),
-];
-
 pub(super) fn check(tree: &mut Tree) {
     let files = tree.matching(|path| is_yaml_in(path, &["config", "deploy"]));
     for (path, text) in files {
@@ -69,15 +57,6 @@ fn check_argument(tree: &mut Tree, path: &Path, text: &str, argument: &str) {
     let name = argument.split('=').next().unwrap_or(argument);
     let line = line_with(text, argument);
     let double = format!("--{}", name.trim_start_matches('-'));
-    if let Some((_, effect)) = IGNORED.iter().find(|(flag, _)| *flag == double) {
-        tree.add(
-            Kind::ByHand,
-            path,
-            line,
-            format!("{name} has no effect: {effect}"),
-        );
-        return;
-    }
     if double == "--config" {
         let way_out = "there is no configuration file; pass its settings as flags (leaderElection.resourceName is --leader-election-id, metrics.bindAddress is --metrics-bind-address, health.healthProbeBindAddress is --health-probe-bind-address)";
         tree.add(
@@ -145,17 +124,12 @@ mod tests {
             "-zap-log-level=debug",
             "--max-concurrent-reconciles",
             "--zap-encoder",
+            "--metrics-secure",
+            "--metrics-require-rbac",
         ] {
             assert!(parse(argument).is_ok(), "{argument}");
         }
         assert!(parse("--no-such-flag").is_err());
         assert!(parse("--reconcile-period=often").is_err());
-    }
-
-    #[test]
-    fn ignored_flags_are_accepted_by_run() {
-        for (flag, _) in IGNORED {
-            assert!(parse(flag).is_ok(), "{flag}");
-        }
     }
 }

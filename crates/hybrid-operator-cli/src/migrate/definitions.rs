@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::watches_file::WatchedKind;
 use super::{Kind, Tree, is_yaml_in, line_with};
-use crate::rbac::kinds;
+use crate::project;
 
 pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
     let definitions = definitions(tree);
@@ -30,7 +30,7 @@ pub(super) fn check(tree: &mut Tree, kinds: &[WatchedKind]) {
 pub(super) fn plural(tree: &Tree, kind: &WatchedKind) -> String {
     let definitions = definitions(tree);
     let Some((_, _, definition)) = of_kind(&definitions, kind) else {
-        return kinds::plural(&kind.group, &kind.kind);
+        return project::plural(&kind.kind);
     };
     let plural = field(definition, "/spec/names/plural");
     plural.unwrap_or_default().to_owned()

@@ -10,7 +10,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use serde::Serialize;
 
-pub(crate) use progress::with_progress;
+pub(crate) use progress::{Steps, with_progress};
 pub(crate) use table::Table;
 
 /// Format of a result.

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use helm_core::manifest::{ManifestObject, parse_objects};
+use helm_core::manifest::{Hook, HookEvent, ManifestObject, parse_objects};
 use helm_core::{Capabilities, RenderError};
 use hybrid_operator::helm::{self, Chart, Preview, PreviewError, PreviewInput};
 use hybrid_operator::watches::{self, Watch};
@@ -258,7 +258,7 @@ pub(crate) struct Deployed {
 /// Returns the objects and hooks of a manifest.
 pub(crate) fn deployed(
     objects: Vec<ManifestObject>,
-    hooks: &[helm_core::manifest::Hook],
+    hooks: &[&Hook],
 ) -> anyhow::Result<Vec<Deployed>> {
     let is = |hook| move |object| Deployed { object, hook };
     let mut all: Vec<Deployed> = objects.into_iter().map(is(false)).collect();
@@ -274,14 +274,37 @@ pub(crate) fn deployed(
 pub(crate) fn deployed_by(preview: &Preview) -> anyhow::Result<Vec<Deployed>> {
     let objects = preview.rendered.objects();
     let objects = objects.context("cannot read the rendered objects")?;
-    deployed(objects, preview.rendered.hooks())
+    let hooks: Vec<&Hook> = preview.rendered.hooks().iter().collect();
+    deployed(objects, &hooks)
 }
 
-/// Says what is not applied offline, if the project may have it.
+/// Returns the hooks that the operator runs: tests only if the entry has `test`.
+pub(crate) fn hooks_run<'a>(hooks: &'a [Hook], watch: &Watch) -> Vec<&'a Hook> {
+    let is_test = |hook: &Hook| hook.events.iter().all(|event| *event == HookEvent::Test);
+    let hooks = hooks.iter();
+    hooks
+        .filter(|hook| watch.test.is_some() || !is_test(hook))
+        .collect()
+}
+
+/// Says what is not applied without running the project's code, if the code names it.
 pub(crate) fn note_about_code(root: &Path) {
-    if root.join("Cargo.toml").is_file() {
+    if root.join("Cargo.toml").is_file() && names_translator(&root.join("src"), 0) {
         crate::print_message(
-            "note: this project has Rust code; a value translator in it is not applied",
+            "note: this project has a value translator in Rust, which is not applied",
         );
     }
+}
+
+/// Returns whether a file of Rust in a directory, or below it, names value translators.
+fn names_translator(directory: &Path, depth: usize) -> bool {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| {
+        if path.is_dir() {
+            return depth < 32 && names_translator(&path, depth + 1);
+        }
+        let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+        let text = std::fs::read(&path).unwrap_or_default();
+        is_rust && String::from_utf8_lossy(&text).contains("value_translator")
+    })
 }

@@ -1,12 +1,14 @@
 //! The project of an operator: the directory with its `PROJECT` file, charts and watches file.
 
 mod file;
+mod plural;
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) use file::{Api, ProjectFile, Resource};
+pub(crate) use plural::plural;
 
 /// Name of the file that marks the directory of a project.
 pub(crate) const PROJECT: &str = "PROJECT";

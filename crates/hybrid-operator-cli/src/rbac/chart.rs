@@ -100,9 +100,13 @@ pub(crate) fn rules(
     build.records();
     build.objects(impersonates);
     if impersonates {
-        build.out.warnings.push(
-            "the service account of serviceAccountName makes the changes: grant it create, delete, get, list, patch and update on the chart's objects".to_owned(),
-        );
+        let mut warning = "the service account of serviceAccountName makes the changes: grant it create, delete, get, list, patch and update on the chart's objects".to_owned();
+        if !survey.lookups.is_empty() {
+            let kinds: Vec<String> = survey.lookups.keys().map(ToString::to_string).collect();
+            warning.push_str(", and get and list on what templates look up: ");
+            warning.push_str(&kinds.join(", "));
+        }
+        build.out.warnings.push(warning);
     } else {
         build.escalation();
     }

@@ -66,6 +66,34 @@ rules:
   verbs: [get, create, update, patch]
 ";
 
+/// The role for asking who reads the metrics and what they may do.
+pub(crate) const METRICS_AUTH_ROLE: &str = "\
+# With --metrics-require-rbac the operator asks the API server about the clients of /metrics.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: metrics-auth-role
+rules:
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+";
+
+/// The role for clients of the metrics.
+pub(crate) const METRICS_READER_ROLE: &str = "\
+# For Prometheus: allows reading /metrics with --metrics-require-rbac. The operator does not need it.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: metrics-reader
+rules:
+- nonResourceURLs: [/metrics]
+  verbs: [get]
+";
+
 /// The operator's service account.
 pub(crate) const SERVICE_ACCOUNT: &str = "\
 apiVersion: v1

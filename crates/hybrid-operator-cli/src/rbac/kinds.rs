@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use helm_core::chart::Chart;
-use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
+
+use crate::project::plural;
 
 /// A kind in any of its versions.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,13 +79,19 @@ impl Kinds {
         let spec = object.get("spec")?;
         let name = |name| spec.get("names")?.get(name)?.as_str();
         let kind = GroupKind::new(spec.get("group")?.as_str()?, name("kind")?);
+        let namespaced = spec.get("scope")?.as_str()? != "Cluster";
+        self.add(kind.clone(), name("plural")?, namespaced);
+        Some(kind)
+    }
+
+    /// Adds a kind.
+    pub(crate) fn add(&mut self, kind: GroupKind, plural: &str, namespaced: bool) {
         let resource = Resource {
-            plural: name("plural")?.to_owned(),
-            namespaced: spec.get("scope")?.as_str()? != "Cluster",
+            plural: plural.to_owned(),
+            namespaced,
             is_assumed: false,
         };
-        self.defined.insert(kind.clone(), resource);
-        Some(kind)
+        self.defined.insert(kind, resource);
     }
 
     /// Returns the definition of a kind, if one is known.
@@ -106,7 +113,7 @@ impl Kinds {
     /// namespaced unless their name begins with `Cluster`.
     pub(crate) fn resource(&self, kind: &GroupKind) -> Resource {
         self.defined(kind).unwrap_or_else(|| Resource {
-            plural: plural(&kind.group, &kind.kind),
+            plural: plural(&kind.kind),
             namespaced: !kind.kind.starts_with("Cluster"),
             is_assumed: true,
         })
@@ -123,14 +130,10 @@ impl Kinds {
     }
 }
 
-/// Returns the regular plural of a kind, as kubebuilder forms it.
-pub(crate) fn plural(group: &str, kind: &str) -> String {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)).plural
-}
-
 type KindTable = [(&'static str, &'static [(&'static str, &'static str, bool)])];
 
-/// The kinds that Kubernetes serves: kind, plural, and whether it is namespaced.
+/// The kinds that Kubernetes serves, and those that charts often contain without their definition and
+/// whose plural is not the regular one: kind, plural, and whether it is namespaced.
 const BUILT_IN: &KindTable = &[
     (
         "",
@@ -333,6 +336,10 @@ const BUILT_IN: &KindTable = &[
         &[("PriorityClass", "priorityclasses", false)],
     ),
     (
+        "monitoring.coreos.com",
+        &[("Prometheus", "prometheuses", true)],
+    ),
+    (
         "storage.k8s.io",
         &[
             ("CSIDriver", "csidrivers", false),
@@ -366,7 +373,15 @@ mod tests {
                 false,
             ),
             ("db.example.com", "Index", "indices", false, false),
+            (
+                "monitoring.coreos.com",
+                "Prometheus",
+                "prometheuses",
+                true,
+                false,
+            ),
             ("x.io", "Policy", "policies", true, true),
+            ("x.io", "Podinfo", "podinfoes", true, true),
             ("x.io", "ClusterProxy", "clusterproxies", false, true),
         ] {
             let expected = Resource {

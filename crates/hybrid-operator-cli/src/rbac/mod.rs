@@ -95,6 +95,11 @@ mod tests {
             "leader-election-rolebinding",
             "leader-election-role",
         );
+        let metrics = write::binding(
+            RoleScope::Cluster,
+            "metrics-auth-rolebinding",
+            "metrics-auth-role",
+        );
         for (file, text) in [
             (
                 "operator_role.yaml",
@@ -105,6 +110,15 @@ mod tests {
                 fixed::LEADER_ELECTION_ROLE.to_owned(),
             ),
             ("leader_election_role_binding.yaml", leader),
+            (
+                "metrics_auth_role.yaml",
+                fixed::METRICS_AUTH_ROLE.to_owned(),
+            ),
+            ("metrics_auth_role_binding.yaml", metrics),
+            (
+                "metrics_reader_role.yaml",
+                fixed::METRICS_READER_ROLE.to_owned(),
+            ),
             ("service_account.yaml", fixed::SERVICE_ACCOUNT.to_owned()),
         ] {
             assert_eq!(

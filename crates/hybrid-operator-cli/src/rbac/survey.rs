@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
 use helm_core::engine::{ReleaseInfo, RenderInput};
-use helm_core::manifest::{ManifestObject, OutputLogPolicy, parse_objects};
+use helm_core::manifest::{ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
 use helm_core::{Capabilities, CompiledChart, RenderError, Rendered, Values};
@@ -15,6 +16,7 @@ use serde_json::Value;
 
 use super::kinds::{GroupKind, Kinds};
 use super::matrix::{self, Apis, Combination};
+use crate::output::Steps;
 use crate::template_source::{TemplateFile, TokenKind, templates};
 
 /// Name of the release in every render. Names that contain it depend on the release.
@@ -129,11 +131,16 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
         CompiledChart::compile(chart).map_err(|error| SurveyError::Parse(Box::new(error)))?;
     let templates = templates(chart);
     let apis = named_api_versions(&templates);
+    let steps = Steps::new(format!("rendering the chart {}", chart.name()));
     let accepts = |values: &Values| {
         let combination = Combination::of(values.clone());
-        render(&compiled, &combination, &apis).is_ok()
+        steps.expect(1);
+        let accepted = render(&compiled, &combination, &apis).is_ok();
+        steps.done();
+        accepted
     };
     let (combinations, left_out) = matrix::combinations(&compiled, &templates, given, &accepts);
+    steps.expect(combinations.len());
     let mut survey = Survey {
         left_out,
         ..Survey::default()
@@ -143,7 +150,7 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
     for (combination, result) in
         combinations
             .iter()
-            .zip(render_all(&compiled, &combinations, &apis))
+            .zip(render_all(&compiled, &combinations, &apis, &steps))
     {
         match result {
             Ok(render) => survey.add(render),
@@ -176,7 +183,7 @@ pub(crate) enum RefusedRender {
     Render(Box<RenderError>),
     /// The output is not a list of objects.
     #[error(transparent)]
-    Manifest(#[from] helm_core::manifest::ManifestError),
+    Manifest(#[from] ManifestError),
 }
 
 /// Renders the combinations on all processors. The results are in the order of the combinations.
@@ -184,25 +191,34 @@ fn render_all(
     chart: &CompiledChart,
     combinations: &[Combination],
     apis: &BTreeSet<String>,
+    steps: &Steps,
 ) -> Vec<Result<Render, RefusedRender>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let size = combinations.len().div_ceil(threads).max(1);
-    thread::scope(|scope| {
-        let parts: Vec<_> = combinations
-            .chunks(size)
-            .map(|part| {
-                scope.spawn(move || {
-                    let part = part.iter();
-                    part.map(|combination| render(chart, combination, apis))
-                        .collect::<Vec<_>>()
-                })
+    // Those with every switch on take longer, so that equal parts would not end together.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(combination) = combinations.get(index) else {
+                return results;
+            };
+            results.push((index, render(chart, combination, apis)));
+            steps.done();
+        }
+    };
+    let mut results: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let workers = workers.into_iter();
+        workers
+            .flat_map(|worker| {
+                let done = worker.join();
+                done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
-            .collect();
-        let parts = parts.into_iter();
-        parts
-            .flat_map(|part| part.join().unwrap_or_default())
             .collect()
-    })
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
 fn render(
@@ -225,24 +241,27 @@ fn render(
     if combination.is_upgrade {
         release = release.upgrade_to(Revision(2));
     }
-    let input = RenderInput::new(release, &values).capabilities(&capabilities);
+    let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
+    // Only the kinds of objects count. Generating RSA keys would take most of the time.
+    input.weak_secrets = true;
     let rendered = chart
         .render(&input)
         .map_err(|error| RefusedRender::Render(Box::new(error)))?;
     Ok(facts(chart.chart().name(), &combination.label, &rendered)?)
 }
 
-fn facts(
-    chart: &str,
-    label: &str,
-    rendered: &Rendered,
-) -> Result<Render, helm_core::manifest::ManifestError> {
+fn facts(chart: &str, label: &str, rendered: &Rendered) -> Result<Render, ManifestError> {
     let short = |path: &str| {
         let path = path.strip_prefix(chart).unwrap_or(path);
         path.trim_start_matches('/').to_owned()
     };
     let mut objects = Vec::new();
-    for object in rendered.objects()? {
+    let found = match rendered.objects() {
+        // `lint` names objects without a name.
+        Err(ManifestError::Rendered { .. }) => parse_objects(rendered.manifest())?,
+        found => found?,
+    };
+    for object in found {
         objects.push(Found {
             template: short(object.source().unwrap_or_default()),
             object,
@@ -401,6 +420,8 @@ fn named_api_versions(templates: &[TemplateFile]) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use helm_core::chart::File;
 
     use super::*;
@@ -464,6 +485,24 @@ mod tests {
             api_version: Some("batch/v1".to_owned()),
         };
         assert_eq!(survey.unreached, [expected]);
+    }
+
+    #[test]
+    fn every_kind_of_a_chart_with_keys_is_found() {
+        let mut values = String::new();
+        let mut template = String::from(
+            "{{ $ca := genCA \"ca\" 1 }}{{ genPrivateKey \"rsa\" | b64enc | printf \"# %s\" }}\n",
+        );
+        for index in 0..60 {
+            let _ = writeln!(values, "a{index}: false");
+            let _ = writeln!(
+                template,
+                "{{{{ if .Values.a{index} }}}}\n---\napiVersion: v{index}\nkind: Pod{index}\nmetadata: {{name: a}}\n{{{{ end }}}}"
+            );
+        }
+        let survey = of(&[("values.yaml", &values), ("templates/a.yaml", &template)]);
+        assert_eq!((survey.kinds.len(), survey.unreached.len()), (60, 0));
+        assert_eq!(survey.refused, []);
     }
 
     #[test]

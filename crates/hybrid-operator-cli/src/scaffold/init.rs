@@ -175,6 +175,9 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         "prometheus/monitor.yaml",
         "rbac/leader_election_role.yaml",
         "rbac/leader_election_role_binding.yaml",
+        "rbac/metrics_auth_role.yaml",
+        "rbac/metrics_auth_role_binding.yaml",
+        "rbac/metrics_reader_role.yaml",
         "rbac/operator_role.yaml",
         "rbac/operator_role_binding.yaml",
         "rbac/service_account.yaml"

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::template::render;
-use super::{ChartSource, Draft, Plugin, ScaffoldError, add_project_file, edit, names};
+use super::{ChartSource, Draft, Plugin, ScaffoldError, add_project_file, edit, names, version};
 use crate::generate::{self, ChartApi};
-use crate::project::{Api, ProjectFile, Resource, WATCHES};
+use crate::project::{Api, ProjectFile, Resource, WATCHES, plural as regular_plural};
 use crate::rbac::write::{RoleScope, binding};
 
 /// Names of a kind.
@@ -37,9 +37,9 @@ impl Kind {
         self.kind.to_ascii_lowercase()
     }
 
-    fn plural(&self) -> String {
+    pub(super) fn plural(&self) -> String {
         let plural = self.plural.clone();
-        plural.unwrap_or_else(|| names::plural(&self.kind))
+        plural.unwrap_or_else(|| regular_plural(&self.kind))
     }
 
     /// Returns the entry of `PROJECT`.
@@ -55,7 +55,7 @@ impl Kind {
             group: Some(self.group.clone()),
             kind: self.kind.clone(),
             version: self.version.clone(),
-            plural: plural.filter(|plural| *plural != names::plural(&self.kind)),
+            plural: plural.filter(|plural| *plural != regular_plural(&self.kind)),
             ..Resource::default()
         }
     }
@@ -69,6 +69,7 @@ impl Kind {
             "version": self.version,
             "kind": kind,
             "lower": self.lower(),
+            "sample": format!("{}-sample", self.lower()),
             "plural": self.plural(),
             "module": names::module(kind),
             "namespaced": self.namespaced,
@@ -128,7 +129,9 @@ pub(crate) fn create_chart_kind(
     let name = source.chart.name().to_lowercase();
     let binding = bind("chart", &name);
     let roles = format!("charts/{name}");
-    add_config(draft, kind, &data, &roles, [crd, role, binding, sample])?;
+    draft.add(crd_file(&group, kind), crd)?;
+    add_sample(draft, kind, sample)?;
+    add_config(draft, kind, &data, &roles, [role, binding])?;
     let (version, name) = (&kind.version, &kind.kind);
     let entry =
         format!("- group: {group}\n  version: {version}\n  kind: {name}\n  chart: {directory}");
@@ -138,13 +141,14 @@ pub(crate) fn create_chart_kind(
     add_project_file(draft, file)
 }
 
-/// Adds a native kind: its type if `resource`, its controller if `controller`.
+/// Adds a native kind, or another version of one: its type if `resource`, its controller if
+/// `controller`, or else if no other version has it.
 pub(crate) fn create_native_kind(
     draft: &mut Draft,
     file: &mut ProjectFile,
     kind: &Kind,
     resource: bool,
-    controller: bool,
+    controller: Option<bool>,
 ) -> Result<(), ScaffoldError> {
     if !Plugin::of(file)?.has_code() {
         return Err(ScaffoldError::WrongLayout(
@@ -153,27 +157,20 @@ pub(crate) fn create_native_kind(
     }
     kind.check()?;
     names::check_native_kind(&kind.kind)?;
-    let types = format!("src/api/{}.rs", kind.version);
-    let wanted = Resource {
-        controller,
-        path: Some(types.clone()),
-        ..kind.resource(&file.domain)
-    };
-    let group = wanted.full_group();
+    let group = kind.resource(&file.domain).full_group();
+    let kind = &version::like_others(file, &group, kind)?;
+    let controller = version::gets_controller(file, &group, kind, controller)?;
     let data = kind.data(&group, &file.project_name);
     if resource {
+        let types = format!("src/api/{}.rs", kind.version);
+        let wanted = Resource {
+            controller,
+            path: Some(types.clone()),
+            ..kind.resource(&file.domain)
+        };
         add_resource(file, wanted)?;
         add_type(draft, kind, &types, &data)?;
-        let crd = render("native/crd.yaml", &data)?;
-        let crd = canonical(&crd).map_err(|source| ScaffoldError::Yaml {
-            path: "native/crd.yaml".into(),
-            source,
-        })?;
-        let role = render("native/role.yaml", &data)?;
-        let binding = bind("native", &kind.lower());
-        let roles = format!("native/{}", kind.lower());
-        let sample = render("native/sample.yaml", &data)?;
-        add_config(draft, kind, &data, &roles, [crd, role, binding, sample])?;
+        add_manifests(draft, file, kind, &group, data.clone())?;
     } else {
         native_resource(file, kind, &group)?.controller |= controller;
     }
@@ -181,6 +178,45 @@ pub(crate) fn create_native_kind(
         add_controller(draft, file, kind, &data)?;
     }
     add_project_file(draft, file)
+}
+
+/// Adds the manifests of a native kind. Those of a further version are its part of the CRD, and a
+/// sample.
+fn add_manifests(
+    draft: &mut Draft,
+    file: &ProjectFile,
+    kind: &Kind,
+    group: &str,
+    mut data: Value,
+) -> Result<(), ScaffoldError> {
+    let crd = render("native/crd.yaml", &data)?;
+    let crd = canonical(&crd).map_err(|source| ScaffoldError::Yaml {
+        path: "native/crd.yaml".into(),
+        source,
+    })?;
+    let versions: Vec<&Resource> = version::entries(file, group, &kind.kind).collect();
+    let first = versions
+        .first()
+        .map_or(&kind.version, |first| &first.version);
+    let is_first = *first == kind.version;
+    if versions.len() > 1 {
+        version::add_to_crd(draft, &crd_file(group, kind), &crd)?;
+    } else {
+        draft.add(crd_file(group, kind), crd)?;
+    }
+    if !is_first && let Some(fields) = data.as_object_mut() {
+        // Two samples of one name would be one object.
+        let name = format!("{}-{}-sample", kind.lower(), kind.version);
+        fields.insert("sample".to_owned(), name.into());
+    }
+    add_sample(draft, kind, render("native/sample.yaml", &data)?)?;
+    if !is_first {
+        return Ok(());
+    }
+    let role = render("native/role.yaml", &data)?;
+    let binding = bind("native", &kind.lower());
+    let roles = format!("native/{}", kind.lower());
+    add_config(draft, kind, &data, &roles, [role, binding])
 }
 
 /// Returns the entry of a native kind in `PROJECT`.
@@ -203,14 +239,17 @@ pub(super) fn native_resource<'a>(
     })
 }
 
-/// Adds an entry to `PROJECT`, unless it has the same entry already.
+/// Adds an entry to `PROJECT`, unless it has the same entry already. A native kind may have several
+/// versions.
 fn add_resource(file: &mut ProjectFile, wanted: Resource) -> Result<(), ScaffoldError> {
     let group = wanted.full_group();
     let is_native = wanted.path.is_some();
     let clash = file.resources.iter_mut().find(|present| {
-        present.kind == wanted.kind
-            // Native types of one name would clash, whatever their group.
-            && (present.full_group() == group || (is_native && present.path.is_some()))
+        let same_group = present.full_group() == group;
+        let both_native = is_native && present.path.is_some();
+        let other_version = same_group && both_native && present.version != wanted.version;
+        // Native types of one name would clash, whatever their group.
+        present.kind == wanted.kind && (same_group || both_native) && !other_version
     });
     let Some(present) = clash else {
         file.resources.push(wanted);
@@ -238,22 +277,30 @@ fn add_resource(file: &mut ProjectFile, wanted: Resource) -> Result<(), Scaffold
     })
 }
 
-/// Adds the manifests of a kind: CRD, role, binding of the role, sample, and roles for users.
+/// Returns the file of the CRD of a kind.
+fn crd_file(group: &str, kind: &Kind) -> String {
+    format!("config/crd/bases/{group}_{}.yaml", kind.plural())
+}
+
+/// Adds a sample.
+fn add_sample(draft: &mut Draft, kind: &Kind, sample: String) -> Result<(), ScaffoldError> {
+    let file = format!("{}_{}_{}.yaml", kind.group, kind.version, kind.lower());
+    draft.add(format!("config/samples/{file}"), sample)?;
+    list(draft, "samples", &file)
+}
+
+/// Lists the CRD of a kind, and adds its role, the binding of the role, and roles for users.
 fn add_config(
     draft: &mut Draft,
     kind: &Kind,
     data: &Value,
     roles: &str,
-    [crd, role, binding, sample]: [String; 4],
+    [role, binding]: [String; 2],
 ) -> Result<(), ScaffoldError> {
-    let (lower, plural) = (kind.lower(), kind.plural());
+    let lower = kind.lower();
     let group = data.get("full_group").and_then(Value::as_str);
-    let crd_file = format!("bases/{}_{plural}.yaml", group.unwrap_or_default());
-    let sample_file = format!("{}_{}_{lower}.yaml", kind.group, kind.version);
-    draft.add(format!("config/crd/{crd_file}"), crd)?;
-    draft.add(format!("config/samples/{sample_file}"), sample)?;
-    list(draft, "crd", &crd_file)?;
-    list(draft, "samples", &sample_file)?;
+    let crd = crd_file(group.unwrap_or_default(), kind);
+    list(draft, "crd", crd.trim_start_matches("config/crd/"))?;
     let mut roles = vec![
         (format!("{roles}_role.yaml"), role),
         (format!("{roles}_role_binding.yaml"), binding),

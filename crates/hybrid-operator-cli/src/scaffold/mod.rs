@@ -8,6 +8,7 @@ mod init;
 mod kind;
 pub(crate) mod names;
 mod template;
+mod version;
 mod webhook;
 
 use std::io;
@@ -126,6 +127,50 @@ pub(crate) enum ScaffoldError {
         group: String,
         /// Its version.
         version: String,
+    },
+    /// Versions of a kind have one plural name and one scope.
+    #[error(
+        "{kind} is in the project already, in version {version}; all versions of a kind have the same plural name and scope: use {flag}"
+    )]
+    VersionDiffers {
+        /// The kind.
+        kind: String,
+        /// The version that is there.
+        version: String,
+        /// The flag that makes the versions alike.
+        flag: String,
+    },
+    /// A kind has one controller.
+    #[error(
+        "{kind} has a controller for version {version} already, which gets the objects of all versions; leave out --controller"
+    )]
+    HasController {
+        /// The kind.
+        kind: String,
+        /// The version that the controller reads.
+        version: String,
+    },
+    /// There is nothing to convert to.
+    #[error(
+        "{kind} of {group} has no version to convert {hub} to; add one with 'hybrid-operator create api --native --version VERSION' first"
+    )]
+    OneVersion {
+        /// The kind.
+        kind: String,
+        /// Its API group.
+        group: String,
+        /// Its version.
+        hub: String,
+    },
+    /// All conversions of a kind have the same hub.
+    #[error(
+        "the conversions of {kind} have the hub {hub}, and a kind has one; use --version {hub}"
+    )]
+    OtherHub {
+        /// The kind.
+        kind: String,
+        /// The hub.
+        hub: String,
     },
     /// The project cannot have such kinds.
     #[error("{0}")]

@@ -202,7 +202,7 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &project,
             "create webhook --group a --version v1 --kind Order --conversion",
             1,
-            "not supported yet",
+            "has no version to convert v1 to",
         ),
         (&blocked, "init --domain a.b --project-name p", 1, "config"),
         (

@@ -39,6 +39,8 @@ pub(crate) struct StoredRelease {
     pub meta: RecordMeta,
     /// The decoded release.
     pub release: Release,
+    /// Whether this operator wrote it. Nothing is applied from any other.
+    pub proven: bool,
 }
 
 /// A revision to deploy.

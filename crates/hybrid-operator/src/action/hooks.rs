@@ -32,13 +32,14 @@ mod ttl;
 
 use helm_core::manifest::hook::{DeletePolicy, OutputLogPolicy, at_event};
 use helm_core::manifest::{Hook, HookEvent, HookPhase, ManifestObject, ObjectKey};
-use helm_core::release::Release;
+use helm_core::release::{Release, Time};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::deploy::StoredRelease;
 use super::live::{Live, ObjectLocation, locate_in};
+use super::log::{Details, Done};
 use super::{ActionContext, ActionError, ActionProgress, hook_logs, objects, run_id};
 use crate::cluster::apply::{Apply, ApplyError, Claim, apply};
 use crate::cluster::delete::{Propagation, delete};
@@ -117,6 +118,19 @@ pub(crate) async fn run(
         match check.outcome {
             HookOutcome::Succeeded => {
                 set_phase(context, stored, &run, index, HookPhase::Succeeded).await?;
+                let began = known.started_at.as_ref().map(Time::instant);
+                Done {
+                    primary: context.primary,
+                    release: context.name,
+                    revision: stored.release.revision,
+                    began: began.or(Some(context.now)),
+                    details: Details {
+                        hook: Some(&hook.name),
+                        event: Some(event.as_str()),
+                        ..Details::default()
+                    },
+                }
+                .log("ran a hook");
                 hook_logs::log_output(context, &hook, &OutputLogPolicy::HookSucceeded).await;
                 stop_tracking(context, live, &hook, &DeletePolicy::HookSucceeded).await?;
                 ended.push(hook);

@@ -11,7 +11,7 @@
 //! This state is lost with the process. [`super::recognise`] restores it if the objects still match
 //! the hash in the status.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,6 +110,19 @@ pub(crate) struct Live {
     held: Vec<WatchGuard>,
     /// State of the running hooks.
     pub(super) hooks: HookMemory,
+    /// What users should know of and was not reported yet.
+    remarks: BTreeSet<Remark>,
+    /// What was reported since the beginning of the revision; a step may be repeated.
+    reported: BTreeSet<Remark>,
+}
+
+/// Something that was done otherwise than a manifest says, or left out.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Remark {
+    /// Reason of the event.
+    pub(crate) reason: &'static str,
+    /// The object, and what happened to it.
+    pub(crate) note: String,
 }
 
 /// The state of an object, compared to how it was applied.
@@ -246,6 +259,9 @@ impl Live {
     /// Starts a revision: none of its objects count as applied yet. The state of objects that it
     /// shares with another revision is kept.
     pub(super) fn begin(&mut self, revision: u32) {
+        if self.revision != Some(revision) {
+            self.reported.clear();
+        }
         self.revision = Some(revision);
         self.complete = false;
         for object in self.objects.values_mut() {
@@ -266,6 +282,15 @@ impl Live {
     /// Records an applied object. An earlier object of the same run is dropped.
     pub(super) fn applied(&mut self, one: AppliedObject) {
         let key = one.applied.key.clone();
+        if !one.applied.merged.is_empty() {
+            let lists = one.applied.merged.iter();
+            let lists = lists.map(|merged| format!("{} ({})", merged.path, merged.key));
+            let lists = lists.collect::<Vec<_>>().join(", ");
+            let note = format!(
+                "{key} has list entries with the same key, of which the last one was applied: {lists}"
+            );
+            self.remark("ListEntriesMerged", note);
+        }
         let reapplied = self.objects.get(&key).map_or(0, |object| object.reapplied);
         if let Some(run) = &one.run {
             self.forget_run(run);
@@ -285,6 +310,20 @@ impl Live {
     /// resource, which would wake it again and again.
     pub(crate) fn hold(&mut self, guards: impl IntoIterator<Item = WatchGuard>) {
         self.held = guards.into_iter().collect();
+    }
+
+    /// Adds something to report.
+    pub(super) fn remark(&mut self, reason: &'static str, note: String) {
+        let remark = Remark { reason, note };
+        if !self.reported.contains(&remark) {
+            self.remarks.insert(remark);
+        }
+    }
+
+    /// Takes what is to be reported.
+    pub(crate) fn take_remarks(&mut self) -> BTreeSet<Remark> {
+        self.reported.extend(self.remarks.iter().cloned());
+        std::mem::take(&mut self.remarks)
     }
 
     /// Drops an object.

@@ -15,6 +15,7 @@ pub(crate) mod deploy;
 mod hook_logs;
 mod hooks;
 pub(crate) mod live;
+pub(crate) mod log;
 mod names;
 mod prune;
 pub(crate) mod recognise;
@@ -34,6 +35,7 @@ use crate::cluster::read::ReadError;
 use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
+use crate::watches::NEVER_RECREATED;
 
 /// Inputs that every action needs.
 pub(crate) struct ActionContext<'a> {
@@ -69,33 +71,26 @@ pub(crate) struct ActionContext<'a> {
     pub now: Timestamp,
 }
 
-/// Kinds that hold user data or other objects: never deleted and created again.
-const NEVER_RECREATED: &[&str] = &[
-    "PersistentVolumeClaim",
-    "PersistentVolume",
-    "Namespace",
-    "CustomResourceDefinition",
-];
-
 impl ActionContext<'_> {
     fn recreates(&self, kind: &str) -> bool {
         self.recreate.iter().any(|known| known == kind) && !NEVER_RECREATED.contains(&kind)
     }
 
     /// Returns the operator's labels for a record that is updated.
-    fn tags(&self, meta: &RecordMeta) -> RecordTags {
+    fn tags(&self, meta: &RecordMeta, proven: bool) -> RecordTags {
         RecordTags {
             cr: self.primary.identity(),
             operator: self.operator.clone(),
             writer: self.instance.clone(),
             digest: meta.digest.clone(),
             failures: meta.failures,
+            proven,
         }
     }
 
     /// Writes a changed record to the store.
     async fn save(&self, stored: &mut deploy::StoredRelease) -> Result<(), StoreError> {
-        let tags = self.tags(&stored.meta);
+        let tags = self.tags(&stored.meta, stored.proven);
         stored.meta = self
             .store
             .update(&stored.meta, &stored.release, &tags)

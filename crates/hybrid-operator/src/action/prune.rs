@@ -106,6 +106,10 @@ pub(super) async fn remove(
         since,
     )
     .await?;
+    if let Some(why) = why_left(&verdict) {
+        let note = format!("{} is not deleted: {why}", location.key);
+        live.remark("ObjectLeft", note);
+    }
     let asked = match verdict {
         Verdict::Delete { uid } => {
             delete(
@@ -129,4 +133,22 @@ pub(super) async fn remove(
     };
     live.forget(&location.key);
     Ok(asked)
+}
+
+/// Returns why an object of the release stays; `None` if it does not, or never was the release's.
+fn why_left(verdict: &Verdict) -> Option<String> {
+    match verdict {
+        Verdict::Kept { .. } => Some(
+            "it is annotated with helm.sh/resource-policy: keep, and no longer belongs to the release"
+                .to_owned(),
+        ),
+        Verdict::Foreign(owner) => Some(owner.to_string()),
+        Verdict::Recreated => Some(
+            "somebody has deleted it and created another object with its name".to_owned(),
+        ),
+        Verdict::Protected { holds } => Some(format!(
+            "it holds {holds}, which is not of this release; delete that first, or delete both by hand"
+        )),
+        Verdict::Delete { .. } | Verdict::Gone | Verdict::Older => None,
+    }
 }

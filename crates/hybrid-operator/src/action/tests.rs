@@ -59,7 +59,11 @@ impl Fixture {
         let script = Script::default();
         Self {
             cluster: Cluster::scripted(&script),
-            store: RecordStore::new(script.client(), ReleaseIndex::new()),
+            store: RecordStore::new(
+                script.client(),
+                ReleaseIndex::new(),
+                crate::release::ProofKeys::of_process(),
+            ),
             registry: Registry::new(watches),
             script,
             primary: Primary {
@@ -269,7 +273,11 @@ fn stored(revision: u32, status: Status, objects: &[&str], hooks: Vec<Hook>) -> 
     release.set_status(status, "");
     let metadata = serde_json::from_value(record(revision)["metadata"].clone()).unwrap();
     let meta = RecordMeta::of(&metadata, crate::release::Format::Helm).unwrap();
-    StoredRelease { meta, release }
+    StoredRelease {
+        meta,
+        release,
+        proven: true,
+    }
 }
 
 fn deployment(stored: &mut StoredRelease) -> Deployment<'_> {

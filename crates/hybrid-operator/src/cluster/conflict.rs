@@ -192,7 +192,9 @@ fn is_prefix(pattern: &str, path: &[String]) -> bool {
 }
 
 /// Returns the JSON patch that merges the `Update` entries of these managers into our `Apply`
-/// entry, so that later applies remove dropped fields. `None` if there is no such entry.
+/// entry, so that later applies remove dropped fields. `None` if there is no such entry. With
+/// [`FORMER_MANAGERS`], an entry with Helm's ownership metadata counts, too: a Go operator's field
+/// manager is the name of its program.
 ///
 /// The server rejects the patch with 409 if the object has changed meanwhile.
 pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
@@ -200,10 +202,12 @@ pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
     let is_former = |entry: &ManagedFieldsEntry| {
         entry.operation.as_deref() == Some("Update")
             && entry.subresource.as_deref().unwrap_or_default().is_empty()
-            && entry
-                .manager
-                .as_deref()
-                .is_some_and(|name| managers.contains(&name))
+            && entry.manager.as_deref().is_some_and(|name| {
+                managers.contains(&name)
+                    || managers == FORMER_MANAGERS
+                        && !name.starts_with("kubectl")
+                        && is_helms(entry)
+            })
     };
     let ours = entries.iter().find(|entry| is_ours(entry));
     let first = ours.or_else(|| entries.iter().find(|entry| is_former(entry)))?;
@@ -240,6 +244,13 @@ pub(super) fn migration(live: &ObjectMeta, managers: &[&str]) -> Option<Value> {
         // Not a `test` operation, whose failure is a 422 instead of a 409.
         {"op": "replace", "path": "/metadata/resourceVersion", "value": live.resource_version},
     ]))
+}
+
+/// Returns whether an entry has the annotation that Helm sets on each object of a release.
+fn is_helms(entry: &ManagedFieldsEntry) -> bool {
+    let annotation = "/f:metadata/f:annotations/f:meta.helm.sh~1release-name";
+    let fields = entry.fields_v1.as_ref();
+    fields.is_some_and(|fields| fields.0.pointer(annotation).is_some())
 }
 
 fn merge(into: &mut Value, from: &Value) {
@@ -404,6 +415,21 @@ mod tests {
         assert_eq!(entries[1]["manager"], "kubectl");
         assert_eq!(entries[2]["subresource"], "status");
         assert_eq!(patch[1]["value"], "7");
+    }
+
+    #[test]
+    fn entry_with_the_metadata_of_helm_is_former_whatever_the_program_was_called() {
+        let annotations = json!({"f:meta.helm.sh/release-name": {}});
+        let fields = json!({"f:metadata": {"f:annotations": annotations}});
+        for (manager, former) in [("web-operator", true), ("kubectl-annotate", false)] {
+            let live = live(&json!([entry(manager, "Update", "", &fields)]));
+            assert_eq!(
+                migration(&live, FORMER_MANAGERS).is_some(),
+                former,
+                "{manager}"
+            );
+            assert_eq!(migration(&live, &[FIELD_MANAGER]), None);
+        }
     }
 
     #[test]

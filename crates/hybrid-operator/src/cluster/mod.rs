@@ -24,6 +24,7 @@ pub(crate) mod delete;
 pub(crate) mod discovery;
 pub(crate) mod drift;
 mod error;
+pub(crate) mod events;
 mod failure;
 mod generated;
 mod identity;

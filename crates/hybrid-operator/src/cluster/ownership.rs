@@ -395,8 +395,10 @@ fn set_texts(metadata: &mut Map<String, Value>, field: &str, texts: Vec<(&str, S
     }
 }
 
-/// Adds the owner reference. If the chart sets another controller, ours is a plain reference,
-/// because an object has at most one controller.
+/// Adds the owner reference, in the place of one that the object already has: manifests of
+/// helm-operator-plugins contain it, possibly with the uid of an earlier custom resource of that name.
+/// If the chart sets another controller, ours is a plain reference, because an object has at most one
+/// controller.
 fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
     let slot = metadata.entry("ownerReferences").or_insert(Value::Null);
     if !slot.is_array() {
@@ -405,6 +407,7 @@ fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
     let Some(references) = slot.as_array_mut() else {
         return;
     };
+    references.retain(|reference| !refers_to(reference, primary));
     let controlled = references
         .iter()
         .any(|reference| reference.get("controller").and_then(Value::as_bool) == Some(true));
@@ -419,6 +422,15 @@ fn add_owner_reference(metadata: &mut Map<String, Value>, primary: &Primary) {
         reference.insert("controller".to_owned(), true.into());
     }
     references.push(reference);
+}
+
+/// Returns whether an owner reference names the custom resource.
+fn refers_to(reference: &Value, primary: &Primary) -> bool {
+    let text = |field| reference.get(field).and_then(Value::as_str);
+    let named = text("apiVersion").map(group_of) == Some(&*primary.gvk.group)
+        && text("kind") == Some(&*primary.gvk.kind)
+        && text("name") == Some(&*primary.name);
+    named || text("uid") == Some(&*primary.uid)
 }
 
 #[cfg(test)]
@@ -527,6 +539,20 @@ mod tests {
         let meta = meta(&object);
         assert_eq!(meta.owner_references.as_ref().unwrap().len(), 2);
         assert_eq!(controller_of(&meta).unwrap().kind, "Pod");
+    }
+
+    #[test]
+    fn owner_reference_of_a_recorded_manifest_is_replaced() {
+        for uid in ["uid-1", "uid-of-an-earlier-one"] {
+            let object = json!({"metadata": {"ownerReferences": [
+                {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached", "name": "one",
+                    "uid": uid, "controller": true, "blockOwnerDeletion": true}]}});
+            let object = marked(object, &primary(Some("prod")), Scope::Namespaced);
+            let references = meta(&object).owner_references.unwrap();
+            let uids: Vec<&str> = references.iter().map(|owner| &*owner.uid).collect();
+            assert_eq!(uids, ["uid-1"]);
+            assert_eq!(references[0].controller, Some(true));
+        }
     }
 
     #[test]

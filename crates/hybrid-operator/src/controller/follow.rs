@@ -190,10 +190,10 @@ impl WatchTarget {
         let why = match state {
             WatchState::Starting | WatchState::Synced => return None,
             WatchState::Forbidden(permission) => format!(
-                "the operator's service account has no permission to {permission}; grant it the verbs list and watch"
+                "no permission to {permission}; grant the operator's service account, or that of serviceAccountName, the verbs list and watch"
             ),
             WatchState::Missing => format!(
-                "the API server does not serve {} in {} (404); install its CustomResourceDefinition",
+                "the API server does not serve {} in {} (404); install its CustomResourceDefinition (those of a project are in config/crd/bases); the operator keeps trying",
                 self.resource.kind, self.resource.api_version
             ),
             WatchState::Failing(message) => format!("{message}; the operator keeps trying"),

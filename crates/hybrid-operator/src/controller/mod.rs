@@ -32,7 +32,7 @@ pub(crate) use follow::WatchState;
 pub use objects::TypedObject;
 pub(crate) use objects::{Cached, ObjectCache, ObjectCaches, ObjectScope};
 pub(crate) use queue::{Priority, Queue};
-pub(crate) use registry::{Owners, Registry, Route, WatchGuard, WatchKey};
+pub(crate) use registry::{Change, Owners, Registry, Route, WatchGuard, WatchKey};
 pub(crate) use source::Source;
 pub(crate) use worker::{QueueHandle, WorkerOptions, Workers};
 

@@ -3,8 +3,8 @@
 //! The rules are those of client-go: a waiting key is not added twice, a key that is added while it
 //! is processed is queued again when that is done, and the earlier of two delays counts.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::time::Instant;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use super::Key;
 
@@ -23,29 +23,47 @@ pub(crate) struct Queue {
     urgent: VecDeque<Key>,
     background: VecDeque<Key>,
     /// Ready keys, and those that become ready when their processing is done.
-    dirty: HashMap<Key, Priority>,
-    processing: HashSet<Key>,
+    dirty: HashMap<Key, Ready>,
+    processing: HashMap<Key, Taken>,
     delayed: BTreeMap<(Instant, u64), Key>,
     due: HashMap<Key, (Instant, u64)>,
     sequence: u64,
+    /// Number of keys that became ready and were not counted yet.
+    added: u64,
+}
+
+/// A key that waits.
+#[derive(Debug, Clone, Copy)]
+struct Ready {
+    priority: Priority,
+    since: Instant,
+}
+
+/// A key that is processed.
+#[derive(Debug, Clone, Copy)]
+struct Taken {
+    waited: Duration,
+    since: Instant,
 }
 
 impl Queue {
-    /// Makes a key ready.
-    pub(crate) fn add(&mut self, key: Key, priority: Priority) {
+    /// Makes a key ready, which it is since `now`.
+    pub(crate) fn add(&mut self, key: Key, priority: Priority, now: Instant) {
         self.forget_delay(&key);
         match self.dirty.get_mut(&key) {
-            Some(present) if *present <= priority => {}
+            Some(present) if present.priority <= priority => {}
             Some(present) => {
                 // `take` skips the entry in the lower lane.
-                *present = priority;
-                if !self.processing.contains(&key) {
+                present.priority = priority;
+                if !self.processing.contains_key(&key) {
                     self.urgent.push_back(key);
                 }
             }
             None => {
-                self.dirty.insert(key.clone(), priority);
-                if !self.processing.contains(&key) {
+                self.added += 1;
+                let since = now;
+                self.dirty.insert(key.clone(), Ready { priority, since });
+                if !self.processing.contains_key(&key) {
                     self.lane(priority).push_back(key);
                 }
             }
@@ -72,11 +90,12 @@ impl Queue {
     /// afterwards.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Key> {
         while let Some(entry) = self.delayed.first_entry() {
-            if entry.key().0 > now {
+            let due = entry.key().0;
+            if due > now {
                 break;
             }
             let key = entry.remove();
-            self.add(key, Priority::Background);
+            self.add(key, Priority::Background, due);
         }
         loop {
             let (key, lane) = match self.urgent.pop_front() {
@@ -84,10 +103,16 @@ impl Queue {
                 None => (self.background.pop_front()?, Priority::Background),
             };
             // A key that moved to the other lane leaves its old entry behind.
-            if self.dirty.get(&key) == Some(&lane) && !self.processing.contains(&key) {
+            let ready = self.dirty.get(&key).copied();
+            if let Some(ready) = ready
+                && ready.priority == lane
+                && !self.processing.contains_key(&key)
+            {
                 self.dirty.remove(&key);
                 self.forget_delay(&key);
-                self.processing.insert(key.clone());
+                let waited = now.saturating_duration_since(ready.since);
+                self.processing
+                    .insert(key.clone(), Taken { waited, since: now });
                 return Some(key);
             }
         }
@@ -96,9 +121,28 @@ impl Queue {
     /// Ends the processing of a key, which becomes ready again if it was added meanwhile.
     pub(crate) fn done(&mut self, key: &Key) {
         self.processing.remove(key);
-        if let Some(priority) = self.dirty.get(key).copied() {
-            self.lane(priority).push_back(key.clone());
+        if let Some(ready) = self.dirty.get(key).copied() {
+            self.lane(ready.priority).push_back(key.clone());
         }
+    }
+
+    /// Returns how long a key that is processed has waited before.
+    pub(crate) fn waited(&self, key: &Key) -> Duration {
+        self.processing
+            .get(key)
+            .map_or(Duration::ZERO, |taken| taken.waited)
+    }
+
+    /// Returns for how long each key has been processed.
+    pub(crate) fn running(&self, now: Instant) -> impl Iterator<Item = Duration> {
+        self.processing
+            .values()
+            .map(move |taken| now.saturating_duration_since(taken.since))
+    }
+
+    /// Returns the number of keys that became ready since the last call.
+    pub(crate) fn take_added(&mut self) -> u64 {
+        std::mem::take(&mut self.added)
     }
 
     /// Returns the time at which the next delayed key becomes ready.
@@ -149,11 +193,11 @@ mod tests {
     fn a_key_added_twice_is_taken_once_and_again_if_added_during_processing() {
         let now = Instant::now();
         let mut queue = Queue::default();
-        queue.add(key(1), Priority::Event);
-        queue.add(key(1), Priority::Event);
+        queue.add(key(1), Priority::Event, now);
+        queue.add(key(1), Priority::Event, now);
         assert_eq!(queue.take(now), Some(key(1)));
         assert_eq!(queue.take(now), None);
-        queue.add(key(1), Priority::Event);
+        queue.add(key(1), Priority::Event, now);
         assert_eq!(queue.take(now), None, "never concurrently");
         queue.done(&key(1));
         assert_eq!(queue.take(now), Some(key(1)));
@@ -166,9 +210,9 @@ mod tests {
         let now = Instant::now();
         let second = Duration::from_secs(1);
         let mut queue = Queue::default();
-        queue.add(key(1), Priority::Background);
-        queue.add(key(2), Priority::Event);
-        queue.add(key(1), Priority::Event);
+        queue.add(key(1), Priority::Background, now);
+        queue.add(key(2), Priority::Event, now);
+        queue.add(key(1), Priority::Event, now);
         assert_eq!(
             (queue.take(now), queue.take(now)),
             (Some(key(2)), Some(key(1)))
@@ -182,6 +226,25 @@ mod tests {
         assert_eq!(queue.take(now + second), None);
         assert_eq!(queue.take(now + 2 * second), Some(key(3)));
         assert_eq!(queue.next_due(), None);
+    }
+
+    #[test]
+    fn the_time_that_keys_wait_and_are_processed_is_measured_from_when_they_are_due() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut queue = Queue::default();
+        queue.add(key(1), Priority::Event, at(0));
+        queue.add(key(1), Priority::Event, at(1));
+        queue.add_at(key(2), at(3));
+        assert_eq!(queue.take_added(), 1, "a key that waits is not added twice");
+        assert_eq!(queue.take(at(5)), Some(key(1)));
+        assert_eq!(queue.take(at(6)), Some(key(2)));
+        assert_eq!(queue.take_added(), 1);
+        assert_eq!(queue.waited(&key(1)), Duration::from_secs(5));
+        assert_eq!(queue.waited(&key(2)), Duration::from_secs(3));
+        let mut running: Vec<u64> = queue.running(at(9)).map(|d| d.as_secs()).collect();
+        running.sort_unstable();
+        assert_eq!(running, [3, 4]);
     }
 
     #[derive(Debug, Clone)]
@@ -216,7 +279,8 @@ mod tests {
             for op in ops {
                 match op {
                     Op::Add(k, event) => {
-                        queue.add(key(k), if event { Priority::Event } else { Priority::Background });
+                        let priority = if event { Priority::Event } else { Priority::Background };
+                        queue.add(key(k), priority, start + Duration::from_secs(clock));
                         owed.insert(key(k));
                     }
                     Op::AddAt(k, at) => {

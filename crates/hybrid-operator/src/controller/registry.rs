@@ -102,10 +102,19 @@ impl Owners {
     }
 }
 
+/// What has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The readiness of an object may differ, or what is known of it.
+    Readiness,
+    /// Only its fields differ, or it is gone.
+    Object,
+}
+
 /// Receives changes of dependents.
 pub(crate) trait Route: Send + Sync {
     /// Called after a watch has recorded a change of an object with these owners.
-    fn changed(&self, owners: &Owners);
+    fn changed(&self, owners: &Owners, change: Change);
 }
 
 type ObjectName = (Option<Arc<str>>, Arc<str>);
@@ -330,14 +339,14 @@ impl RegistryInner {
         )
     }
 
-    fn changed(&self, owners: &Owners) {
+    fn changed(&self, owners: &Owners, change: Change) {
         for route in self
             .routes
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .iter()
         {
-            route.changed(owners);
+            route.changed(owners, change);
         }
     }
 }
@@ -384,10 +393,11 @@ impl Follower for DependentFollower {
             owners.extend(objects.values().filter_map(|seen| seen.owner.clone()));
         }
         for owner in owners {
-            inner.changed(&Owners {
+            let owners = Owners {
                 label: Some(owner),
                 hint: None,
-            });
+            };
+            inner.changed(&owners, Change::Readiness);
         }
     }
 
@@ -494,14 +504,17 @@ impl SharedWatch {
             watcher::Event::Apply((metadata, readiness)) => {
                 let (name, seen) = reduce(&metadata, readiness);
                 let before = self.write().insert(name, seen.clone());
-                if !before.is_some_and(|known| known.same(&seen)) {
-                    inner.changed(&Owners::of(&metadata));
-                }
+                let change = match before {
+                    Some(known) if known.same(&seen) => return,
+                    Some(known) if known.readiness == seen.readiness => Change::Object,
+                    _ => Change::Readiness,
+                };
+                inner.changed(&Owners::of(&metadata), change);
             }
             watcher::Event::Delete((metadata, readiness)) => {
                 let (name, _) = reduce(&metadata, readiness);
                 self.write().remove(&name);
-                inner.changed(&Owners::of(&metadata));
+                inner.changed(&Owners::of(&metadata), Change::Object);
             }
         }
     }
@@ -528,7 +541,7 @@ impl SharedWatch {
             listing.changed
         };
         for owners in gone.iter().chain(reported.difference(&gone)) {
-            inner.changed(owners);
+            inner.changed(owners, Change::Readiness);
         }
     }
 
@@ -592,7 +605,7 @@ mod tests {
     }
 
     impl Route for RecordingRoute {
-        fn changed(&self, owners: &Owners) {
+        fn changed(&self, owners: &Owners, _: Change) {
             let state = self.watch.state.borrow().clone();
             let known = self.watch.objects.read().unwrap().len();
             let call = (owners.label.clone(), state, known);

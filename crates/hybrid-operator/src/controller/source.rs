@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::follow::{Follower, Lists, WatchState, WatchTarget, follow, whole};
 use super::{Key, Priority, QueueHandle};
+use crate::telemetry::resources::ResourceLabels;
 
 /// The cached custom resources of one kind.
 #[derive(Clone)]
@@ -77,6 +78,9 @@ impl Source {
             synced: watch::Sender::new(0),
             scopes: scopes.len(),
         }));
+        let cached = source.downgrade();
+        let created = move || cached.upgrade().map(|source| source.0.created());
+        queue.resource_ages().watch(created);
         for scope in scopes {
             let target = WatchTarget::new(source.0.resource.clone(), scope);
             let (client, selector) = (client.clone(), selector.map(ToOwned::to_owned));
@@ -149,6 +153,29 @@ impl SourceInner {
 
     fn write(&self) -> std::sync::RwLockWriteGuard<'_, HashMap<Key, CachedObject>> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when each custom resource was created, in seconds since 1970.
+    fn created(&self) -> Vec<(ResourceLabels, i64)> {
+        let ApiResource {
+            group,
+            version,
+            kind,
+            ..
+        } = &self.resource;
+        let objects = self.read();
+        let created = objects.iter().filter_map(|(key, entry)| {
+            let created = entry.object.metadata.creation_timestamp.as_ref()?;
+            let labels = ResourceLabels {
+                group: group.clone(),
+                kind: kind.clone(),
+                name: key.name.to_string(),
+                namespace: key.namespace.as_deref().unwrap_or_default().to_owned(),
+                version: version.clone(),
+            };
+            Some((labels, created.0.as_second()))
+        });
+        created.collect()
     }
 
     /// Stores an object and returns what has changed.

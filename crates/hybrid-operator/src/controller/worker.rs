@@ -18,6 +18,8 @@ use tracing::{Instrument, debug, error, info_span, warn};
 use super::namespaces::NamespaceFilter;
 use super::{Backoff, Key, Outcome, Priority, Queue, Reconcile, ReconcileError, Request, Terminal};
 use crate::telemetry::metrics::{ControllerMetrics, ReconcileResult, WatchMetrics};
+use crate::telemetry::queues::QueueState;
+use crate::telemetry::resources::ResourceAges;
 
 /// Options of the workers of a controller.
 #[derive(Debug, Clone)]
@@ -81,17 +83,39 @@ impl QueueInner {
     /// Takes a ready key whose namespace is selected, and sets others aside.
     fn take(&self) -> Option<Key> {
         loop {
-            let key = self.queue().take(Instant::now().into_std())?;
+            let (key, waited, added) = {
+                let mut queue = self.queue();
+                let key = queue.take(Instant::now().into_std())?;
+                let waited = queue.waited(&key);
+                (key, waited, queue.take_added())
+            };
+            self.metrics.added(added);
             if self.filter.accepts(&key) {
+                self.metrics.taken(waited);
                 return Some(key);
             }
             self.set_aside().insert(key.clone());
             self.queue().done(&key);
             // The namespace may have been selected in between.
             if self.filter.accepts(&key) && self.set_aside().remove(&key) {
-                self.queue().add(key, Priority::Event);
+                let now = Instant::now().into_std();
+                self.queue().add(key, Priority::Event, now);
             }
         }
+    }
+
+    /// Returns the state of the queue, for metrics.
+    fn state(&self) -> QueueState {
+        let queue = self.queue();
+        let mut state = QueueState {
+            depth: queue.len(),
+            ..QueueState::default()
+        };
+        for running in queue.running(Instant::now().into_std()) {
+            state.unfinished += running;
+            state.longest = state.longest.max(running);
+        }
+        state
     }
 }
 
@@ -118,6 +142,9 @@ impl QueueHandle {
             metrics,
         }));
         let waiting = Arc::downgrade(&queue.0);
+        let observed = Weak::clone(&waiting);
+        let state = move || observed.upgrade().map(|queue| queue.state());
+        queue.0.metrics.watch_queue(state);
         filter.on_selected(move |namespace| {
             if let Some(queue) = waiting.upgrade() {
                 Self(queue).resume(namespace);
@@ -144,11 +171,11 @@ impl QueueHandle {
 
     /// Makes a key ready.
     pub(crate) fn add(&self, key: Key, priority: Priority) {
-        self.0.metrics.added();
         let mut queue = self.0.queue();
-        queue.add(key, priority);
-        self.0.metrics.depth(queue.len());
+        queue.add(key, priority, Instant::now().into_std());
+        let added = queue.take_added();
         drop(queue);
+        self.0.metrics.added(added);
         self.0.wake.notify_one();
     }
 
@@ -165,6 +192,11 @@ impl QueueHandle {
     /// Returns the metrics of the watches that fill the queue.
     pub(crate) fn watch_metrics(&self) -> WatchMetrics {
         self.0.metrics.watches()
+    }
+
+    /// Returns the ages of custom resources, for metrics.
+    pub(crate) fn resource_ages(&self) -> ResourceAges {
+        self.0.metrics.resources()
     }
 
     /// Resets the backoff of a key because its owner has changed it.
@@ -187,6 +219,7 @@ impl Workers {
         reconcile: Arc<dyn Reconcile>,
         options: WorkerOptions,
     ) -> Self {
+        queue.0.metrics.started(options.concurrency);
         Self {
             shared: Arc::clone(&queue.0),
             reconcile,
@@ -244,13 +277,18 @@ impl Workers {
             let timer = shared.metrics.begin();
             let request = Request { key: key.clone() };
             let work = AssertUnwindSafe(reconcile.reconcile(request)).catch_unwind();
-            let result: Result<Outcome, ReconcileError> = match tokio::time::timeout(deadline, work)
-                .await
-            {
-                Ok(Ok(result)) => result,
-                Ok(Err(panic)) => Err(format!("panicked: {}", panic_text(panic.as_ref())).into()),
-                Err(_) => Err(format!("took longer than {deadline:?}").into()),
-            };
+            let result: Result<Outcome, ReconcileError> =
+                match tokio::time::timeout(deadline, work).await {
+                    Ok(Ok(result)) => result,
+                    Ok(Err(panic)) => {
+                        shared.metrics.panicked();
+                        Err(format!("panicked: {}", panic_text(panic.as_ref())).into())
+                    }
+                    Err(_) => {
+                        shared.metrics.timed_out();
+                        Err(format!("took longer than {deadline:?}").into())
+                    }
+                };
             shared.finish(&key, result, timer);
             key
         }
@@ -276,6 +314,7 @@ impl QueueInner {
             }
             Err(error) if error.is::<Terminal>() => {
                 self.backoff().reset(key);
+                self.metrics.terminal_error();
                 let error: &dyn std::error::Error = error.as_ref();
                 error!(
                     error,
@@ -298,6 +337,9 @@ impl QueueInner {
         };
         timer.end(label);
         if let Some(delay) = delay {
+            if !delay.is_zero() {
+                self.metrics.retried();
+            }
             self.queue()
                 .add_at(key.clone(), (Instant::now() + delay).into_std());
         }

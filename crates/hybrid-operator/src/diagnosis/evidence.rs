@@ -26,6 +26,8 @@ pub(super) struct Evidence<'a> {
     cluster: &'a Cluster,
     key: &'a ObjectKey,
     namespace: &'a str,
+    /// Whether logs are read.
+    logs: bool,
 }
 
 /// Returns how often an event happened.
@@ -35,11 +37,12 @@ pub(super) fn count_of(event: &Event) -> i32 {
 }
 
 impl<'a> Evidence<'a> {
-    pub(super) fn new(cluster: &'a Cluster, key: &'a ObjectKey) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, key: &'a ObjectKey, logs: bool) -> Self {
         Self {
             cluster,
             key,
             namespace: key.namespace.as_deref().unwrap_or_default(),
+            logs,
         }
     }
 
@@ -179,6 +182,9 @@ impl<'a> Evidence<'a> {
 
     /// Returns the last lines of a container's log.
     async fn log(&self, pod: &str, container: &str, previous: bool) -> Option<String> {
+        if !self.logs {
+            return None;
+        }
         let pods: Api<Pod> = self.api();
         let params = LogParams {
             container: Some(container.to_owned()),

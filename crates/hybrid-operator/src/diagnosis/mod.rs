@@ -58,11 +58,12 @@ enum Severity {
 }
 
 /// Returns why these objects are not ready, or `None` if that cannot be told. Sends a few requests
-/// for each object; objects after the third are not examined.
-pub(crate) async fn cause(cluster: &Cluster, unready: &[ObjectKey]) -> Option<Cause> {
+/// for each object; objects after the third are not examined. `logs` tells whether
+/// logs of containers are read.
+pub(crate) async fn cause(cluster: &Cluster, unready: &[ObjectKey], logs: bool) -> Option<Cause> {
     let mut worst: Option<Finding> = None;
     for key in unready.iter().take(MAX_EXAMINED) {
-        let evidence = Evidence::new(cluster, key);
+        let evidence = Evidence::new(cluster, key, logs);
         let Some(finding) = evidence.finding().await else {
             continue;
         };

@@ -1,26 +1,36 @@
 //! Cluster connections and caches of a chart controller.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use kube::Client;
+use tokio_util::sync::CancellationToken;
 
 use super::events::EventSink;
 use super::interest::Interests;
 use super::resources::Resources;
+use crate::client::{ImpersonateError, impersonate};
 use crate::cluster::Cluster;
-use crate::controller::{QueueHandle, Registry};
+use crate::controller::{Key, QueueHandle, Registry};
 use crate::manager::ControllerContext;
 use crate::native::Readers;
 use crate::release::{RecordStore, ReleaseIndex};
 use crate::render_pool::RenderPool;
 
+/// The account with whose permissions the release of a custom resource is managed.
+#[derive(Clone)]
+pub(super) struct Account {
+    pub(super) cluster: Cluster,
+    /// Watches of the objects that custom resources refer to, by this account.
+    pub(super) interests: Arc<Interests>,
+}
+
 /// Connections and caches of one controller.
 pub(super) struct Access {
     pub(super) client: Client,
     pub(super) cluster: Cluster,
-    /// Impersonating clusters by namespace and name of the service account.
-    pub(super) impersonated: Mutex<HashMap<(String, String), Cluster>>,
+    /// Service accounts by namespace and name.
+    impersonated: Mutex<HashMap<(String, String), Account>>,
     /// Watches of dependents.
     pub(super) registry: Registry,
     /// Release records.
@@ -31,8 +41,10 @@ pub(super) struct Access {
     pub(super) resources: Resources,
     /// Objects that the extensions read.
     pub(super) readers: Readers,
-    /// Watches of the objects that custom resources refer to.
-    pub(super) interests: Interests,
+    /// Watches of the objects that custom resources refer to, by the operator itself.
+    pub(super) interests: Arc<Interests>,
+    queue: QueueHandle,
+    stop: CancellationToken,
     pub(super) events: EventSink,
     /// Threads that render charts.
     pub(super) pool: RenderPool,
@@ -53,15 +65,59 @@ impl Access {
         Self {
             impersonated: Mutex::default(),
             registry: context.caches.registry.clone(),
-            store: RecordStore::new(client.clone(), records),
+            store: RecordStore::new(client.clone(), records, context.caches.records.keys()),
             other_records,
             resources,
             readers,
-            interests: Interests::new(cluster, queue.clone(), context.stop.clone()),
-            events: EventSink::new(client.clone(), connection.reporter.clone()),
+            interests: Arc::new(Interests::new(cluster, queue.clone(), context.stop.clone())),
+            queue: queue.clone(),
+            stop: context.stop.clone(),
+            events: EventSink::new(connection.events.clone()),
             pool: context.limits.pool.clone(),
             client: client.clone(),
             cluster: cluster.clone(),
         }
+    }
+    /// Returns the operator's own account.
+    pub(super) fn own_account(&self) -> Account {
+        Account {
+            cluster: self.cluster.clone(),
+            interests: Arc::clone(&self.interests),
+        }
+    }
+
+    /// Returns a service account that the operator impersonates.
+    ///
+    /// # Errors
+    /// When the name is not a valid header value.
+    pub(super) fn account(&self, namespace: &str, name: &str) -> Result<Account, ImpersonateError> {
+        let mut known = self.accounts();
+        let key = (namespace.to_owned(), name.to_owned());
+        if let Some(account) = known.get(&key) {
+            return Ok(account.clone());
+        }
+        let client = impersonate(&self.client, namespace, name)?;
+        let cluster = self.cluster.with_client(client);
+        let interests = Interests::new(&cluster, self.queue.clone(), self.stop.clone());
+        let account = Account {
+            cluster,
+            interests: Arc::new(interests),
+        };
+        known.insert(key, account.clone());
+        Ok(account)
+    }
+
+    /// Forgets what a custom resource refers to.
+    pub(super) fn forget(&self, key: &Key) {
+        self.interests.forget(key);
+        for account in self.accounts().values() {
+            account.interests.forget(key);
+        }
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, HashMap<(String, String), Account>> {
+        self.impersonated
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

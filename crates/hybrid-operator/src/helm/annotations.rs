@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::cluster::OperatorId;
-use crate::duration;
+use crate::watches::nearest;
+use crate::{duration, naming};
 
 /// Prefix of all annotations of the operator.
 pub(crate) const PREFIX: &str = "helm.sdk.operatorframework.io/";
@@ -64,6 +65,30 @@ pub(crate) struct Annotations {
     pub(crate) problems: Vec<String>,
 }
 
+impl Default for Annotations {
+    fn default() -> Self {
+        Self {
+            options: ReleaseOptions {
+                install_disable_hooks: false,
+                upgrade_disable_hooks: false,
+                uninstall_disable_hooks: false,
+                install_description: None,
+                upgrade_description: None,
+                uninstall_description: None,
+                upgrade_force: false,
+                rollback_force: true,
+                uninstall_wait: false,
+                reconcile_period: None,
+            },
+            adopt_release: AdoptionPolicy::Denied,
+            paused: false,
+            reset_at: None,
+            force_at: None,
+            problems: Vec::new(),
+        }
+    }
+}
+
 impl Annotations {
     /// Returns whether `operator` may adopt a release that no operator manages.
     pub(crate) fn adopts(&self, operator: &OperatorId) -> bool {
@@ -76,63 +101,188 @@ impl Annotations {
     }
 }
 
+/// An annotation of the operator.
+struct Annotation {
+    /// Name without the prefix.
+    name: &'static str,
+    /// Reads the value.
+    read: Read,
+    /// What holds if the value is invalid.
+    otherwise: &'static str,
+}
+
+/// Sets what an annotation's value says; an error is the form that the value must have.
+type Read = fn(&str, &mut Annotations) -> Result<(), &'static str>;
+
+/// The form of a boolean.
+const BOOLEAN: &str = "a boolean: true or false";
+
+/// All annotations. Another one with the prefix is reported as unknown.
+const ANNOTATIONS: &[Annotation] = &[
+    Annotation {
+        name: "install-disable-hooks",
+        read: |text, all| set_bool(text, &mut all.options.install_disable_hooks),
+        otherwise: "install.disableHooks of watches.yaml holds",
+    },
+    Annotation {
+        name: "install-description",
+        read: |text, all| set_description(text, &mut all.options.install_description),
+        otherwise: "the description is Helm's",
+    },
+    Annotation {
+        name: "upgrade-disable-hooks",
+        read: |text, all| set_bool(text, &mut all.options.upgrade_disable_hooks),
+        otherwise: "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold",
+    },
+    Annotation {
+        name: "upgrade-description",
+        read: |text, all| set_description(text, &mut all.options.upgrade_description),
+        otherwise: "the description is Helm's",
+    },
+    Annotation {
+        name: "upgrade-force",
+        read: |text, all| set_bool(text, &mut all.options.upgrade_force),
+        otherwise: "upgrades apply objects and do not replace them",
+    },
+    Annotation {
+        name: "uninstall-disable-hooks",
+        read: |text, all| set_bool(text, &mut all.options.uninstall_disable_hooks),
+        otherwise: "uninstall.disableHooks of watches.yaml holds",
+    },
+    Annotation {
+        name: "uninstall-description",
+        read: |text, all| set_description(text, &mut all.options.uninstall_description),
+        otherwise: "the description is Helm's",
+    },
+    Annotation {
+        name: "uninstall-wait",
+        read: |text, all| set_bool(text, &mut all.options.uninstall_wait),
+        otherwise: "uninstall.wait of watches.yaml holds",
+    },
+    Annotation {
+        name: "rollback-force",
+        read: |text, all| set_bool(text, &mut all.options.rollback_force),
+        otherwise: "rollbacks replace objects, which is the default",
+    },
+    Annotation {
+        name: "reconcile-period",
+        read: |text, all| {
+            let period = duration::parse(text);
+            let period = period.map_err(|_| "a duration such as 30s or 1m30s, or 0 for never")?;
+            all.options.reconcile_period = Some(period);
+            Ok(())
+        },
+        otherwise: "reconcilePeriod of watches.yaml or --reconcile-period holds",
+    },
+    Annotation {
+        name: "paused",
+        read: |text, all| set_bool(text, &mut all.paused),
+        otherwise: "the custom resource is not paused",
+    },
+    Annotation {
+        name: "adopt-release",
+        read: |text, all| {
+            all.adopt_release = match parse_bool(text) {
+                Some(true) => AdoptionPolicy::Allowed,
+                Some(false) => AdoptionPolicy::Denied,
+                None if naming::is_subdomain(text) => {
+                    AdoptionPolicy::AllowedFor(OperatorId::new(text))
+                }
+                None => return Err("true, false, or the name of an operator"),
+            };
+            Ok(())
+        },
+        otherwise: "no release is adopted",
+    },
+    Annotation {
+        name: "reconcile-at",
+        // The watch of custom resources reports each change of an annotation.
+        read: |_, _| Ok(()),
+        otherwise: "",
+    },
+    Annotation {
+        name: "force-at",
+        read: |text, all| {
+            all.force_at = Some(text.to_owned());
+            Ok(())
+        },
+        otherwise: "",
+    },
+    Annotation {
+        name: "reset-at",
+        read: |text, all| {
+            all.reset_at = Some(text.to_owned());
+            Ok(())
+        },
+        otherwise: "",
+    },
+];
+
+/// Annotation with which a native controller marks a custom resource that it has applied.
+const APPLIED: &str = "applied";
+
 /// Parses annotations. Values have the syntax of Go's `strconv.ParseBool` and `time.ParseDuration`;
-/// an invalid value is reported and ignored.
-pub(crate) fn read(
+/// an invalid value or an unknown name is reported, and does not count. `pause_annotation` takes the
+/// place of `paused`. `others` are the names of further annotations, which an operator defines.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an iterator is cheap to clone"
+)]
+pub(crate) fn read<'a>(
     annotations: &BTreeMap<String, String>,
     pause_annotation: Option<&str>,
+    others: impl Iterator<Item = &'a str> + Clone,
 ) -> Annotations {
-    let mut problems = Vec::new();
-    let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).cloned();
-    let mut flag = |name: &str, default: bool| match text(name) {
-        None => default,
-        Some(value) => parse_bool(&value).unwrap_or_else(|| {
-            problems.push(format!("{PREFIX}{name}: invalid boolean {value:?}"));
-            default
-        }),
-    };
-    let options = ReleaseOptions {
-        install_disable_hooks: flag("install-disable-hooks", false),
-        upgrade_disable_hooks: flag("upgrade-disable-hooks", false),
-        uninstall_disable_hooks: flag("uninstall-disable-hooks", false),
-        upgrade_force: flag("upgrade-force", false),
-        rollback_force: flag("rollback-force", true),
-        uninstall_wait: flag("uninstall-wait", false),
-        install_description: text("install-description"),
-        upgrade_description: text("upgrade-description"),
-        uninstall_description: text("uninstall-description"),
-        reconcile_period: None,
-    };
-    let mut read = Annotations {
-        options,
-        adopt_release: adoption(text("adopt-release")),
-        paused: false,
-        reset_at: text("reset-at"),
-        force_at: text("force-at"),
-        problems: Vec::new(),
-    };
-    let standard = format!("{PREFIX}paused");
-    let pause = annotations.get(pause_annotation.unwrap_or(&standard));
-    read.paused = pause.and_then(|value| parse_bool(value)).unwrap_or(false);
-    if let Some(value) = text("reconcile-period") {
-        match duration::parse(&value) {
-            Ok(period) => read.options.reconcile_period = Some(period),
-            Err(error) => problems.push(format!("{PREFIX}reconcile-period: {error}")),
+    let mut read = Annotations::default();
+    for (key, value) in annotations {
+        if pause_annotation == Some(key) {
+            if set_bool(value, &mut read.paused).is_err() {
+                let problem =
+                    format!("{key}: {value:?} is not {BOOLEAN}; the custom resource is not paused");
+                read.problems.push(problem);
+            }
+            continue;
         }
+        let Some(name) = key.strip_prefix(PREFIX) else {
+            continue;
+        };
+        if name == APPLIED || others.clone().any(|other| other == key) {
+            continue;
+        }
+        let known = ANNOTATIONS.iter().find(|known| known.name == name);
+        let problem = match (known, pause_annotation) {
+            (Some(known), Some(other)) if known.name == "paused" => Some(format!(
+                "{key} has no effect; pauseAnnotation in watches.yaml is {other}"
+            )),
+            (Some(known), _) => (known.read)(value, &mut read)
+                .err()
+                .map(|wanted| format!("{key}: {value:?} is not {wanted}; {}", known.otherwise)),
+            (None, _) => Some(unknown(key, name)),
+        };
+        read.problems.extend(problem);
     }
-    read.problems = problems;
     read
 }
 
-fn adoption(value: Option<String>) -> AdoptionPolicy {
-    let Some(value) = value else {
-        return AdoptionPolicy::Denied;
-    };
-    match parse_bool(&value) {
-        Some(true) => AdoptionPolicy::Allowed,
-        Some(false) => AdoptionPolicy::Denied,
-        None => AdoptionPolicy::AllowedFor(OperatorId::new(&value)),
-    }
+fn unknown(key: &str, name: &str) -> String {
+    let names: Vec<&str> = ANNOTATIONS.iter().map(|known| known.name).collect();
+    let hint = nearest(name, &names).map_or_else(
+        || format!("the annotations with this prefix are {}", names.join(", ")),
+        |near| format!("did you mean {PREFIX}{near}?"),
+    );
+    format!("{key} is unknown and has no effect; {hint}")
+}
+
+fn set_bool(text: &str, target: &mut bool) -> Result<(), &'static str> {
+    *target = parse_bool(text).ok_or(BOOLEAN)?;
+    Ok(())
+}
+
+/// An empty description means Helm's, as in Helm.
+#[expect(clippy::unnecessary_wraps, reason = "the readers have one type")]
+fn set_description(text: &str, target: &mut Option<String>) -> Result<(), &'static str> {
+    *target = Some(text.to_owned()).filter(|text| !text.is_empty());
+    Ok(())
 }
 
 /// Port of Go's `strconv.ParseBool`.
@@ -146,10 +296,10 @@ fn parse_bool(text: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::time::Duration;
 
-    use super::{OperatorId, PREFIX, read};
+    use super::{ANNOTATIONS, AdoptionPolicy, Annotations, OperatorId, PREFIX};
 
     fn annotations(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs
@@ -158,26 +308,221 @@ mod tests {
             .collect()
     }
 
+    fn read(annotations: &BTreeMap<String, String>, pause: Option<&str>) -> Annotations {
+        super::read(annotations, pause, ["example.com/own"].into_iter())
+    }
+
+    /// A row of the table of annotations.
+    struct Row {
+        name: &'static str,
+        right: &'static str,
+        /// What the right value sets.
+        effect: fn(&mut Annotations),
+        /// A wrong value, the form that is wanted, and what holds instead; `None` if every text is right.
+        wrong: Option<(&'static str, &'static str, &'static str)>,
+        /// Test that shows the effect on a release.
+        shown_by: &'static str,
+    }
+
+    const BOOLEAN: &str = "a boolean: true or false";
+
+    #[expect(clippy::too_many_lines, reason = "one table")]
+    fn rows() -> Vec<Row> {
+        let row = |name, right, effect, wrong, shown_by| Row {
+            name,
+            right,
+            effect,
+            wrong,
+            shown_by,
+        };
+        vec![
+            row(
+                "install-disable-hooks",
+                "T",
+                |all| all.options.install_disable_hooks = true,
+                Some(("yes", BOOLEAN, "install.disableHooks of watches.yaml holds")),
+                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+            ),
+            row(
+                "install-description",
+                "first",
+                |all| all.options.install_description = Some("first".to_owned()),
+                None,
+                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+            ),
+            row(
+                "upgrade-disable-hooks",
+                "1",
+                |all| all.options.upgrade_disable_hooks = true,
+                Some((
+                    "",
+                    BOOLEAN,
+                    "upgrade.disableHooks and rollback.disableHooks of watches.yaml hold",
+                )),
+                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+            ),
+            row(
+                "upgrade-description",
+                "second",
+                |all| all.options.upgrade_description = Some("second".to_owned()),
+                None,
+                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+            ),
+            row(
+                "upgrade-force",
+                "true",
+                |all| all.options.upgrade_force = true,
+                Some((
+                    "on",
+                    BOOLEAN,
+                    "upgrades apply objects and do not replace them",
+                )),
+                "drift_is_repaired_after_a_forced_upgrade",
+            ),
+            row(
+                "uninstall-disable-hooks",
+                "True",
+                |all| all.options.uninstall_disable_hooks = true,
+                Some(("2", BOOLEAN, "uninstall.disableHooks of watches.yaml holds")),
+                "annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall",
+            ),
+            row(
+                "uninstall-description",
+                "last",
+                |all| all.options.uninstall_description = Some("last".to_owned()),
+                None,
+                "uninstall_waits_and_is_described_as_its_annotations_say",
+            ),
+            row(
+                "uninstall-wait",
+                "t",
+                |all| all.options.uninstall_wait = true,
+                Some(("wait", BOOLEAN, "uninstall.wait of watches.yaml holds")),
+                "uninstall_waits_and_is_described_as_its_annotations_say",
+            ),
+            row(
+                "rollback-force",
+                "false",
+                |all| all.options.rollback_force = false,
+                Some((
+                    "no",
+                    BOOLEAN,
+                    "rollbacks replace objects, which is the default",
+                )),
+                "rollback_replaces_objects_unless_the_annotation_disables_it",
+            ),
+            row(
+                "reconcile-period",
+                "1m30s",
+                |all| all.options.reconcile_period = Some(Duration::from_secs(90)),
+                Some((
+                    "5",
+                    "a duration such as 30s or 1m30s, or 0 for never",
+                    "reconcilePeriod of watches.yaml or --reconcile-period holds",
+                )),
+                "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
+            ),
+            row(
+                "paused",
+                "true",
+                |all| all.paused = true,
+                Some(("yes", BOOLEAN, "the custom resource is not paused")),
+                "paused_resource_is_left_alone_and_can_be_deleted",
+            ),
+            row(
+                "adopt-release",
+                "other",
+                |all| all.adopt_release = AdoptionPolicy::AllowedFor(OperatorId::new("other")),
+                Some((
+                    "yes, please",
+                    "true, false, or the name of an operator",
+                    "no release is adopted",
+                )),
+                "operator_named_in_adopt_release_takes_over",
+            ),
+            row(
+                "reconcile-at",
+                "now",
+                |_| {},
+                None,
+                "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
+            ),
+            row(
+                "force-at",
+                "now",
+                |all| all.force_at = Some("now".to_owned()),
+                None,
+                "reset_retries_and_force_creates_a_new_revision",
+            ),
+            row(
+                "reset-at",
+                "now",
+                |all| all.reset_at = Some("now".to_owned()),
+                None,
+                "hook_failing_three_times_stalls_the_release_until_a_reset",
+            ),
+        ]
+    }
+
     #[test]
-    fn annotations_are_parsed_as_in_go() {
-        let found = read(
-            &annotations(&[
-                ("install-disable-hooks", "T"),
-                ("rollback-force", "0"),
-                ("upgrade-force", "yes"),
-                ("reconcile-period", "0"),
-                ("paused", "true"),
-            ]),
-            None,
-        );
-        let options = &found.options;
-        assert!(options.install_disable_hooks && !options.rollback_force && found.paused);
-        assert!(!options.upgrade_force);
-        assert_eq!(options.reconcile_period, Some(Duration::ZERO));
+    fn each_annotation_sets_its_option_and_a_wrong_value_is_named_and_does_not_count() {
+        for row in rows() {
+            let mut wanted = Annotations::default();
+            (row.effect)(&mut wanted);
+            let found = read(&annotations(&[(row.name, row.right)]), None);
+            assert_eq!(found, wanted, "{}", row.name);
+            assert!(
+                row.name == "reconcile-at" || found != Annotations::default(),
+                "{}",
+                row.name
+            );
+            let Some((wrong, form, otherwise)) = row.wrong else {
+                let strange = read(&annotations(&[(row.name, "?! ")]), None);
+                assert_eq!(strange.problems, [""; 0], "{}", row.name);
+                continue;
+            };
+            let found = read(&annotations(&[(row.name, wrong)]), None);
+            let problem = format!("{PREFIX}{}: {wrong:?} is not {form}; {otherwise}", row.name);
+            let wanted = Annotations {
+                problems: vec![problem],
+                ..Annotations::default()
+            };
+            assert_eq!(found, wanted, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn the_table_the_code_and_the_documentation_have_the_same_annotations() {
+        let parsed: BTreeSet<&str> = ANNOTATIONS.iter().map(|known| known.name).collect();
+        let rows = rows();
+        let table: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
+        assert_eq!(parsed, table);
+        let documented = crate::reference::names("annotations.md", "## Annotations");
+        let documented: BTreeSet<&str> = documented.iter().map(String::as_str).collect();
+        assert_eq!(parsed, documented);
+        crate::reference::assert_tests_exist(rows.iter().map(|row| row.shown_by));
+    }
+
+    #[test]
+    fn unknown_annotation_with_the_prefix_is_reported_with_the_nearest_name() {
+        let all = annotations(&[("upgrade-froce", "true"), ("zzzzz", ""), ("applied", "x")]);
+        let problems = read(&all, None).problems;
+        assert_eq!(problems.len(), 2, "{problems:?}");
         assert_eq!(
-            found.problems,
-            ["helm.sdk.operatorframework.io/upgrade-force: invalid boolean \"yes\""]
+            problems[0],
+            format!(
+                "{PREFIX}upgrade-froce is unknown and has no effect; did you mean {PREFIX}upgrade-force?"
+            )
         );
+        assert!(
+            problems[1].contains("the annotations with this prefix are install-disable-hooks, ")
+        );
+        let own = super::read(
+            &annotations(&[("own", "x")]),
+            None,
+            [format!("{PREFIX}own").as_str()].into_iter(),
+        );
+        assert_eq!(own, Annotations::default());
     }
 
     #[test]
@@ -203,5 +548,15 @@ mod tests {
         assert!(!read(&all, Some("example.com/hold")).paused);
         all.insert("example.com/hold".to_owned(), "true".to_owned());
         assert!(read(&all, Some("example.com/hold")).paused);
+        all.insert("example.com/hold".to_owned(), "maybe".to_owned());
+        let found = read(&all, Some("example.com/hold"));
+        assert!(!found.paused);
+        assert_eq!(
+            found.problems,
+            [
+                "example.com/hold: \"maybe\" is not a boolean: true or false; the custom resource is not paused".to_owned(),
+                format!("{PREFIX}paused has no effect; pauseAnnotation in watches.yaml is example.com/hold"),
+            ]
+        );
     }
 }

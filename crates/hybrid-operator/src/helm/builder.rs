@@ -21,6 +21,8 @@ use super::reload::{Rollout, RolloutReconciler};
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
+use super::subject::check_scope;
+use crate::cluster::{DiscoveryError, Scope};
 use crate::controller::{
     Backoff, Key, ObjectCache, ObjectCaches, QueueHandle, Route, Source, TypedObject,
     WorkerOptions, Workers,
@@ -376,18 +378,19 @@ impl HelmController {
             instance: identity.instance.clone(),
             elected: identity.elected,
             operator_namespace: identity.namespace.clone(),
+            reporting: context.reporting,
             namespaces: context.namespaces.clone(),
         }
     }
 
     /// Reconciles the custom resources with what `rollout` gives them, until the context is stopped.
     pub(super) async fn serve(self, context: ControllerContext, rollout: Arc<Rollout>) {
+        let mut logged = None;
         let kind = loop {
             match context.connection.cluster.resolve(&self.watch.gvk).await {
                 Ok(kind) => break kind,
                 Err(error) => {
-                    let gvk = &self.watch.gvk;
-                    tracing::warn!(kind = %gvk.kind, error = &error as &dyn std::error::Error, "the kind is not served yet; is its CRD installed?");
+                    log_unserved(&self.watch.gvk.kind, &error, &mut logged);
                     let pause = tokio::time::sleep(Duration::from_secs(2));
                     if context.stop.run_until_cancelled(pause).await.is_none() {
                         return;
@@ -395,12 +398,27 @@ impl HelmController {
                 }
             }
         };
+        let checked = check_scope(
+            &self.watch,
+            kind.scope,
+            &context.namespaces,
+            context.identity.namespace.as_deref(),
+        );
+        if let Err(error) = checked {
+            // A reload may correct it. Until then each custom resource is `Irreconcilable`.
+            tracing::error!(kind = %self.watch.gvk.kind, error = &error as &dyn std::error::Error, "the entry of the watches file cannot be used; no release of this kind is installed or upgraded");
+        }
+        // Cluster-scoped custom resources are in no namespace, so they are watched in any case.
+        let namespaces: &[String] = match kind.scope {
+            Scope::Namespaced => &context.namespaces,
+            Scope::Cluster => &[],
+        };
         let queue = context.queue(&self.name, Backoff::default());
         let selector = self.watch.selector.as_ref().map(ToString::to_string);
         let source = Source::start(
             &context.connection.client,
             kind.resource.clone(),
-            &context.namespaces,
+            namespaces,
             selector.as_deref(),
             &queue,
             &context.stop,
@@ -425,14 +443,13 @@ impl HelmController {
         let router = Arc::new(ChangeRouter {
             gvk: self.watch.gvk.clone(),
             operator: context.identity.operator.clone(),
+            repairs: self.watch.watch_dependent_resources,
             queue: queue.clone(),
             source: source.clone(),
             known: RwLock::default(),
         });
-        if self.watch.watch_dependent_resources {
-            let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
-            context.caches.registry.add_route(route);
-        }
+        let route = Arc::new(Arc::downgrade(&router)) as Arc<dyn Route>;
+        context.caches.registry.add_route(route);
         let listener = Arc::downgrade(&router);
         records.on_change(move |change: &RecordChange| {
             if let Some(router) = listener.upgrade() {
@@ -465,6 +482,29 @@ impl HelmController {
         // Listeners outlive the controller, but what they notify does not.
         drop(router);
     }
+}
+
+/// Logs why a kind cannot be watched yet, once for each cause.
+fn log_unserved(kind: &str, error: &DiscoveryError, logged: &mut Option<String>) {
+    let text = error.to_string();
+    if logged.as_ref() == Some(&text) {
+        return;
+    }
+    let cause: &dyn std::error::Error = error;
+    if matches!(error, DiscoveryError::UnknownKind { .. }) {
+        tracing::warn!(
+            kind,
+            error = cause,
+            "cannot watch the custom resources; install their CustomResourceDefinition (those of a project are in config/crd/bases); the operator keeps trying"
+        );
+    } else {
+        tracing::warn!(
+            kind,
+            error = cause,
+            "cannot watch the custom resources; the operator keeps trying"
+        );
+    }
+    *logged = Some(text);
 }
 
 /// Opens the caches of objects that the extensions read.

@@ -26,7 +26,8 @@ use super::resources::Resources;
 use super::setup::Setup;
 use crate::cluster::{CrIdentity, Primary};
 use crate::controller::{
-    Backoff, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route, TypedObject,
+    Backoff, Change, Key, Outcome, Owners, Priority, QueueHandle, Reconcile, Request, Route,
+    TypedObject,
 };
 use crate::manager::ControllerContext;
 use crate::native::{self, Context, Readers};
@@ -265,7 +266,11 @@ impl Components {
         };
         records.on_change(changed);
         Self {
-            store: RecordStore::new(context.connection.client.clone(), records),
+            store: RecordStore::new(
+                context.connection.client.clone(),
+                records,
+                context.caches.records.keys(),
+            ),
             context: context.clone(),
             resource,
             queue: queue.clone(),
@@ -425,6 +430,7 @@ impl Components {
             instance: context.identity.instance.clone(),
             elected: context.identity.elected,
             operator_namespace: context.identity.namespace.clone(),
+            reporting: context.reporting,
             namespaces: context.namespaces.clone(),
         })
     }
@@ -516,7 +522,7 @@ impl KnownComponent {
 
     /// Forgets a custom resource. Returns whether others are left.
     fn forget(&self, key: &Key) -> bool {
-        self.access.interests.forget(key);
+        self.access.forget(key);
         lock(&self.memories).remove(key);
         lock(&self.wanted).remove(key);
         lock(&self.pauses).reset(key);
@@ -552,7 +558,7 @@ impl ComponentRouter {
 }
 
 impl Route for ComponentRouter {
-    fn changed(&self, owners: &Owners) {
+    fn changed(&self, owners: &Owners, _: Change) {
         if let Some(identity) = &owners.label {
             self.wake(identity);
         }

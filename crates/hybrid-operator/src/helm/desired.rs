@@ -13,11 +13,13 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::digest::{DigestInputs, canonical};
+use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::extend::{ExtensionError, ReleaseContext};
 use super::memory::{CachedInputs, Memory};
 use super::observe::Observation;
 use super::plan::{self, Step};
+use super::redact::Redactor;
 use super::references::{self, LastValues};
 use super::render::{LOOKUP_ROUNDS, RenderTarget, render};
 use super::setup::{Setup, timeout};
@@ -116,6 +118,38 @@ impl DesiredError {
         }
     }
 
+    /// Returns whether another attempt may succeed without any change.
+    pub(super) fn is_transient(&self) -> bool {
+        match self {
+            Self::Capabilities(error) => error.is_transient(),
+            Self::Record(error) | Self::Kept(error) => error.is_transient(),
+            Self::Lookup { source, .. } | Self::Reference { source, .. } => source.is_transient(),
+            Self::Pool(_) => true,
+            Self::Values(_)
+            | Self::Translate(_)
+            | Self::Coalesce(_)
+            | Self::Render(_)
+            | Self::Deleted
+            | Self::Patch(_)
+            | Self::Duplicate { .. }
+            | Self::TooManyLookups => false,
+        }
+    }
+
+    /// Returns whether the error may contain values: those of templates and schemas, but not those of
+    /// requests, which name objects and accounts.
+    pub(super) fn may_quote_values(&self) -> bool {
+        matches!(
+            self,
+            Self::Values(_)
+                | Self::Translate(_)
+                | Self::Coalesce(_)
+                | Self::Render(_)
+                | Self::Patch(_)
+                | Self::Duplicate { .. }
+        )
+    }
+
     /// Returns whether rendering failed, rather than computing its inputs.
     pub(super) fn is_render(&self) -> bool {
         self.reason() == "ReconcileError"
@@ -171,6 +205,7 @@ impl Desired {
                 .remediation
                 .strategy
                 .is_none_or(|strategy| strategy == RemediationStrategy::Rollback),
+            reinstall: upgrade.remediation.strategy == Some(RemediationStrategy::Uninstall),
             timeout: timeout(upgrade.timeout),
             test: setup.watch.test.is_some(),
         }
@@ -189,7 +224,7 @@ pub(super) async fn desired(
 ) -> Result<Desired, DesiredError> {
     let (inputs, objects) = inputs(setup, access, subject, memory, notices).await?;
     let mut desired = Desired {
-        dependency: references::missing_dependency(setup, access, subject).await?,
+        dependency: references::missing_dependency(setup, subject).await?,
         inputs,
         objects,
         content: None,
@@ -236,7 +271,9 @@ pub(super) async fn desired(
                 .map_err(DesiredError::Record)?;
             let objects = parse_objects(&before.manifest).unwrap_or_default();
             desired.empty = wanted.is_empty() && !objects.is_empty() && !setup.watch.allow_empty;
+            // An unproven revision is replaced, so that drift can be repaired.
             desired.unchanged = setup.watch.lookup_is_input
+                && meta.proof.is_some()
                 && same_inputs(setup, &desired.inputs, &before)
                 && same_meaning(&objects, &wanted, &subject.namespace);
         }
@@ -257,7 +294,7 @@ pub(super) async fn inputs(
     if let Some(known) = &memory.cached_inputs
         && known.generation == subject.generation
         && known.metadata == metadata
-        && references::is_current(access, &known.read)
+        && references::is_current(subject, &known.read)
         && known.epoch.is_none_or(|epoch| epoch == access.cluster.capabilities_epoch())
         // A translator may depend on more than these.
         && setup.extensions.translator.is_none()
@@ -265,13 +302,14 @@ pub(super) async fn inputs(
         return Ok((memory.with_known_equal(known.inputs.clone()), None));
     }
     let epoch = access.cluster.capabilities_epoch();
-    let (mut contents, mut read) = references::referenced(setup, access, subject).await?;
+    let (mut contents, mut read) = references::referenced(setup, subject).await?;
     let kept = references::add_last_values(setup, access, subject, &mut contents, notices).await?;
+    memory.redactor = Redactor::of(&contents);
     let (held, object) = (Arc::clone(setup), Arc::clone(&subject.object));
     let compute = move |_| {
         let inputs = values::Inputs {
             object: &object,
-            env: &|name| std::env::var(name).ok(),
+            env: environment(),
             references: &contents,
         };
         values::compute(&held.watch, &inputs)
@@ -337,10 +375,13 @@ async fn content(
         .iter()
         .rev()
         .find(|meta| meta.digest.as_ref() == Some(&inputs.digest))
-        .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced());
+        .filter(|meta| meta.status != ReleaseStatus::Superseded && !subject.is_forced(history));
     if let Some(meta) = same {
-        match access.store.load(meta).await {
-            Ok(record) => return Ok(Content::Recorded(Box::new(record))),
+        match access.store.load_with_proof(meta).await {
+            Ok(content) if content.proven => {
+                return Ok(Content::Recorded(Box::new(content.release)));
+            }
+            Ok(_) => {}
             Err(error) if error.is_corrupt() => notices.add(corrupt_record_event(&error)),
             Err(error) => return Err(DesiredError::Record(error)),
         }

@@ -67,12 +67,14 @@ impl Diagnosis {
     }
 }
 
-/// Finds out why the release is not ready, if that is due. Returns in which time it is due next;
+/// Finds out why the release is not ready, if that is due. `logs` tells
+/// whether the logs of crashed containers may be shown. Returns in which time it is due next;
 /// `None` if the release waits for no object.
 pub(super) async fn update(
     subject: &Subject,
     memory: &mut Memory,
     status: &Status,
+    logs: bool,
 ) -> Option<Duration> {
     let awaited = memory.live.awaited();
     if awaited.is_empty() {
@@ -83,7 +85,7 @@ pub(super) async fn update(
     let (revision, since) = (memory.live.revision, status.unready_since());
     let mut next = memory.diagnosis.observe(revision, since, now);
     if next <= now {
-        let cause = diagnosis::cause(&subject.cluster, &awaited).await;
+        let cause = diagnosis::cause(&subject.cluster, &awaited, logs).await;
         next = memory.diagnosis.found(cause, now);
     }
     Some(next.duration_since(now).unsigned_abs())

@@ -1,16 +1,15 @@
 //! Publishes events about custom resources. Best effort: a failed event never fails a reconcile.
-//!
-//! RBAC: `create` and `patch` on `events` of `events.k8s.io`.
+//! See [`crate::cluster::events`] for the permissions.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, EventType};
 
 use crate::cluster::Primary;
+use crate::cluster::events::{EventRecorder, EventSender};
 use crate::manager::ControllerContext;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
@@ -88,7 +87,7 @@ impl Notices {
 
 /// Sends events about the operator itself.
 pub(super) struct OperatorEvents {
-    recorder: Recorder,
+    recorder: EventRecorder,
     /// `None` if the operator does not know its Pod.
     pod: Option<ObjectReference>,
 }
@@ -107,7 +106,7 @@ impl OperatorEvents {
                 ..ObjectReference::default()
             };
         Self {
-            recorder: Recorder::new(connection.client.clone(), connection.reporter.clone()),
+            recorder: connection.events.recorder(),
             pod: pod.map(reference),
         }
     }
@@ -117,30 +116,23 @@ impl OperatorEvents {
         let Some(pod) = &self.pod else {
             return;
         };
-        if let Err(error) = self.recorder.publish(&event, pod).await {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "cannot send an event about the operator's Pod"
-            );
-        }
+        self.recorder.publish(&event, pod).await;
     }
 }
 
 /// Sends events.
 ///
-/// A [`Recorder`] aggregates events that differ only in their note and keeps the first note. Each
+/// An [`EventRecorder`] aggregates events that differ only in their note and keeps the first note. Each
 /// note has its own recorder so that a second failure with another message is visible.
 pub(super) struct EventSink {
-    client: Client,
-    reporter: Reporter,
-    recorders: Mutex<VecDeque<(u64, Recorder)>>,
+    sender: EventSender,
+    recorders: Mutex<VecDeque<(u64, EventRecorder)>>,
 }
 
 impl EventSink {
-    pub(super) fn new(client: Client, reporter: Reporter) -> Self {
+    pub(super) fn new(sender: EventSender) -> Self {
         Self {
-            client,
-            reporter,
+            sender,
             recorders: Mutex::default(),
         }
     }
@@ -157,15 +149,10 @@ impl EventSink {
         };
         let note = event.note.as_deref().unwrap_or_default();
         let recorder = self.recorder(&primary.uid, note);
-        if let Err(error) = recorder.publish(&event, &reference).await {
-            tracing::debug!(
-                error = &error as &dyn std::error::Error,
-                "cannot send an event"
-            );
-        }
+        recorder.publish(&event, &reference).await;
     }
 
-    fn recorder(&self, uid: &str, note: &str) -> Recorder {
+    fn recorder(&self, uid: &str, note: &str) -> EventRecorder {
         let mut hasher = DefaultHasher::new();
         (uid, note).hash(&mut hasher);
         let hash = hasher.finish();
@@ -179,7 +166,7 @@ impl EventSink {
         if recorders.len() == MAX_RECORDERS {
             recorders.pop_front();
         }
-        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        let recorder = self.sender.recorder();
         recorders.push_back((hash, recorder.clone()));
         recorder
     }

@@ -56,6 +56,17 @@ impl ActionKind {
         }
     }
 
+    /// Returns what the log says once the action is complete.
+    pub(super) fn done(self) -> &'static str {
+        match self {
+            Self::Install => "installed the release",
+            Self::Upgrade => "upgraded the release",
+            Self::Rollback => "rolled the release back",
+            Self::Uninstall => "uninstalled the release",
+            Self::Test => "tested the release",
+        }
+    }
+
     /// Returns the action that created a deployed revision.
     pub(super) fn of_deployed(revision: Revision) -> Self {
         if revision == Revision::FIRST {

@@ -11,6 +11,7 @@ use super::act::PendingCrds;
 use super::desired::DesiredInputs;
 use super::diagnose::Diagnosis;
 use super::interest::{ObservedState, ResourceRef};
+use super::redact::Redactor;
 use super::references::Read;
 use super::repairs::RepairBudget;
 use super::status::WrittenStatus;
@@ -72,6 +73,8 @@ pub(super) struct Memory {
     pub(super) obstacles: Obstacles,
     /// Refused watches, as last reported.
     pub(super) unwatched: BTreeSet<String>,
+    /// Removes the values of referenced objects from messages.
+    pub(super) redactor: Redactor,
     /// Why the release is not ready, as last found.
     pub(super) diagnosis: Diagnosis,
 }

@@ -23,6 +23,7 @@
 mod access;
 mod act;
 mod annotations;
+mod bounded;
 mod builder;
 mod chart;
 mod component;
@@ -31,11 +32,13 @@ mod deployed;
 mod desired;
 mod diagnose;
 mod digest;
+mod environment;
 mod events;
 mod extend;
 mod finalizer;
 mod interest;
 mod kind;
+mod lookup;
 mod memory;
 mod observe;
 mod offline;
@@ -43,6 +46,7 @@ mod patches;
 mod plan;
 mod preview;
 mod records;
+mod redact;
 mod references;
 mod reload;
 mod render;
@@ -100,7 +104,7 @@ impl Reconcile for HelmReconciler {
         Box::pin(async move {
             let Some(resource) = self.access.resources.get(&request.key) else {
                 self.memories().remove(&request.key);
-                self.access.interests.forget(&request.key);
+                self.access.forget(&request.key);
                 return Ok(Outcome::Done);
             };
             let known = self.memories().get(&request.key).cloned();

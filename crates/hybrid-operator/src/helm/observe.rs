@@ -78,8 +78,8 @@ pub(super) async fn observe(
         awaits_dependency: false,
         awaits_crds: false,
         obstacle_changed: obstacle_changed(access, memory),
-        forgiven: subject.forgiven(latest),
-        forced: subject.is_forced(),
+        forgiven: subject.forgiven(&history),
+        forced: subject.is_forced(&history),
         tested: latest.0 > 0 && subject.number("/status/release/tested") == Some(latest.0),
     };
     Ok(Observation {
@@ -159,7 +159,9 @@ fn managing_operator(
     subject: &Subject,
     memory: &Memory,
 ) -> OperatorId {
-    let records = access.store.records_of(&subject.primary.identity());
+    let mut records = access.store.records_of(&subject.primary.identity());
+    // Whoever may write Secrets in another namespace has no say.
+    records.retain(|meta| meta.namespace == subject.namespace);
     let newest = records.into_iter().max_by_key(|meta| meta.revision);
     newest
         .map_or_else(|| memory.managing_operator.clone(), |meta| meta.operator)
@@ -214,6 +216,7 @@ fn record(meta: &RecordMeta, setup: &Setup, access: &Access, subject: &Subject) 
             *writer == setup.instance
                 || (setup.elected && meta.cr.as_ref() == Some(&subject.primary.identity()))
         }),
+        proven: meta.proof.is_some(),
         attempts: meta
             .failures
             .map_or(u32::from(failed), |failures| failures.attempts),

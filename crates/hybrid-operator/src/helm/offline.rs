@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::chart::Chart;
 use super::desired::{DesiredError, reject_duplicates};
 use super::digest::DigestInputs;
+use super::environment::environment;
 use super::references::{Contents, data_of, key_of, references_of};
 use super::render::render_once;
 use super::subject::{self, SubjectError};
@@ -136,6 +137,13 @@ pub(super) struct Prepared {
     overridden: Vec<String>,
 }
 
+impl Prepared {
+    /// Returns the namespace of the release.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 /// Computes name, namespace and values of a release.
 pub(super) fn prepare(
     input: &PreviewInput<'_>,
@@ -152,7 +160,7 @@ pub(super) fn prepare(
     };
     let inputs = values::Inputs {
         object,
-        env: &|name| std::env::var(name).ok(),
+        env: environment(),
         references,
     };
     let computed = values::compute(input.watch, &inputs).map_err(DesiredError::Values)?;

@@ -1,6 +1,8 @@
 //! Computes what the operator deploys for a custom resource, with the objects, lookups and
 //! capabilities of a cluster. Changes nothing.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_core::RenderError;
@@ -8,11 +10,12 @@ use helm_core::engine::{LookupAnswer, Snapshot};
 use kube::Client;
 
 use super::desired::DesiredError;
+use super::lookup::VisibleObjects;
 use super::offline::{Preview, PreviewError, PreviewInput, finish, prepare};
 use super::references::{Contents, data_of, key_of, references_of};
-use super::render::{LOOKUP_ROUNDS, read_key};
+use super::render::{LOOKUP_ROUNDS, kind_of, read_key};
 use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, Cluster, DiscoveryError};
+use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 
 /// Computes what the operator deploys for a custom resource: as [`offline`](super::offline()), but
 /// `valuesFrom` and `lookup` read the cluster, whose capabilities the templates see.
@@ -30,13 +33,22 @@ pub async fn in_cluster(
     let capabilities = capabilities.map_err(DesiredError::Capabilities)?;
     let contents = referenced(input, &cluster).await?;
     let mut snapshot = Snapshot::default();
+    let mut cluster_scoped = HashSet::new();
     for _ in 0..LOOKUP_ROUNDS {
         let prepared = prepare(input, &contents)?;
-        let keys = match finish(input, prepared, &capabilities, &snapshot) {
+        let trusted = input.watch.lookup_is_trusted;
+        let scopes = Arc::new(cluster_scoped.clone());
+        let objects = VisibleObjects::new(snapshot.clone(), prepared.namespace(), trusted, scopes);
+        let keys = match finish(input, prepared, &capabilities, &objects) {
             Err(PreviewError::Render(RenderError::NeedsLookup(keys))) => keys,
             result => return result,
         };
         for key in keys {
+            if let Ok(kind) = cluster.resolve(&kind_of(&key)).await
+                && kind.scope == Scope::Cluster
+            {
+                cluster_scoped.insert(key.clone());
+            }
             let answer = match read_key(&cluster, &key).await {
                 Ok(Some(found)) => LookupAnswer::Found(found),
                 Ok(None) | Err(ReadError::Discovery(DiscoveryError::UnknownKind { .. })) => {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::cluster::CrIdentity;
 use crate::readiness::{self, Readiness};
-use crate::release::{RecordMeta, RecordStore, ReleaseIndex, Storage};
+use crate::release::{ProofKeys, RecordMeta, RecordStore, ReleaseIndex, Storage};
 
 /// Error reading records.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +64,8 @@ pub struct Records(RecordStore);
 impl Records {
     /// Creates a reader. Sends no requests.
     pub fn new(client: Client, storage: Storage) -> Self {
-        Self(RecordStore::new(client, ReleaseIndex::of(storage)))
+        let keys = ProofKeys::of_process();
+        Self(RecordStore::new(client, ReleaseIndex::of(storage), keys))
     }
 
     /// Lists the revisions of the release of a custom resource, oldest first. A `namespace` of `None`

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::desired::{DesiredError, corrupt_record_event};
+use super::environment::environment;
 use super::events::{Notice, Notices};
 use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
@@ -30,7 +31,6 @@ pub(super) type Read = Vec<(ResourceRef, ObservedState)>;
 /// Reads each referenced object once. Missing objects are omitted.
 pub(super) async fn referenced(
     setup: &Setup,
-    access: &Access,
     subject: &Subject,
 ) -> Result<(Contents, Read), DesiredError> {
     let mut contents = Contents::new();
@@ -48,9 +48,9 @@ pub(super) async fn referenced(
             name: Some(reference.name.clone()),
         };
         let key = key_of(&reference);
-        let seen = access.interests.add(&target, &subject.key());
+        let seen = subject.interests.add(&target, &subject.key());
         let object =
-            read::get(&access.cluster, &key)
+            read::get(&subject.cluster, &key)
                 .await
                 .map_err(|source| DesiredError::Reference {
                     key: key.to_string(),
@@ -122,9 +122,11 @@ async fn last_values(
         if meta.cr.as_ref() != Some(&identity) {
             continue;
         }
-        match access.store.load(meta).await {
-            Ok(release) => {
-                if let Some(last) = release.values_from {
+        match access.store.load_with_proof(meta).await {
+            // Nobody else may set values.
+            Ok(content) if !content.proven => {}
+            Ok(content) => {
+                if let Some(last) = content.release.values_from {
                     return Ok(last);
                 }
             }
@@ -137,10 +139,9 @@ async fn last_values(
 
 /// Returns what the entries of `valuesFrom` refer to for a custom resource, in their order.
 pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Reference>, ValuesError> {
-    let env = |name: &str| std::env::var(name).ok();
     let inputs = Inputs {
         object,
-        env: &env,
+        env: environment(),
         references: &Contents::new(),
     };
     let from = watch.values_from.iter();
@@ -148,26 +149,30 @@ pub(super) fn references_of(watch: &Watch, object: &Value) -> Result<Vec<Referen
 }
 
 /// Returns whether none of the objects read has changed.
-pub(super) fn is_current(access: &Access, read: &Read) -> bool {
+pub(super) fn is_current(subject: &Subject, read: &Read) -> bool {
     read.iter()
-        .all(|(target, seen)| access.interests.is_current(target, *seen))
+        .all(|(target, seen)| subject.interests.is_current(target, *seen))
 }
 
 /// Returns the first custom resource of `dependsOn` that is not `Ready`.
 pub(super) async fn missing_dependency(
     setup: &Setup,
-    access: &Access,
     subject: &Subject,
 ) -> Result<Option<String>, DesiredError> {
     for dependency in &setup.watch.depends_on {
-        let name = values::render_text(&dependency.name, &subject.object, "dependsOn.name")?;
+        let name = values::render_text(
+            &dependency.name,
+            &subject.object,
+            environment(),
+            "dependsOn.name",
+        )?;
         let (group, version) = dependency
             .api_version
             .split_once('/')
             .unwrap_or(("", &dependency.api_version));
         let gvk = GroupVersionKind::gvk(group, version, &dependency.kind);
         let text = format!("{} {name}", dependency.kind);
-        let kind = match access.cluster.resolve(&gvk).await {
+        let kind = match subject.cluster.resolve(&gvk).await {
             Ok(kind) => kind,
             Err(DiscoveryError::UnknownKind { .. }) => {
                 return Ok(Some(format!("{text} (its kind is not served yet)")));
@@ -183,7 +188,7 @@ pub(super) async fn missing_dependency(
             namespace: (kind.scope == Scope::Namespaced).then_some(namespace),
             name: Some(name),
         };
-        if !access.interests.is_ready(&target, &subject.key()).await {
+        if !subject.interests.is_ready(&target, &subject.key()).await {
             return Ok(Some(text));
         }
     }

@@ -1,7 +1,7 @@
 //! Renders a revision: resolves the `lookup` calls of the templates and applies the patches of
 //! `watches.yaml`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,12 +17,13 @@ use super::access::Access;
 use super::desired::DesiredError;
 use super::digest::canonical;
 use super::interest::ResourceRef;
+use super::lookup::VisibleObjects;
 use super::references::Read;
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
-use crate::cluster::{ApiError, Cluster, DiscoveryError};
+use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
 use crate::watches::Patch;
 
 /// Maximum number of renders until all `lookup` calls are resolved.
@@ -77,7 +78,12 @@ pub(super) async fn render(
             coalesced: Arc::clone(coalesced),
             info: info.clone(),
             capabilities: capabilities.clone(),
-            snapshot: lookups.snapshot.clone(),
+            objects: VisibleObjects::new(
+                lookups.snapshot.clone(),
+                &subject.namespace,
+                setup.watch.lookup_is_trusted,
+                Arc::clone(&lookups.cluster_scoped),
+            ),
         };
         let work = access.pool.run(move |cancel| once.render(cancel));
         let rendered = tokio::select! {
@@ -111,14 +117,14 @@ struct RenderJob {
     coalesced: Arc<Coalesced>,
     info: ReleaseInfo,
     capabilities: Capabilities,
-    snapshot: Snapshot,
+    objects: VisibleObjects<Snapshot>,
 }
 
 impl RenderJob {
     fn render(self, cancel: Cancel) -> Result<Rendered, DesiredError> {
         let input = RenderInput::new(self.info, &self.coalesced)
             .capabilities(&self.capabilities)
-            .lookup(self.snapshot)
+            .lookup(self.objects)
             .cancel(cancel);
         render_once(&self.setup.chart, &input, &self.setup.watch.patches)
     }
@@ -155,6 +161,8 @@ struct Lookups {
     snapshot: Snapshot,
     read: Read,
     missing_kind: bool,
+    /// Keys of cluster-scoped kinds.
+    cluster_scoped: Arc<HashSet<LookupKey>>,
     /// Objects found that do not belong to the release itself, as JSON by lookup key.
     found: BTreeMap<String, Vec<String>>,
 }
@@ -183,13 +191,16 @@ impl Lookups {
             }
             Err(error) => return Err(error.into()),
         };
+        if kind.scope == Scope::Cluster {
+            Arc::make_mut(&mut self.cluster_scoped).insert(key.clone());
+        }
         let target = ResourceRef {
             resource: kind.resource.clone(),
             namespace: namespace.map(ToOwned::to_owned),
             name: (!key.is_list()).then(|| key.name.clone()),
         };
         let is_input = setup.watch.lookup_is_input;
-        let seen = is_input.then(|| access.interests.add(&target, &subject.key()));
+        let seen = is_input.then(|| subject.interests.add(&target, &subject.key()));
         let answer = read_key(cluster, &key).await;
         if let (Some(seen), Ok(found)) = (seen, &answer) {
             self.read.push((target, seen.read(found.as_ref())));
@@ -231,7 +242,7 @@ impl Lookups {
 }
 
 /// Returns the kind that a template looks up.
-fn kind_of(key: &LookupKey) -> GroupVersionKind {
+pub(super) fn kind_of(key: &LookupKey) -> GroupVersionKind {
     let version = key.api_version.as_str();
     let (group, version) = version.split_once('/').unwrap_or(("", version));
     GroupVersionKind::gvk(group, version, &key.kind)

@@ -19,7 +19,7 @@ use super::kind::ActionKind;
 use super::memory::Memory;
 use super::observe::Observation;
 use super::setup::Setup;
-use super::status::{HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
+use super::status::{DeployedManifest, HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
 use super::subject::Subject;
 use crate::action::deploy::StoredRelease;
 use crate::action::live::{JobReadiness, Live};
@@ -263,7 +263,7 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         StepOutcome::Unchanged => reconciled(objects, status),
         StepOutcome::RolledBack(deployed) => {
             set_release(&deployed.release, objects, status);
-            status.manifest.clone_from(&deployed.manifest);
+            status.manifest = DeployedManifest::Of(deployed.manifest.clone());
         }
         StepOutcome::Progressing { why, release } => {
             if let Some(release) = release {
@@ -314,7 +314,7 @@ fn deploy(deployed: &Deployed, objects: &ObjectsState, status: &mut Status) {
     };
     status.deployed(deployed.kind.success_reason(), message);
     set_release(&deployed.release, objects, status);
-    status.manifest.clone_from(&deployed.manifest);
+    status.manifest = DeployedManifest::Of(deployed.manifest.clone());
 }
 
 /// Sets the release. Drops the test result of another revision.
@@ -386,12 +386,16 @@ pub(super) async fn publish(
     if let Ok(report) = &result
         && report.outcome.waits_for_objects()
     {
-        diagnose_in = diagnose::update(subject, memory, &status).await;
+        diagnose_in = diagnose::update(subject, memory, &status, setup.watch.crash_logs).await;
         objects.cause = memory.diagnosis.cause.clone();
     }
+    let redactor = memory.redactor.clone();
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
+            if !setup.reporting.manifest {
+                status.leave_out_manifest();
+            }
             if let Some(revision) = report.handled {
                 status.handle(&subject.annotations, revision);
             }
@@ -399,18 +403,25 @@ pub(super) async fn publish(
                 status.irreconcilable("ReconcileError", hook_error);
             }
             match report.error.or(report.hook_error) {
-                Some(error) => Err(error.into()),
+                Some(error) => Err(redactor.clean(&error).into()),
                 None => Ok(report.next),
             }
         }
         Err(error) => {
-            // Transient errors do not set a condition.
-            if !error.is_transient() {
-                status.irreconcilable("ReconcileError", &chain(&error));
+            // Transient errors do not set a condition, and do not quote values.
+            if error.is_transient() {
+                Err(ReconcileError::from(error))
+            } else {
+                let message = redactor.clean(&chain(&error));
+                status.irreconcilable("ReconcileError", &message);
+                Err(message.into())
             }
-            Err(ReconcileError::from(error))
         }
     };
+    for remark in memory.live.take_remarks() {
+        notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
+    }
+    status.redact(|message| redactor.clean(message));
     let mut written = true;
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
@@ -422,6 +433,8 @@ pub(super) async fn publish(
         written = write(access, subject, memory, notices, &status).await?;
     }
     for notice in notices.take() {
+        let note = redactor.clean(&notice.note);
+        let notice = Notice { note, ..notice };
         send(setup, access, subject, notice.into()).await;
     }
     if !written {
@@ -517,6 +530,7 @@ fn report_unwatched(
     let found: BTreeSet<String> = unwatched
         .map(|(key, reason)| format!("{key} cannot be watched: {reason}"))
         .chain(access.interests.problem(&subject.key()))
+        .chain(subject.interests.problem(&subject.key()))
         .collect();
     for reason in found.difference(&memory.unwatched) {
         notices.add(Notice::warning("WatchRefused", "Watch", reason.as_str()));

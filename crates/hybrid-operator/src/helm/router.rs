@@ -6,13 +6,15 @@ use std::sync::{PoisonError, RwLock, Weak};
 use kube::core::GroupVersionKind;
 
 use crate::cluster::ownership::{CrIdentity, OperatorId};
-use crate::controller::{Key, Owners, Priority, QueueHandle, Route, Source};
+use crate::controller::{Change, Key, Owners, Priority, QueueHandle, Route, Source};
 use crate::release::RecordMeta;
 
 /// Enqueues the custom resource of a changed dependent or release record.
 pub(super) struct ChangeRouter {
     pub(super) gvk: GroupVersionKind,
     pub(super) operator: OperatorId,
+    /// Whether a change of a dependent is repaired at once: `watchDependentResources`.
+    pub(super) repairs: bool,
     pub(super) queue: QueueHandle,
     pub(super) source: Source,
     pub(super) known: RwLock<HashMap<CrIdentity, Key>>,
@@ -71,16 +73,20 @@ impl ChangeRouter {
 
 /// A registry of watches outlives the controllers.
 impl Route for Weak<ChangeRouter> {
-    fn changed(&self, owners: &Owners) {
+    fn changed(&self, owners: &Owners, change: Change) {
         if let Some(router) = self.upgrade() {
-            router.changed(owners);
+            router.changed(owners, change);
         }
     }
 }
 
 impl ChangeRouter {
-    /// Handles a changed dependent.
-    fn changed(&self, owners: &Owners) {
+    /// Handles a changed dependent. Drift of dependents that are not watched is repaired by the next
+    /// resync, but the condition `Ready` follows their readiness.
+    fn changed(&self, owners: &Owners, change: Change) {
+        if !self.repairs && change == Change::Object {
+            return;
+        }
         let by_label = owners
             .label
             .as_ref()

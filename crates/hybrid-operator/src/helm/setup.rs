@@ -9,6 +9,7 @@ use super::extend::Extensions;
 use super::kind::ActionKind;
 use crate::cluster::apply::{ApplyPolicy, LeaveOut};
 use crate::cluster::{InstanceId, OperatorId};
+use crate::manager::Reporting;
 use crate::watches::{ActionPolicy, Watch};
 
 /// Entry of `watches.yaml` with its chart and the identity of the operator.
@@ -27,6 +28,8 @@ pub(super) struct Setup {
     /// Whether leader election ensures that no other replica writes.
     pub(super) elected: bool,
     pub(super) operator_namespace: Option<String>,
+    /// What events and the status show.
+    pub(super) reporting: Reporting,
     /// Watched namespaces; all if empty.
     pub(super) namespaces: Vec<String>,
 }

@@ -9,11 +9,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
+use super::bounded::{bounded, remembered};
 use super::conditions::{self, Condition, ConditionStatus, types};
 use crate::diagnosis::Cause;
 
 /// Maximum number of objects that a message names.
 const NAMED: usize = 5;
+/// Maximum size of the message of `Deployed`, the chart's notes, in bytes. The API machinery accepts
+/// messages of up to 32768 characters.
+const MAX_NOTES: usize = 32 * 1024;
+/// Maximum size of any other message, in bytes.
+const MAX_MESSAGE: usize = 8 * 1024;
+/// Maximum size of a chart's version and of its `appVersion`, in bytes.
+const MAX_VERSION: usize = 256;
 
 /// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +88,15 @@ pub(crate) struct Transition {
     pub(crate) message: String,
 }
 
+/// Manifest in `deployedRelease`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum DeployedManifest {
+    /// That of the revision that the status already reports as deployed.
+    Same,
+    /// That of a newly deployed revision; `None` if it is not shown.
+    Of(Option<String>),
+}
+
 /// Status being built.
 #[derive(Debug, Clone)]
 pub(crate) struct Status {
@@ -90,8 +107,10 @@ pub(crate) struct Status {
     pub(crate) conditions: Vec<Condition>,
     /// Release.
     pub(crate) release: Option<ReleaseStatus>,
-    /// Manifest of the release if it is new.
-    pub(crate) manifest: Option<String>,
+    /// Manifest of the deployed revision.
+    pub(crate) manifest: DeployedManifest,
+    /// Whether the status must not contain a manifest.
+    without_manifest: bool,
     /// Newest revisions.
     pub(crate) history: Option<Vec<HistoryEntry>>,
     /// Handled values of one-time annotations.
@@ -101,6 +120,16 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    /// Replaces the messages of all conditions and of their events.
+    pub(crate) fn redact(&mut self, clean: impl Fn(&str) -> String) {
+        for condition in &mut self.conditions {
+            condition.message = clean(&condition.message);
+        }
+        for transition in &mut self.transitions {
+            transition.message = clean(&transition.message);
+        }
+    }
+
     /// Reads the current status, to be changed at `now` for `generation`.
     pub(crate) fn read(status: Option<&Value>, now: Timestamp, generation: Option<i64>) -> Self {
         let before = status.cloned().unwrap_or(Value::Null);
@@ -109,7 +138,8 @@ impl Status {
         Self {
             conditions: serde_json::from_value(field("conditions")).unwrap_or_default(),
             release: serde_json::from_value(field("release")).unwrap_or_default(),
-            manifest: None,
+            manifest: DeployedManifest::Same,
+            without_manifest: false,
             history: serde_json::from_value(field("history")).unwrap_or_default(),
             handled: serde_json::from_value(field("handled")).unwrap_or_default(),
             before,
@@ -120,6 +150,13 @@ impl Status {
     }
 
     fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
+        let limit = if type_ == types::DEPLOYED {
+            MAX_NOTES
+        } else {
+            MAX_MESSAGE
+        };
+        let message = bounded(message, limit);
+        let message = message.as_ref();
         let is_same = |condition: &Condition| {
             condition.type_ == type_
                 && condition.status == ConditionStatus::True
@@ -279,12 +316,12 @@ impl Status {
     /// Records the one-time annotations as handled by `revision`.
     pub(crate) fn handle(&mut self, annotations: &Annotations, revision: Revision) {
         if let Some(at) = &annotations.force_at {
-            self.handled.force_at = Some(at.clone());
+            self.handled.force_at = Some(remembered(at).into_owned());
         }
         if let Some(at) = &annotations.reset_at
-            && self.handled.reset_at.as_ref() != Some(at)
+            && self.handled.reset_at.as_deref() != Some(&*remembered(at))
         {
-            self.handled.reset_at = Some(at.clone());
+            self.handled.reset_at = Some(remembered(at).into_owned());
             self.handled.forgiven = Some(revision.0.saturating_sub(1));
         }
     }
@@ -424,6 +461,11 @@ impl Status {
         ready?.last_transition_time.parse().ok()
     }
 
+    /// Leaves the manifest of the release out of the status, and removes one that is there.
+    pub(crate) fn leave_out_manifest(&mut self) {
+        self.without_manifest = true;
+    }
+
     /// Returns the merge patch for the status, `None` if it is unchanged.
     pub(crate) fn patch(&self, written: &WrittenStatus) -> Option<Value> {
         let mut status = Map::new();
@@ -432,15 +474,20 @@ impl Status {
             status.insert("observedGeneration".to_owned(), json!(generation));
         }
         if let Some(release) = &self.release {
-            status.insert("release".to_owned(), json!(release));
-            let name = Some(Value::from(release.name.as_str()));
-            let known = self.before.pointer("/deployedRelease/name") == name.as_ref();
-            if let Some(manifest) = &self.manifest {
-                let deployed = json!({"name": name, "manifest": manifest});
-                status.insert("deployedRelease".to_owned(), deployed);
-            } else if !known && self.is_deployed() {
-                status.insert("deployedRelease".to_owned(), json!({"name": name}));
+            status.insert("release".to_owned(), json!(release.bounded()));
+            let name = release.name.as_str();
+            let known = self.before.pointer("/deployedRelease/name");
+            let known = known.and_then(Value::as_str) == Some(name);
+            let mut deployed = json!({"name": name});
+            if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
+                deployed = json!({"name": name, "manifest": manifest});
             }
+            if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
+                status.insert("deployedRelease".to_owned(), deployed);
+            }
+        }
+        if self.without_manifest {
+            remove_manifest(&mut status, &self.before);
         }
         if let Some(history) = &self.history {
             status.insert("history".to_owned(), json!(history));
@@ -458,6 +505,7 @@ impl Status {
         }
         let mut patch = status;
         add_removed_fields(&mut patch, &self.before, "release");
+        add_removed_fields(&mut patch, &self.before, "deployedRelease");
         add_removed_fields(&mut patch, &self.before, "handled");
         Some(patch)
     }
@@ -467,6 +515,34 @@ impl Status {
         conditions.any(|condition| {
             condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
         })
+    }
+}
+
+impl ReleaseStatus {
+    /// Returns it without what a chart may make arbitrarily long.
+    fn bounded(&self) -> Self {
+        let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
+        Self {
+            chart_version: self.chart_version.as_ref().map(bounded),
+            app_version: self.app_version.as_ref().map(bounded),
+            ..self.clone()
+        }
+    }
+}
+
+/// Takes the manifest out of a new status, and removes that of the present one.
+fn remove_manifest(status: &mut Map<String, Value>, before: &Value) {
+    let shown = before.pointer("/deployedRelease/manifest").is_some();
+    let present = before.get("deployedRelease").filter(|_| shown).cloned();
+    let deployed = status.remove("deployedRelease").or(present);
+    if let Some(Value::Object(mut deployed)) = deployed {
+        deployed.remove("manifest");
+        if shown {
+            deployed.insert("manifest".to_owned(), Value::Null);
+        }
+        if before.get("deployedRelease").and_then(Value::as_object) != Some(&deployed) {
+            status.insert("deployedRelease".to_owned(), Value::Object(deployed));
+        }
     }
 }
 
@@ -558,9 +634,39 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use helm_core::release::Revision;
     use jiff::Timestamp;
+    use serde_json::json;
 
-    use super::{ReleaseStatus, Status, WrittenStatus};
+    use crate::helm::annotations;
+
+    use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
+
+    #[test]
+    fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let build = |before: Option<&serde_json::Value>, manifest: bool| {
+            let mut status = Status::read(before, now, Some(1));
+            status.deployed("InstallSuccessful", "");
+            status.release = Some(ReleaseStatus {
+                name: "r".to_owned(),
+                ..ReleaseStatus::default()
+            });
+            status.manifest = DeployedManifest::Of(Some("kind: Secret".to_owned()));
+            if !manifest {
+                status.leave_out_manifest();
+            }
+            status.patch(&WrittenStatus::default())
+        };
+        let shown = build(None, true).unwrap();
+        assert_eq!(shown["deployedRelease"]["manifest"], "kind: Secret");
+        let new = build(None, false).unwrap();
+        assert_eq!(new["deployedRelease"], serde_json::json!({"name": "r"}));
+        let removed = build(Some(&shown), false).unwrap();
+        let null = serde_json::json!({"name": "r", "manifest": null});
+        assert_eq!(removed["deployedRelease"], null);
+        assert_eq!(build(Some(&new), false), None);
+    }
 
     #[test]
     fn an_unchanged_status_is_not_written() {
@@ -584,6 +690,92 @@ mod tests {
         again.ready(&[], None);
         assert_eq!(again.patch(&WrittenStatus::default()), None);
         assert!(again.transitions.is_empty());
+    }
+
+    #[test]
+    fn manifest_is_that_of_the_deployed_revision_or_absent() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let release = |revision| ReleaseStatus {
+            name: "r".to_owned(),
+            revision,
+            ..ReleaseStatus::default()
+        };
+        let mut status = Status::read(None, now, Some(1));
+        status.deployed("InstallSuccessful", "");
+        status.release = Some(release(1));
+        status.manifest = DeployedManifest::Of(Some("first".to_owned()));
+        let first = status.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(first["deployedRelease"]["manifest"], "first");
+
+        // A pending revision leaves it alone.
+        let mut pending = Status::read(Some(&first), now, Some(2));
+        pending.progressing("its Pods", None);
+        pending.release = Some(release(2));
+        let patch = pending.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(patch.get("deployedRelease"), None);
+
+        // The manifest of the second revision is not shown.
+        let mut second = Status::read(Some(&first), now, Some(2));
+        second.deployed("UpgradeSuccessful", "");
+        second.release = Some(release(2));
+        second.manifest = DeployedManifest::Of(None);
+        let mut patch = second.patch(&WrittenStatus::default()).unwrap();
+        assert_eq!(
+            patch["deployedRelease"],
+            json!({"name": "r", "manifest": null})
+        );
+        // The API server drops what is null.
+        patch["deployedRelease"] = json!({"name": "r"});
+        let mut again = Status::read(Some(&patch), now, Some(2));
+        again.deployed("UpgradeSuccessful", "");
+        again.manifest = DeployedManifest::Of(None);
+        assert_eq!(again.patch(&WrittenStatus::default()), None);
+    }
+
+    #[test]
+    fn status_is_bounded_and_what_is_cut_is_marked() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        // The limit is in the middle of a character.
+        let long = "\u{fc}".repeat(500_000);
+        let mut status = Status::read(None, now, Some(1));
+        status.deployed("InstallSuccessful", &long);
+        status.failed("UpgradeError", &long);
+        status.irreconcilable("ReconcileError", &long);
+        status.stalled(&long);
+        status.drifted(&long);
+        status.contested(&long);
+        status.tested(Some(&long));
+        status.unwatched(&(0..9).map(|n| format!("{n}{long}")).collect());
+        status.release = Some(ReleaseStatus {
+            chart_version: Some(long.clone()),
+            app_version: Some(long.clone()),
+            ..ReleaseStatus::default()
+        });
+        let pairs = ["force-at", "reset-at"].map(|name| {
+            let name = format!("{}{name}", annotations::PREFIX);
+            (name, long.clone())
+        });
+        status.handle(
+            &annotations::read(&pairs.into(), None, std::iter::empty()),
+            Revision(1),
+        );
+        for condition in &status.conditions {
+            assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
+            let cut = condition.message.ends_with(" bytes in all)");
+            assert!(cut || condition.message.is_empty(), "{}", condition.type_);
+        }
+        let patch = status.patch(&WrittenStatus::default()).unwrap();
+        let size = patch.to_string().len();
+        assert!((MAX_NOTES..160_000).contains(&size), "{size}");
+
+        // What was cut is not reported again.
+        let mut again = Status::read(Some(&patch), now, Some(1));
+        again.stalled(&long);
+        again.drifted(&long);
+        again.contested(&long);
+        again.tested(Some(&long));
+        assert!(again.transitions.is_empty());
+        assert_eq!(again.patch(&WrittenStatus::default()), None);
     }
 
     #[test]

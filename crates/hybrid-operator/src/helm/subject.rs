@@ -3,7 +3,7 @@
 //! An existing release keeps its name and namespace: moving it would leave its objects behind under
 //! the old name and could take over a foreign release under the new one.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use helm_core::release::{NameError, ReleaseName, Revision};
 use jiff::Timestamp;
@@ -11,15 +11,18 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 
-use super::access::Access;
+use super::access::{Access, Account};
 use super::annotations::{self, Annotations};
+use super::bounded::remembered;
+use super::environment::environment;
 use super::finalizer;
+use super::interest::Interests;
 use super::setup::Setup;
 use super::status::Status;
-use crate::client::{ImpersonateError, impersonate};
-use crate::cluster::{Cluster, Primary};
+use crate::client::ImpersonateError;
+use crate::cluster::{Cluster, Primary, Scope};
 use crate::controller::Key;
-use crate::release::{RecordMeta, Storage};
+use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
 use crate::watches::Watch;
 
@@ -32,6 +35,11 @@ pub(super) enum SubjectError {
     /// The name of the service account to impersonate is invalid.
     #[error(transparent)]
     Account(#[from] ImpersonateError),
+    /// The custom resource picks an account of the operator's namespace.
+    #[error(
+        "serviceAccountName picks service account {0:?} in the operator's own namespace, which custom resources may not pick; to allow it, set 'allowOperatorAccounts: true' in watches.yaml"
+    )]
+    OperatorAccount(String),
     /// A template of `watches.yaml` failed.
     #[error(transparent)]
     Template(#[from] ValuesError),
@@ -40,6 +48,21 @@ pub(super) enum SubjectError {
         "a cluster-scoped custom resource needs releaseNamespace in watches.yaml, or $POD_NAMESPACE"
     )]
     NoNamespace,
+    /// The release would be in a namespace that is not watched.
+    #[error(
+        "the releases of cluster-scoped custom resources are in namespace {namespace}, which is not in $WATCH_NAMESPACE ({watched}); set releaseNamespace in watches.yaml to one of these, or add {namespace} to $WATCH_NAMESPACE"
+    )]
+    NotWatched {
+        /// Namespace of the release.
+        namespace: String,
+        /// Watched namespaces.
+        watched: String,
+    },
+    /// `releaseNamespace` cannot take effect.
+    #[error(
+        "releaseNamespace in watches.yaml is for cluster-scoped kinds, but {0} is namespaced, and its releases are in the namespaces of its custom resources; remove it"
+    )]
+    OwnNamespace(String),
     /// The operator stores its records elsewhere now.
     #[error(
         "the release records of this custom resource are stored in {0:?}; set the storage of the operator back, or delete and recreate the custom resource"
@@ -70,6 +93,8 @@ pub(super) struct Subject {
     pub(super) resource: Arc<DynamicObject>,
     /// Cluster client that impersonates the custom resource's service account, if one is set.
     pub(super) cluster: Cluster,
+    /// Watches of what the custom resource refers to, by the same account.
+    pub(super) interests: Arc<Interests>,
     pub(super) object: Arc<Value>,
     pub(super) generation: Option<i64>,
     pub(super) deleting: bool,
@@ -98,20 +123,25 @@ impl Subject {
         let location = match locate(&primary, &object, setup, access) {
             Ok(location) => location,
             // Nothing else would uninstall the release.
-            Err(found @ SubjectError::OtherStorage(_)) if deleting => return Err(found),
+            Err(found @ (SubjectError::OtherStorage(_) | SubjectError::NotWatched { .. }))
+                if deleting =>
+            {
+                return Err(found);
+            }
             Err(found) => {
                 error = Some(found);
                 placeholder(&primary, setup)?
             }
         };
-        let cluster = cluster_for(&primary, &object, setup, access).unwrap_or_else(|found| {
+        let account = account_of(&primary, &object, setup, access).unwrap_or_else(|found| {
             error.get_or_insert(found);
-            access.cluster.clone()
+            access.own_account()
         });
         Ok(Self {
             primary,
             resource: Arc::clone(resource),
-            cluster,
+            cluster: account.cluster,
+            interests: account.interests,
             generation: resource.metadata.generation,
             deleting,
             finalizer: finalizer::is_present(resource),
@@ -136,32 +166,41 @@ impl Subject {
             || meta.owners.contains(&self.primary.uid)
     }
 
-    /// Returns whether `force-at` has an unhandled value.
-    pub(super) fn is_forced(&self) -> bool {
-        self.is_new(
-            self.annotations.force_at.as_deref(),
-            "/status/handled/forceAt",
+    /// Returns the values of the one-time annotations, as records remember them.
+    pub(super) fn asked(&self) -> Asked {
+        let annotations = &self.annotations;
+        Asked::of(
+            annotations.force_at.as_deref(),
+            annotations.reset_at.as_deref(),
         )
     }
 
-    /// Returns whether `reset-at` has an unhandled value.
-    pub(super) fn is_reset(&self) -> bool {
-        self.is_new(
-            self.annotations.reset_at.as_deref(),
-            "/status/handled/resetAt",
-        )
+    /// Returns whether `force-at` has a value that neither the status nor a record names.
+    pub(super) fn is_forced(&self, history: &[RecordMeta]) -> bool {
+        let asked = self.annotations.force_at.as_deref();
+        self.is_new(asked, "/status/handled/forceAt") && !self.asked().is_forced_by(history)
+    }
+
+    /// Returns whether `reset-at` has a value that neither the status nor a record names.
+    pub(super) fn is_reset(&self, history: &[RecordMeta]) -> bool {
+        let asked = self.annotations.reset_at.as_deref();
+        self.is_new(asked, "/status/handled/resetAt") && self.asked().reset_by(history).is_none()
     }
 
     /// Returns the newest revision whose failures no longer count.
-    pub(super) fn forgiven(&self, latest: Revision) -> Revision {
-        if self.is_reset() {
-            return latest;
+    pub(super) fn forgiven(&self, history: &[RecordMeta]) -> Revision {
+        if self.is_reset(history) {
+            return history.last().map_or(Revision(0), |meta| meta.revision);
         }
-        Revision(self.number("/status/handled/forgiven").unwrap_or(0))
+        let by_status = self.number("/status/handled/forgiven").unwrap_or(0);
+        let asked = self.asked();
+        let by_record = asked.reset_by(history).map_or(0, |meta| meta.revision.0);
+        Revision(by_status.max(by_record.saturating_sub(1)))
     }
 
     fn is_new(&self, asked: Option<&str>, handled: &str) -> bool {
-        asked.is_some() && self.object.pointer(handled).and_then(Value::as_str) != asked
+        let handled = self.object.pointer(handled).and_then(Value::as_str);
+        asked.is_some() && handled != asked.map(remembered).as_deref()
     }
 
     /// Returns a number in the custom resource.
@@ -191,7 +230,9 @@ fn primary(resource: &DynamicObject, setup: &Setup) -> Primary {
 fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     let extensions = &setup.extensions;
     let all = resource.annotations();
-    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref());
+    let others = extensions.annotations.iter();
+    let others = others.map(|custom| custom.name.as_str());
+    let mut read = annotations::read(all, setup.watch.pause_annotation.as_deref(), others);
     for custom in &extensions.annotations {
         if let Some(value) = all.get(&custom.name)
             && let Err(problem) = (custom.read)(value, &mut read.options)
@@ -204,32 +245,34 @@ fn annotations_of(resource: &DynamicObject, setup: &Setup) -> Annotations {
     read
 }
 
-/// Returns the cluster client that impersonates the service account of a custom resource, or the
-/// operator's own.
-fn cluster_for(
+/// Returns the service account of a custom resource, or the operator's own.
+fn account_of(
     primary: &Primary,
     object: &Value,
     setup: &Setup,
     access: &Access,
-) -> Result<Cluster, SubjectError> {
+) -> Result<Account, SubjectError> {
     let Some(template) = &setup.watch.service_account_name else {
-        return Ok(access.cluster.clone());
+        return Ok(access.own_account());
     };
-    let account = values::render_text(template, object, "serviceAccountName")?;
+    let name = values::render_text(template, object, environment(), "serviceAccountName")?;
     let own = setup.operator_namespace.as_deref();
-    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
-    let mut clusters = access
-        .impersonated
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let known = (namespace.to_owned(), account);
-    if let Some(cluster) = clusters.get(&known) {
-        return Ok(cluster.clone());
+    if is_operator_account(primary, template, own) && !setup.watch.allow_operator_accounts {
+        return Err(SubjectError::OperatorAccount(name));
     }
-    let client = impersonate(&access.client, namespace, &known.1)?;
-    let cluster = access.cluster.with_client(client);
-    clusters.insert(known, cluster.clone());
-    Ok(cluster)
+    let namespace = primary.namespace.as_deref().or(own).unwrap_or("default");
+    Ok(access.account(namespace, &name)?)
+}
+
+/// Returns whether the author of a custom resource picks an account of the operator's namespace: the
+/// template may read the custom resource, and the account is in that namespace.
+fn is_operator_account(primary: &Primary, template: &str, own: Option<&str>) -> bool {
+    let picks = template.contains("{{");
+    picks
+        && primary
+            .namespace
+            .as_deref()
+            .is_none_or(|namespace| own == Some(namespace))
 }
 
 /// Returns the name and namespace of the release of a custom resource: those of its records or,
@@ -240,7 +283,15 @@ fn locate(
     setup: &Setup,
     access: &Access,
 ) -> Result<ReleaseLocation, SubjectError> {
-    let records = access.store.records_of(&primary.identity());
+    let mut records = access.store.records_of(&primary.identity());
+    let own = setup.operator_namespace.as_deref();
+    if let Some(configured) = namespace_of(primary, &setup.watch, own) {
+        // The release of a namespaced custom resource is in its namespace. A record in another one
+        // counts only for a cluster-scoped custom resource that has none in the configured one.
+        let only_here = primary.namespace.is_some()
+            || records.iter().any(|record| record.namespace == configured);
+        records.retain(|record| !only_here || record.namespace == configured);
+    }
     let present = records.last().map(|record| ReleaseLocation {
         name: record.name.clone(),
         namespace: record.namespace.clone(),
@@ -251,6 +302,11 @@ fn locate(
         return Ok(present);
     }
     let own = setup.operator_namespace.as_deref();
+    let scope = match primary.namespace {
+        Some(_) => Scope::Namespaced,
+        None => Scope::Cluster,
+    };
+    check_scope(&setup.watch, scope, &setup.namespaces, own)?;
     let Wanted {
         name: wanted,
         qualified,
@@ -286,6 +342,31 @@ fn locate(
     Ok(ReleaseLocation { name, namespace })
 }
 
+/// Checks whether the releases of a kind of this scope have a namespace, and one that is watched.
+/// `watched` are the watched namespaces, all if empty; `operator_namespace` is the operator's own.
+pub(super) fn check_scope(
+    watch: &Watch,
+    scope: Scope,
+    watched: &[String],
+    operator_namespace: Option<&str>,
+) -> Result<(), SubjectError> {
+    if scope == Scope::Namespaced {
+        return match watch.release_namespace {
+            Some(_) => Err(SubjectError::OwnNamespace(watch.gvk.kind.clone())),
+            None => Ok(()),
+        };
+    }
+    let namespace = watch.release_namespace.as_deref().or(operator_namespace);
+    let namespace = namespace.ok_or(SubjectError::NoNamespace)?;
+    if watched.is_empty() || watched.iter().any(|known| known == namespace) {
+        return Ok(());
+    }
+    Err(SubjectError::NotWatched {
+        namespace: namespace.to_owned(),
+        watched: watched.join(", "),
+    })
+}
+
 /// Name and namespace that `watches.yaml` gives a release that has no records yet.
 pub(super) struct Wanted {
     pub(super) name: ReleaseName,
@@ -308,7 +389,7 @@ pub(super) fn wanted(
     };
     let wanted = match &watch.release_name {
         Some(template) => {
-            let text = values::render_text(template, object, "releaseName")?;
+            let text = values::render_text(template, object, environment(), "releaseName")?;
             ReleaseName::new(text)?
         }
         None => ReleaseName::for_resource(&name)?,
@@ -339,4 +420,68 @@ fn placeholder(primary: &Primary, setup: &Setup) -> Result<ReleaseLocation, Name
         namespace: namespace_of(primary, &setup.watch, setup.operator_namespace.as_deref())
             .unwrap_or_else(|| "default".to_owned()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::GroupVersionKind;
+
+    use super::*;
+
+    #[test]
+    fn a_custom_resource_picks_no_account_of_the_operators_namespace() {
+        let picked = "{{ .Object.spec.account }}";
+        for (what, namespace, template, own, refused) in [
+            (
+                "in its own namespace",
+                Some("team"),
+                picked,
+                Some("system"),
+                false,
+            ),
+            (
+                "in the operator's namespace",
+                Some("system"),
+                picked,
+                Some("system"),
+                true,
+            ),
+            (
+                "a name that watches.yaml fixes",
+                Some("system"),
+                "deployer",
+                Some("system"),
+                false,
+            ),
+            ("cluster-scoped", None, picked, Some("system"), true),
+            (
+                "cluster-scoped, outside of a cluster",
+                None,
+                picked,
+                None,
+                true,
+            ),
+            (
+                "cluster-scoped, with a fixed name",
+                None,
+                "deployer",
+                Some("system"),
+                false,
+            ),
+            ("outside of a cluster", Some("team"), picked, None, false),
+        ] {
+            let primary = Primary {
+                gvk: GroupVersionKind::gvk("g", "v1", "K"),
+                namespace: namespace.map(ToOwned::to_owned),
+                name: "web".to_owned(),
+                uid: "u".to_owned(),
+                component: None,
+            };
+            assert_eq!(
+                is_operator_account(&primary, template, own),
+                refused,
+                "{what}"
+            );
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! The manager: runs controllers in one process, with leader election, probes and metrics.
 //!
 //! ```text
-//! connect -> serve probes and metrics -> wait for the API server -> run what needs no leadership
-//!         -> lead -> run controllers
+//! connect -> serve probes and metrics -> wait for the API server, and load charts meanwhile
+//!         -> run what needs no leadership -> lead -> run controllers
 //! ```
 //!
 //! On SIGTERM or SIGINT reconciles in progress end, at the latest after
@@ -11,6 +11,8 @@
 //! replacement starts from the cluster's state. Releases stay as they are in every case.
 
 mod checks;
+mod metrics_access;
+mod metrics_server;
 mod probes;
 mod process;
 mod runnable;
@@ -33,13 +35,14 @@ use tracing::{info, warn};
 
 use crate::client::{self, Counts, LeaderGate};
 use crate::cluster::Cluster;
+use crate::cluster::events::EventSender;
 use crate::cluster::ownership::{InstanceId, OperatorId};
 use crate::controller::definitions::follow_definitions;
 use crate::controller::namespaces::NamespaceFilter;
 use crate::controller::{Backoff, ObjectCaches, QueueHandle, Registry};
 use crate::leader::{Election, Elector, LifeElector};
 use crate::options::{Options, OptionsError};
-use crate::release::Records;
+use crate::release::{ProofKeys, Records};
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
 use crate::webhook::{self, WebhookError, Webhooks};
@@ -62,6 +65,7 @@ pub struct ControllerContext {
     pub(crate) identity: Identity,
     /// Concurrency and reconcile period.
     pub(crate) limits: Limits,
+    pub(crate) reporting: Reporting,
     /// Namespaces to watch; empty means all.
     pub namespaces: Vec<String>,
     /// Limits the controllers to selected namespaces.
@@ -93,8 +97,8 @@ pub(crate) struct Connection {
     pub(crate) client: Client,
     /// Discovery and object access over that client.
     pub(crate) cluster: Cluster,
-    /// Names this process in events.
-    pub(crate) reporter: Reporter,
+    /// Sends events in the name of this process.
+    pub(crate) events: EventSender,
 }
 
 /// The caches that all controllers share.
@@ -121,6 +125,24 @@ pub(crate) struct Identity {
     pub(crate) namespace: Option<String>,
     /// Name and, if known, UID of its Pod.
     pub(crate) pod: Option<(String, Option<String>)>,
+}
+
+/// What events and the status of custom resources show.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reporting {
+    /// Whether an event about `overrideValues` contains the texts of `watches.yaml`.
+    pub(crate) override_values: bool,
+    /// Whether the status contains the manifest of the release.
+    pub(crate) manifest: bool,
+}
+
+impl Reporting {
+    fn of(options: &Options) -> Self {
+        Self {
+            override_values: !options.suppress_override_values,
+            manifest: options.status_manifest,
+        }
+    }
 }
 
 /// Concurrency and reconcile period of controllers.
@@ -194,6 +216,9 @@ pub enum ManagerError {
         #[source]
         source: ControllerError,
     },
+    /// What the controllers are made of cannot be loaded.
+    #[error(transparent)]
+    Load(ControllerError),
     /// The options contradict each other or lack something.
     #[error(transparent)]
     Options(#[from] OptionsError),
@@ -204,14 +229,18 @@ pub enum ManagerError {
     LeaseLost,
 }
 
+/// Loads controllers.
+type Load = Box<dyn FnOnce() -> Result<Vec<Box<dyn Controller>>, ControllerError> + Send>;
+
 /// Runs controllers in one process.
 pub struct Manager {
     options: Options,
+    loads: Vec<Load>,
     controllers: Vec<Box<dyn Controller>>,
     webhooks: Webhooks,
     client: Option<Client>,
     probes: Probes,
-    /// Whether the API server has answered.
+    /// Whether the API server has answered and everything is loaded.
     reached: Arc<AtomicBool>,
     /// Whether the webhooks have a certificate.
     certified: Arc<AtomicBool>,
@@ -224,6 +253,7 @@ impl Manager {
         let reached = Arc::default();
         Self {
             options,
+            loads: Vec::new(),
             controllers: Vec::new(),
             webhooks: Webhooks::default(),
             client: None,
@@ -253,6 +283,17 @@ impl Manager {
     #[must_use]
     pub fn with_boxed(mut self, controller: Box<dyn Controller>) -> Self {
         self.controllers.push(controller);
+        self
+    }
+
+    /// Adds controllers that are read from files. They are loaded on a thread of their own while the
+    /// manager connects; the process is ready when both have succeeded, and an error ends it.
+    #[must_use]
+    pub fn load<E: Into<ControllerError>>(
+        mut self,
+        load: impl FnOnce() -> Result<Vec<Box<dyn Controller>>, E> + Send + 'static,
+    ) -> Self {
+        self.loads.push(Box::new(|| load().map_err(Into::into)));
         self
     }
 
@@ -320,6 +361,7 @@ impl Manager {
     pub async fn run_until(self, stop: CancellationToken) -> Result<(), ManagerError> {
         let Self {
             options,
+            loads,
             controllers,
             client,
             webhooks,
@@ -329,11 +371,19 @@ impl Manager {
             metrics,
         } = self;
         options.validate()?;
+        let loading = load_all(loads);
         let counts = Counts::default();
         let gate = LeaderGate::default();
-        let clients = Clients::connect(client, &options, &counts, &gate).await?;
+        let clients = match Clients::connect(client, &options, &counts, &gate).await {
+            Ok(clients) => clients,
+            Err(error) => {
+                // Mistakes in the files are found without a cluster, too.
+                loading.await?;
+                return Err(error.into());
+            }
+        };
         let metrics = Metrics::new(counts, metrics);
-        let servers = probes::serve(&options, &metrics, probes, &stop).await?;
+        let servers = probes::serve(&options, &metrics, &clients.always, probes, &stop).await?;
 
         info!(
             version = env!("CARGO_PKG_VERSION"),
@@ -341,13 +391,14 @@ impl Manager {
             "starting"
         );
         let cluster = Cluster::new(clients.leading.clone());
-        let reachable = wait_until_reachable(&cluster, &clients.server);
-        if stop.run_until_cancelled(reachable).await.is_none() {
+        let loaded = load_and_reach(loading, &cluster, &clients.server, &stop).await?;
+        let Some(mut loaded) = loaded else {
             return Ok(());
-        }
+        };
+        loaded.extend(controllers);
         reached.store(true, Ordering::SeqCst);
         let always = clients.always.clone();
-        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified).await?;
+        let webhooks = serve_webhooks(webhooks, always, &options, &metrics, certified)?;
 
         let definitions = follow_definitions(cluster.clone(), metrics.watches());
         let stopped = stop.clone();
@@ -373,30 +424,23 @@ impl Manager {
                     options.watch_namespaces.clone(),
                     metrics.watches(),
                     stop.clone(),
+                    proof_keys(&options, &client),
                 ),
                 objects,
             },
             connection: Connection {
-                reporter: reporter(&options),
+                events: EventSender::new(client.clone(), reporter(&options)),
                 client,
                 cluster,
             },
-            identity: Identity {
-                operator: OperatorId::new(&options.operator_name),
-                instance: InstanceId::new(&options.instance),
-                elected: election.is_some(),
-                namespace: options.operator_namespace.clone(),
-                pod: options
-                    .pod
-                    .clone()
-                    .map(|pod| (pod, options.pod_uid.clone())),
-            },
+            identity: identity(&options, election.is_some()),
             limits: Limits {
                 max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
                 reconcile_period: options.reconcile_period,
                 sync_period: options.sync_period,
                 pool: RenderPool::default(),
             },
+            reporting: Reporting::of(&options),
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
             metrics,
@@ -408,7 +452,7 @@ impl Manager {
             options,
             stop: stop.clone(),
         };
-        let ended = process.run(controllers, election).await;
+        let ended = process.run(loaded, election).await;
         stop.cancel();
         if let Some(webhooks) = webhooks {
             webhooks.stop().await;
@@ -481,6 +525,41 @@ fn election(
     Ok(lease.map(|lease| Election::Lease(Elector::new(clients.leading.clone(), lease, gate))))
 }
 
+/// Starts to load controllers, and returns those of all loads in their order.
+fn load_all(
+    loads: Vec<Load>,
+) -> impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>> {
+    let loading: Vec<_> = loads.into_iter().map(tokio::task::spawn_blocking).collect();
+    async {
+        let mut controllers = Vec::new();
+        for loaded in loading {
+            let loaded = loaded
+                .await
+                .map_err(|panic| ManagerError::Load(panic.into()))?;
+            controllers.extend(loaded.map_err(ManagerError::Load)?);
+        }
+        Ok(controllers)
+    }
+}
+
+/// Waits until everything is loaded and the API server responds; `None` if `stop` comes first.
+async fn load_and_reach(
+    loading: impl Future<Output = Result<Vec<Box<dyn Controller>>, ManagerError>>,
+    cluster: &Cluster,
+    server: &str,
+    stop: &CancellationToken,
+) -> Result<Option<Vec<Box<dyn Controller>>>, ManagerError> {
+    let reachable = async {
+        wait_until_reachable(cluster, server).await;
+        Ok(())
+    };
+    let both = async { tokio::try_join!(loading, reachable) };
+    match stop.run_until_cancelled(both).await {
+        Some(started) => Ok(Some(started?.0)),
+        None => Ok(None),
+    }
+}
+
 /// Waits until the API server responds, and logs each failed attempt.
 async fn wait_until_reachable(cluster: &Cluster, server: &str) {
     let mut delay = Duration::from_millis(250);
@@ -492,7 +571,7 @@ async fn wait_until_reachable(cluster: &Cluster, server: &str) {
 }
 
 /// Serves the webhooks, if there are any. The process becomes ready once they have a certificate.
-async fn serve_webhooks(
+fn serve_webhooks(
     webhooks: Webhooks,
     client: Client,
     options: &Options,
@@ -510,13 +589,34 @@ async fn serve_webhooks(
         namespaces: &options.watch_namespaces,
         metrics: metrics.webhooks(),
     };
-    let running = webhooks.start(environment).await?;
+    let running = webhooks.start(&environment)?;
     let certificate = running.ready();
     tokio::spawn(async move {
         certificate.await;
         certified.store(true, Ordering::SeqCst);
     });
     Ok(Some(running))
+}
+
+/// Returns the source of the key that proves release records. It is kept in the operator's namespace,
+/// never in one of its custom resources', whose users may read it.
+fn proof_keys(options: &Options, client: &Client) -> ProofKeys {
+    let namespace = options.operator_namespace.as_deref();
+    let namespace = namespace.or(options.leader_election_namespace.as_deref());
+    let namespace = namespace.unwrap_or_else(|| client.default_namespace());
+    let operator = OperatorId::new(&options.operator_name);
+    ProofKeys::in_secret(client.clone(), namespace, &operator)
+}
+
+fn identity(options: &Options, elected: bool) -> Identity {
+    let pod = options.pod.clone();
+    Identity {
+        operator: OperatorId::new(&options.operator_name),
+        instance: InstanceId::new(&options.instance),
+        elected,
+        namespace: options.operator_namespace.clone(),
+        pod: pod.map(|pod| (pod, options.pod_uid.clone())),
+    }
 }
 
 fn reporter(options: &Options) -> Reporter {
@@ -529,8 +629,12 @@ fn reporter(options: &Options) -> Reporter {
 impl ControllerContext {
     fn with_client(&self, client: Client) -> Self {
         let mut context = self.clone();
+        context.connection.events = context.connection.events.with_client(client.clone());
         context.connection.cluster = context.connection.cluster.with_client(client.clone());
         context.connection.client = client;
         context
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,19 +1,19 @@
 //! `/healthz`, `/readyz` and `/metrics`.
 
-use std::net::SocketAddr;
-
 use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::checks::Checks;
+use super::metrics_access::MetricsAccess;
+use super::metrics_server;
 use crate::options::Options;
 use crate::telemetry::metrics::Metrics;
+use crate::webhook::tls;
 
 /// The probes of a process.
 #[derive(Clone, Default)]
@@ -24,21 +24,33 @@ pub(super) struct Probes {
     pub(super) readiness: Checks,
 }
 
-/// A server for probes or metrics cannot listen on its address.
+/// A server for probes or metrics cannot start.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address} for {what}; choose another address with {flag}")]
-pub struct ProbeError {
-    address: String,
-    what: &'static str,
-    flag: &'static str,
-    #[source]
-    source: std::io::Error,
+pub enum ProbeError {
+    /// It cannot listen on its address.
+    #[error("cannot listen on {address} for {what}; choose another address with {flag}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What would be served.
+        what: &'static str,
+        /// The flag with the address.
+        flag: &'static str,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It has no certificate.
+    #[error("cannot serve metrics over TLS; check --metrics-cert-path")]
+    Certificate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Starts the servers for probes and metrics; the address `0` disables a server.
+/// Starts the servers for probes and metrics; the address `0` disables a server. `client` asks who
+/// may read the metrics.
 pub(super) async fn serve(
     options: &Options,
     metrics: &Metrics,
+    client: &Client,
     probes: Probes,
     stop: &CancellationToken,
 ) -> Result<JoinSet<()>, ProbeError> {
@@ -51,65 +63,83 @@ pub(super) async fn serve(
         .route("/readyz", get(Checks::all))
         .route("/readyz/{name}", get(Checks::one))
         .with_state(probes.readiness);
-    let probes = health.merge(readiness);
-    let metrics = metrics.clone();
-    let metrics = Router::new().route(
-        "/metrics",
-        get(move || async move {
-            let text = metrics
-                .encode()
-                .map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            Ok::<_, (StatusCode, String)>(([(CONTENT_TYPE, kind)], text))
-        }),
-    );
-    for (address, what, flag, router) in [
-        (
-            &options.health_probe_bind_address,
-            "probes",
-            "--health-probe-bind-address",
-            probes,
-        ),
-        (
-            &options.metrics_bind_address,
-            "metrics",
-            "--metrics-bind-address",
-            metrics,
-        ),
-    ] {
-        if address == "0" || address.is_empty() {
-            continue;
-        }
-        let listening = bind(address).await;
-        let listener = listening.map_err(|source| ProbeError {
-            address: address.clone(),
-            what,
-            flag,
-            source,
+    let address = &options.health_probe_bind_address;
+    if is_enabled(address) {
+        let socket = listen(address, "probes", "--health-probe-bind-address")?;
+        spawn(&mut servers, socket, health.merge(readiness), stop).map_err(|source| {
+            ProbeError::Listen {
+                address: address.clone(),
+                what: "probes",
+                flag: "--health-probe-bind-address",
+                source,
+            }
         })?;
-        info!(address = %local(&listener), what, "serving");
-        let stop = stop.clone();
-        servers.spawn(async move {
-            let server = axum::serve(listener, router);
-            let _ = server
-                .with_graceful_shutdown(async move { stop.cancelled().await })
-                .await;
-        });
+    }
+    let address = &options.metrics_bind_address;
+    if is_enabled(address) {
+        let access = options
+            .metrics_require_rbac
+            .then(|| MetricsAccess::new(client));
+        let router = metrics_server::router(metrics, access);
+        let socket = listen(address, "metrics", "--metrics-bind-address")?;
+        let failed = |source| ProbeError::Listen {
+            address: address.clone(),
+            what: "metrics",
+            flag: "--metrics-bind-address",
+            source,
+        };
+        if options.metrics_secure {
+            let files = options.metrics_certificate.as_ref();
+            let certificate = metrics_server::certificate(files, stop).await;
+            let certificate = certificate.map_err(|e| ProbeError::Certificate(e.into()))?;
+            let server = tls::serve(socket, certificate, router, options.enable_http2);
+            let server = server.map_err(failed)?;
+            let stop = stop.clone();
+            servers.spawn(async move {
+                stop.cancelled().await;
+                server.stop().await;
+            });
+        } else {
+            spawn(&mut servers, socket, router, stop).map_err(failed)?;
+        }
     }
     Ok(servers)
 }
 
-/// Binds an address; `:8080` means port 8080 of every address, as in Go.
-async fn bind(address: &str) -> std::io::Result<TcpListener> {
-    match address.strip_prefix(':') {
-        Some(port) => TcpListener::bind(format!("0.0.0.0:{port}")).await,
-        None => TcpListener::bind(address).await,
-    }
+fn is_enabled(address: &str) -> bool {
+    address != "0" && !address.is_empty()
 }
 
-fn local(listener: &TcpListener) -> String {
-    listener
-        .local_addr()
-        .as_ref()
-        .map_or_else(|_| "?".to_owned(), SocketAddr::to_string)
+fn listen(
+    address: &str,
+    what: &'static str,
+    flag: &'static str,
+) -> Result<std::net::TcpListener, ProbeError> {
+    let socket = tls::bind(address).map_err(|source| ProbeError::Listen {
+        address: address.to_owned(),
+        what,
+        flag,
+        source,
+    })?;
+    let local = socket.local_addr().map(|local| local.to_string());
+    info!(address = local.unwrap_or_default(), what, "serving");
+    Ok(socket)
+}
+
+/// Serves over plain HTTP until `stop`.
+fn spawn(
+    servers: &mut JoinSet<()>,
+    socket: std::net::TcpListener,
+    router: Router,
+    stop: &CancellationToken,
+) -> std::io::Result<()> {
+    let listener = TcpListener::from_std(socket)?;
+    let stop = stop.clone();
+    servers.spawn(async move {
+        let server = axum::serve(listener, router);
+        let _ = server
+            .with_graceful_shutdown(async move { stop.cancelled().await })
+            .await;
+    });
+    Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::Method;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::PartialObjectMeta;
-use kube::runtime::events::{Event, EventType, Recorder};
+use kube::runtime::events::{Event, EventType};
 use kube::{Client, Resource};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use super::apply::{Applier, kind_of};
 use super::error::Error;
 use super::reader::{MetadataReader, Reader, Readers};
 use super::status::Conditions;
+use crate::cluster::events::EventRecorder;
 use crate::cluster::request::{self, Call};
 use crate::cluster::{ApiError, Primary};
 use crate::controller::{Key, ObjectScope, TypedObject};
@@ -24,7 +25,7 @@ use crate::helm::{Components, Releases};
 /// What all reconciles of a controller share.
 pub(super) struct Shared {
     pub(super) applier: Applier,
-    pub(super) recorder: Recorder,
+    pub(super) recorder: EventRecorder,
     pub(super) readers: Readers,
     /// The statuses that this process wrote last: a cached object may be older.
     pub(super) statuses: Mutex<HashMap<Key, WrittenStatus>>,
@@ -346,10 +347,7 @@ impl<K: TypedObject> Context<K> {
             uid: Some(self.primary.uid.clone()),
             ..ObjectReference::default()
         };
-        if let Err(error) = self.shared.recorder.publish(&event, &reference).await {
-            let error = &error as &dyn std::error::Error;
-            tracing::debug!(error, "cannot publish an event");
-        }
+        self.shared.recorder.publish(&event, &reference).await;
     }
 
     /// Waits until `look` accepts the cached object of this name in the namespace of the custom

@@ -11,7 +11,6 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::core::GroupVersionKind;
-use kube::runtime::events::Recorder;
 use serde_json::json;
 use tracing::{Instrument, Span, error, warn};
 
@@ -147,7 +146,7 @@ impl<K: TypedObject> Controller for NativeController<K> {
                     operator: context.identity.operator.clone(),
                     manager: builder.name.clone(),
                 },
-                recorder: Recorder::new(connection.client.clone(), connection.reporter.clone()),
+                recorder: connection.events.recorder(),
                 readers,
                 statuses: Mutex::default(),
                 components,

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use kube::{Client, Resource};
 
 use super::apply::Applier;
 use super::context::{Context, Shared};
 use super::reader::Readers;
+use crate::cluster::events::EventSender;
 use crate::cluster::{CrIdentity, OperatorId};
 use crate::controller::{ObjectCache, TypedObject};
 use crate::helm::{DeployedRelease, Releases};
@@ -84,7 +85,7 @@ impl<K: TypedObject> Fixture<K> {
                 operator: OperatorId::new("fixture"),
                 manager: "fixture".to_owned(),
             },
-            recorder: Recorder::new(self.client, reporter),
+            recorder: EventSender::new(self.client, reporter).recorder(),
             readers: self.readers,
             statuses: Mutex::default(),
             components: None,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use crate::cluster::{InstanceId, OperatorId};
-use crate::release::{IndexState, RecordStore, RecordTags, ReleaseIndex};
+use crate::release::{IndexState, ProofKeys, RecordStore, RecordTags, ReleaseIndex};
 use crate::telemetry::metrics::WatchMetrics;
 use helm_core::Digest;
 use helm_core::chart::Metadata;
@@ -48,6 +48,7 @@ fn tags(stage: &Stage) -> RecordTags {
         writer: InstanceId::new("pod-1"),
         digest: Some((&Digest::of("inputs")).into()),
         failures: None,
+        proven: true,
     }
 }
 
@@ -69,7 +70,7 @@ async fn indexed_store(stage: &Stage) -> (ReleaseIndex, RecordStore, tokio::task
         index.state() == IndexState::Synced
     })
     .await;
-    let store = RecordStore::new(stage.client.clone(), index.clone());
+    let store = RecordStore::new(stage.client.clone(), index.clone(), ProofKeys::of_process());
     (index, store, feeding)
 }
 
@@ -261,7 +262,7 @@ async fn helms_command_line_works_on_our_records_and_we_notice() {
         Status::Superseded
     );
 
-    let adopted = store.adopt(&records[2], &tags).await.unwrap();
+    let adopted = store.adopt(&records[2], &tags, None).await.unwrap();
     assert_eq!((&adopted.writer, &adopted.digest), (&None, &tags.digest));
     assert!(
         run(&["ls", "-o", "json"])

@@ -235,6 +235,17 @@ impl ReleaseIndex {
         });
     }
 
+    /// Records that the proof of this state of a record is wrong.
+    pub(super) fn disprove(&self, meta: &RecordMeta) {
+        self.write(|inner| {
+            if let Some(known) = inner.entries.get_mut(&id_of(meta))
+                && known.meta.is_same_state(meta)
+            {
+                known.meta.proof = None;
+            }
+        });
+    }
+
     /// Removes a record that this process has deleted.
     pub(super) fn removed(&self, meta: &RecordMeta) {
         self.write(|inner| {

@@ -8,6 +8,7 @@ use helm_core::release::{ReleaseName, Revision, SYSTEM_LABELS, Status, name};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
+use super::asked::Asked;
 use super::side::Parts;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::{CrIdentity, InstanceId, OperatorId};
@@ -25,6 +26,9 @@ pub(super) const PARTS_LABEL: &str = "helm.sdk.operatorframework.io/parts";
 /// Label `REVISION-ATTEMPTS` or `REVISION-ATTEMPTS-hook`: number of failed attempts of the
 /// revision.
 pub(super) const FAILURES_LABEL: &str = "helm.sdk.operatorframework.io/failures";
+
+/// Label `REVISION-PROOF`: proof that this operator wrote the content of the record.
+pub(super) const PROOF_LABEL: &str = "helm.sdk.operatorframework.io/proof";
 
 /// Number of hexadecimal digits of a digest in a label.
 const DIGEST_DIGITS: usize = 32;
@@ -112,6 +116,11 @@ pub(crate) struct RecordMeta {
     pub digest: Option<InputsDigest>,
     /// Failed attempts of this revision; `None` if not recorded by this operator.
     pub failures: Option<Failures>,
+    /// One-time annotations that the release has handled.
+    pub asked: Asked,
+    /// Proof of its label that this operator wrote the content; `None` if it has none, or if it was
+    /// found to be wrong. It is verified when the content is read.
+    pub proof: Option<String>,
     /// Name of the Secret.
     pub secret: String,
     /// Uid of the Secret.
@@ -155,6 +164,8 @@ impl RecordMeta {
                 .map(InstanceId::new),
             digest: own(DIGEST_LABEL).map(|hash| InputsDigest(hash.to_owned())),
             failures: own(FAILURES_LABEL).and_then(Failures::parse),
+            asked: Asked::of_labels(labels),
+            proof: own(PROOF_LABEL).map(ToOwned::to_owned),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             created_at: seconds("createdAt")
@@ -224,6 +235,8 @@ pub(crate) struct RecordTags {
     pub digest: Option<InputsDigest>,
     /// Failed attempts of the revision; `None` if unknown.
     pub failures: Option<Failures>,
+    /// Whether the content was rendered by this operator or has a valid proof.
+    pub proven: bool,
 }
 
 impl RecordTags {
@@ -279,6 +292,7 @@ mod tests {
                 attempts: 3,
                 hook: true,
             }),
+            proven: true,
         }
     }
 

@@ -8,15 +8,18 @@
 //! * [`RecordStore`]: reads and writes records.
 //! * [`ReleaseIndex`]: the history of all releases, with listeners for changes by other clients.
 //! * [`removable`]: the records that may be deleted.
+//! * [`ProofKeys`]: the key that proves which records this operator wrote.
 //! * `side`: splits records that do not fit into one Secret into parts.
 //!
 //! Writes are conditional: a revision is created only if it does not exist, and updated only if it
 //! is unchanged. Two writers can therefore never both succeed.
 
+mod asked;
 mod history;
 mod index;
 mod lru;
 mod meta;
+mod proof;
 mod records;
 mod side;
 mod storage;
@@ -26,11 +29,13 @@ use helm_core::release::{CodecError, ReleaseName, Revision};
 
 use crate::cluster::ApiError;
 
+pub(crate) use asked::Asked;
 pub(crate) use history::removable;
 pub(crate) use index::{IndexState, RecordChange, ReleaseIndex};
 #[cfg(test)]
 pub(crate) use meta::Format;
 pub(crate) use meta::{Failures, InputsDigest, RecordMeta, RecordTags};
+pub(crate) use proof::ProofKeys;
 pub(crate) use records::Records;
 pub use storage::Storage;
 pub(crate) use store::RecordStore;
@@ -90,6 +95,9 @@ pub(crate) enum StoreError {
         /// Name of the namespace.
         namespace: String,
     },
+    /// The key that proves records cannot be created.
+    #[error("the system has no random numbers for the key that proves release records")]
+    NoRandomness,
     /// A request failed.
     #[error(transparent)]
     Api(#[from] ApiError),
@@ -106,6 +114,7 @@ impl StoreError {
             Self::Incomplete { .. } => "IncompleteRelease",
             Self::Encode { .. } => "EncodeRelease",
             Self::NamespaceTerminating { .. } => "NamespaceTerminating",
+            Self::NoRandomness => "NoRandomness",
             Self::Api(error) => error.reason(),
         }
     }
@@ -118,6 +127,7 @@ impl StoreError {
             Self::Corrupt { .. }
             | Self::Incomplete { .. }
             | Self::Encode { .. }
+            | Self::NoRandomness
             | Self::NamespaceTerminating { .. } => false,
         }
     }

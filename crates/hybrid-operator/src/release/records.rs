@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use super::{RecordStore, ReleaseIndex, Storage};
+use super::{ProofKeys, RecordStore, ReleaseIndex, Storage};
 use crate::telemetry::metrics::WatchMetrics;
 
 /// The indices of release records, each with its watches. Cheap to clone.
@@ -16,22 +16,26 @@ pub(crate) struct Records {
     namespaces: Vec<String>,
     metrics: WatchMetrics,
     stop: CancellationToken,
+    keys: ProofKeys,
     indices: Arc<Mutex<HashMap<Storage, ReleaseIndex>>>,
 }
 
 impl Records {
     /// Watches the records in Secrets in `namespaces` (empty means all) until `stop` is cancelled.
+    /// Records are proven by `keys`.
     pub(crate) fn new(
         client: Client,
         namespaces: Vec<String>,
         metrics: WatchMetrics,
         stop: CancellationToken,
+        keys: ProofKeys,
     ) -> Self {
         let records = Self {
             client,
             namespaces,
             metrics,
             stop,
+            keys,
             indices: Arc::default(),
         };
         drop(records.stored_in(Storage::Secrets));
@@ -53,9 +57,14 @@ impl Records {
         indices.values().cloned().collect()
     }
 
+    /// Returns the key that proves the records of this operator.
+    pub(crate) fn keys(&self) -> ProofKeys {
+        self.keys.clone()
+    }
+
     /// Returns a store of the records in an index.
     pub(crate) fn store(&self, index: ReleaseIndex) -> RecordStore {
-        RecordStore::new(self.client.clone(), index)
+        RecordStore::new(self.client.clone(), index, self.keys.clone())
     }
 
     fn follow(&self, storage: Storage) -> ReleaseIndex {

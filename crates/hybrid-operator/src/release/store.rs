@@ -35,6 +35,7 @@ use super::StoreError;
 use super::index::ReleaseIndex;
 use super::lru::Lru;
 use super::meta::{Format, RecordMeta, custom_labels};
+use super::proof::ProofKeys;
 use super::side::{self, PART_KEY};
 use super::storage::Storage;
 use crate::cluster::discovery::Verbs;
@@ -58,6 +59,15 @@ pub(crate) struct RecordStore {
     kind: Arc<ApiKind>,
     index: ReleaseIndex,
     cache: Arc<Mutex<Lru>>,
+    keys: ProofKeys,
+}
+
+/// The content of a record.
+pub(crate) struct StoredContent {
+    /// The decoded release.
+    pub release: Release,
+    /// Whether this operator wrote it. Nothing may be applied from any other.
+    pub proven: bool,
 }
 
 /// Secret or `ConfigMap` with its content.
@@ -90,8 +100,9 @@ struct SecretMetadataList {
 }
 
 impl RecordStore {
-    /// Returns a store with `index` as its history. The caller must run the index's watch.
-    pub(crate) fn new(client: Client, index: ReleaseIndex) -> Self {
+    /// Returns a store with `index` as its history. The caller must run the index's watch. Records
+    /// are proven by `keys`.
+    pub(crate) fn new(client: Client, index: ReleaseIndex, keys: ProofKeys) -> Self {
         let verbs = Verbs {
             list: true,
             watch: true,
@@ -111,6 +122,7 @@ impl RecordStore {
             kind: Arc::new(kind),
             index,
             cache,
+            keys,
         }
     }
 
@@ -186,13 +198,52 @@ impl RecordStore {
             .collect())
     }
 
-    /// Reads a record. Sends one request, plus one for each part, unless the record is cached.
+    /// Reads a record, to show it, to compare it, or to find what may be deleted. Sends one request,
+    /// plus one for each part, unless the record is cached.
     pub(crate) async fn load(&self, meta: &RecordMeta) -> Result<Release, StoreError> {
+        Ok(self.fetch(meta).await?.0)
+    }
+
+    /// Reads a record like [`RecordStore::load`], and verifies its proof. A wrong proof is
+    /// remembered: the history then has the record without a proof.
+    pub(crate) async fn load_with_proof(
+        &self,
+        meta: &RecordMeta,
+    ) -> Result<StoredContent, StoreError> {
+        let (release, fresh) = self.fetch(meta).await?;
+        if meta.proof.is_none() || fresh.proof.is_none() || meta.format != Format::Helm {
+            return Ok(StoredContent {
+                release,
+                proven: false,
+            });
+        }
+        let key = self.keys.key().await?;
+        let verify = move || {
+            let proven = key.holds(&fresh, &release);
+            StoredContent { release, proven }
+        };
+        let content = on_blocking_thread(verify).await;
+        if !content.proven {
+            tracing::warn!(
+                namespace = meta.namespace,
+                record = meta.secret,
+                "the proof of a release record is wrong; nothing is applied from it"
+            );
+            self.index.disprove(meta);
+        }
+        Ok(content)
+    }
+
+    /// Reads a record, and its metadata as they were read with it.
+    async fn fetch(&self, meta: &RecordMeta) -> Result<(Release, RecordMeta), StoreError> {
         if let Some(stored) = self.with_cache(|cache| cache.get(&meta.uid, &meta.resource_version))
         {
             let meta = meta.clone();
-            let decode = move || assemble(&meta, stored.as_bytes(), &[]);
-            return on_blocking_thread(decode).await.map(|(release, _)| release);
+            let decode = move || {
+                let (release, _) = assemble(&meta, stored.as_bytes(), &[])?;
+                Ok((release, meta))
+            };
+            return on_blocking_thread(decode).await;
         }
         let secret = self.get(&meta.namespace, &meta.secret).await?;
         let Some(secret) = secret else {
@@ -247,8 +298,11 @@ impl RecordStore {
                 .ok_or_else(|| missing(name))?;
             pieces.push(part.value(key).ok_or_else(|| missing(name))?);
         }
-        let decode = move || assemble(&fresh, &record, &pieces);
-        let (mut release, encoded) = on_blocking_thread(decode).await?;
+        let decode = move || {
+            let (release, encoded) = assemble(&fresh, &record, &pieces)?;
+            Ok::<_, StoreError>((release, encoded, fresh))
+        };
+        let (mut release, encoded, fresh) = on_blocking_thread(decode).await?;
         if let Some(labels) = &secret.metadata.labels {
             release.labels = custom_labels(labels);
         }
@@ -257,7 +311,7 @@ impl RecordStore {
             let version = secret.metadata.resource_version.unwrap_or_default();
             self.with_cache(|cache| cache.put(&uid, &version, encoded));
         }
-        Ok(release)
+        Ok((release, fresh))
     }
 
     async fn get(&self, namespace: &str, name: &str) -> Result<Option<StoredObject>, StoreError> {

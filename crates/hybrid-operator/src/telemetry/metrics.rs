@@ -1,7 +1,7 @@
 //! Metrics with the names that controller-runtime uses, so that existing dashboards keep working.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
@@ -11,9 +11,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::queues::{QueueMetrics, QueueState};
 use super::reloads::ReloadMetrics;
+use super::resources::ResourceAges;
 use super::webhooks::WebhookMetrics;
 use crate::client::Counts;
+
+/// The commit of the build, which the builder sets with `HYBRID_OPERATOR_COMMIT`.
+const COMMIT: &str = match option_env!("HYBRID_OPERATOR_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ControllerLabel {
@@ -21,8 +29,9 @@ struct ControllerLabel {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct QueueLabel {
-    name: String,
+struct BuildLabels {
+    commit: &'static str,
+    version: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -137,8 +146,12 @@ struct Families {
     errors: Family<ControllerLabel, Counter>,
     seconds: Family<ControllerLabel, Histogram>,
     active: Family<ControllerLabel, Gauge>,
-    depth: Family<QueueLabel, Gauge>,
-    adds: Family<QueueLabel, Counter>,
+    max: Family<ControllerLabel, Gauge>,
+    terminal: Family<ControllerLabel, Counter>,
+    panics: Family<ControllerLabel, Counter>,
+    timeouts: Family<ControllerLabel, Counter>,
+    queues: QueueMetrics,
+    resources: ResourceAges,
     blocked: Family<ControllerLabel, Counter>,
     watches: WatchMetrics,
 }
@@ -147,7 +160,9 @@ impl Default for Families {
     fn default() -> Self {
         let buckets = || {
             Histogram::new([
-                0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0,
+                0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6,
+                0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0,
+                8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
             ])
         };
         Self {
@@ -155,8 +170,12 @@ impl Default for Families {
             errors: Family::default(),
             seconds: Family::new_with_constructor(buckets),
             active: Family::default(),
-            depth: Family::default(),
-            adds: Family::default(),
+            max: Family::default(),
+            terminal: Family::default(),
+            panics: Family::default(),
+            timeouts: Family::default(),
+            queues: QueueMetrics::default(),
+            resources: ResourceAges::default(),
             blocked: Family::default(),
             watches: WatchMetrics::default(),
         }
@@ -171,9 +190,10 @@ impl Metrics {
         let controllers = Families::default();
         let requests = Family::<RequestLabels, Counter>::default();
         let leader = Family::<NameLabel, Gauge>::default();
-        let info = Family::<NameLabel, Gauge>::default();
-        info.get_or_create(&NameLabel {
-            name: env!("CARGO_PKG_VERSION").to_owned(),
+        let info = Family::<BuildLabels, Gauge>::default();
+        info.get_or_create(&BuildLabels {
+            commit: COMMIT,
+            version: env!("CARGO_PKG_VERSION"),
         })
         .set(1);
         let c = &controllers;
@@ -199,15 +219,27 @@ impl Metrics {
             c.active.clone(),
         );
         registry.register(
-            "workqueue_depth",
-            "Number of keys waiting to be reconciled",
-            c.depth.clone(),
+            "controller_runtime_max_concurrent_reconciles",
+            "Number of reconciles that may be in progress at a time",
+            c.max.clone(),
         );
         registry.register(
-            "workqueue_adds",
-            "Number of keys added to the queue",
-            c.adds.clone(),
+            "controller_runtime_terminal_reconcile_errors",
+            "Number of reconciles with an error that is not retried",
+            c.terminal.clone(),
         );
+        registry.register(
+            "controller_runtime_reconcile_panics",
+            "Number of reconciles that panicked",
+            c.panics.clone(),
+        );
+        registry.register(
+            "controller_runtime_reconcile_timeouts",
+            "Number of reconciles that exceeded their time limit",
+            c.timeouts.clone(),
+        );
+        c.queues.register(&mut registry);
+        registry.register_collector(Box::new(c.resources.clone()));
         registry.register(
             "hybrid_operator_blocked_reconciles",
             "Reconciles of native controllers that blocked their thread for more than 5 s",
@@ -318,6 +350,7 @@ impl Metrics {
             let known = counter.get();
             counter.inc_by(count.saturating_sub(known));
         }
+        self.0.controllers.queues.refresh();
         let mut text = String::new();
         encode(&mut text, &self.0.registry)?;
         match first_duplicate(&text) {
@@ -360,19 +393,82 @@ impl ControllerMetrics {
         }
     }
 
-    fn queue(&self) -> QueueLabel {
-        QueueLabel {
-            name: self.name.to_string(),
+    /// Reports the number of workers, and that nothing has happened yet.
+    pub(crate) fn started(&self, workers: usize) {
+        let (families, label) = (&self.families, self.controller());
+        let workers = i64::try_from(workers).unwrap_or(i64::MAX);
+        families.max.get_or_create(&label).set(workers);
+        drop(families.active.get_or_create(&label));
+        drop(families.seconds.get_or_create(&label));
+        for counter in [
+            &families.errors,
+            &families.terminal,
+            &families.panics,
+            &families.timeouts,
+        ] {
+            drop(counter.get_or_create(&label));
+        }
+        for result in [
+            ReconcileResult::Success,
+            ReconcileResult::Error,
+            ReconcileResult::RequeueAfter,
+        ] {
+            let controller = label.controller.clone();
+            drop(
+                families
+                    .total
+                    .get_or_create(&ResultLabels { controller, result }),
+            );
         }
     }
 
-    pub(crate) fn added(&self) {
-        self.families.adds.get_or_create(&self.queue()).inc();
+    /// Counts a reconcile with an error that is not retried.
+    pub(crate) fn terminal_error(&self) {
+        self.families
+            .terminal
+            .get_or_create(&self.controller())
+            .inc();
     }
 
-    pub(crate) fn depth(&self, depth: usize) {
-        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
-        self.families.depth.get_or_create(&self.queue()).set(depth);
+    /// Counts a reconcile that panicked.
+    pub(crate) fn panicked(&self) {
+        self.families.panics.get_or_create(&self.controller()).inc();
+    }
+
+    /// Counts a reconcile that exceeded its time limit.
+    pub(crate) fn timed_out(&self) {
+        self.families
+            .timeouts
+            .get_or_create(&self.controller())
+            .inc();
+    }
+
+    /// Reports the state of the controller's queue at each scrape.
+    pub(crate) fn watch_queue(
+        &self,
+        state: impl Fn() -> Option<QueueState> + Send + Sync + 'static,
+    ) {
+        self.families.queues.watch(&self.name, state);
+    }
+
+    /// Counts keys that were added to the queue.
+    pub(crate) fn added(&self, keys: u64) {
+        self.families.queues.added(&self.name, keys);
+    }
+
+    /// Records how long a key has waited.
+    pub(crate) fn taken(&self, waited: Duration) {
+        self.families.queues.taken(&self.name, waited);
+    }
+
+    /// Counts a key that is added to the queue later.
+    pub(crate) fn retried(&self) {
+        self.families.queues.retried(&self.name);
+    }
+
+    /// Returns the ages of custom resources.
+    pub(crate) fn resources(&self) -> ResourceAges {
+        self.families.resources.clone()
     }
 
     pub(crate) fn begin(&self) -> ReconcileTimer {
@@ -394,10 +490,12 @@ impl ReconcileTimer {
     pub(crate) fn end(self, result: ReconcileResult) {
         let (families, label) = (&self.metrics.families, self.metrics.controller());
         families.active.get_or_create(&label).dec();
+        let elapsed = self.start.elapsed();
         families
             .seconds
             .get_or_create(&label)
-            .observe(self.start.elapsed().as_secs_f64());
+            .observe(elapsed.as_secs_f64());
+        families.queues.worked(&self.metrics.name, elapsed);
         if result == ReconcileResult::Error {
             families.errors.get_or_create(&label).inc();
         }
@@ -411,21 +509,75 @@ impl ReconcileTimer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{Metrics, ReconcileResult};
     use crate::client::Counts;
+    use crate::telemetry::queues::QueueState;
+    use crate::telemetry::resources::ResourceLabels;
+
+    fn resource(name: &str) -> ResourceLabels {
+        ResourceLabels {
+            group: "g".to_owned(),
+            kind: "K".to_owned(),
+            name: name.to_owned(),
+            namespace: "ns".to_owned(),
+            version: "v1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn custom_resources_are_reported_once_and_with_the_labels_of_operator_lib() {
+        let metrics = Metrics::new(Counts::default(), []);
+        let ages = metrics.controller("k").resources();
+        ages.watch(|| Some(vec![(resource("a"), 7), (resource("b"), 8)]));
+        ages.watch(|| Some(vec![(resource("a"), 7)]));
+        ages.watch(|| None);
+        let text = metrics.encode().unwrap();
+        let line = "resource_created_at_seconds{group=\"g\",kind=\"K\",name=\"a\",namespace=\"ns\",version=\"v1\"} 7\n";
+        assert_eq!(text.matches(line).count(), 1, "{text}");
+        assert_eq!(text.matches("resource_created_at_seconds{").count(), 2);
+    }
 
     #[test]
     fn metrics_have_the_names_of_controller_runtime() {
         let metrics = Metrics::new(Counts::default(), []);
         let controller = metrics.controller("memcached");
-        controller.added();
+        let state = QueueState {
+            depth: 3,
+            unfinished: Duration::from_secs(5),
+            longest: Duration::from_secs(4),
+        };
+        controller.watch_queue(move || Some(state));
+        controller.started(8);
+        controller.added(2);
+        controller.taken(Duration::from_secs(1));
+        controller.retried();
+        controller.terminal_error();
+        controller.panicked();
         controller.begin().end(ReconcileResult::Success);
         metrics.set_leader("lease", true);
         metrics.watches().restarted("Pod", "panic");
         let text = metrics.encode().unwrap();
         for line in [
             "controller_runtime_reconcile_total{controller=\"memcached\",result=\"success\"} 1",
-            "workqueue_adds_total{name=\"memcached\"} 1",
+            "controller_runtime_reconcile_total{controller=\"memcached\",result=\"error\"} 0",
+            "controller_runtime_max_concurrent_reconciles{controller=\"memcached\"} 8",
+            "controller_runtime_terminal_reconcile_errors_total{controller=\"memcached\"} 1",
+            "controller_runtime_reconcile_panics_total{controller=\"memcached\"} 1",
+            "controller_runtime_reconcile_timeouts_total{controller=\"memcached\"} 0",
+            "workqueue_adds_total{name=\"memcached\",controller=\"memcached\"} 2",
+            "workqueue_depth{name=\"memcached\",controller=\"memcached\"} 3",
+            "workqueue_unfinished_work_seconds{name=\"memcached\",controller=\"memcached\"} 5",
+            "workqueue_longest_running_processor_seconds{name=\"memcached\",controller=\"memcached\"} 4",
+            "workqueue_retries_total{name=\"memcached\",controller=\"memcached\"} 1",
+            "workqueue_queue_duration_seconds_sum{name=\"memcached\",controller=\"memcached\"} 1",
+            "workqueue_work_duration_seconds_count{name=\"memcached\",controller=\"memcached\"} 1",
+            concat!(
+                "helm_operator_build_info{commit=\"unknown\",version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
             "controller_runtime_active_workers{controller=\"memcached\"} 0",
             "leader_election_master_status{name=\"lease\"} 1",
             "hybrid_operator_watch_restarts_total{kind=\"Pod\",cause=\"panic\"} 1",
@@ -438,8 +590,11 @@ mod tests {
     fn the_list_of_metrics_is_complete() {
         let metrics = Metrics::new(Counts::default(), []);
         let controller = metrics.controller("memcached");
-        controller.added();
-        controller.depth(1);
+        controller.watch_queue(|| Some(QueueState::default()));
+        controller.started(1);
+        controller
+            .resources()
+            .watch(|| Some(vec![(resource("one"), 1)]));
         controller.begin().end(ReconcileResult::Error);
         metrics.blocked("memcached");
         metrics.set_leader("lease", true);

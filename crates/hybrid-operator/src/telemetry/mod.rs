@@ -2,8 +2,11 @@
 
 pub mod logs;
 pub(crate) mod metrics;
+pub(crate) mod queues;
 pub(crate) mod reloads;
+pub(crate) mod resources;
 pub(crate) mod webhooks;
+mod zap;
 
 pub use prometheus_client;
 
@@ -11,9 +14,13 @@ pub use prometheus_client;
 /// `_bucket`, `_count` and `_sum` in addition.
 pub const METRICS: &[&str] = &[
     "controller_runtime_active_workers",
+    "controller_runtime_max_concurrent_reconciles",
     "controller_runtime_reconcile_errors_total",
+    "controller_runtime_reconcile_panics_total",
     "controller_runtime_reconcile_time_seconds",
+    "controller_runtime_reconcile_timeouts_total",
     "controller_runtime_reconcile_total",
+    "controller_runtime_terminal_reconcile_errors_total",
     "controller_runtime_webhook_latency_seconds",
     "controller_runtime_webhook_requests_in_flight",
     "controller_runtime_webhook_requests_total",
@@ -24,7 +31,13 @@ pub const METRICS: &[&str] = &[
     "hybrid_operator_rollout_waiting",
     "hybrid_operator_watch_restarts_total",
     "leader_election_master_status",
+    "resource_created_at_seconds",
     "rest_client_requests_total",
     "workqueue_adds_total",
     "workqueue_depth",
+    "workqueue_longest_running_processor_seconds",
+    "workqueue_queue_duration_seconds",
+    "workqueue_retries_total",
+    "workqueue_unfinished_work_seconds",
+    "workqueue_work_duration_seconds",
 ];

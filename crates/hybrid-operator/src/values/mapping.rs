@@ -1,17 +1,14 @@
 //! Evaluates templates in `watches.yaml`. Their data is `.Object`, the custom resource, and
-//! `.Spec`, its spec.
+//! `.Spec`, its spec, and `.Env`, the environment variables of the operator.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use go_template::{Buffer, Funcs, Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
+use go_template::{Buffer, Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
 use helm_core::Values;
 use serde_json::{Number, Value};
 
 use super::{Inputs, ValuesError};
-
-/// Functions of Go templates and Sprig, as in the Go operators.
-static FUNCS: LazyLock<Arc<Funcs>> =
-    LazyLock::new(|| Arc::new(Funcs::new().with(&go_template::sprig::FUNCS)));
+use crate::watches::template::FUNCS;
 
 /// Evaluates the templates in all strings of a tree.
 pub(super) fn evaluate(tree: &Value, inputs: &Inputs<'_>) -> Result<Values, ValuesError> {
@@ -82,6 +79,7 @@ fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, Value
     let data: Map = [
         ("Object", go_value(inputs.object)),
         ("Spec", go_value(spec)),
+        ("Env", inputs.env.to_value()),
     ]
     .into_iter()
     .collect();

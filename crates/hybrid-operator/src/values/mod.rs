@@ -6,7 +6,7 @@
 //! spec < values (templates) < valuesFrom < overrideValues
 //! ```
 
-mod env;
+mod environment;
 mod mapping;
 mod override_values;
 mod values_from;
@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::watches::Watch;
 
+pub(crate) use environment::Environment;
 pub(crate) use values_from::Reference;
 
 /// Error computing values.
@@ -91,8 +92,8 @@ pub(crate) enum ValuesError {
 pub(crate) struct Inputs<'a> {
     /// Custom resource.
     pub object: &'a Value,
-    /// Environment variable lookup.
-    pub env: &'a dyn Fn(&str) -> Option<String>,
+    /// Environment variables.
+    pub env: &'a Environment,
     /// Contents of referenced objects.
     pub references: &'a BTreeMap<Reference, BTreeMap<String, String>>,
 }
@@ -130,11 +131,15 @@ pub(crate) fn compute(watch: &Watch, inputs: &Inputs<'_>) -> Result<Computed, Va
 ///
 /// # Errors
 /// If a template fails.
-pub(crate) fn render_text(text: &str, object: &Value, field: &str) -> Result<String, ValuesError> {
-    let env = |name: &str| std::env::var(name).ok();
+pub(crate) fn render_text(
+    text: &str,
+    object: &Value,
+    env: &Environment,
+    field: &str,
+) -> Result<String, ValuesError> {
     let inputs = Inputs {
         object,
-        env: &env,
+        env,
         references: &BTreeMap::new(),
     };
     mapping::text(text, &inputs, field)
@@ -147,7 +152,7 @@ mod tests {
     use kube::core::GroupVersionKind;
     use serde_json::{Value, json};
 
-    use super::{Computed, Inputs, Reference, ValuesError, compute};
+    use super::{Computed, Environment, Inputs, Reference, ValuesError, compute};
     use crate::watches::{OverrideValuesType, ReferenceKind, ValuesFrom, Watch};
 
     fn watch() -> Watch {
@@ -157,7 +162,7 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "literals read better")]
     fn computed(watch: &Watch, spec: Value) -> Result<Computed, ValuesError> {
         let object = json!({"metadata": {"name": "cr", "namespace": "ns"}, "spec": spec});
-        let env = |name: &str| (name == "IMAGE").then(|| "repo/img".to_owned());
+        let env = Environment::new([("IMAGE".to_owned(), "repo/img".to_owned())]);
         let secret = Reference {
             kind: ReferenceKind::Secret,
             namespace: "ns".into(),
@@ -240,6 +245,21 @@ mod tests {
             computed(&watch, json!({})),
             Err(ValuesError::Missing { .. })
         ));
+    }
+
+    #[test]
+    fn templates_read_the_environment_of_the_operator() {
+        let mut watch = watch();
+        watch.values = Some(json!({
+            "image": "{{ .Env.IMAGE }}:{{ .Spec.tag }}",
+            "known": "{{ hasKey .Env \"IMAGE\" }}",
+            "other": "{{ .Env.OTHER | default \"none\" }}",
+        }));
+        let found = computed(&watch, json!({"tag": "1"})).unwrap().values;
+        assert_eq!(
+            Value::from(found),
+            json!({"tag": "1", "image": "repo/img:1", "known": true, "other": "none"})
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ use helm_core::Values;
 use helm_core::values::{set, set_string};
 use serde_json::Value;
 
-use super::{Inputs, ValuesError, env, mapping};
+use super::{Inputs, ValuesError, mapping};
+use crate::watches::expand::expand;
 use crate::watches::{OverrideValuesType, Watch};
 
 /// Sets the values in `values`. Returns the paths whose value changed.
@@ -16,7 +17,7 @@ pub(super) fn apply(
     let mut overridden = Vec::new();
     for (path, text) in &watch.override_values {
         let field = || format!("overrideValues.{path}");
-        let expanded = env::expand(text, inputs.env);
+        let expanded = expand(text, &|name| inputs.env.get(name));
         let text = mapping::text(&expanded, inputs, &field())?;
         let before = Value::Object(values.clone());
         let flag = format!("{path}={text}");

@@ -12,9 +12,12 @@
 //! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
 //! sends no requests to the cluster.
 
+pub(crate) mod expand;
+mod fields;
 mod parse;
 mod suggest;
 mod target;
+pub(crate) mod template;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -26,6 +29,7 @@ use std::time::Duration;
 use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
+pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use suggest::nearest;
 pub use target::Target;
@@ -33,6 +37,7 @@ pub use validate::validate;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,
@@ -53,6 +58,10 @@ pub struct Watch {
     pub selector: Option<Selector>,
     /// Whether the results of `lookup` count as inputs of the release.
     pub lookup_is_input: bool,
+    /// Whether a text given to `tpl` may look up everything that the operator may read, although it
+    /// may come from a custom resource. Default: only objects of the release's namespace, and no
+    /// Secrets.
+    pub lookup_is_trusted: bool,
     /// Values merged over the spec; its strings may be templates.
     pub values: Option<Value>,
     /// Secrets and `ConfigMap`s that provide values.
@@ -73,6 +82,8 @@ pub struct Watch {
     pub patches: Vec<Patch>,
     /// The service account that the operator impersonates; may be a template.
     pub service_account_name: Option<String>,
+    /// Whether a template of `serviceAccountName` may pick an account of the operator's namespace.
+    pub allow_operator_accounts: bool,
     /// Custom resources that must be `Ready` first.
     pub depends_on: Vec<Dependency>,
     /// Number of revisions of a release that are kept. Default: 10.
@@ -85,6 +96,8 @@ pub struct Watch {
     pub pause_annotation: Option<String>,
     /// Whether a chart that renders no objects may replace a release that has some.
     pub allow_empty: bool,
+    /// Whether the status shows the last lines of a crashed container's log. Default: true.
+    pub crash_logs: bool,
     /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
 }
@@ -102,6 +115,7 @@ impl Watch {
             max_concurrent_reconciles: None,
             selector: None,
             lookup_is_input: false,
+            lookup_is_trusted: false,
             values: None,
             values_from: Vec::new(),
             install: ActionPolicy::default(),
@@ -112,12 +126,14 @@ impl Watch {
             drift_detection: DriftDetection::default(),
             patches: Vec::new(),
             service_account_name: None,
+            allow_operator_accounts: false,
             depends_on: Vec::new(),
             max_history: None,
             release_name: None,
             release_namespace: None,
             pause_annotation: None,
             allow_empty: false,
+            crash_logs: true,
             crds: CrdPolicy::default(),
         }
     }
@@ -416,5 +432,7 @@ pub struct Entry {
     pub chart_position: (usize, usize),
 }
 
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod tests;

@@ -1,54 +1,31 @@
 //! Parses a watches file into entries and collects all mistakes.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::path::Path;
-use std::time::Duration;
 
 use go_yaml::tree::{self, Node};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::core::{GroupVersionKind, Selector};
-use serde::de::DeserializeOwned;
+use helm_core::Values;
+use helm_core::values::set;
+use kube::core::GroupVersionKind;
 use serde_json::Value;
 
-use super::suggest::nearest;
-use crate::duration;
-
+use super::fields::{
+    Fields, boolean, choice, decode, expected, go_duration, name, namespace, pointers, positive,
+    problem, selector, string, string_list, string_map,
+};
 use super::{
     ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
     OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation, RemediationStrategy,
-    Target, ValuesFrom, Watch,
+    Target, ValuesFrom, Watch, template,
 };
+use crate::naming;
 
-const ENTRY_FIELDS: &[&str] = &[
-    "group",
-    "version",
-    "kind",
-    "chart",
-    "watchDependentResources",
-    "overrideValues",
-    "overrideValuesType",
-    "reconcilePeriod",
-    "maxConcurrentReconciles",
-    "selector",
-    "dryRunOption",
-    "values",
-    "valuesFrom",
-    "install",
-    "upgrade",
-    "rollback",
-    "uninstall",
-    "test",
-    "driftDetection",
-    "patches",
-    "serviceAccountName",
-    "dependsOn",
-    "maxHistory",
-    "releaseName",
-    "releaseNamespace",
-    "pauseAnnotation",
-    "allowEmpty",
-    "crds",
+/// Kinds that hold user data or other objects: never deleted and created again.
+pub(crate) const NEVER_RECREATED: &[&str] = &[
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "Namespace",
+    "CustomResourceDefinition",
 ];
 
 /// Parses the entries of a watches file. Relative chart paths are resolved against `base`.
@@ -80,14 +57,9 @@ pub fn parse(text: &[u8], base: &Path) -> (Vec<Entry>, Vec<Problem>) {
     };
     let mut entries = Vec::new();
     for (index, node) in items.iter().enumerate() {
-        let Some(mut fields) =
-            Fields::open(node, &format!("[{index}]"), ENTRY_FIELDS, &mut problems)
-        else {
-            continue;
-        };
-        if let Some(entry) = entry(&mut fields, node, index, base) {
-            entries.push(entry);
-        }
+        let read = |fields: &mut Fields<'_>| entry(fields, node, index, base);
+        let entry = Fields::read(node, &format!("[{index}]"), &mut problems, read);
+        entries.extend(entry.flatten());
     }
     (entries, problems)
 }
@@ -101,17 +73,18 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let chart = fields.required("chart", name);
     let gvk = GroupVersionKind {
         group,
-        version: version?,
-        kind: kind?,
+        version: version.clone().unwrap_or_default(),
+        kind: kind.clone().unwrap_or_default(),
     };
-    let mut watch = Watch::new(gvk, base.join(chart?));
+    let mut watch = Watch::new(gvk, base.join(chart.clone().unwrap_or_default()));
 
     watch.watch_dependent_resources = fields
         .optional("watchDependentResources", boolean)
         .unwrap_or(true);
     watch.override_values = fields
-        .optional("overrideValues", string_map)
+        .optional("overrideValues", override_values)
         .unwrap_or_default();
+    fields.check_strings("overrideValues", template::check_expanded);
     watch.override_values_type = fields
         .optional("overrideValuesType", |node| {
             choice(
@@ -131,34 +104,39 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             choice(node, &[("server", true), ("client", false)])
         })
         .unwrap_or(false);
+    watch.lookup_is_trusted = fields
+        .optional("lookup", |node| {
+            choice(node, &[("confined", false), ("trusted", true)])
+        })
+        .unwrap_or(false);
     watch.values = fields.optional("values", |node| match decode(node)? {
         value @ Value::Object(_) => Ok(value),
         _ => Err(expected("a map of values", node)),
     });
+    fields.check_strings("values", template::check);
     watch.values_from = fields.list("valuesFrom", values_from);
-    watch.install = fields
-        .section("install", |f| policy(f, Extras::REMEDIATION))
-        .unwrap_or_default();
-    watch.upgrade = fields
-        .section("upgrade", |f| policy(f, Extras::UPGRADE))
-        .unwrap_or_default();
-    watch.rollback = fields
-        .section("rollback", |f| policy(f, Extras::NONE))
-        .unwrap_or_default();
-    watch.uninstall = fields
-        .section("uninstall", |f| policy(f, Extras::NONE))
-        .unwrap_or_default();
-    watch.test = fields.section("test", |f| policy(f, Extras::NONE));
+    watch.install = fields.section("install", install).unwrap_or_default();
+    watch.upgrade = fields.section("upgrade", upgrade).unwrap_or_default();
+    watch.rollback = fields.section("rollback", rollback).unwrap_or_default();
+    watch.uninstall = fields.section("uninstall", uninstall).unwrap_or_default();
+    watch.test = fields.section("test", |f| ActionPolicy {
+        timeout: f.optional("timeout", go_duration),
+        ..ActionPolicy::default()
+    });
     watch.drift_detection = fields
         .section("driftDetection", drift_detection)
         .unwrap_or_default();
     watch.patches = fields.list("patches", patch);
-    watch.service_account_name = fields.optional("serviceAccountName", name);
+    watch.service_account_name = fields.optional("serviceAccountName", template_text);
     watch.depends_on = fields.list("dependsOn", dependency);
     watch.max_history = fields.optional("maxHistory", positive);
-    watch.release_name = fields.optional("releaseName", name);
-    watch.release_namespace = fields.optional("releaseNamespace", name);
-    watch.pause_annotation = fields.optional("pauseAnnotation", name);
+    watch.release_name = fields.optional("releaseName", template_text);
+    watch.release_namespace = fields.optional("releaseNamespace", namespace);
+    watch.pause_annotation = fields.optional("pauseAnnotation", annotation);
+    watch.allow_operator_accounts = fields
+        .optional("allowOperatorAccounts", boolean)
+        .unwrap_or(false);
+    watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
     watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
     watch.crds = fields
         .optional("crds", |node| {
@@ -172,6 +150,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
             )
         })
         .unwrap_or_default();
+    // Only now, so that the mistakes in all fields are reported.
+    let (Some(_), Some(_), Some(_)) = (version, kind, chart) else {
+        return None;
+    };
     Some(Entry {
         watch,
         index,
@@ -181,10 +163,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     })
 }
 
-const VALUES_FROM_FIELDS: &[&str] = &["kind", "name", "namespace", "key", "targetPath", "optional"];
-
 fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
-    fields.allow(VALUES_FROM_FIELDS);
     let kind = fields.required("kind", |node| {
         choice(
             node,
@@ -194,12 +173,12 @@ fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
             ],
         )
     });
-    let reference = fields.required("name", name);
-    let namespace = fields.optional("namespace", name);
+    let reference = fields.required("name", template_text);
+    let namespace = fields.optional("namespace", namespace);
     let key = fields
-        .optional("key", name)
+        .optional("key", data_key)
         .unwrap_or_else(|| "values.yaml".to_owned());
-    let target_path = fields.optional("targetPath", name);
+    let target_path = fields.optional("targetPath", dotted_path);
     let optional = fields.optional("optional", boolean).unwrap_or(false);
     Some(ValuesFrom {
         kind: kind?,
@@ -211,86 +190,66 @@ fn values_from(fields: &mut Fields<'_>) -> Option<ValuesFrom> {
     })
 }
 
-/// The fields of an action in addition to those that all actions have.
-#[derive(Clone, Copy)]
-struct Extras {
-    remediation: bool,
-    recreate: bool,
-}
-
-impl Extras {
-    const NONE: Self = Self {
-        remediation: false,
-        recreate: false,
-    };
-    const REMEDIATION: Self = Self {
-        remediation: true,
-        recreate: false,
-    };
-    const UPGRADE: Self = Self {
-        remediation: true,
-        recreate: true,
-    };
-
-    fn fields(self) -> &'static [&'static str] {
-        match (self.remediation, self.recreate) {
-            (true, true) => &[
-                "timeout",
-                "wait",
-                "waitForJobs",
-                "disableHooks",
-                "remediation",
-                "recreate",
-            ],
-            (true, false) => &[
-                "timeout",
-                "wait",
-                "waitForJobs",
-                "disableHooks",
-                "remediation",
-            ],
-            _ => &["timeout", "wait", "waitForJobs", "disableHooks"],
-        }
+fn install(fields: &mut Fields<'_>) -> ActionPolicy {
+    let strategies = &[
+        ("uninstall", RemediationStrategy::Uninstall),
+        ("none", RemediationStrategy::None),
+    ];
+    let common = rollback(fields);
+    ActionPolicy {
+        remediation: fields
+            .section("remediation", |f| remediation(f, strategies))
+            .unwrap_or_default(),
+        ..common
     }
 }
 
-fn policy(fields: &mut Fields<'_>, extras: Extras) -> ActionPolicy {
-    fields.allow(extras.fields());
+fn upgrade(fields: &mut Fields<'_>) -> ActionPolicy {
+    let strategies = &[
+        ("rollback", RemediationStrategy::Rollback),
+        ("uninstall", RemediationStrategy::Uninstall),
+        ("none", RemediationStrategy::None),
+    ];
+    let common = rollback(fields);
+    ActionPolicy {
+        remediation: fields
+            .section("remediation", |f| remediation(f, strategies))
+            .unwrap_or_default(),
+        recreate: fields.optional("recreate", recreated_kinds),
+        ..common
+    }
+}
+
+fn rollback(fields: &mut Fields<'_>) -> ActionPolicy {
+    let common = uninstall(fields);
+    ActionPolicy {
+        wait_for_jobs: fields.optional("waitForJobs", boolean).unwrap_or(false),
+        ..common
+    }
+}
+
+/// Reads the fields that all actions have.
+fn uninstall(fields: &mut Fields<'_>) -> ActionPolicy {
     ActionPolicy {
         timeout: fields.optional("timeout", go_duration),
         wait: fields.optional("wait", boolean).unwrap_or(false),
-        wait_for_jobs: fields.optional("waitForJobs", boolean).unwrap_or(false),
         disable_hooks: fields.optional("disableHooks", boolean).unwrap_or(false),
-        remediation: fields
-            .section("remediation", remediation)
-            .unwrap_or_default(),
-        recreate: fields.optional("recreate", string_list),
+        ..ActionPolicy::default()
     }
 }
 
-fn remediation(fields: &mut Fields<'_>) -> Remediation {
-    fields.allow(&["retries", "strategy"]);
+fn remediation(fields: &mut Fields<'_>, strategies: &[(&str, RemediationStrategy)]) -> Remediation {
     Remediation {
         retries: fields.optional("retries", |node| {
             node.as_i64()
                 .and_then(|n| u32::try_from(n).ok())
                 .ok_or_else(|| expected("a count of at least 0", node))
         }),
-        strategy: fields.optional("strategy", |node| {
-            choice(
-                node,
-                &[
-                    ("rollback", RemediationStrategy::Rollback),
-                    ("uninstall", RemediationStrategy::Uninstall),
-                    ("none", RemediationStrategy::None),
-                ],
-            )
-        }),
+        strategy: fields.optional("strategy", |node| choice(node, strategies)),
     }
 }
 
 fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
-    fields.allow(&["mode", "ignore"]);
     DriftDetection {
         mode: fields
             .optional("mode", |node| {
@@ -305,28 +264,28 @@ fn drift_detection(fields: &mut Fields<'_>) -> DriftDetection {
             })
             .unwrap_or_default(),
         ignore: fields.list("ignore", |f| {
-            f.allow(&["target", "paths"]);
             let target = f.section("target", target).unwrap_or_default();
-            let paths = f.required("paths", pointers)?;
-            Some(DriftIgnore { target, paths })
+            let paths = f.required("paths", pointers);
+            Some(DriftIgnore {
+                target,
+                paths: paths?,
+            })
         }),
     }
 }
 
 fn target(fields: &mut Fields<'_>) -> Target {
-    fields.allow(&["group", "version", "kind", "name", "namespace", "labels"]);
     Target {
         group: fields.optional("group", string),
         version: fields.optional("version", name),
         kind: fields.optional("kind", name),
         name: fields.optional("name", name),
-        namespace: fields.optional("namespace", name),
+        namespace: fields.optional("namespace", string),
         labels: fields.optional("labels", selector),
     }
 }
 
 fn patch(fields: &mut Fields<'_>) -> Option<Patch> {
-    fields.allow(&["target", "patch"]);
     let target = fields.section("target", target).unwrap_or_default();
     let patch = fields.required("patch", patch_body)?;
     Some(Patch { target, patch })
@@ -351,11 +310,10 @@ fn patch_body(node: &Node) -> Result<PatchBody, String> {
 }
 
 fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
-    fields.allow(&["apiVersion", "kind", "name", "namespace"]);
-    let api_version = fields.required("apiVersion", name);
+    let api_version = fields.required("apiVersion", api_version);
     let kind = fields.required("kind", name);
-    let reference = fields.required("name", name);
-    let namespace = fields.optional("namespace", name);
+    let reference = fields.required("name", template_text);
+    let namespace = fields.optional("namespace", namespace);
     Some(Dependency {
         api_version: api_version?,
         kind: kind?,
@@ -364,258 +322,92 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
     })
 }
 
-/// The fields of a map in the file, and the list of mistakes.
-struct Fields<'a> {
-    node: &'a Node,
-    path: String,
-    problems: &'a mut Vec<Problem>,
+/// Reads a text that is not empty and may contain templates.
+fn template_text(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    template::check(&text, "template")?;
+    Ok(text)
 }
 
-impl<'a> Fields<'a> {
-    /// Opens a map whose fields are `allowed`; anything else is a mistake.
-    fn open(
-        node: &'a Node,
-        path: &str,
-        allowed: &[&str],
-        problems: &'a mut Vec<Problem>,
-    ) -> Option<Self> {
-        if node.as_map().is_none() {
-            problems.push(problem(node, path, expected("a map", node)));
-            return None;
-        }
-        let mut fields = Self {
-            node,
-            path: path.to_owned(),
-            problems,
+/// Reads the paths and texts of `overrideValues`.
+fn override_values(node: &Node) -> Result<BTreeMap<String, String>, String> {
+    let values = string_map(node)?;
+    for path in values.keys() {
+        let mut set_values = Values::new();
+        let why = match set(&format!("{path}=x"), &mut set_values) {
+            Err(error) => format!(": {error}"),
+            // An unclosed bracket.
+            Ok(()) if set_values.is_empty() => String::new(),
+            Ok(()) => continue,
         };
-        if !allowed.is_empty() {
-            fields.allow(allowed);
-        }
-        Some(fields)
+        return Err(format!(
+            "`{path}` is not a path as in Helm's --set, such as `image.tag` or `hosts[0].name`{why}"
+        ));
     }
-
-    /// Reports unknown and duplicate fields.
-    fn allow(&mut self, allowed: &[&str]) {
-        let mut seen: Vec<String> = Vec::new();
-        for (key, _) in self.node.as_map().into_iter().flatten() {
-            let found = key.as_str().unwrap_or("").to_owned();
-            let field = join(&self.path, &found);
-            if !allowed.contains(&found.as_str()) {
-                let hint = nearest(&found, allowed).map_or_else(
-                    || format!("; known fields: {}", allowed.join(", ")),
-                    |near| format!("; did you mean `{near}`?"),
-                );
-                self.problems
-                    .push(problem(key, &field, format!("unknown field{hint}")));
-            } else if seen.contains(&found) {
-                self.problems.push(problem(
-                    key,
-                    &field,
-                    "duplicate field; remove one of them".to_owned(),
-                ));
-            }
-            seen.push(found);
-        }
-    }
-
-    fn get(&self, field: &str) -> Option<&'a Node> {
-        let entries = self.node.as_map()?;
-        entries
-            .iter()
-            .find(|(key, _)| key.as_str() == Some(field))
-            .map(|(_, value)| value)
-    }
-
-    fn position(&self, field: &str) -> (usize, usize) {
-        self.get(field)
-            .map_or((self.node.line(), self.node.column()), |n| {
-                (n.line(), n.column())
-            })
-    }
-
-    /// Returns the field's value if it is present and valid. Null counts as absent.
-    fn optional<T>(&mut self, field: &str, read: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
-        let node = self.get(field).filter(|node| !node.is_null())?;
-        read(node)
-            .map_err(|message| {
-                self.problems
-                    .push(problem(node, &join(&self.path, field), message));
-            })
-            .ok()
-    }
-
-    fn required<T>(&mut self, field: &str, read: impl Fn(&Node) -> Result<T, String>) -> Option<T> {
-        if self.get(field).is_none_or(Node::is_null) {
-            let message = format!("`{field}` is required");
-            self.problems.push(problem(self.node, &self.path, message));
-            return None;
-        }
-        self.optional(field, read)
-    }
-
-    /// Reads a nested map.
-    fn section<T>(&mut self, field: &str, read: impl Fn(&mut Fields<'_>) -> T) -> Option<T> {
-        let node = self.get(field).filter(|node| !node.is_null())?;
-        let path = join(&self.path, field);
-        Fields::open(node, &path, &[], self.problems).map(|mut fields| read(&mut fields))
-    }
-
-    /// Reads a nested list of maps. Invalid items are reported and skipped.
-    fn list<T>(&mut self, field: &str, read: impl Fn(&mut Fields<'_>) -> Option<T>) -> Vec<T> {
-        let Some(node) = self.get(field).filter(|node| !node.is_null()) else {
-            return Vec::new();
-        };
-        let path = join(&self.path, field);
-        let Some(items) = node.as_list() else {
-            self.problems
-                .push(problem(node, &path, expected("a list", node)));
-            return Vec::new();
-        };
-        let mut out = Vec::new();
-        for (i, item) in items.iter().enumerate() {
-            let opened = Fields::open(item, &format!("{path}[{i}]"), &[], self.problems);
-            out.extend(opened.and_then(|mut fields| read(&mut fields)));
-        }
-        out
-    }
+    Ok(values)
 }
 
-fn join(path: &str, field: &str) -> String {
-    if path.is_empty() {
-        field.to_owned()
+/// Reads the key of an annotation.
+fn annotation(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    if naming::is_qualified(&text) {
+        Ok(text)
     } else {
-        format!("{path}.{field}")
+        Err(format!(
+            "`{text}` is not the name of an annotation, such as `example.com/paused`"
+        ))
     }
 }
 
-fn problem(node: &Node, field: &str, message: String) -> Problem {
-    Problem {
-        line: node.line(),
-        column: node.column(),
-        field: field.to_owned(),
-        message,
+/// Reads a key of a Secret or `ConfigMap`.
+fn data_key(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if text.chars().all(allowed) {
+        Ok(text)
+    } else {
+        Err(format!(
+            "`{text}` is not a key of a Secret or ConfigMap: letters, digits, `-`, `_` and `.`"
+        ))
     }
 }
 
-fn expected(what: &str, node: &Node) -> String {
-    format!("expected {what}, found {}", node.type_name())
+/// Reads a path of names that are separated by dots.
+fn dotted_path(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    let wrong = |part: &str| part.is_empty() || part.contains(['[', ']', '{', '}']);
+    if text.split('.').any(wrong) {
+        Err(format!(
+            "`{text}` is not a path of names with dots between them, such as `auth.password`"
+        ))
+    } else {
+        Ok(text)
+    }
 }
 
-fn string(node: &Node) -> Result<String, String> {
-    node.as_str()
-        .map(ToOwned::to_owned)
-        .ok_or_else(|| expected("a string", node))
+/// Reads an `apiVersion`.
+fn api_version(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    let (group, version) = text.split_once('/').unwrap_or(("none", &text));
+    if naming::is_subdomain(group) && naming::is_label(version) {
+        Ok(text)
+    } else {
+        Err(format!(
+            "`{text}` is not an API version, such as `v1` or `example.com/v1alpha1`"
+        ))
+    }
 }
 
-/// Reads a string that is not empty.
-fn name(node: &Node) -> Result<String, String> {
-    string(node).and_then(|text| {
-        if text.trim().is_empty() {
-            Err("must not be empty".to_owned())
-        } else {
-            Ok(text)
-        }
-    })
-}
-
-fn boolean(node: &Node) -> Result<bool, String> {
-    node.as_bool()
-        .ok_or_else(|| expected("true or false", node))
-}
-
-fn positive(node: &Node) -> Result<NonZeroUsize, String> {
-    node.as_i64()
-        .and_then(|n| usize::try_from(n).ok())
-        .and_then(NonZeroUsize::new)
-        .ok_or_else(|| expected("a whole number of at least 1", node))
-}
-
-fn go_duration(node: &Node) -> Result<Duration, String> {
-    let text = node
-        .as_str()
-        .ok_or_else(|| expected("a duration such as \"1m30s\"", node))?;
-    duration::parse(text)
-        .map_err(|e| format!("{e}; durations look like \"300ms\", \"1m30s\" or \"2h\""))
-}
-
-fn choice<T: Copy>(node: &Node, choices: &[(&str, T)]) -> Result<T, String> {
-    let found = node.as_str();
-    choices
+/// Reads the kinds that may be deleted and created again.
+fn recreated_kinds(node: &Node) -> Result<Vec<String>, String> {
+    let kinds = string_list(node)?;
+    match kinds
         .iter()
-        .find(|(text, _)| found == Some(text))
-        .map(|(_, value)| *value)
-        .ok_or_else(|| {
-            let names: Vec<_> = choices
-                .iter()
-                .map(|(text, _)| format!("`{text}`"))
-                .collect();
-            let hint = found
-                .and_then(|f| {
-                    nearest(
-                        f,
-                        &choices.iter().map(|(text, _)| *text).collect::<Vec<_>>(),
-                    )
-                })
-                .map(|near| format!("; did you mean `{near}`?"))
-                .unwrap_or_default();
-            format!("must be one of {}{hint}", names.join(", "))
-        })
-}
-
-fn string_map(node: &Node) -> Result<BTreeMap<String, String>, String> {
-    let entries = node
-        .as_map()
-        .ok_or_else(|| expected("a map of strings", node))?;
-    entries
-        .iter()
-        .map(|(key, value)| {
-            let key = string(key)?;
-            let text = match decode(value)? {
-                Value::String(text) => text,
-                Value::Null => String::new(),
-                scalar @ (Value::Bool(_) | Value::Number(_)) => scalar.to_string(),
-                _ => return Err(format!("`{key}`: {}", expected("a string", value))),
-            };
-            Ok((key, text))
-        })
-        .collect()
-}
-
-fn string_list(node: &Node) -> Result<Vec<String>, String> {
-    let items = node
-        .as_list()
-        .ok_or_else(|| expected("a list of strings", node))?;
-    items.iter().map(name).collect()
-}
-
-fn pointers(node: &Node) -> Result<Vec<String>, String> {
-    let paths = string_list(node)?;
-    match paths.iter().find(|path| !path.starts_with('/')) {
-        Some(path) => Err(format!(
-            "`{path}` is not a JSON pointer; it must start with `/`, as in `/spec/replicas`"
-        )),
-        None => Ok(paths),
-    }
-}
-
-fn selector(node: &Node) -> Result<Selector, String> {
-    const FIELDS: &[&str] = &["matchLabels", "matchExpressions"];
-    for (key, _) in node
-        .as_map()
-        .ok_or_else(|| expected("a label selector", node))?
+        .find(|kind| NEVER_RECREATED.contains(&kind.as_str()))
     {
-        let found = string(key)?;
-        if !FIELDS.contains(&found.as_str()) {
-            return Err(format!(
-                "unknown field `{found}`; known fields: {}",
-                FIELDS.join(", ")
-            ));
-        }
+        Some(kind) => Err(format!(
+            "{kind} is never deleted and created again, because data would be lost; remove it"
+        )),
+        None => Ok(kinds),
     }
-    let labels: LabelSelector = decode(node)?;
-    Selector::try_from(labels).map_err(|e| e.to_string())
-}
-
-fn decode<T: DeserializeOwned>(node: &Node) -> Result<T, String> {
-    go_yaml::from_node(node).map_err(|e| e.message().to_owned())
 }

@@ -41,6 +41,7 @@ fn options_of_a_minimal_entry_have_their_defaults() {
     assert_eq!(watch.crds, CrdPolicy::Create);
     assert_eq!(watch.drift_detection.mode, DriftMode::Repair);
     assert_eq!(watch.reconcile_period, None);
+    assert!(!watch.lookup_is_trusted && !watch.allow_operator_accounts && watch.crash_logs);
 }
 
 #[test]
@@ -57,6 +58,7 @@ fn all_fields_are_read() {
   maxConcurrentReconciles: 4
   selector: {matchLabels: {tier: gold}, matchExpressions: [{key: env, operator: In, values: [a, b]}]}
   dryRunOption: server
+  lookup: trusted
   values: {host: "{{ .Object.metadata.name }}"}
   valuesFrom: [{kind: Secret, name: db, key: password, targetPath: auth.password, optional: true}]
   install: {timeout: 2m, wait: true, waitForJobs: true, remediation: {retries: 2, strategy: uninstall}}
@@ -73,12 +75,14 @@ fn all_fields_are_read() {
         value: y
   - patch: {metadata: {annotations: {a: b}}}
   serviceAccountName: deployer
+  allowOperatorAccounts: true
   dependsOn: [{apiVersion: v1, kind: Db, name: main}]
   maxHistory: 3
   releaseName: "r-{{ .Object.metadata.name }}"
   releaseNamespace: apps
   pauseAnnotation: example.com/hold
   allowEmpty: true
+  crashLogs: false
   crds: createReplace
 "#;
     let (entries, problems) = parse(text.as_bytes(), Path::new(""));
@@ -96,6 +100,7 @@ fn all_fields_are_read() {
         "tier=gold,env in (a,b)"
     );
     assert!(watch.lookup_is_input);
+    assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
     assert_eq!(
         watch.values_from[0].target_path.as_deref(),
@@ -149,7 +154,7 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
     insta::assert_snapshot!(error_of(text), @r#"
     DIR/watches.yaml:5:3: [0].overideValues: unknown field; did you mean `overrideValues`?
     DIR/watches.yaml:6:20: [0].reconcilePeriod: time: invalid duration "soon"; durations look like "300ms", "1m30s" or "2h"
-    DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, waitForJobs, disableHooks, remediation
+    DIR/watches.yaml:7:26: [0].install.retries: unknown field; known fields: timeout, wait, disableHooks, waitForJobs, remediation
     DIR/watches.yaml:8:3: [1]: duplicate entry for example.com/v1, kind App: already in entry [0], line 1; remove one of them
     DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths are resolved against the folder of the watches file
     DIR/watches.yaml:12:3: [2]: `kind` is required

@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
@@ -33,9 +33,12 @@ use x509_cert::spki::{SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 use x509_cert::time::{Time, Validity};
 use x509_cert::{Certificate, builder};
 
+/// How long a self-signed certificate is valid; each process makes a new one.
+const SELF_SIGNED: Duration = Duration::from_hours(10 * 365 * 24);
+
 /// A certificate cannot be made, or what is stored is not one.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CertificateError {
+pub(crate) enum CertificateError {
     /// The system has no random numbers.
     #[error("cannot generate a key")]
     Key,
@@ -311,8 +314,32 @@ fn described(certificate: &Certificate) -> Result<Described, CertificateError> {
     })
 }
 
+/// Makes the files of a certificate and its key.
+#[cfg(test)]
+pub(crate) fn generated_files() -> (String, String) {
+    let now = Timestamp::now();
+    let period = Period {
+        from: now - Duration::from_hours(1),
+        until: now + Duration::from_hours(1),
+    };
+    let pair = generate(&[HostName::new("localhost")], period).unwrap();
+    (pair.certificate, pair.key)
+}
+
+/// Makes a certificate for `names` that clients have no reason to trust, for servers that only encrypt.
+pub(crate) fn self_signed(names: &[&str]) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let now = Timestamp::now();
+    let period = Period {
+        from: now - Duration::from_hours(1),
+        until: now + SELF_SIGNED,
+    };
+    let names: Vec<HostName> = names.iter().map(|name| HostName::new(name)).collect();
+    let pair = generate(&names, period)?;
+    certified(&pair.certificate, &pair.key)
+}
+
 /// Prepares a certificate and its key for the TLS server.
-pub(super) fn certified(
+pub(crate) fn certified(
     certificate: &str,
     key: &str,
 ) -> Result<Arc<CertifiedKey>, CertificateError> {

@@ -59,6 +59,7 @@ mod request;
 mod rotation;
 mod server;
 mod start;
+pub(crate) mod tls;
 mod upkeep;
 
 pub use builder::{FailurePolicy, Webhooks, webhooks};
@@ -69,4 +70,7 @@ pub use server::BindError;
 pub use start::WebhookError;
 
 use builder::Hook;
+#[cfg(test)]
+pub(crate) use certificate::generated_files;
+pub(crate) use certificate::{CertificateError, certified, self_signed};
 pub(crate) use start::{Environment, Running};

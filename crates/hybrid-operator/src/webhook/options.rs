@@ -15,6 +15,8 @@ pub struct WebhookOptions {
     pub certificate_directory: Option<PathBuf>,
     /// Certificate of cert-manager, `NAMESPACE/NAME`, whose authority cert-manager fills in.
     pub inject_ca_from: Option<String>,
+    /// Whether webhooks are also served over HTTP/2.
+    pub http2: bool,
     /// Whether the operator runs in a Pod, so that a Service leads to it.
     pub in_cluster: bool,
 }

@@ -5,7 +5,7 @@
 //! nor watches; the number of those threads is limited too.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,17 +14,11 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
-use hyper_util::rt::TokioTimer;
-use rustls::ServerConfig;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::admission::{Answer, Unreadable, panic_message};
+use super::tls::{self, Served, Server};
 use crate::telemetry::webhooks::WebhookMetrics;
 
 /// The largest body: two objects of the largest size that the API server accepts, and some more.
@@ -34,12 +28,6 @@ const MIB: usize = 1024 * 1024;
 const BUDGET: u32 = 128;
 /// How long a request may take, from its first byte. The API server waits for 10 s.
 const WITHIN: Duration = Duration::from_secs(9);
-/// How long an idle connection stays open: longer than the API server keeps it, so that it never
-/// sends a request on a connection that is being closed.
-const IDLE: Duration = Duration::from_mins(2);
-/// How long requests in progress are waited for when the process stops.
-const DRAIN: Duration = Duration::from_secs(10);
-
 /// The webhooks cannot listen on their address.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -49,29 +37,6 @@ pub struct BindError {
     address: String,
     #[source]
     source: std::io::Error,
-}
-
-/// The certificate that is served; it can change at any time.
-#[derive(Debug, Default)]
-pub(super) struct Served(RwLock<Option<Arc<CertifiedKey>>>);
-
-impl Served {
-    pub(super) fn set(&self, certificate: Arc<CertifiedKey>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(certificate);
-    }
-
-    pub(super) fn get(&self) -> Option<Arc<CertifiedKey>> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-}
-
-impl ResolvesServerCert for Served {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.get()
-    }
 }
 
 /// A path and what answers its requests.
@@ -89,18 +54,13 @@ pub(super) struct Listener {
 
 impl Listener {
     /// Binds an address; `:9443` means port 9443 of every address, as in Go.
-    pub(super) async fn bind(address: &str) -> Result<Self, BindError> {
+    pub(super) fn bind(address: &str) -> Result<Self, BindError> {
         let failed = |source| BindError {
             address: address.to_owned(),
             source,
         };
-        let every = address
-            .strip_prefix(':')
-            .map(|port| format!("0.0.0.0:{port}"));
-        let every = every.as_deref().unwrap_or(address);
-        let socket = tokio::net::TcpListener::bind(every).await.map_err(failed)?;
+        let socket = tls::bind(address).map_err(failed)?;
         let address = socket.local_addr().map_err(failed)?;
-        let socket = socket.into_std().map_err(failed)?;
         Ok(Self { socket, address })
     }
 
@@ -110,52 +70,13 @@ impl Listener {
         endpoints: Vec<Endpoint>,
         certificate: Arc<Served>,
         metrics: &WebhookMetrics,
+        http2: bool,
     ) -> Result<Server, BindError> {
-        let failed = |source| BindError {
+        let router = router(endpoints, metrics);
+        tls::serve(self.socket, certificate, router, http2).map_err(|source| BindError {
             address: self.address.to_string(),
             source,
-        };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| failed(std::io::Error::other(error)))?;
-        let mut config = config.with_no_client_auth().with_cert_resolver(certificate);
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let config = RustlsConfig::from_config(Arc::new(config));
-        let mut server = axum_server::from_tcp_rustls(self.socket, config)
-            .map_err(failed)?
-            .http1_only();
-        let http = server.http_builder();
-        http.http1()
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE);
-        let handle = Handle::new();
-        let serving = server
-            .handle(handle.clone())
-            .serve(router(endpoints, metrics).into_make_service());
-        let task = tokio::spawn(async move {
-            if let Err(error) = serving.await {
-                error!(
-                    error = &error as &dyn std::error::Error,
-                    "the server of the webhooks has failed"
-                );
-            }
-        });
-        Ok(Server { handle, task })
-    }
-}
-
-/// A running server.
-pub(super) struct Server {
-    handle: Handle<SocketAddr>,
-    task: JoinHandle<()>,
-}
-
-impl Server {
-    /// Accepts no more connections and waits for the requests in progress.
-    pub(super) async fn stop(self) {
-        self.handle.graceful_shutdown(Some(DRAIN));
-        let _ = self.task.await;
+        })
     }
 }
 

@@ -15,7 +15,8 @@ use super::certificate::HostName;
 use super::configuration::{Address, Setup, Trust};
 use super::options::WebhookOptions;
 use super::rotation::Policy;
-use super::server::{BindError, Endpoint, Listener, Served, Server};
+use super::server::{BindError, Endpoint, Listener};
+use super::tls::{Served, Server};
 use super::upkeep::{Source, Upkeep, Wanted};
 use crate::telemetry::webhooks::WebhookMetrics;
 
@@ -90,7 +91,7 @@ impl Webhooks {
     }
 
     /// Starts to serve, and keeps the certificate and the configurations up to date.
-    pub(crate) async fn start(self, environment: Environment<'_>) -> Result<Running, WebhookError> {
+    pub(crate) fn start(self, environment: &Environment<'_>) -> Result<Running, WebhookError> {
         if !self.problems.is_empty() {
             return Err(WebhookError::Declared(self.problems.join("; ")));
         }
@@ -98,7 +99,7 @@ impl Webhooks {
         if options.inject_ca_from.is_some() && options.certificate_directory.is_none() {
             return Err(WebhookError::InjectedWithoutDirectory);
         }
-        let listener = Listener::bind(&options.bind_address).await?;
+        let listener = Listener::bind(&options.bind_address)?;
         let namespace = environment.namespace.map(ToOwned::to_owned);
         let namespace =
             namespace.unwrap_or_else(|| environment.client.default_namespace().to_owned());
@@ -107,12 +108,17 @@ impl Webhooks {
 
         let certificate = Arc::new(Served::default());
         let endpoints = self.endpoints();
-        let server = listener.serve(endpoints, Arc::clone(&certificate), &environment.metrics)?;
+        let server = listener.serve(
+            endpoints,
+            Arc::clone(&certificate),
+            &environment.metrics,
+            options.http2,
+        )?;
         let (ready, is_ready) = watch::channel(false);
         let upkeep = Upkeep {
-            source: self.source(&environment, &namespace, host),
+            source: self.source(environment, &namespace, host),
             operator: environment.operator.to_owned(),
-            wanted: self.wanted(&environment, address),
+            wanted: self.wanted(environment, address),
             served: certificate,
             ready,
             shown: None,

@@ -24,7 +24,7 @@ use super::api::Object;
 use super::certificate::{self, CertificateError};
 use super::configuration::{MANAGED_BY, Trust, is_current};
 use super::rotation::{Policy, Step, Stored};
-use super::server::Served;
+use super::tls::Served;
 use crate::cluster::ApiError;
 
 /// How often unchanged configurations are compared, in case somebody has changed them.

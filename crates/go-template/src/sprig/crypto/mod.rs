@@ -95,11 +95,15 @@ fn gen_private_key(
     let key = match args.str(0).as_bytes() {
         b"" | b"rsa" => {
             call.budget().key(RSA_4096_STEPS)?;
-            PrivateKey::generate_rsa(KeySize::Bits4096)?
+            rsa_key(call, KeySize::Bits4096)?
         }
         b"dsa" => {
             call.budget().key(DSA_STEPS)?;
-            PrivateKey::generate_dsa()?
+            if call.session().has_weak_secrets() {
+                PrivateKey::generate_ec()?
+            } else {
+                PrivateKey::generate_dsa()?
+            }
         }
         b"ecdsa" => {
             call.budget().key(SMALL_KEY_STEPS)?;
@@ -147,7 +151,16 @@ fn build_custom_cert(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 
 fn new_rsa_key(call: &mut Call<'_>) -> Result<PrivateKey, FuncError> {
     call.budget().key(RSA_2048_STEPS)?;
-    PrivateKey::generate_rsa(KeySize::Bits2048)
+    rsa_key(call, KeySize::Bits2048)
+}
+
+/// Generates a key that has been counted.
+fn rsa_key(call: &mut Call<'_>, size: KeySize) -> Result<PrivateKey, FuncError> {
+    if call.session().has_weak_secrets() {
+        PrivateKey::generate_ec()
+    } else {
+        PrivateKey::generate_rsa(size)
+    }
 }
 
 fn key_argument(args: &Args<'_>, index: usize) -> Result<PrivateKey, FuncError> {

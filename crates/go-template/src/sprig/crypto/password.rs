@@ -21,6 +21,10 @@ const STRING: Type = Type::STRING;
 const HASH_STEPS: u64 = 200_000;
 
 const BCRYPT_COST: u32 = 10;
+const WEAK_BCRYPT_COST: u32 = 4;
+/// Binary logarithm of scrypt's cost.
+const SCRYPT_COST: u8 = 15;
+const WEAK_SCRYPT_COST: u8 = 1;
 const BLOCK: usize = 16;
 
 pub(super) static FUNCS: &[Func] = &[
@@ -45,7 +49,12 @@ fn push_bcrypt(call: &mut Call<'_>, password: &[u8], out: &mut Buffer) -> Text {
     }
     let mut salt = [0; 16];
     fill(&mut salt)?;
-    match bcrypt::hash_with_salt(password, BCRYPT_COST, salt) {
+    let cost = if call.session().has_weak_secrets() {
+        WEAK_BCRYPT_COST
+    } else {
+        BCRYPT_COST
+    };
+    match bcrypt::hash_with_salt(password, cost, salt) {
         Ok(parts) => out.extend(parts.format_for_version(Version::TwoA).into_bytes()),
         Err(error) => {
             out.extend(format!("failed to encrypt string with bcrypt: {error}").into_bytes());
@@ -131,12 +140,17 @@ fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
         }
     };
     call.budget().step(HASH_STEPS)?;
+    let cost = if call.session().has_weak_secrets() {
+        WEAK_SCRYPT_COST
+    } else {
+        SCRYPT_COST
+    };
     let counter = u32::try_from(args.int(0)).unwrap_or(0);
     let [password, user, site] = [args.str(2), args.str(3), args.str(4)].map(Str::as_bytes);
     let length = |text: &[u8]| u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes();
     let salt = [SEED, &length(user), user].concat();
     let failed = |error: String| FuncError::new(format!("failed to derive password: {error}"));
-    let params = scrypt::Params::new(15, 8, 2).map_err(|error| failed(error.to_string()))?;
+    let params = scrypt::Params::new(cost, 8, 2).map_err(|error| failed(error.to_string()))?;
     let mut key = [0; 64];
     scrypt::scrypt(password, &salt, &params, &mut key)
         .map_err(|error| failed(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! `generate crds`: the CRDs of the kinds of the watches file and of native controllers.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -79,7 +80,7 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     let (root, prefix) = place(&inputs.root, &directory);
     let mut files = of_charts(&inputs, &prefix, args)?;
     if inputs.is_program() && !options.charts_only {
-        add_native(&mut files, program, &inputs.root, &prefix)?;
+        add_native(&mut files, program, &root, &prefix, &inputs.root)?;
     }
     let broken = match &args.compat {
         Some(revision) => incompatible(&files, &root, revision)?,
@@ -87,7 +88,6 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     };
     let target = Target {
         root: &root,
-        shown: Path::new(""),
         check: options.check,
         command: "hybrid-operator generate crds",
     };
@@ -137,8 +137,9 @@ fn add_native(
     program: &Program,
     root: &Path,
     prefix: &Path,
+    project: &Path,
 ) -> anyhow::Result<()> {
-    for crd in &program.describe(root)?.crds {
+    for crd in &program.describe(project)?.crds {
         let name = native::file_name(crd)
             .context("the program describes a CRD without group or plural name")?;
         let path = prefix.join(name);
@@ -148,11 +149,37 @@ fn add_native(
                 path.display()
             );
         }
+        if let Ok(present) = fs::read(root.join(&path)) {
+            let lost = lost_versions(&present, crd);
+            if !lost.is_empty() {
+                bail!(
+                    "{} has versions that the program does not describe, and that would be lost: {}; leave out defines_crd() in the controller, and keep this file by hand",
+                    path.display(),
+                    lost.join(", ")
+                );
+            }
+        }
         let yaml =
             go_yaml::to_string(crd).with_context(|| format!("cannot write {}", path.display()))?;
         files.add(path, yaml)?;
     }
     Ok(())
+}
+
+/// Returns the versions of a CRD that another one does not have.
+fn lost_versions(present: &[u8], new: &Value) -> Vec<String> {
+    let names = |crd: &Value| -> Vec<String> {
+        let versions = crd.pointer("/spec/versions").and_then(Value::as_array);
+        let names = versions.into_iter().flatten();
+        let names = names.filter_map(|version| Some(version.get("name")?.as_str()?.to_owned()));
+        names.collect()
+    };
+    // A file that is not YAML has no versions to keep.
+    let present: Value = go_yaml::from_slice(present).unwrap_or_default();
+    let new = names(new);
+    let mut lost = names(&present);
+    lost.retain(|name| !new.contains(name));
+    lost
 }
 
 /// Names what breaks since a revision: in files that were there, and in those that are gone.

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use super::Options;
 use crate::dashboards::{alerts, dashboard};
 use crate::files::FileSet;
-use crate::generate::output::{Target, deliver};
+use crate::generate::output::{Target, deliver, place};
 use crate::project::Project;
 use crate::rbac::kustomization::with_resources;
 
@@ -65,11 +65,11 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         files.add(kustomization, text)?;
     }
     let command = "hybrid-operator generate dashboards";
+    let (root, inside) = place(&project.root, &target);
     let target = Target {
-        root: &target,
-        shown: &args.output_dir,
+        root: &root,
         check: args.check,
         command,
     };
-    deliver(&files, &target, out)
+    deliver(&files.below(&inside)?, &target, out)
 }

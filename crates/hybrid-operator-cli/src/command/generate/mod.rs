@@ -98,14 +98,37 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 /// Runs all generators. With `--check`, each one prints its differences before the first error is
 /// returned.
 fn all(options: &Options, program: &Program, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut out = Counted { out, bytes: 0 };
     let mut results = vec![
-        crds::run(&crds::Args::with(options), program, out),
-        rbac::run(&rbac::Args::with(options), program, out),
-        samples::run(&samples::Args::with(options), out),
+        crds::run(&crds::Args::with(options), program, &mut out),
+        rbac::run(&rbac::Args::with(options), program, &mut out),
+        samples::run(&samples::Args::with(options), &mut out),
     ];
     // Their title is the name of the project.
     if Project::find(Path::new(".")).is_ok() {
-        results.push(dashboards::run(&dashboards::Args::with(options), out));
+        results.push(dashboards::run(&dashboards::Args::with(options), &mut out));
     }
-    results.into_iter().collect()
+    results.into_iter().collect::<anyhow::Result<()>>()?;
+    if out.bytes == 0 {
+        writeln!(out, "all files are up to date")?;
+    }
+    Ok(())
+}
+
+/// Counts what is written.
+struct Counted<'a> {
+    out: &'a mut dyn Write,
+    bytes: usize,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(text)?;
+        self.bytes += written;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
 }

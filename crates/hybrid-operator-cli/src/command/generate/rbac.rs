@@ -15,11 +15,11 @@ use super::Options;
 use crate::files::FileSet;
 use crate::generate::ChartApi;
 use crate::generate::native::Program;
-use crate::generate::output::{Target, deliver};
-use crate::project::{Project, WATCHES};
+use crate::generate::output::{Target, deliver, place};
+use crate::project::{PROJECT, Project, WATCHES, plural as regular_plural};
 use crate::rbac::chart::{self, ChartRules, Crds, RoleOptions, WatchNeeds};
 use crate::rbac::fixed::{self, Access};
-use crate::rbac::kinds::{GroupKind, Kinds, plural};
+use crate::rbac::kinds::{GroupKind, Kinds};
 use crate::rbac::native::native_role;
 use crate::rbac::rules::{Grant, grants_of};
 use crate::rbac::survey::{Survey, survey};
@@ -196,13 +196,13 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
     add_kustomization(&target, &entries, &mut files)?;
     name_stale(&target, &files);
     let command = "hybrid-operator generate rbac";
+    let (root, inside) = place(&input.root, &target);
     let target = Target {
-        root: &target,
-        shown: &args.output_dir,
+        root: &root,
         check: args.check,
         command,
     };
-    deliver(&files, &target, out)
+    deliver(&files.below(&inside)?, &target, out)
 }
 
 fn add(
@@ -244,9 +244,17 @@ fn read(args: &Args) -> anyhow::Result<Input> {
     })
 }
 
-/// Reads the definitions of the project.
+/// Reads the irregular plurals in `PROJECT`, and the definitions of the project.
 fn defined_kinds(root: &Path) -> anyhow::Result<Kinds> {
     let mut kinds = Kinds::default();
+    if root.join(PROJECT).is_file() {
+        for resource in Project::open(root)?.file.resources {
+            if let (Some(plural), Some(api)) = (&resource.plural, &resource.api) {
+                let kind = GroupKind::new(&resource.full_group(), &resource.kind);
+                kinds.add(kind, plural, api.namespaced);
+            }
+        }
+    }
     for file in sorted_files(&root.join("config/crd/bases"))? {
         let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let objects: Vec<Value> = go_yaml::documents(&text)
@@ -282,7 +290,7 @@ impl Input {
     fn plural(&self, watch: &Watch) -> String {
         let kind = GroupKind::new(&watch.gvk.group, &watch.gvk.kind);
         let defined = self.kinds.defined(&kind).map(|found| found.plural);
-        defined.unwrap_or_else(|| plural(&watch.gvk.group, &watch.gvk.kind))
+        defined.unwrap_or_else(|| regular_plural(&watch.gvk.kind))
     }
 
     fn is_namespaced(&self, watch: &Watch) -> bool {
@@ -497,6 +505,23 @@ fn common_files(
                 "leader-election-rolebinding",
                 "leader-election-role",
             ),
+        ),
+        (
+            "metrics_auth_role.yaml",
+            fixed::METRICS_AUTH_ROLE.to_owned(),
+        ),
+        (
+            "metrics_auth_role_binding.yaml",
+            // Tokens are not namespaced.
+            binding(
+                RoleScope::Cluster,
+                "metrics-auth-rolebinding",
+                "metrics-auth-role",
+            ),
+        ),
+        (
+            "metrics_reader_role.yaml",
+            fixed::METRICS_READER_ROLE.to_owned(),
         ),
         ("operator_role.yaml", fixed::operator_role(scope)),
         (

@@ -70,7 +70,6 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let target = Target {
         root: &root,
-        shown: Path::new(""),
         check: options.check,
         command: "hybrid-operator generate samples",
     };

@@ -83,7 +83,6 @@ pub(super) fn to_file(
     files.add(name, text)?;
     let target = Target {
         root: &root,
-        shown: Path::new(""),
         check,
         command,
     };

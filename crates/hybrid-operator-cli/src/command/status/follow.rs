@@ -13,7 +13,7 @@ use kube::runtime::watcher::{self, Event};
 
 use super::row::{self, Row};
 use super::{Args, nothing};
-use crate::cluster::{Attempt, Cluster};
+use crate::cluster::{Cluster, explain_watch};
 use crate::output::one_line;
 
 /// Clears the screen and moves the cursor to its start.
@@ -67,7 +67,8 @@ pub(super) async fn run(
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                let error = explain(cluster, error, resources.get(index), namespace);
+                let resource = resources.get(index).map(String::as_str).unwrap_or_default();
+                let error = explain_watch(cluster, error, resource, namespace);
                 if view.initial > 0 {
                     return Err(error);
                 }
@@ -83,25 +84,6 @@ pub(super) async fn run(
             view.draw(watches, namespace, out)?;
         }
     }
-}
-
-/// Explains an error of a watch.
-fn explain(
-    cluster: &Cluster,
-    error: watcher::Error,
-    resource: Option<&String>,
-    namespace: Option<&str>,
-) -> anyhow::Error {
-    let (verb, source) = match error {
-        watcher::Error::InitialListFailed(source) => ("list", source),
-        watcher::Error::WatchStartFailed(source) | watcher::Error::WatchFailed(source) => {
-            ("watch", source)
-        }
-        watcher::Error::WatchError(status) => ("watch", kube::Error::Api(status)),
-        other @ watcher::Error::NoResourceVersion => return other.into(),
-    };
-    let resource = resource.map(String::as_str).unwrap_or_default();
-    cluster.explain(source, &Attempt::new(verb, resource).on(namespace, None))
 }
 
 struct View<'a> {

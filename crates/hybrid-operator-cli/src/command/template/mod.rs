@@ -179,6 +179,10 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Ok(rendered) => rendered,
         Err(error) => return Err(args.render_error(&compiled, &input, error, out)?),
     };
+    // Helm prints it, too, but cannot install it.
+    if let Err(error) = rendered.objects() {
+        crate::print_message(&format!("warning: {error}"));
+    }
     let text = args.format_output(&coalesced, &rendered);
     if args.show_only.is_empty() {
         out.write_all(text.as_bytes())?;

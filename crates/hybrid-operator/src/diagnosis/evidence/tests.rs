@@ -46,7 +46,7 @@ fn script() -> Script {
 }
 
 async fn examine(script: &Script, keys: &[ObjectKey]) -> Option<Cause> {
-    cause(&Cluster::new(script.client()), keys).await
+    cause(&Cluster::new(script.client()), keys, true).await
 }
 
 #[tokio::test]
@@ -112,6 +112,19 @@ async fn the_log_of_a_crash_is_shown_without_control_characters() {
         ("db", "true")
     );
     assert_eq!(log["tailLines"], "5");
+}
+
+#[tokio::test]
+async fn without_crash_logs_no_log_is_read() {
+    let crashing = pod("web", &json!({"reason": "CrashLoopBackOff"}));
+    let script = script().on("GET /api/v1/namespaces/prod/pods/web", 200, crashing);
+    let cluster = Cluster::new(script.client());
+    let found = cause(&cluster, &[key("", "Pod", "web")], false)
+        .await
+        .unwrap();
+    assert_eq!(found.reason, "CrashLoop");
+    assert!(!found.message.contains("log"), "{}", found.message);
+    script.finish();
 }
 
 #[tokio::test]

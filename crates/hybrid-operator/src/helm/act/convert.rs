@@ -24,7 +24,8 @@ pub(super) async fn convert(context: &ActContext<'_>) -> Result<bool, ActError> 
     let meta = chunked.iter().rev().find(is_deployed).unwrap_or(newest);
     let mut record = store.load(meta).await?;
     record.revision = newest.revision.next();
-    let digest = adopt::digest_of(context, &record).await;
-    context.create(record, digest).await?;
+    let digest = adopt::digest_of(context, &record).await?;
+    let proven = digest.is_some();
+    context.create(record, digest, proven).await?;
     Ok(true)
 }

@@ -14,6 +14,7 @@ use super::super::report::{Deployed, Failure, Next, Report, StepOutcome, describ
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
+use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
 use crate::release::Failures;
 
@@ -31,25 +32,37 @@ pub(super) async fn start(
     let desired = context.require_desired("start")?;
     record.config = desired.inputs.coalesced.user().clone();
     record.values_from.clone_from(&desired.inputs.kept);
+    context.subject.asked().label(&mut record.labels);
     record.apply_method = Some(ApplyMethod::ServerSide);
     let now = Time::utc(context.subject.now);
     record.info.first_deployed.get_or_insert(now);
     record.info.last_deployed = Some(now);
     record.set_status(kind.pending(), kind.initial_description());
     let digest = desired.inputs.digest.clone();
-    let stored = context.create(record, Some(digest)).await?;
+    let stored = context.create(record, Some(digest), true).await?;
     memory.equal = None;
     memory.obstacles = Obstacles::default();
     // Objects applied under this revision number before belong to other content.
     memory.live.complete = false;
     if !desired.inputs.overridden.is_empty() {
-        let paths = desired.inputs.overridden.join(", ");
-        let note = format!("watches.yaml overrides {paths}");
+        let note = overridden(context, &desired.inputs.overridden);
         context
             .notices
             .add(Notice::warning("ValueOverridden", "Values", note));
     }
     continue_deployment(context, memory, stored).await
+}
+
+/// Returns the note about paths that `overrideValues` has changed. The texts of `watches.yaml` are shown
+/// only if that is asked for, and are not expanded: the environment may hold passwords.
+fn overridden(context: &ActContext<'_>, paths: &[String]) -> String {
+    let texts = &context.setup.watch.override_values;
+    let shown = paths.iter().map(|path| match texts.get(path) {
+        Some(text) if context.setup.reporting.override_values => format!("{path} with {text:?}"),
+        _ => path.clone(),
+    });
+    let shown: Vec<String> = shown.collect();
+    format!("watches.yaml overrides {}", shown.join(", "))
 }
 
 /// Returns the record of a new revision.
@@ -129,10 +142,19 @@ pub(super) async fn continue_deployment(
 }
 
 async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease) -> Report {
-    tracing::info!(
-        release = %stored.release.name, revision = stored.release.revision.0,
-        "{} complete", kind.verb()
-    );
+    Done {
+        primary: &context.subject.primary,
+        release: &stored.release.name,
+        revision: stored.release.revision,
+        began: stored
+            .release
+            .info
+            .last_deployed
+            .as_ref()
+            .map(Time::instant),
+        details: Details::default(),
+    }
+    .log(kind.done());
     context.prune_history().await;
     let deployed = Deployed::of(kind, stored);
     if kind == ActionKind::Rollback {
@@ -160,7 +182,7 @@ async fn failed(
     stored: &mut StoredRelease,
     error: &ActionError,
 ) -> Result<Report, ActError> {
-    let message = chain(error);
+    let message = memory.redactor.clean(&chain(error));
     let before = stored.meta.failures.unwrap_or(Failures::NONE);
     let failures = Failures {
         attempts: before.attempts.saturating_add(1),

@@ -15,7 +15,9 @@ pub(super) async fn run(
     revision: Revision,
 ) -> Result<Report, ActError> {
     context.supersede().await?;
-    let stored = context.load(revision).await?;
+    let Some(stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let mut action = context.action(ActionKind::Upgrade, &[]);
     action.policy.dry_run = true;
     memory.live.complete = false;

@@ -22,8 +22,8 @@ pub(super) async fn run(
         memory.equal = Some((wanted, deployed.clone()));
     } else {
         // The record was written by someone else.
-        let tags = context.tags(Some(wanted), None);
-        context.access.store.adopt(meta, &tags).await?;
+        let tags = context.tags(Some(wanted), None, false);
+        context.access.store.adopt(meta, &tags, None).await?;
     }
     Ok(Report::replan())
 }

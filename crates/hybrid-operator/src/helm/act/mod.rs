@@ -7,6 +7,7 @@ mod convert;
 mod definitions;
 mod deployment;
 mod discard;
+mod endorse;
 mod inspect;
 mod install;
 mod keep;
@@ -14,6 +15,7 @@ mod leave;
 mod obstacle;
 mod orphans;
 mod record;
+mod remove;
 mod repair;
 mod resume;
 mod retry;
@@ -84,6 +86,9 @@ pub(super) enum ActError {
     /// A CRD of `crds/` was not installed.
     #[error(transparent)]
     Crd(#[from] definitions::CrdError),
+    /// The inputs of the release cannot be computed now.
+    #[error(transparent)]
+    Desired(#[from] DesiredError),
     /// A listed object cannot be parsed.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
@@ -105,6 +110,7 @@ impl ActError {
             Self::Read(error) => error.is_transient(),
             Self::Discovery(error) => error.is_transient(),
             Self::Crd(error) => error.is_transient(),
+            Self::Desired(error) => error.is_transient(),
             Self::Manifest(_) | Self::Extension(_) | Self::Missing(..) => false,
         }
     }
@@ -141,7 +147,7 @@ async fn execute(
         Step::Upgrade => upgrade::run(context, memory).await,
         Step::Rollback { to } => Box::pin(rollback::run(context, memory, to)).await,
         Step::Resume { revision } => resume::run(context, memory, revision).await,
-        Step::Retry { revision } => retry::run(context, memory, revision).await,
+        Step::Retry { revision } => Box::pin(retry::run(context, memory, revision)).await,
         Step::Repair { revision } => repair::run(context, memory, revision).await,
         Step::Inspect { revision } => inspect::run(context, memory, revision).await,
         Step::Adopt { revision } => adopt::run(context, revision).await,
@@ -151,6 +157,7 @@ async fn execute(
         Step::Test { revision } => test::run(context, memory, revision).await,
         Step::CleanUp { revision } => clean_up::run(context, memory, revision).await,
         Step::Discard { revision } => discard::run(context, memory, revision).await,
+        Step::Remove { revision } => remove::run(context, memory, revision).await,
         Step::Uninstall => uninstall::run(context, memory).await,
         Step::Wait { delay, until } => wait::run(context, delay, until).await,
         Step::Refuse(refusal) => wait::refuse(context, memory, refusal).await,

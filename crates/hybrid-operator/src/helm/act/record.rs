@@ -2,6 +2,7 @@
 
 use helm_core::release::{Release, Revision, Status};
 
+use super::super::events::Notice;
 use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
@@ -14,6 +15,7 @@ impl ActContext<'_> {
         &self,
         digest: Option<InputsDigest>,
         failures: Option<Failures>,
+        proven: bool,
     ) -> RecordTags {
         RecordTags {
             cr: self.subject.primary.identity(),
@@ -21,6 +23,7 @@ impl ActContext<'_> {
             writer: self.setup.instance.clone(),
             digest,
             failures,
+            proven,
         }
     }
 
@@ -29,10 +32,31 @@ impl ActContext<'_> {
         let history = &self.observation.history;
         let meta = history.iter().find(|meta| meta.revision == revision);
         let meta = meta.ok_or(ActError::Missing("load record", "a record of the history"))?;
-        let release = self.access.store.load(meta).await?;
+        self.load_record(meta).await
+    }
+
+    /// Reads the record of a revision from which objects are applied. Returns `None` and adds an
+    /// event if its proof is wrong; the next plan knows that.
+    pub(super) async fn load_proven(
+        &self,
+        revision: Revision,
+    ) -> Result<Option<StoredRelease>, ActError> {
+        let stored = self.load(revision).await?;
+        if stored.proven {
+            return Ok(Some(stored));
+        }
+        self.notices.add(unproven_record_event(&stored.meta));
+        Ok(None)
+    }
+
+    /// Reads a record and verifies its proof.
+    pub(super) async fn load_record(&self, meta: &RecordMeta) -> Result<StoredRelease, ActError> {
+        let content = self.access.store.load_with_proof(meta).await?;
+        let own = meta.cr.as_ref() == Some(&self.subject.primary.identity());
         Ok(StoredRelease {
             meta: meta.clone(),
-            release,
+            release: content.release,
+            proven: content.proven && own,
         })
     }
 
@@ -41,17 +65,14 @@ impl ActContext<'_> {
         &self,
         meta: &RecordMeta,
     ) -> Result<Option<StoredRelease>, ActError> {
-        match self.access.store.load(meta).await {
-            Ok(release) => Ok(Some(StoredRelease {
-                meta: meta.clone(),
-                release,
-            })),
-            Err(error) if error.is_corrupt() => {
+        match self.load_record(meta).await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(ActError::Store(error)) if error.is_corrupt() => {
                 self.notices
                     .add(crate::helm::desired::corrupt_record_event(&error));
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -84,15 +105,21 @@ impl ActContext<'_> {
         Ok(finalizer::add(self.access, self.subject).await?)
     }
 
-    /// Writes a new revision.
+    /// Writes a new revision. `proven` tells whether its content was rendered, or is that of a proven
+    /// record.
     pub(super) async fn create(
         &self,
         release: Release,
         digest: Option<InputsDigest>,
+        proven: bool,
     ) -> Result<StoredRelease, ActError> {
-        let tags = self.tags(digest, None);
+        let tags = self.tags(digest, None, proven);
         let meta = self.access.store.create(&release, &tags).await?;
-        Ok(StoredRelease { meta, release })
+        Ok(StoredRelease {
+            meta,
+            release,
+            proven,
+        })
     }
 
     /// Updates a record.
@@ -101,7 +128,7 @@ impl ActContext<'_> {
         stored: &mut StoredRelease,
         failures: Option<Failures>,
     ) -> Result<(), ActError> {
-        let tags = self.tags(stored.meta.digest.clone(), failures);
+        let tags = self.tags(stored.meta.digest.clone(), failures, stored.proven);
         let store = &self.access.store;
         stored.meta = store.update(&stored.meta, &stored.release, &tags).await?;
         Ok(())
@@ -152,4 +179,13 @@ impl ActContext<'_> {
             }
         }
     }
+}
+
+/// Returns the event for a record from which nothing is applied.
+pub(super) fn unproven_record_event(meta: &RecordMeta) -> Notice {
+    let note = format!(
+        "release record {} has no valid proof that this operator wrote it; nothing is applied from it",
+        meta.secret
+    );
+    Notice::warning("UnprovenRecord", "Load", note)
 }

@@ -1,12 +1,14 @@
 //! Applies changed or deleted objects again, from the record.
 
 use helm_core::release::Revision;
+use jiff::Timestamp;
 
 use super::super::events::Notice;
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
+use crate::action::log::{Details, Done};
 use crate::action::repair::repair;
 
 pub(super) async fn run(
@@ -26,7 +28,10 @@ pub(super) async fn run(
             }
         }
     }
-    let stored = context.load(revision).await?;
+    let Some(stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
+    let began = Timestamp::now();
     let action = context.action(ActionKind::Upgrade, &[]);
     let repaired = repair(&action, &mut memory.live, &stored.release, &|key| {
         due.contains(key)
@@ -35,7 +40,17 @@ pub(super) async fn run(
     if known && !repaired.applied.is_empty() {
         let names: Vec<String> = repaired.applied.iter().map(ToString::to_string).collect();
         let names = names.join(", ");
-        tracing::info!(release = %stored.release.name, revision = revision.0, objects = names, "drift repaired");
+        Done {
+            primary: &context.subject.primary,
+            release: &stored.release.name,
+            revision,
+            began: Some(began),
+            details: Details {
+                objects: Some(&names),
+                ..Details::default()
+            },
+        }
+        .log("repaired drift");
         let note = format!("reapplied drifted objects: {names}");
         context
             .notices

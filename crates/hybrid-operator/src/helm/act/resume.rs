@@ -14,6 +14,8 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let stored = context.load(revision).await?;
+    let Some(stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     deployment::continue_deployment(context, memory, stored).await
 }

@@ -16,7 +16,9 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let mut stored = context.load(revision).await?;
+    let Some(mut stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
     let kind = context.kind_of(&stored);
     stored
         .release
@@ -28,7 +30,8 @@ pub(super) async fn run(
             hook.last_run = HookExecution::default();
         }
     }
-    let failures = if context.subject.is_reset() {
+    let failures = if context.subject.is_reset(&context.observation.history) {
+        context.subject.asked().label(&mut stored.release.labels);
         Some(Failures::NONE)
     } else {
         stored.meta.failures

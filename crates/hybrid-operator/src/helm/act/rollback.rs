@@ -16,7 +16,9 @@ pub(super) async fn run(
     if !context.add_finalizer().await? {
         return Ok(Report::gone());
     }
-    let good = context.load(to).await?;
+    let Some(good) = context.load_proven(to).await? else {
+        return Ok(Report::replan());
+    };
     let mut record = good.release;
     record.revision = context.next_revision();
     record.info.last_deployed = Some(Time::utc(context.subject.now));
@@ -24,8 +26,9 @@ pub(super) async fn run(
     for hook in &mut record.hooks {
         hook.last_run = HookExecution::default();
     }
+    context.subject.asked().label(&mut record.labels);
     record.set_status(ActionKind::Rollback.pending(), format!("Rollback to {to}"));
-    let stored = context.create(record, good.meta.digest).await?;
+    let stored = context.create(record, good.meta.digest, true).await?;
     memory.live.complete = false;
     deployment::continue_deployment(context, memory, stored).await
 }

@@ -1,13 +1,14 @@
 //! Runs the `test` hooks of the deployed revision. Their outcome only sets a condition.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::Revision;
+use helm_core::release::{Release, Revision, Time};
 
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::report::{Next, Report, StepOutcome};
 use super::super::status::chain;
 use super::{ActContext, ActError, POLL_INTERVAL};
+use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress, run_hooks};
 
 pub(super) async fn run(
@@ -15,7 +16,11 @@ pub(super) async fn run(
     memory: &mut Memory,
     revision: Revision,
 ) -> Result<Report, ActError> {
-    let mut stored = context.load(revision).await?;
+    let Some(mut stored) = context.load_proven(revision).await? else {
+        return Ok(Report::replan());
+    };
+    // The status that says so may not be back yet.
+    let is_over = has_ended(&stored.release);
     let failure = {
         let action = context.action(ActionKind::Test, &[]);
         match run_hooks(&action, &mut memory.live, &mut stored, &HookEvent::Test).await {
@@ -34,5 +39,36 @@ pub(super) async fn run(
             Err(error) => return Err(error.into()),
         }
     };
+    let tests = stored.release.hooks.iter();
+    let tests = tests.filter(|hook| hook.events.contains(&HookEvent::Test));
+    let begun = tests.filter_map(|hook| hook.last_run.started_at.as_ref());
+    let done = Done {
+        primary: &context.subject.primary,
+        release: &stored.release.name,
+        revision,
+        began: begun.map(Time::instant).min(),
+        details: Details::default(),
+    };
+    match &failure {
+        _ if is_over => {}
+        None => done.log(ActionKind::Test.done()),
+        Some(error) => done.log_failure(error, "the tests of the release failed"),
+    }
     Ok(Report::settle(StepOutcome::Tested { revision, failure }))
+}
+
+/// Returns whether all tests of a release have ended in its revision.
+fn has_ended(release: &Release) -> bool {
+    let mut tests = release
+        .hooks
+        .iter()
+        .filter(|hook| hook.events.contains(&HookEvent::Test));
+    tests.all(|hook| {
+        let mut runs = hook.event_runs.iter();
+        runs.any(|run| {
+            run.event == HookEvent::Test
+                && run.revision == release.revision
+                && run.execution.completed_at.is_some()
+        })
+    })
 }

@@ -11,6 +11,7 @@ use super::super::desired::DesiredError;
 use super::super::kind::ActionKind;
 use super::super::memory::Memory;
 use super::super::plan::{Refusal, StallReason, Until};
+use super::super::redact::without_values;
 use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, deployment};
@@ -110,6 +111,9 @@ fn stalled(reason: StallReason) -> String {
         StallReason::DeletesObjects => {
             "the install failed several times; another attempt would delete and create everything again"
         }
+        StallReason::NothingToRestore => {
+            "the upgrade failed, and no revision that was deployed before has a proof that this operator wrote it, so that none can be restored"
+        }
         StallReason::ExceedsRetries => {
             "the retries set by remediation.retries in watches.yaml are exhausted"
         }
@@ -135,7 +139,11 @@ fn no_inputs(context: &ActContext<'_>) -> Report {
         (true, true) => Some(ActionKind::Upgrade),
         (true, false) => Some(ActionKind::Install),
     };
-    let message = chain(error as &DesiredError);
+    let mut message = chain(error as &DesiredError);
+    if error.may_quote_values() {
+        let spec = context.subject.object.get("spec");
+        message = without_values(&message, spec.unwrap_or(&Value::Null));
+    }
     Report {
         error: Some(message.clone()),
         ..Report::settle(StepOutcome::Irreconcilable {

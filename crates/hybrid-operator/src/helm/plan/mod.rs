@@ -34,6 +34,8 @@ pub(crate) struct RecordFacts {
     pub(crate) digest: Option<String>,
     /// Whether this operator wrote it and may resume it at once.
     pub(crate) ours: bool,
+    /// Whether objects may be applied from it: its proof says that this operator wrote it.
+    pub(crate) proven: bool,
     /// Number of failed attempts.
     pub(crate) attempts: u32,
     /// Whether a hook failed in the last attempt; it runs again in each attempt.
@@ -124,11 +126,13 @@ pub(crate) struct DesiredFacts {
     pub(crate) install_retries: Option<u32>,
     /// Whether the objects of a failed install are removed before a retry.
     pub(crate) clean_up: bool,
-    /// Maximum number of retries of a failed upgrade. If `None`, no retries with rollback and
-    /// unlimited retries without.
+    /// Maximum number of retries of a failed upgrade. If `None`, no retries with rollback or
+    /// uninstall, and unlimited retries without.
     pub(crate) upgrade_retries: Option<u32>,
     /// Whether a failed upgrade is rolled back.
     pub(crate) rollback: bool,
+    /// Whether the release is uninstalled and installed again after a failed upgrade.
+    pub(crate) reinstall: bool,
     /// Time that a pending revision of another writer is left unchanged.
     pub(crate) timeout: Duration,
     /// Whether the chart's tests run after each new revision.
@@ -173,7 +177,7 @@ pub(crate) enum Step {
         /// Revision of the record.
         revision: Revision,
     },
-    /// Adopt a record of another writer. Its objects stay unchanged.
+    /// Adopt a record of another writer, or one whose proof is missing. Its objects stay unchanged.
     Adopt {
         /// Revision of the record.
         revision: Revision,
@@ -203,6 +207,12 @@ pub(crate) enum Step {
     /// Remove the objects that only this failed revision has, and its record.
     Discard {
         /// Revision of the record.
+        revision: Revision,
+    },
+    /// Uninstall the release whose upgrade failed, so that it is installed again. Only on request:
+    /// `upgrade.remediation.strategy: uninstall`.
+    Remove {
+        /// Revision of the failed record.
         revision: Revision,
     },
     /// Uninstall the release.
@@ -272,6 +282,8 @@ pub(crate) enum StallReason {
     DeletesObjects,
     /// `remediation.retries` is exhausted.
     ExceedsRetries,
+    /// No revision that was deployed has a proof that this operator wrote it.
+    NothingToRestore,
 }
 
 /// Returns the next step.
@@ -332,7 +344,7 @@ fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
             // failed inputs are still desired.
             let rolls_back =
                 latest.status == Status::PendingRollback && is_exhausted(observed, desired);
-            if same || rolls_back {
+            if (same || rolls_back) && latest.proven {
                 Step::Resume { revision }
             } else {
                 start_revision(observed, desired)
@@ -340,10 +352,12 @@ fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         }
         Status::Deployed if observed.adoption == Adoption::Wanted => Step::Adopt { revision },
         Status::Deployed if same && !observed.forced => handle_drift(observed, desired, latest)
-            .unwrap_or(if desired.test && !observed.tested {
+            .unwrap_or(if !desired.test || observed.tested {
+                Step::Nothing
+            } else if latest.proven {
                 Step::Test { revision }
             } else {
-                Step::Nothing
+                Step::Adopt { revision }
             }),
         Status::Deployed => match stalled_upgrade(observed, desired) {
             // Drift of the revision that was rolled back to is handled as for any other.
@@ -353,7 +367,11 @@ fn with_inputs(observed: &ObservedFacts, desired: &DesiredFacts) -> Step {
         Status::Failed if observed.forced => start_revision(observed, desired),
         Status::Failed if same => after_failure(observed, desired, latest),
         Status::Failed if is_failed_rollback(observed, desired, latest) => {
-            retry(observed, latest, latest.attempts)
+            retry(observed, desired, latest, latest.attempts)
+        }
+        // An uninstall after a failed upgrade was interrupted.
+        Status::Uninstalling if same && desired.reinstall && is_exhausted(observed, desired) => {
+            Step::Remove { revision }
         }
         Status::Uninstalled if same && desired.clean_up => retry_install(observed, desired, latest),
         Status::Failed
@@ -414,6 +432,16 @@ fn handle_drift(
     deployed: &RecordFacts,
 ) -> Option<Step> {
     let revision = deployed.revision;
+    let restores = match observed.drift {
+        Drift::None | Drift::Exhausted => false,
+        Drift::Unknown => true,
+        Drift::Some => desired.repair,
+    };
+    if restores && !deployed.proven {
+        // Nothing is applied from it unless the desired inputs render the same.
+        let same = desired.digest.is_some() && deployed.digest == desired.digest;
+        return same.then_some(Step::Adopt { revision });
+    }
     match observed.drift {
         Drift::None => None,
         Drift::Unknown if desired.repair => Some(Step::Repair { revision }),
@@ -427,7 +455,7 @@ fn handle_drift(
 
 /// Returns the step after a failure of the desired inputs.
 fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &RecordFacts) -> Step {
-    let Some(good) = last_deployed(observed) else {
+    if last_deployed(observed).is_none() {
         return if desired.clean_up {
             Step::CleanUp {
                 revision: latest.revision,
@@ -435,15 +463,22 @@ fn after_failure(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         } else {
             retry_install(observed, desired, latest)
         };
-    };
+    }
     if !is_exhausted(observed, desired) {
-        retry(observed, latest, attempts(observed, desired))
+        retry(observed, desired, latest, attempts(observed, desired))
     } else if desired.rollback && restores(observed, latest) && !leftovers(observed).is_empty() {
         // The failed record is itself a rollback: it has the inputs of the revision to restore and
         // follows another failure. Retry it instead of adding an equal one.
-        retry(observed, latest, latest.attempts)
+        retry(observed, desired, latest, latest.attempts)
     } else if desired.rollback {
-        Step::Rollback { to: good }
+        match restorable(observed) {
+            Some(good) => Step::Rollback { to: good.revision },
+            None => stalled(latest, StallReason::NothingToRestore),
+        }
+    } else if desired.reinstall {
+        Step::Remove {
+            revision: latest.revision,
+        }
     } else {
         stalled(latest, StallReason::ExceedsRetries)
     }
@@ -460,12 +495,21 @@ fn retry_install(observed: &ObservedFacts, desired: &DesiredFacts, latest: &Reco
         None if latest.hook_failed && attempts >= MAX_HOOK_ATTEMPTS => {
             stalled(latest, StallReason::RunsHook)
         }
-        _ => retry(observed, latest, attempts),
+        _ => retry(observed, desired, latest, attempts),
     }
 }
 
-/// Retries a failed revision after its backoff, or at once if what blocked it has changed.
-fn retry(observed: &ObservedFacts, latest: &RecordFacts, attempts: u32) -> Step {
+/// Retries a failed revision after its backoff, or at once if what blocked it has changed. A record
+/// without a proof is not retried: a new revision replaces it.
+fn retry(
+    observed: &ObservedFacts,
+    desired: &DesiredFacts,
+    latest: &RecordFacts,
+    attempts: u32,
+) -> Step {
+    if !latest.proven {
+        return start_revision(observed, desired);
+    }
     let revision = latest.revision;
     let left = retry_delay(attempts).saturating_sub(latest.written);
     if left.is_zero() || observed.obstacle_changed {
@@ -510,7 +554,7 @@ fn is_exhausted(observed: &ObservedFacts, desired: &DesiredFacts) -> bool {
     let attempts = attempts(observed, desired);
     match desired.upgrade_retries {
         Some(retries) => attempts > retries,
-        None if desired.rollback => attempts > 0,
+        None if desired.rollback || desired.reinstall => attempts > 0,
         None => {
             let hook_failed = observed
                 .history
@@ -531,18 +575,26 @@ fn is_failed_rollback(
     desired.rollback && restores(observed, latest) && is_exhausted(observed, desired)
 }
 
-/// Returns whether a record has the inputs of the newest deployed revision.
+/// Returns whether a record has the inputs of the revision that a rollback restores.
 fn restores(observed: &ObservedFacts, record: &RecordFacts) -> bool {
-    last_deployed(observed).is_some_and(|good| {
-        let good = observed.history.iter().find(|r| r.revision == good);
-        good.is_some_and(|good| good.digest == record.digest)
+    restorable(observed).is_some_and(|good| good.digest == record.digest)
+}
+
+/// Returns the revision that a rollback restores: the newest that was deployed and is proven.
+fn restorable(observed: &ObservedFacts) -> Option<&RecordFacts> {
+    let mut history = observed.history.iter().rev();
+    history.find(|record| {
+        record.proven && matches!(record.status, Status::Deployed | Status::Superseded)
     })
 }
 
 fn has_failed(record: &RecordFacts, desired: &DesiredFacts) -> bool {
     desired.digest.is_some()
         && record.digest == desired.digest
-        && matches!(record.status, Status::Failed | Status::Uninstalled)
+        && matches!(
+            record.status,
+            Status::Failed | Status::Uninstalling | Status::Uninstalled
+        )
 }
 
 /// Returns the number of failed attempts of the desired inputs.

@@ -91,6 +91,7 @@ impl Simulation {
             digest: Some(stored.spec.to_string()),
             ours: true,
             attempts: stored.attempts,
+            proven: true,
             hook_failed: false,
             unchanged_for: self.now.saturating_sub(stored.written),
             written: self.now.saturating_sub(stored.written),
@@ -344,13 +345,13 @@ fn disturb(simulation: &mut Simulation, queue: &mut Queue, backoff: &mut Backoff
             *backoff = Backoff::default();
             for n in 0..RESOURCES {
                 simulation.resources[n].applied = None;
-                queue.add(key(n), Priority::Background);
+                queue.add(key(n), Priority::Background, Instant::now());
             }
             return;
         }
         _ => return,
     }
-    queue.add(key(n), Priority::Event);
+    queue.add(key(n), Priority::Event, Instant::now());
 }
 
 #[test]
@@ -368,7 +369,7 @@ fn releases_converge_after_hours_of_faults() {
                 .collect(),
         };
         for n in 0..RESOURCES {
-            queue.add(key(n), Priority::Background);
+            queue.add(key(n), Priority::Background, Instant::now());
         }
         let mut disturbance = Duration::ZERO;
         while simulation.now < FAULT_PERIOD + RECOVERY_PERIOD {

@@ -23,6 +23,7 @@ fn record(revision: u32, status: Status, digest: Option<&str>) -> RecordFacts {
         digest: digest.map(ToOwned::to_owned),
         ours: digest.is_some(),
         attempts: u32::from(failed),
+        proven: true,
         hook_failed: false,
         unchanged_for: Duration::from_mins(1),
         written: LONG_AGO,
@@ -550,6 +551,60 @@ fn failed_upgrade_is_retried_rolled_back_or_stalled_as_configured() {
     );
 }
 
+/// Uninstalling a release because its upgrade failed deletes its objects: only on request, only after the
+/// retries, and only while the inputs that failed are still desired.
+#[test]
+fn failed_upgrade_is_uninstalled_and_installed_again_only_on_request() {
+    let old = record(1, Status::Deployed, Some("old"));
+    let uninstalling = RecordFacts {
+        status: Status::Uninstalling,
+        ..failed(2, 2)
+    };
+    let remove = Step::Remove {
+        revision: revision(2),
+    };
+    let retry = Step::Retry {
+        revision: revision(2),
+    };
+    let rollback = Step::Rollback { to: revision(1) };
+    let step = |history: &[&RecordFacts], reinstall: bool, retries, digest: &str| {
+        let wanted = DesiredFacts {
+            digest: Some(digest.to_owned()),
+            rollback: !reinstall,
+            reinstall,
+            upgrade_retries: retries,
+            ..desired()
+        };
+        let history = history.iter().map(|&record| record.clone()).collect();
+        next_step(&observed(history), &wanted)
+    };
+    let twice = failed(2, 2);
+    assert_eq!(step(&[&old, &twice], true, None, "new"), remove);
+    assert_eq!(step(&[&old, &twice], true, Some(1), "new"), remove);
+    assert_eq!(step(&[&old, &twice], true, Some(2), "new"), retry);
+    assert_eq!(step(&[&old, &twice], false, None, "new"), rollback);
+    assert_eq!(step(&[&old, &twice], true, None, "newer"), Step::Upgrade);
+    // A crash in between.
+    assert_eq!(step(&[&old, &uninstalling], true, None, "new"), remove);
+    assert_eq!(step(&[&uninstalling], true, None, "new"), remove);
+    assert_eq!(
+        step(&[&old, &uninstalling], true, None, "newer"),
+        Step::Install
+    );
+    assert_eq!(
+        step(&[&old, &uninstalling], false, None, "new"),
+        Step::Install
+    );
+    // The records are gone: the release is installed. If that fails, it is an install that failed.
+    assert_eq!(step(&[], true, None, "new"), Step::Install);
+    assert_eq!(
+        step(&[&failed(1, 9)], true, None, "new"),
+        Step::Retry {
+            revision: revision(1)
+        }
+    );
+}
+
 #[test]
 fn reset_retries_and_force_creates_a_new_revision() {
     let mut state = observed(vec![
@@ -643,6 +698,7 @@ proptest! {
         finalizer: bool,
         paused: bool,
         rollback: bool,
+        reinstall: bool,
     ) {
         let mut state = observed(records);
         for (i, record) in state.history.iter_mut().enumerate() {
@@ -650,8 +706,13 @@ proptest! {
             record.written = Duration::ZERO;
         }
         (state.deleting, state.finalizer, state.paused) = (deleting, finalizer, paused);
-        let wanted = DesiredFacts { rollback, ..desired() };
+        let wanted = DesiredFacts { rollback, reinstall, ..desired() };
         let step = next_step(&state, &wanted);
+        if matches!(step, Step::Remove { .. }) {
+            prop_assert!(reinstall && !deleting && !paused);
+            let digests = state.history.last().map(|latest| latest.digest.as_deref() == Some("new"));
+            prop_assert_eq!(digests, Some(true));
+        }
         prop_assert_eq!(step == Step::Uninstall, deleting && finalizer);
         if let Some(latest) = state.history.last()
             && latest.status == Status::Failed
@@ -663,5 +724,132 @@ proptest! {
                 "{step:?}"
             );
         }
+    }
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
+fn nothing_is_applied_from_a_record_without_a_proof() {
+    use Status::{Deployed, Failed, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
+    let forged = |number, status, digest| RecordFacts {
+        proven: false,
+        ..record(number, status, digest)
+    };
+    let (new, old) = (Some("new"), Some("old"));
+    let adopt = |n| Step::Adopt {
+        revision: revision(n),
+    };
+    let rollback = |n| Step::Rollback { to: revision(n) };
+    let none: fn(&mut ObservedFacts, &mut DesiredFacts) = |_, _| {};
+    #[expect(clippy::type_complexity, reason = "one table")]
+    let cases: Vec<(
+        &str,
+        Vec<RecordFacts>,
+        fn(&mut ObservedFacts, &mut DesiredFacts),
+        Step,
+    )> = vec![
+        (
+            "as applied",
+            vec![forged(1, Deployed, new)],
+            none,
+            Step::Nothing,
+        ),
+        (
+            "drifted",
+            vec![forged(1, Deployed, new)],
+            |o, _| o.drift = Drift::Some,
+            adopt(1),
+        ),
+        (
+            "drift unknown",
+            vec![forged(1, Deployed, new)],
+            |o, _| o.drift = Drift::Unknown,
+            adopt(1),
+        ),
+        (
+            "drift unknown, and only reported",
+            vec![forged(1, Deployed, new)],
+            |o, d| (o.drift, d.repair) = (Drift::Unknown, false),
+            adopt(1),
+        ),
+        (
+            "drifted, inputs unknown",
+            vec![forged(1, Deployed, new)],
+            |o, d| (o.drift, d.digest) = (Drift::Some, None),
+            Step::Refuse(Refusal::NoInputs),
+        ),
+        (
+            "drifted, the chart renders nothing",
+            vec![forged(1, Deployed, old)],
+            |o, d| (o.drift, d.empty) = (Drift::Some, true),
+            Step::Refuse(Refusal::Empty),
+        ),
+        (
+            "tests are due",
+            vec![forged(1, Deployed, new)],
+            |_, d| d.test = true,
+            adopt(1),
+        ),
+        (
+            "pending",
+            vec![record(1, Deployed, old), forged(2, PendingUpgrade, new)],
+            none,
+            Step::Upgrade,
+        ),
+        (
+            "pending install",
+            vec![forged(1, Status::PendingInstall, new)],
+            none,
+            Step::Install,
+        ),
+        (
+            "pending rollback",
+            vec![
+                record(1, Superseded, old),
+                failed(2, 1),
+                forged(3, PendingRollback, old),
+            ],
+            none,
+            Step::Upgrade,
+        ),
+        (
+            "failed install",
+            vec![forged(1, Failed, new)],
+            none,
+            Step::Install,
+        ),
+        (
+            "failed install that was cleaned up",
+            vec![forged(1, Uninstalled, new)],
+            |_, d| d.clean_up = true,
+            Step::Install,
+        ),
+        (
+            "failed upgrade over a proven revision",
+            vec![record(1, Deployed, old), forged(2, Failed, new)],
+            none,
+            rollback(1),
+        ),
+        (
+            "failed upgrade over a forged revision",
+            vec![
+                record(1, Superseded, old),
+                forged(2, Deployed, old),
+                failed(3, 1),
+            ],
+            none,
+            rollback(1),
+        ),
+        (
+            "failed upgrade over forged revisions only",
+            vec![forged(1, Deployed, old), failed(2, 1)],
+            none,
+            stalled(2, StallReason::NothingToRestore),
+        ),
+    ];
+    for (what, history, change, step) in cases {
+        let (mut state, mut wanted) = (observed(history), desired());
+        change(&mut state, &mut wanted);
+        assert_eq!(next_step(&state, &wanted), step, "{what}");
     }
 }

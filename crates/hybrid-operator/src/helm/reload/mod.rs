@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::HelmController;
-use crate::manager::Manager;
+use crate::manager::{Controller, Manager};
 use crate::watches::WatchesError;
 use entries::Entries;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
@@ -100,14 +100,20 @@ impl Charts {
     /// Adds the controllers to a manager.
     #[must_use]
     pub fn add_to(self, manager: Manager) -> Manager {
-        let manager = manager.with(Entries {
+        let controllers = self.controllers().into_iter();
+        controllers.fold(manager, Manager::with_boxed)
+    }
+
+    /// Returns the controllers, for [`Manager::load`].
+    pub fn controllers(self) -> Vec<Box<dyn Controller>> {
+        let entries = Entries {
             mailbox: self.mailbox,
             pace: self.pace,
-        });
+        };
+        let mut controllers: Vec<Box<dyn Controller>> = vec![Box::new(entries)];
         if self.watch_files {
-            manager.with(self.watcher)
-        } else {
-            manager
+            controllers.push(Box::new(self.watcher));
         }
+        controllers
     }
 }

@@ -30,11 +30,16 @@ fn tags() -> RecordTags {
         writer: InstanceId::new("pod"),
         digest: Some((&Digest::of("inputs")).into()),
         failures: None,
+        proven: true,
     }
 }
 
 fn store(script: &Script) -> RecordStore {
-    RecordStore::new(script.client(), ReleaseIndex::new())
+    RecordStore::new(
+        script.client(),
+        ReleaseIndex::new(),
+        ProofKeys::of_process(),
+    )
 }
 
 /// Returns the server's response with the metadata of the Secret that a request writes.
@@ -593,7 +598,7 @@ async fn adoption_removes_owner_references_and_adds_labels() {
     let meta = index_record(&store, &foreign);
     assert_eq!(meta.owners, ["x"]);
     let script = script.on(&format!("PATCH {FIRST}"), 200, answer(1, "6"));
-    let adopted = store.adopt(&meta, &tags()).await.unwrap();
+    let adopted = store.adopt(&meta, &tags(), None).await.unwrap();
     assert!(adopted.owners.is_empty());
     assert_eq!(adopted.cr, Some(tags().cr));
     let body = script.finish()[0].json()["metadata"].clone();

@@ -13,7 +13,10 @@ use crate::cluster::ApiError;
 use crate::cluster::ownership::{CR_LABEL, OPERATOR_LABEL};
 use crate::cluster::request::{self, Answer, Call};
 use crate::release::StoreError;
-use crate::release::meta::{Format, PARTS_LABEL, RecordMeta, RecordTags, WRITER_MANAGER};
+use crate::release::meta::{
+    DIGEST_LABEL, Format, PARTS_LABEL, PROOF_LABEL, RecordMeta, RecordTags, WRITER_MANAGER,
+};
+use crate::release::proof::ProofSubject;
 use crate::release::side::{
     self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
@@ -25,9 +28,9 @@ impl RecordStore {
         release: &Release,
         tags: &RecordTags,
     ) -> Result<RecordMeta, StoreError> {
-        let stored = encode(release, tags).await?;
+        let (stored, proof) = self.encode(release, tags).await?;
         self.write_parts(release, tags, &stored, None).await?;
-        let mut labels = labels_of(release, tags, &stored);
+        let mut labels = labels_of(release, tags, &stored, proof);
         labels.insert(
             "createdAt".to_owned(),
             Timestamp::now().as_second().to_string(),
@@ -91,10 +94,13 @@ impl RecordStore {
         release: &Release,
         tags: &RecordTags,
     ) -> Result<RecordMeta, StoreError> {
-        let stored = encode(release, tags).await?;
+        let (stored, proof) = self.encode(release, tags).await?;
         self.write_parts(release, tags, &stored, meta.parts.as_ref())
             .await?;
-        let mut labels = labels_of(release, tags, &stored);
+        // A record that was read from the cache has no custom labels.
+        let mut labels = BTreeMap::new();
+        meta.asked.label(&mut labels);
+        labels.extend(labels_of(release, tags, &stored, proof));
         if let Some(created) = meta.created_at {
             labels.insert("createdAt".to_owned(), created.as_second().to_string());
         }
@@ -188,15 +194,29 @@ impl RecordStore {
 
     /// Adopts a record: adds the operator's labels and removes owner references, because garbage
     /// collection would delete the history before the uninstall. Content and writer stay unchanged.
+    /// A digest that the tags lack is removed. If the tags say that `content`, that of the record, is
+    /// proven, it gets a proof.
     pub(crate) async fn adopt(
         &self,
         meta: &RecordMeta,
         tags: &RecordTags,
+        content: Option<&Release>,
     ) -> Result<RecordMeta, StoreError> {
         let mut body = json!({"metadata": {
-            "labels": tags.labels(meta.revision),
+            "labels": {DIGEST_LABEL: null, PROOF_LABEL: null},
             "ownerReferences": null,
         }});
+        let mut labels = tags.labels(meta.revision);
+        if let Some(release) = content.filter(|_| tags.proven) {
+            let proof = self.encode(release, tags).await?.1;
+            labels.extend(proof.map(|proof| (PROOF_LABEL.to_owned(), proof)));
+        }
+        if let Some(all) = body
+            .pointer_mut("/metadata/labels")
+            .and_then(Value::as_object_mut)
+        {
+            all.extend(labels.into_iter().map(|(key, value)| (key, value.into())));
+        }
         fence(&mut body, meta);
         let uri = with_manager(&self.path(&meta.namespace, Some(&meta.secret))?);
         let call = Call::with_body(
@@ -222,6 +242,35 @@ impl RecordStore {
             self.index.written(adopted.clone());
         }
         Ok(adopted)
+    }
+
+    /// Encodes a record, and returns the value of the label with its proof if it is proven.
+    async fn encode(
+        &self,
+        release: &Release,
+        tags: &RecordTags,
+    ) -> Result<(EncodedRecord, Option<String>), StoreError> {
+        let key = if tags.proven {
+            Some(self.keys.key().await?)
+        } else {
+            None
+        };
+        let (whole, cr) = (release.clone(), tags.cr.clone());
+        let digest = tags.digest.as_ref().map(ToString::to_string);
+        let encode = move || {
+            let stored = side::store(&whole, &cr)?;
+            let cr = Some(&cr);
+            let proof = key.map(|key| {
+                let proof = key.prove(&ProofSubject { cr, digest }, &whole);
+                format!("{}-{proof}", whole.revision)
+            });
+            Ok((stored, proof))
+        };
+        let encoded = on_blocking_thread(encode).await;
+        encoded.map_err(|source| StoreError::Encode {
+            name: release.name.clone(),
+            source,
+        })
     }
 
     fn body(
@@ -257,15 +306,6 @@ impl RecordStore {
     }
 }
 
-async fn encode(release: &Release, tags: &RecordTags) -> Result<EncodedRecord, StoreError> {
-    let (whole, cr) = (release.clone(), tags.cr.clone());
-    let stored = on_blocking_thread(move || side::store(&whole, &cr)).await;
-    stored.map_err(|source| StoreError::Encode {
-        name: release.name.clone(),
-        source,
-    })
-}
-
 /// Adds the field manager to a path.
 fn with_manager(path: &str) -> String {
     format!("{path}?fieldManager={WRITER_MANAGER}")
@@ -281,10 +321,13 @@ fn labels_of(
     release: &Release,
     tags: &RecordTags,
     stored: &EncodedRecord,
+    proof: Option<String>,
 ) -> BTreeMap<String, String> {
     let mut labels = release.secret_labels();
     labels.remove(PARTS_LABEL);
+    labels.remove(PROOF_LABEL);
     labels.extend(tags.labels(release.revision));
+    labels.extend(proof.map(|proof| (PROOF_LABEL.to_owned(), proof)));
     if let Some(parts) = &stored.parts {
         labels.insert(
             PARTS_LABEL.to_owned(),

@@ -78,10 +78,10 @@ async fn post(client: &HttpsClient, url: &str, body: &str) -> Result<String, Str
 #[tokio::test]
 async fn certificate_changes_without_a_restart() {
     let served = Arc::new(Served::default());
-    let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let listener = Listener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/length", listener.address);
     let running = listener
-        .serve(vec![length()], Arc::clone(&served), &metrics())
+        .serve(vec![length()], Arc::clone(&served), &metrics(), false)
         .unwrap();
     let (old, new) = (pair(), pair());
     let (trusts_old, trusts_new) = (client(&old.authority), client(&new.authority));
@@ -234,4 +234,15 @@ async fn request_is_given_up_before_the_api_server_does() {
     let response = blocked.await.unwrap().unwrap();
     assert_eq!(response.status(), StatusCode::GATEWAY_TIMEOUT);
     drop(go_on);
+}
+
+#[tokio::test]
+async fn address_that_cannot_be_bound_is_named_with_the_flag() {
+    let Err(refused) = Listener::bind("nowhere") else {
+        panic!("bound");
+    };
+    let text = refused.to_string();
+    for part in ["nowhere", "--webhook-bind-address"] {
+        assert!(text.contains(part), "{text}");
+    }
 }

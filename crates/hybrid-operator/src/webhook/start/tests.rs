@@ -13,7 +13,7 @@ fn options(url: Option<&str>, service: Option<&str>, in_cluster: bool) -> Webhoo
 
 #[tokio::test]
 async fn api_server_reaches_webhooks_through_a_service_or_a_url() {
-    let mut listener = Listener::bind("127.0.0.1:0").await.unwrap();
+    let mut listener = Listener::bind("127.0.0.1:0").unwrap();
     listener.address = "0.0.0.0:9443".parse::<SocketAddr>().unwrap();
     let service = |name: &str| Address::Service {
         namespace: "ns".to_owned(),

@@ -1,24 +1,28 @@
 //! `events KIND/NAME`: the events of a custom resource, of the objects of its release and of their
 //! Pods, oldest first.
 
-use std::collections::{BTreeSet, HashSet};
+mod about;
+mod follow;
+
 use std::io::Write;
 
 use anstyle::AnsiColor;
-use anyhow::Context as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use kube::ResourceExt as _;
 use kube::api::{Api, ListParams};
 use serde::Serialize;
 
 use super::target::TargetArgs;
-use crate::cluster::{Attempt, Cluster, Found, Selected, objects_of, pods_of};
-use crate::output::{self, OutputArgs, Table, age, one_line};
+use crate::cluster::{Attempt, Cluster, Selected};
+use crate::output::{self, Format, OutputArgs, Paint, Table, age, one_line, with_progress};
+use about::About;
 
 const EXAMPLES: &str = "\
 Examples:
   hybrid-operator events shop/main --namespace prod
+
+  # Until interrupted
+  hybrid-operator events shop/main --watch
   hybrid-operator events shop/main --output json";
 
 /// Arguments of `events`.
@@ -27,6 +31,11 @@ Examples:
 pub(crate) struct Args {
     #[command(flatten)]
     target: TargetArgs,
+
+    /// Show new events until interrupted, one per line; each is printed once, and again when its count
+    /// grows
+    #[arg(short, long)]
+    watch: bool,
 
     #[command(flatten)]
     output: OutputArgs,
@@ -46,6 +55,9 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    if args.watch {
+        return watch(args, out);
+    }
     let rows = args.target.run(async |cluster, selected| {
         let about = About::read(&cluster, &selected).await?;
         let mut rows = Vec::new();
@@ -72,63 +84,58 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whose events are shown.
-struct About {
-    namespaces: BTreeSet<String>,
-    uids: HashSet<String>,
-    /// `Kind namespace/name` of objects that do not exist, or no longer.
-    names: HashSet<String>,
+/// Shows the events until interrupted.
+fn watch(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    let place = &args.target.place;
+    let watches = place.watches()?;
+    place.cluster.run(async |cluster| {
+        let read = async || {
+            let target = &args.target.target;
+            let selected = Selected::read(&cluster, &watches, target, place.namespace()).await?;
+            About::read(&cluster, &selected).await
+        };
+        let about = with_progress("reading the release", read()).await?;
+        let (format, paint) = (args.output.output, args.output.color.paint());
+        let mut show = |row: &Row| print_row(row, format, paint, out);
+        let interrupted = async {
+            // Without a signal handler, the signal ends the program.
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        follow::run(&cluster, about, read, &mut show, interrupted).await
+    })
 }
 
-impl About {
-    async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Result<Self> {
-        let resource = &selected.resource;
-        let mut about = Self {
-            // Events of cluster-scoped objects are in the namespace default.
-            namespaces: [resource.namespace().unwrap_or_else(|| "default".to_owned())].into(),
-            uids: resource.uid().into_iter().collect(),
-            names: HashSet::new(),
-        };
-        let Some(latest) = selected.history.last() else {
-            return Ok(about);
-        };
-        let record = selected.records.load(latest).await;
-        let record = record.context("cannot read the release record")?;
-        for object in objects_of(cluster, &record).await? {
-            let namespace = object.key.namespace.clone();
-            let place = namespace.unwrap_or_else(|| record.namespace.clone());
-            about
-                .names
-                .insert(format!("{} {place}/{}", object.key.kind, object.key.name));
-            about.namespaces.insert(place);
-            if let Found::Present { uid, .. } = &object.found {
-                about.uids.insert(uid.clone());
-            }
-            let pods = pods_of(cluster, &object).await?;
-            about.uids.extend(pods.into_iter().map(|pod| pod.uid));
-        }
-        for hook in &record.hooks {
-            let name = format!("{} {}/{}", hook.kind, record.namespace, hook.name);
-            about.names.insert(name);
-        }
-        Ok(about)
+/// Prints a row as one line, or as one YAML document.
+fn print_row(row: &Row, format: Format, paint: Paint, out: &mut dyn Write) -> anyhow::Result<()> {
+    match format {
+        Format::Json => writeln!(out, "{}", serde_json::to_string(row)?)?,
+        Format::Yaml => write!(out, "---\n{}", go_yaml::to_string(row)?)?,
+        Format::Table | Format::Wide => writeln!(out, "{}", line(row, paint))?,
     }
+    out.flush()?;
+    Ok(())
+}
 
-    fn concerns(&self, event: &Event) -> bool {
-        let object = &event.involved_object;
-        let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let name = format!(
-            "{} {}/{}",
-            text(&object.kind),
-            text(&object.namespace),
-            text(&object.name)
-        );
-        object
-            .uid
-            .as_ref()
-            .is_some_and(|uid| self.uids.contains(uid))
-            || self.names.contains(&name)
+fn line(row: &Row, paint: Paint) -> String {
+    let seen = row.last_seen.map(|time| time.strftime("%F %T").to_string());
+    let mut type_ = format!("{:<7}", row.type_);
+    if row.type_ == "Warning" {
+        type_ = paint.colored(AnsiColor::Yellow, &type_);
     }
+    let count = if row.count > 1 {
+        format!(" (x{})", row.count)
+    } else {
+        String::new()
+    };
+    format!(
+        "{:<19} {type_} {} {}: {}{count}",
+        seen.unwrap_or_default(),
+        row.reason,
+        row.object,
+        one_line(&row.message)
+    )
 }
 
 async fn list(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Event>> {

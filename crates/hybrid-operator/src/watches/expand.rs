@@ -2,7 +2,7 @@
 
 /// Replaces `$NAME` and `${NAME}` with the result of `lookup`, or with nothing if it is `None`. A
 /// `$` without a name is kept; `${}` and an unclosed `${` are removed.
-pub(super) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
+pub(crate) fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {

@@ -1,0 +1,68 @@
+//! Whose events are those of a release.
+
+use std::collections::{BTreeSet, HashSet};
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt as _;
+
+use crate::cluster::{Cluster, Found, Selected, objects_of, pods_of};
+
+/// Whose events are shown.
+pub(super) struct About {
+    pub(super) namespaces: BTreeSet<String>,
+    pub(super) uids: HashSet<String>,
+    /// `Kind namespace/name` of objects that do not exist, or no longer.
+    pub(super) names: HashSet<String>,
+}
+
+impl About {
+    pub(super) async fn read(cluster: &Cluster, selected: &Selected) -> anyhow::Result<Self> {
+        let resource = &selected.resource;
+        let mut about = Self {
+            // Events of cluster-scoped objects are in the namespace default.
+            namespaces: [resource.namespace().unwrap_or_else(|| "default".to_owned())].into(),
+            uids: resource.uid().into_iter().collect(),
+            names: HashSet::new(),
+        };
+        let Some(latest) = selected.history.last() else {
+            return Ok(about);
+        };
+        let record = selected.records.load(latest).await;
+        let record = record.context("cannot read the release record")?;
+        for object in objects_of(cluster, &record).await? {
+            let namespace = object.key.namespace.clone();
+            let place = namespace.unwrap_or_else(|| record.namespace.clone());
+            about
+                .names
+                .insert(format!("{} {place}/{}", object.key.kind, object.key.name));
+            about.namespaces.insert(place);
+            if let Found::Present { uid, .. } = &object.found {
+                about.uids.insert(uid.clone());
+            }
+            let pods = pods_of(cluster, &object).await?;
+            about.uids.extend(pods.into_iter().map(|pod| pod.uid));
+        }
+        for hook in &record.hooks {
+            let name = format!("{} {}/{}", hook.kind, record.namespace, hook.name);
+            about.names.insert(name);
+        }
+        Ok(about)
+    }
+
+    pub(super) fn concerns(&self, event: &Event) -> bool {
+        let object = &event.involved_object;
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let name = format!(
+            "{} {}/{}",
+            text(&object.kind),
+            text(&object.namespace),
+            text(&object.name)
+        );
+        object
+            .uid
+            .as_ref()
+            .is_some_and(|uid| self.uids.contains(uid))
+            || self.names.contains(&name)
+    }
+}

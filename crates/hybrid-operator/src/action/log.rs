@@ -1,0 +1,80 @@
+//! Logs what was done to a release: one line at level info for each action that changed something.
+
+use std::time::Duration;
+
+use helm_core::release::{ReleaseName, Revision};
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use crate::cluster::Primary;
+
+/// The name of the logger.
+const LOGGER: &str = "release";
+
+/// What was done, and to which release.
+pub(crate) struct Done<'a> {
+    /// The custom resource.
+    pub(crate) primary: &'a Primary,
+    /// The release.
+    pub(crate) release: &'a ReleaseName,
+    /// Its revision.
+    pub(crate) revision: Revision,
+    /// When it began; `None` if that is unknown.
+    pub(crate) began: Option<Timestamp>,
+    /// The objects, the hook or the event that it was about.
+    pub(crate) details: Details<'a>,
+}
+
+/// Details of what was done.
+#[derive(Default)]
+pub(crate) struct Details<'a> {
+    /// The objects that were changed, if they are not all.
+    pub(crate) objects: Option<&'a str>,
+    /// The hook.
+    pub(crate) hook: Option<&'a str>,
+    /// The event of the hook.
+    pub(crate) event: Option<&'a str>,
+}
+
+impl Done<'_> {
+    /// Logs that it succeeded. `what` is the same text for each action of its kind.
+    pub(crate) fn log(&self, what: &'static str) {
+        let (primary, details) = (self.primary, &self.details);
+        info!(
+            target: LOGGER,
+            kind = primary.gvk.kind,
+            namespace = primary.namespace,
+            name = primary.name,
+            release = %self.release,
+            revision = self.revision.0,
+            objects = details.objects,
+            hook = details.hook,
+            event = details.event,
+            duration = self.duration(),
+            "{what}"
+        );
+    }
+
+    /// Logs that it failed, for failures that do not fail the reconcile.
+    pub(crate) fn log_failure(&self, error: &str, what: &'static str) {
+        let primary = self.primary;
+        warn!(
+            target: LOGGER,
+            kind = primary.gvk.kind,
+            namespace = primary.namespace,
+            name = primary.name,
+            release = %self.release,
+            revision = self.revision.0,
+            duration = self.duration(),
+            error,
+            "{what}"
+        );
+    }
+
+    /// Returns the time since the beginning, in milliseconds.
+    fn duration(&self) -> Option<String> {
+        let elapsed = Timestamp::now().duration_since(self.began?).unsigned_abs();
+        let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        Some(format!("{:?}", Duration::from_millis(millis)))
+    }
+}

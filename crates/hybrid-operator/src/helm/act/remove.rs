@@ -1,0 +1,102 @@
+//! Uninstalls a release whose upgrade failed, as `upgrade.remediation.strategy: uninstall` asks for. The
+//! next plan installs it again, with the inputs that failed.
+//!
+//! It is an uninstall like that of a deleted custom resource: with hooks, and without what is to be kept.
+//! Every object is awaited, so that none is applied while it is being deleted. The record keeps its count
+//! of failures until the end, so that a crash in between is followed by the same step.
+
+use helm_core::release::Revision;
+use kube::ResourceExt;
+
+use super::super::events::Notice;
+use super::super::finalizer;
+use super::super::kind::ActionKind;
+use super::super::memory::Memory;
+use super::super::plan::retry_delay;
+use super::super::report::{Failure, Next, Report, StepOutcome, describe};
+use super::super::status::chain;
+use super::uninstall::{may_run_hooks, readable};
+use super::{ActContext, ActError, POLL_INTERVAL};
+use crate::action::ActionProgress;
+use crate::action::uninstall::uninstall;
+use crate::release::RecordMeta;
+
+pub(super) async fn run(
+    context: &ActContext<'_>,
+    memory: &mut Memory,
+    revision: Revision,
+) -> Result<Report, ActError> {
+    let subject = context.subject;
+    // The cache may be stale: uninstall only what the custom resource still asks for.
+    let Some(fresh) = finalizer::read(context.access, subject).await? else {
+        return Ok(Report::gone());
+    };
+    let same = fresh.uid().as_deref() == Some(subject.primary.uid.as_str())
+        && fresh.metadata.generation == subject.generation
+        && fresh.metadata.deletion_timestamp.is_none();
+    if !same {
+        return Ok(Report::wait(
+            "the change of the custom resource",
+            POLL_INTERVAL,
+        ));
+    }
+    let own: Vec<RecordMeta> = context
+        .observation
+        .history
+        .iter()
+        .filter(|meta| subject.owns(meta))
+        .cloned()
+        .collect();
+    let Some((mut stored, earlier)) = readable(context, &own).await? else {
+        return Err(ActError::Missing("remove", "a record of the release"));
+    };
+    let mut action = context.action(ActionKind::Uninstall, &[]);
+    if !may_run_hooks(context, memory, &mut stored).await? {
+        action.disable_hooks = true;
+    }
+    let description = "the upgrade failed; the release is uninstalled and installed again";
+    let ended = uninstall(
+        &action,
+        &mut memory.live,
+        &mut stored,
+        &earlier,
+        true,
+        description,
+    )
+    .await;
+    memory.live.complete = false;
+    match ended {
+        Ok(ActionProgress::Done) => {}
+        Ok(ActionProgress::Waiting { why }) => {
+            let release = Some(Box::new(describe(&stored)));
+            return Ok(Report::new(
+                StepOutcome::Progressing { why, release },
+                Next::After(POLL_INTERVAL),
+            ));
+        }
+        Err(error) if error.is_transient() => return Err(error.into()),
+        Err(error) => {
+            let message = chain(&error);
+            let failure = Failure {
+                kind: ActionKind::Uninstall,
+                message: message.clone(),
+                release: describe(&stored),
+                next: None,
+            };
+            let outcome = StepOutcome::Failed(Box::new(failure));
+            return Ok(Report {
+                error: Some(message),
+                ..Report::new(outcome, Next::After(retry_delay(1)))
+            });
+        }
+    }
+    tracing::info!(release = %subject.name, revision = revision.0, "uninstalled after a failed upgrade");
+    context.notices.add(Notice::warning(
+        "UninstalledAfterFailure",
+        "Uninstall",
+        format!(
+            "the upgrade to revision {revision} failed, and upgrade.remediation.strategy is uninstall: the release was uninstalled and is installed again"
+        ),
+    ));
+    Ok(Report::replan())
+}

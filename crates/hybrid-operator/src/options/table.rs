@@ -1,0 +1,436 @@
+//! The table of all flags and environment variables of `run`: a right value, a wrong value, and the test
+//! that shows the effect. It is compared with what the program parses, and with the documentation.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+use clap::{CommandFactory, Parser};
+
+use super::{Options, RunArgs, double_dashes};
+use crate::reference;
+
+/// What happens to a wrong value.
+#[derive(Clone, Copy)]
+enum Wrong {
+    /// The command line is refused, with this text.
+    Usage(&'static str, &'static str),
+    /// The options are refused before anything is started, with this text.
+    Options(&'static str, &'static str),
+    /// The process ends at the start, as this test shows.
+    AtStart(&'static str),
+    /// Every value is right.
+    None,
+}
+
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    /// A value that is right and differs from the default.
+    right: &'static str,
+    wrong: Wrong,
+    /// Test that shows the effect.
+    shown_by: &'static str,
+}
+
+const fn row(name: &'static str, right: &'static str, wrong: Wrong, shown_by: &'static str) -> Row {
+    Row {
+        name,
+        right,
+        wrong,
+        shown_by,
+    }
+}
+
+const BOOLEAN: Wrong = Wrong::Usage("maybe", "possible values: true, false");
+const DURATION: Wrong = Wrong::Usage("soon", "time: invalid duration \"soon\"");
+
+const FLAGS: &[Row] = &[
+    row(
+        "--watches-file",
+        "other.yaml",
+        Wrong::AtStart("watches_file_errors_are_reported_together_without_contacting_the_cluster"),
+        "watches_file_errors_are_reported_together_without_contacting_the_cluster",
+    ),
+    row(
+        "--watch-files",
+        "false",
+        BOOLEAN,
+        "changed_files_are_looked_for_unless_that_is_turned_off",
+    ),
+    row(
+        "--reload-pace",
+        "1h",
+        DURATION,
+        "edited_custom_resource_does_not_wait_for_its_turn",
+    ),
+    row(
+        "--reconcile-period",
+        "5s",
+        DURATION,
+        "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
+    ),
+    row(
+        "--sync-period",
+        "1h",
+        DURATION,
+        "sync_period_reconciles_native_resources_that_nothing_changes",
+    ),
+    row(
+        "--namespace-selector",
+        "team=a",
+        Wrong::Usage("team:a", "not a label selector, such as team=a"),
+        "only_namespaces_with_the_label_are_reconciled_while_they_have_it",
+    ),
+    row(
+        "--graceful-shutdown-timeout",
+        "1s",
+        DURATION,
+        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
+    ),
+    row(
+        "--max-concurrent-reconciles",
+        "77",
+        Wrong::Usage("0", "expected a whole number of at least 1"),
+        "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
+    ),
+    row(
+        "--metrics-bind-address",
+        ":1",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
+        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
+    ),
+    row(
+        "--metrics-addr",
+        ":1",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
+        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
+    ),
+    row(
+        "--health-probe-bind-address",
+        ":1",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
+        "checks_metrics_and_tasks_of_an_operator_are_run_by_its_manager",
+    ),
+    row(
+        "--webhook-bind-address",
+        ":1",
+        Wrong::AtStart("address_that_cannot_be_bound_is_named_with_the_flag"),
+        "api_server_reaches_webhooks_through_a_service_or_a_url",
+    ),
+    row(
+        "--webhook-service-name",
+        "hooks",
+        Wrong::Usage("Hooks", "not the name of a Service"),
+        "api_server_reaches_webhooks_through_a_service_or_a_url",
+    ),
+    row(
+        "--webhook-url",
+        "https://example.com",
+        Wrong::Usage("http://example.com", "not an https URL without a path"),
+        "api_server_reaches_webhooks_through_a_service_or_a_url",
+    ),
+    row(
+        "--webhook-cert-dir",
+        "/certs",
+        Wrong::AtStart("certificate_for_another_key_is_refused"),
+        "certificate_of_a_directory_is_served_and_its_bundle_left_to_others",
+    ),
+    row(
+        "--webhook-inject-ca-from",
+        "certs/webhooks",
+        Wrong::Usage("webhooks", "not NAMESPACE/NAME"),
+        "certificate_of_a_directory_is_served_and_its_bundle_left_to_others",
+    ),
+    row(
+        "--leader-elect",
+        "true",
+        BOOLEAN,
+        "second_replica_takes_over_when_the_leader_exits",
+    ),
+    row(
+        "--enable-leader-election",
+        "true",
+        BOOLEAN,
+        "second_replica_takes_over_when_the_leader_exits",
+    ),
+    row(
+        "--leader-election-mode",
+        "for-life",
+        Wrong::Usage("often", "possible values: lease, for-life"),
+        "a_leader_for_life_leads_until_its_pod_is_gone",
+    ),
+    row(
+        "--leader-election-id",
+        "other-operator",
+        Wrong::Usage("Not A Name", "not the name of an operator"),
+        "second_replica_takes_over_when_the_leader_exits",
+    ),
+    row(
+        "--leader-election-namespace",
+        "leases",
+        Wrong::Usage("a,b", "not the name of a namespace"),
+        "an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_resources",
+    ),
+    row(
+        "--kubeconfig",
+        "/kubeconfig",
+        Wrong::AtStart("wrong_names_end_the_process_at_the_start_and_are_named"),
+        "operator_waits_for_the_api_server_and_resumes_when_it_returns",
+    ),
+    row(
+        "--suppress-override-values",
+        "false",
+        BOOLEAN,
+        "event_about_overridden_values_shows_them_only_on_request_and_never_the_environment",
+    ),
+    row(
+        "--status-manifest",
+        "false",
+        BOOLEAN,
+        "manifest_is_left_out_of_the_status_and_removed_from_it_on_request",
+    ),
+    row(
+        "--zap-log-level",
+        "debug",
+        Wrong::Usage("loud", "debug, info, warn"),
+        "levels_are_those_of_zap_and_others_are_refused",
+    ),
+    row(
+        "--zap-encoder",
+        "console",
+        Wrong::Usage("xml", "json or console"),
+        "console_lines_are_separated_by_tabs",
+    ),
+    row(
+        "--zap-devel",
+        "true",
+        BOOLEAN,
+        "flags_about_logs_override_the_defaults_of_development",
+    ),
+    row(
+        "--zap-stacktrace-level",
+        "panic",
+        Wrong::Usage("2", "warn, error or panic"),
+        "json_lines_have_the_fields_of_zap_in_its_order",
+    ),
+    row(
+        "--zap-time-encoding",
+        "iso8601",
+        Wrong::Usage("unix", "iso8601"),
+        "times_are_encoded_as_the_flag_says",
+    ),
+    row(
+        "--enable-http2",
+        "true",
+        BOOLEAN,
+        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
+    ),
+    row(
+        "--metrics-secure",
+        "true",
+        BOOLEAN,
+        "metrics_over_tls_are_for_those_who_may_get_them",
+    ),
+    row(
+        "--metrics-require-rbac",
+        "true",
+        BOOLEAN,
+        "metrics_over_tls_are_for_those_who_may_get_them",
+    ),
+    row(
+        "--metrics-cert-path",
+        "/certs",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
+        "renewed_files_are_served_and_broken_ones_are_not",
+    ),
+    row(
+        "--metrics-cert-name",
+        "other.crt",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
+        "renewed_files_are_served_and_broken_ones_are_not",
+    ),
+    row(
+        "--metrics-cert-key",
+        "other.key",
+        Wrong::AtStart("renewed_files_are_served_and_broken_ones_are_not"),
+        "renewed_files_are_served_and_broken_ones_are_not",
+    ),
+];
+
+const VARIABLES: &[Row] = &[
+    row(
+        "WATCH_NAMESPACE",
+        "a,b",
+        Wrong::Options(
+            "a,B b",
+            "$WATCH_NAMESPACE: \"B b\" is not the name of a namespace",
+        ),
+        "two_namespaces_are_watched_and_a_third_is_not",
+    ),
+    row(
+        "POD_NAMESPACE",
+        "system",
+        Wrong::Options(
+            "a/b",
+            "$POD_NAMESPACE: \"a/b\" is not the name of a namespace",
+        ),
+        "second_replica_takes_over_when_the_leader_exits",
+    ),
+    row(
+        "OPERATOR_NAME",
+        "memcached-operator",
+        Wrong::Options(
+            "My Operator",
+            "$OPERATOR_NAME: \"My Operator\" is not the name of an operator",
+        ),
+        "two_operators_do_not_overwrite_each_others_changes",
+    ),
+    row(
+        "POD_NAME",
+        "pod-1",
+        Wrong::Options("Pod 1", "$POD_NAME: \"Pod 1\" is not the name of a Pod"),
+        "a_leader_for_life_leads_until_its_pod_is_gone",
+    ),
+    row(
+        "POD_UID",
+        "2c8e",
+        Wrong::Options("no uid", "$POD_UID: \"no uid\" is not the UID of a Pod"),
+        "flags_of_the_go_operators_are_accepted_with_one_or_two_dashes",
+    ),
+    row(
+        "HOSTNAME",
+        "host",
+        Wrong::None,
+        "environment_variables_name_the_process_and_its_pod",
+    ),
+    row(
+        "KUBERNETES_SERVICE_HOST",
+        "10.0.0.1",
+        Wrong::None,
+        "api_server_reaches_webhooks_through_a_service_or_a_url",
+    ),
+];
+
+/// Environment variables that libraries read, and not through the options.
+const READ_BY_LIBRARIES: &[&str] = &["KUBECONFIG", "RUST_LOG"];
+
+fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
+    let args = ["run"].iter().chain(args).map(OsString::from);
+    RunArgs::try_parse_from(double_dashes(args))
+}
+
+fn options(args: &[&str], env: &[(&str, &str)]) -> Options {
+    parse(args).unwrap().options(|name| {
+        let known = env.iter().find(|(known, _)| *known == name);
+        known.map(|(_, value)| (*value).to_owned())
+    })
+}
+
+/// What some flags need besides.
+fn needed(flag: &str) -> &'static [&'static str] {
+    match flag {
+        "--webhook-inject-ca-from" => &["--webhook-cert-dir=/certs"],
+        "--metrics-cert-name" | "--metrics-cert-key" => &["--metrics-cert-path=/certs"],
+        _ => &[],
+    }
+}
+
+/// The flags that the command line knows, with their aliases.
+fn parsed_flags() -> BTreeSet<String> {
+    let command = RunArgs::command();
+    let names = command.get_arguments().flat_map(|arg| {
+        let aliases = arg.get_all_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases)
+    });
+    names.map(|name| format!("--{name}")).collect()
+}
+
+/// The environment variables that the options ask for.
+fn read_variables() -> BTreeSet<String> {
+    let asked = RefCell::new(BTreeSet::new());
+    parse(&[]).unwrap().options(|name| {
+        asked.borrow_mut().insert(name.to_owned());
+        None
+    });
+    asked.into_inner()
+}
+
+fn set(rows: &[Row]) -> BTreeSet<String> {
+    rows.iter().map(|row| row.name.to_owned()).collect()
+}
+
+#[test]
+fn the_table_the_code_and_the_documentation_have_the_same_flags_and_variables() {
+    let flags = parsed_flags();
+    assert_eq!(flags, set(FLAGS));
+    assert_eq!(reference::names("run.md", "## Flags"), flags);
+    let variables = read_variables();
+    assert_eq!(variables, set(VARIABLES));
+    let libraries = READ_BY_LIBRARIES.iter().map(|&name| name.to_owned());
+    assert_eq!(
+        reference::names("run.md", "## Environment variables"),
+        variables.into_iter().chain(libraries).collect()
+    );
+    let rows = FLAGS.iter().chain(VARIABLES);
+    reference::assert_tests_exist(rows.flat_map(|row| {
+        let at_start = match row.wrong {
+            Wrong::AtStart(test) => Some(test),
+            _ => None,
+        };
+        at_start.into_iter().chain([row.shown_by])
+    }));
+}
+
+#[test]
+fn each_flag_changes_the_options_and_its_wrong_value_is_refused_with_the_form_that_is_wanted() {
+    for row in FLAGS {
+        let set = |value: &str| {
+            let flag = format!("{}={value}", row.name);
+            let mut args = vec![flag.as_str()];
+            args.extend(needed(row.name));
+            parse(&args)
+        };
+        let flag = format!("{}={}", row.name, row.right);
+        let mut args = vec![flag.as_str()];
+        args.extend(needed(row.name));
+        let changed = format!("{:?}", options(&args, &[]));
+        let unchanged = format!("{:?}", options(needed(row.name), &[]));
+        assert!(changed != unchanged, "{} has no effect", row.name);
+        if let Wrong::Usage(value, wanted) = row.wrong {
+            let refused = set(value).unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+            let text = refused.to_string();
+            // clap names the flag, also for an alias.
+            assert!(text.contains(wanted) && text.contains("--"), "{text}");
+            assert!(text.contains(value), "{text}");
+        }
+    }
+}
+
+#[test]
+fn each_variable_changes_the_options_and_its_wrong_value_is_refused_with_its_name() {
+    for row in VARIABLES {
+        let env = [(row.name, row.right)];
+        let changed = format!("{:?}", options(&[], &env));
+        assert_ne!(changed, format!("{:?}", options(&[], &[])), "{}", row.name);
+        options(&[], &env).validate().unwrap();
+        if let Wrong::Options(value, wanted) = row.wrong {
+            let env = [(row.name, value), ("POD_NAME", "pod")];
+            let refused = options(&[], &env).validate().unwrap_err().to_string();
+            assert!(refused.starts_with(wanted), "{refused}");
+        }
+    }
+}
+
+#[test]
+fn environment_variables_name_the_process_and_its_pod() {
+    for (env, instance) in [
+        (&[("HOSTNAME", "host")][..], "host"),
+        (&[("HOSTNAME", "host"), ("POD_NAME", "pod")], "pod"),
+        (&[("POD_NAME", "pod"), ("POD_UID", "u")], "pod_u"),
+        (&[("HOSTNAME", "host"), ("POD_UID", "u")], "host_u"),
+    ] {
+        assert_eq!(options(&[], env).instance, instance, "{env:?}");
+    }
+}

@@ -1,0 +1,72 @@
+//! `resource_created_at_seconds`: when each custom resource was created, as operator-lib reports it.
+//! Read from the caches at each scrape, so that it takes no memory of its own.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
+
+/// A custom resource.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+pub(crate) struct ResourceLabels {
+    pub(crate) group: String,
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    pub(crate) version: String,
+}
+
+/// Returns the custom resources of a cache with the seconds since 1970 at which they were created, or
+/// `None` if the cache is gone.
+type ListResources = Box<dyn Fn() -> Option<Vec<(ResourceLabels, i64)>> + Send + Sync>;
+
+/// The caches of custom resources.
+#[derive(Clone, Default)]
+pub(crate) struct ResourceAges(Arc<Mutex<Vec<ListResources>>>);
+
+impl ResourceAges {
+    /// Reports the custom resources of a cache.
+    pub(crate) fn watch(
+        &self,
+        list: impl Fn() -> Option<Vec<(ResourceLabels, i64)>> + Send + Sync + 'static,
+    ) {
+        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        caches.push(Box::new(list));
+    }
+}
+
+impl fmt::Debug for ResourceAges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResourceAges").finish_non_exhaustive()
+    }
+}
+
+impl Collector for ResourceAges {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut caches = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // During a reload two caches may hold the same custom resource.
+        let mut found = BTreeMap::new();
+        caches.retain(|list| match list() {
+            Some(resources) => {
+                found.extend(resources);
+                true
+            }
+            None => false,
+        });
+        let mut metric = encoder.encode_descriptor(
+            "resource_created_at_seconds",
+            "Time at which a custom resource was created",
+            None,
+            MetricType::Gauge,
+        )?;
+        for (labels, seconds) in found {
+            let gauge = ConstGauge::new(seconds);
+            gauge.encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}

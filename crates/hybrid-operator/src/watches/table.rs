@@ -1,0 +1,524 @@
+//! The table of all fields of a watches file: a right value, a wrong value, and the test that shows the
+//! effect. It is compared with what the parser asks for, and with the documentation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::fields::record::{self, Known};
+use super::{Problem, Watch, parse};
+use crate::reference;
+
+/// A row of the table.
+struct Row {
+    /// Path of the field: `[]` stands for an item of a list.
+    path: &'static str,
+    /// A value, in YAML, that is right and differs from the default.
+    right: &'static str,
+    /// A wrong value, and part of what is said about it.
+    wrong: (&'static str, &'static str),
+    /// Test that shows the effect.
+    shown_by: &'static str,
+}
+
+const fn row(
+    path: &'static str,
+    right: &'static str,
+    wrong: (&'static str, &'static str),
+    shown_by: &'static str,
+) -> Row {
+    Row {
+        path,
+        right,
+        wrong,
+        shown_by,
+    }
+}
+
+const BOOLEAN: (&str, &str) = ("maybe", "expected true or false, found a string");
+const DURATION: (&str, &str) = ("soon", "durations look like \"300ms\", \"1m30s\" or \"2h\"");
+const TEXT: (&str, &str) = ("[a]", "expected a string, found a list");
+const MAP: (&str, &str) = ("text", "expected a map, found a string");
+const LIST: (&str, &str) = ("{a: b}", "expected a list, found a map");
+const TEMPLATE: (&str, &str) = (
+    "'{{ .Spec.a | upperr }}'",
+    "function \"upperr\" not defined",
+);
+const NAMESPACE: (&str, &str) = ("'{{ .Spec.a }}'", "is not the name of a namespace");
+const LABELS: (&str, &str) = (
+    "{matchLables: {a: b}}",
+    "unknown field `matchLables`; known fields: matchLabels, matchExpressions",
+);
+
+const EXISTS: &str = "custom_resource_becomes_a_release_with_its_values";
+const HOOKS: &str = "hooks_are_disabled_by_the_entry";
+const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
+const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
+const TARGETS: &str = "targets_select_objects_by_kind_version_namespace_name_and_labels";
+const DRIFT: &str = "drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired";
+const DEPENDS: &str = "custom_resource_waits_for_its_dependencies";
+const RETRIES: &str = "failed_upgrade_is_retried_rolled_back_or_stalled_as_configured";
+const SECRET: &str = "values_follow_a_secret_and_its_deletion_changes_nothing";
+const REFERENCES: &str = "referenced_objects_are_values_files_or_single_values";
+
+const FIELDS: &[Row] = &[
+    row(
+        "group",
+        "other.example.com",
+        ("5", "expected a string, found a number"),
+        EXISTS,
+    ),
+    row("version", "v9", ("''", "must not be empty"), EXISTS),
+    row("kind", "Other", TEXT, EXISTS),
+    row("chart", "other", TEXT, EXISTS),
+    row(
+        "watchDependentResources",
+        "false",
+        BOOLEAN,
+        "drift_waits_for_the_next_reconcile_when_dependents_are_not_watched",
+    ),
+    row(
+        "overrideValues",
+        "{a.b: $X}",
+        (
+            "{'a[x]': y}",
+            "`a[x]` is not a path as in Helm's --set, such as `image.tag`",
+        ),
+        "override_values_expand_the_environment_and_are_typed_by_default",
+    ),
+    row(
+        "overrideValuesType",
+        "string",
+        (
+            "strings",
+            "must be one of `typed`, `string`; did you mean `string`?",
+        ),
+        "override_values_expand_the_environment_and_are_typed_by_default",
+    ),
+    row(
+        "reconcilePeriod",
+        "1m30s",
+        DURATION,
+        "reconcile_period_comes_from_the_annotation_the_entry_or_the_flag",
+    ),
+    row(
+        "maxConcurrentReconciles",
+        "4",
+        ("0", "expected a whole number of at least 1"),
+        "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
+    ),
+    row(
+        "selector",
+        "{matchLabels: {tier: gold}}",
+        LABELS,
+        "custom_resource_that_is_no_longer_watched_is_not_uninstalled",
+    ),
+    row(
+        "dryRunOption",
+        "server",
+        ("both", "must be one of `server`, `client`"),
+        "looked_up_list_is_followed_and_only_a_changed_manifest_makes_a_revision",
+    ),
+    row(
+        "values",
+        "{a: '{{ .Env.X }}'}",
+        (
+            "{a: {b: ['{{ .Spec.c']}}",
+            "invalid template, line 1: unclosed action",
+        ),
+        "single_template_keeps_the_type_of_its_result",
+    ),
+    row("valuesFrom", "[{kind: Secret, name: s}]", LIST, SECRET),
+    row(
+        "valuesFrom[].kind",
+        "ConfigMap",
+        ("Pod", "must be one of `Secret`, `ConfigMap`"),
+        SECRET,
+    ),
+    row(
+        "valuesFrom[].name",
+        "'{{ .Object.metadata.name }}'",
+        TEMPLATE,
+        SECRET,
+    ),
+    row("valuesFrom[].namespace", "other", NAMESPACE, REFERENCES),
+    row(
+        "valuesFrom[].key",
+        "value",
+        ("'a/b'", "is not a key of a Secret"),
+        SECRET,
+    ),
+    row(
+        "valuesFrom[].targetPath",
+        "a.b",
+        ("'a..b'", "is not a path of names with dots between them"),
+        SECRET,
+    ),
+    row(
+        "valuesFrom[].optional",
+        "true",
+        BOOLEAN,
+        "deleted_optional_reference_keeps_its_last_value",
+    ),
+    row("install", "{wait: true}", MAP, WAITS),
+    row(
+        "install.timeout",
+        "2m",
+        DURATION,
+        "hanging_hook_blocks_no_other_release_and_fails_at_its_timeout",
+    ),
+    row("install.wait", "true", BOOLEAN, WAITS),
+    row("install.waitForJobs", "true", BOOLEAN, WAITS),
+    row("install.disableHooks", "true", BOOLEAN, HOOKS),
+    row(
+        "install.remediation",
+        "{retries: 2}",
+        MAP,
+        "exhausted_retries_stall_the_release_and_are_reported",
+    ),
+    row(
+        "install.remediation.retries",
+        "2",
+        ("-1", "expected a count of at least 0"),
+        "release_stalls_only_if_another_attempt_could_cause_damage",
+    ),
+    row(
+        "install.remediation.strategy",
+        "uninstall",
+        ("rollback", "must be one of `uninstall`, `none`"),
+        "release_stalls_only_if_another_attempt_could_cause_damage",
+    ),
+    row("upgrade", "{wait: true}", MAP, WAITS),
+    row("upgrade.timeout", "2m", DURATION, WAITS),
+    row("upgrade.wait", "true", BOOLEAN, WAITS),
+    row("upgrade.waitForJobs", "true", BOOLEAN, WAITS),
+    row("upgrade.disableHooks", "true", BOOLEAN, HOOKS),
+    row("upgrade.remediation", "{retries: 2}", MAP, RETRIES),
+    row(
+        "upgrade.remediation.retries",
+        "2",
+        ("many", "expected a count of at least 0"),
+        RETRIES,
+    ),
+    row(
+        "upgrade.remediation.strategy",
+        "uninstall",
+        ("delete", "must be one of `rollback`, `uninstall`, `none`"),
+        "failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_so",
+    ),
+    row(
+        "upgrade.recreate",
+        "[Deployment]",
+        (
+            "[PersistentVolumeClaim]",
+            "is never deleted and created again",
+        ),
+        "changed_job_is_recreated_and_changed_selector_is_reported",
+    ),
+    row("rollback", "{wait: true}", MAP, WAITS),
+    row("rollback.timeout", "2m", DURATION, WAITS),
+    row("rollback.wait", "true", BOOLEAN, WAITS),
+    row("rollback.waitForJobs", "true", BOOLEAN, WAITS),
+    row("rollback.disableHooks", "true", BOOLEAN, HOOKS),
+    row("uninstall", "{wait: true}", MAP, HOOKS),
+    row("uninstall.timeout", "10s", DURATION, HOOKS),
+    row(
+        "uninstall.wait",
+        "true",
+        BOOLEAN,
+        "waiting_uninstall_polls_rarely_after_a_restart",
+    ),
+    row("uninstall.disableHooks", "true", BOOLEAN, HOOKS),
+    row("test", "{}", MAP, "chart_tests_run_and_set_a_condition"),
+    row("test.timeout", "1m", DURATION, HOOKS),
+    row("driftDetection", "{mode: 'off'}", MAP, DRIFT),
+    row(
+        "driftDetection.mode",
+        "warn",
+        ("fix", "must be one of `repair`, `warn`, `off`"),
+        DRIFT,
+    ),
+    row("driftDetection.ignore", "[{paths: [/spec]}]", LIST, DRIFT),
+    row(
+        "driftDetection.ignore[].paths",
+        "[/spec/replicas]",
+        (
+            "[spec.replicas]",
+            "is not a JSON pointer; it must start with `/`",
+        ),
+        DRIFT,
+    ),
+    row("driftDetection.ignore[].target", "{kind: A}", MAP, DRIFT),
+    row(
+        "driftDetection.ignore[].target.group",
+        "apps",
+        TEXT,
+        TARGETS,
+    ),
+    row(
+        "driftDetection.ignore[].target.version",
+        "v1",
+        TEXT,
+        TARGETS,
+    ),
+    row("driftDetection.ignore[].target.kind", "A", TEXT, TARGETS),
+    row("driftDetection.ignore[].target.name", "a", TEXT, TARGETS),
+    row(
+        "driftDetection.ignore[].target.namespace",
+        "''",
+        TEXT,
+        TARGETS,
+    ),
+    row(
+        "driftDetection.ignore[].target.labels",
+        "{matchLabels: {a: b}}",
+        LABELS,
+        TARGETS,
+    ),
+    row("patches", "[{patch: {data: {a: b}}}]", LIST, PATCHES),
+    row(
+        "patches[].patch",
+        "[{op: remove, path: /data}]",
+        ("[{op: delete, path: /data}]", "not a JSON Patch"),
+        PATCHES,
+    ),
+    row("patches[].target", "{kind: A}", MAP, PATCHES),
+    row("patches[].target.group", "apps", TEXT, TARGETS),
+    row("patches[].target.version", "v1", TEXT, TARGETS),
+    row("patches[].target.kind", "A", TEXT, TARGETS),
+    row("patches[].target.name", "a", TEXT, TARGETS),
+    row("patches[].target.namespace", "''", TEXT, TARGETS),
+    row(
+        "patches[].target.labels",
+        "{matchLabels: {a: b}}",
+        LABELS,
+        TARGETS,
+    ),
+    row(
+        "serviceAccountName",
+        "'{{ .Object.metadata.name }}'",
+        TEMPLATE,
+        "service_account_limits_what_a_release_may_do",
+    ),
+    row(
+        "allowOperatorAccounts",
+        "true",
+        BOOLEAN,
+        "a_custom_resource_picks_no_account_of_the_operators_namespace",
+    ),
+    row(
+        "lookup",
+        "trusted",
+        ("all", "confined"),
+        "a_trusted_text_looks_up_what_the_operator_may_read",
+    ),
+    row(
+        "crashLogs",
+        "false",
+        BOOLEAN,
+        "without_crash_logs_no_log_is_read",
+    ),
+    row(
+        "dependsOn",
+        "[{apiVersion: v1, kind: A, name: a}]",
+        LIST,
+        DEPENDS,
+    ),
+    row(
+        "dependsOn[].apiVersion",
+        "b.com/v1",
+        ("a/b/c", "`a/b/c` is not an API version, such as `v1`"),
+        DEPENDS,
+    ),
+    row("dependsOn[].kind", "B", TEXT, DEPENDS),
+    row("dependsOn[].name", "'{{ .Spec.a }}'", TEMPLATE, DEPENDS),
+    row("dependsOn[].namespace", "b", NAMESPACE, DEPENDS),
+    row(
+        "maxHistory",
+        "3",
+        ("none", "expected a whole number of at least 1"),
+        "failures_are_remembered_when_the_history_is_short",
+    ),
+    row(
+        "releaseName",
+        "'r-{{ .Spec.a }}'",
+        TEMPLATE,
+        "release_name_comes_from_its_template_and_does_not_change",
+    ),
+    row(
+        "releaseNamespace",
+        "apps",
+        NAMESPACE,
+        "cluster_scoped_resource_has_its_release_in_the_configured_namespace",
+    ),
+    row(
+        "pauseAnnotation",
+        "example.com/hold",
+        (
+            "'on hold'",
+            "is not the name of an annotation, such as `example.com/paused`",
+        ),
+        "pause_annotation_name_is_configurable",
+    ),
+    row(
+        "allowEmpty",
+        "true",
+        BOOLEAN,
+        "empty_render_removes_nothing_unless_allowed",
+    ),
+    row(
+        "crds",
+        "createReplace",
+        (
+            "replace",
+            "must be one of `skip`, `create`, `createReplace`",
+        ),
+        "crds_are_applied_before_their_objects_and_upgraded",
+    ),
+];
+
+/// The fields without which an entry, or an item of a list, is not complete.
+const REQUIRED: &[(&str, &str)] = &[
+    ("version", "v1"),
+    ("kind", "A"),
+    ("chart", "c"),
+    ("valuesFrom[].kind", "Secret"),
+    ("valuesFrom[].name", "s"),
+    ("driftDetection.ignore[].paths", "[/a]"),
+    ("patches[].patch", "{a: b}"),
+    ("dependsOn[].apiVersion", "v1"),
+    ("dependsOn[].kind", "D"),
+    ("dependsOn[].name", "d"),
+];
+
+/// Returns an entry as YAML with these fields, and with those that are required next to them.
+fn entry(fields: &[(&str, &str)]) -> String {
+    let mut tree: BTreeMap<String, String> = BTreeMap::new();
+    for (path, value) in fields {
+        tree.insert((*path).to_owned(), (*value).to_owned());
+        let parents = path.match_indices('.').map(|(at, _)| &path[..at]);
+        for parent in std::iter::once("").chain(parents) {
+            for (required, value) in REQUIRED {
+                let sibling = match required.rsplit_once('.') {
+                    Some((before, _)) => before == parent,
+                    None => parent.is_empty(),
+                };
+                if sibling && !fields.iter().any(|(path, _)| path == required) {
+                    tree.insert((*required).to_owned(), (*value).to_owned());
+                }
+            }
+        }
+    }
+    format!("- {}\n", flow(&tree, ""))
+}
+
+/// Returns the fields below a path as a map in YAML's flow style.
+fn flow(tree: &BTreeMap<String, String>, below: &str) -> String {
+    let names: BTreeSet<&str> = tree
+        .keys()
+        .filter_map(|path| path.strip_prefix(below))
+        .map(|rest| rest.split('.').next().unwrap())
+        .collect();
+    let fields = names.into_iter().map(|name| {
+        let path = format!("{below}{name}");
+        match (tree.get(&path), name.strip_suffix("[]")) {
+            (Some(value), _) => format!("{name}: {value}"),
+            (None, Some(list)) => format!("{list}: [{}]", flow(tree, &format!("{path}."))),
+            (None, None) => format!("{name}: {}", flow(tree, &format!("{path}."))),
+        }
+    });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+}
+
+fn parsed(text: &str) -> (Option<Watch>, Vec<Problem>) {
+    let (entries, problems) = parse(text.as_bytes(), Path::new(""));
+    (
+        entries.into_iter().next().map(|entry| entry.watch),
+        problems,
+    )
+}
+
+#[test]
+fn each_field_changes_the_entry_and_its_wrong_value_is_refused_with_its_path() {
+    for row in FIELDS {
+        let text = entry(&[(row.path, row.right)]);
+        let (watch, problems) = parsed(&text);
+        assert_eq!(problems, [], "{text}");
+        // The same entry without the field, unless it is required: then it has another value.
+        let required = REQUIRED.iter().find(|(path, _)| *path == row.path);
+        let parent = row.path.rsplit_once('.').map_or("", |(parent, _)| parent);
+        let without = match required {
+            Some((path, value)) => entry(&[(path, value)]),
+            None if parent.is_empty() => entry(&[("kind", "A")]),
+            None => match REQUIRED.iter().find(|(path, _)| {
+                path.rsplit_once('.')
+                    .is_some_and(|(before, _)| before == parent)
+            }) {
+                Some((path, value)) => entry(&[(path, value)]),
+                None => entry(&[(parent, "{}")]),
+            },
+        };
+        let (other, problems) = parsed(&without);
+        assert_eq!(problems, [], "{without}");
+        assert_ne!(watch, other, "{} has no effect:\n{text}{without}", row.path);
+
+        let (wrong, wanted) = row.wrong;
+        let text = entry(&[(row.path, wrong)]);
+        let (_, problems) = parsed(&text);
+        let field = format!("[0].{}", row.path.replace("[]", "[0]"));
+        let found = problems
+            .iter()
+            .find(|problem| problem.field.starts_with(&field) && problem.message.contains(wanted));
+        let found = found.unwrap_or_else(|| panic!("{text}{problems:#?}"));
+        assert_eq!(found.line, 1);
+        assert!(found.column > 1, "{text}");
+    }
+}
+
+#[test]
+fn the_table_the_parser_and_the_documentation_have_the_same_fields() {
+    // The parser asks for the fields of what a file has.
+    for row in FIELDS {
+        parsed(&entry(&[(row.path, row.right)]));
+    }
+    let known = record::fields();
+    let unread = known
+        .iter()
+        .filter(|(_, known)| **known == Known::NestedUnread);
+    assert_eq!(unread.count(), 0, "{known:#?}");
+    let parser: BTreeSet<String> = known.into_keys().collect();
+    let table: BTreeSet<String> = FIELDS.iter().map(|row| row.path.to_owned()).collect();
+    assert_eq!(table, parser);
+    // Both lists of objects have the same targets, which are documented once.
+    let target = |path: &String| {
+        path.split_once("target.")
+            .map_or_else(|| path.clone(), |(_, field)| format!("target.{field}"))
+    };
+    let parser: BTreeSet<String> = parser.iter().map(target).collect();
+    assert_eq!(reference::names("watches.md", "## Fields"), parser);
+    reference::assert_tests_exist(FIELDS.iter().map(|row| row.shown_by));
+}
+
+#[test]
+fn the_examples_of_the_documentation_are_valid() {
+    let page = reference::page("watches.md");
+    let examples: Vec<&str> = page
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert!(examples.len() > 5, "{}", examples.len());
+    for example in &examples {
+        let (_, problems) = parse(example.as_bytes(), Path::new(""));
+        assert_eq!(problems, [], "{example}");
+    }
+    // Each field has an example.
+    let all = examples.concat();
+    for row in FIELDS {
+        let name = row.path.rsplit('.').next().unwrap().trim_end_matches("[]");
+        assert!(
+            all.contains(&format!("{name}:")),
+            "no example of {}",
+            row.path
+        );
+    }
+}

@@ -1,0 +1,586 @@
+//! Annotations, options and flags whose effect no other test shows.
+
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use helm_core::release::Release;
+use hybrid_operator::native::{self, Action};
+use hybrid_operator_test::{TestNamespace, wait};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
+use serde_json::{Value, json};
+
+use crate::world::{
+    InProcessOperator, LIMIT, Project, World, api, apply, condition, control_plane, merge, program,
+    resource, root, until,
+};
+
+/// A `ConfigMap` with one value.
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+";
+
+/// A hook that leaves a `ConfigMap` with the number of its revision.
+const HOOK: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-hook
+  annotations: {helm.sh/hook: 'pre-install,pre-upgrade', helm.sh/hook-delete-policy: before-hook-creation}
+data: {revision: {{ .Release.Revision | quote }}}
+";
+
+/// Reads a record.
+async fn record(world: &World, release: &str, revision: u32) -> Release {
+    let name = format!("sh.helm.release.v1.{release}.v{revision}");
+    let secret = world.api("Secret").get(&name).await.unwrap();
+    let text = secret.data["data"]["release"].as_str().unwrap();
+    let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
+    helm_core::release::codec::decode(&payload).unwrap()
+}
+
+/// Waits until a revision of a Widget is deployed.
+async fn deployed(world: &World, name: &str, revision: u32) -> Value {
+    let there = |cr: &Value| {
+        let release = &cr["status"]["release"];
+        release["revision"] == revision && release["status"] == "deployed"
+    };
+    world.until("Widget", name, "deployed", there).await
+}
+
+/// Waits until there is an event about a Widget with a reason and returns its message.
+async fn told(world: &World, reason: &str) -> String {
+    let mut note = String::new();
+    let events = world.api("Event");
+    let told = async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let found = all.iter().find(|event| event.data["reason"] == reason);
+        note = found.map_or_else(String::new, |event| event.data["message"].to_string());
+        found.is_some()
+    };
+    let told = wait::until(LIMIT, reason, told).await;
+    told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    note
+}
+
+#[tokio::test]
+async fn annotations_of_hooks_and_descriptions_change_install_upgrade_and_uninstall() {
+    let project = Project::new("", &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
+    let Some(world) = project.start("described").await else {
+        return;
+    };
+    let prefix = "helm.sdk.operatorframework.io";
+    let custom = |value: &str, annotations: Value| json!({"metadata": {"annotations": annotations}, "spec": {"value": value}});
+    let first = json!({
+        format!("{prefix}/install-disable-hooks"): "true",
+        format!("{prefix}/install-description"): "first",
+        format!("{prefix}/upgrade-froce"): "true",
+        format!("{prefix}/uninstall-wait"): "yes",
+    });
+    apply(&world.api("Widget"), "one", &custom("1", first)).await;
+    deployed(&world, "one", 1).await;
+    let maps = world.api("ConfigMap");
+    assert!(maps.get_opt("one-hook").await.unwrap().is_none());
+    assert_eq!(record(&world, "one", 1).await.info.description, "first");
+    // What is wrong is named with its form, and changes nothing.
+    let events = world.api("Event");
+    let mut notes = String::new();
+    let both = async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let invalid = all
+            .iter()
+            .filter(|event| event.data["reason"] == "InvalidAnnotation");
+        notes = invalid
+            .map(|event| event.data["message"].to_string())
+            .collect();
+        notes.contains("did you mean") && notes.contains("uninstall.wait of watches.yaml holds")
+    };
+    let both = wait::until(LIMIT, "the events", both).await;
+    both.unwrap_or_else(|error| panic!("{error}\n{notes}"));
+
+    // An upgrade has annotations of its own.
+    world.widget("one", json!({"value": "2"})).await;
+    deployed(&world, "one", 2).await;
+    world.data("one-hook", json!({"revision": "2"})).await;
+    let second = json!({
+        format!("{prefix}/upgrade-disable-hooks"): "true",
+        format!("{prefix}/upgrade-description"): "third",
+    });
+    apply(&world.api("Widget"), "one", &custom("3", second)).await;
+    deployed(&world, "one", 3).await;
+    world.data("one-hook", json!({"revision": "2"})).await;
+    assert_eq!(record(&world, "one", 3).await.info.description, "third");
+}
+
+#[tokio::test]
+async fn uninstall_waits_and_is_described_as_its_annotations_say() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let Some(world) = project.start("last").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "1"})).await;
+    deployed(&world, "one", 1).await;
+    world.annotate("one", "uninstall-wait", json!("true")).await;
+    world
+        .annotate("one", "uninstall-description", json!("the end"))
+        .await;
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    let maps = world.api("ConfigMap");
+    merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
+    let widgets = world.api("Widget");
+    drop(widgets.delete("one", &DeleteParams::default()).await);
+    world
+        .until("Widget", "one", "waiting for the object", |cr| {
+            condition(cr, "Ready").is_some_and(|c| c["message"].to_string().contains("one-map"))
+        })
+        .await;
+    assert_eq!(record(&world, "one", 1).await.info.description, "the end");
+    merge(&maps, "one-map", &hold(Value::Null)).await;
+    world.gone("Widget", "one").await;
+}
+
+#[tokio::test]
+async fn hooks_are_disabled_by_the_entry() {
+    let options = "install: {disableHooks: true}, upgrade: {disableHooks: true}";
+    let project = Project::new(options, &[("map.yaml", MAP), ("hook.yaml", HOOK)]);
+    let Some(world) = project.start("hookless").await else {
+        return;
+    };
+    for (value, revision) in [("1", 1), ("2", 2)] {
+        world.widget("one", json!({"value": value})).await;
+        deployed(&world, "one", revision).await;
+    }
+    let maps = world.api("ConfigMap");
+    assert!(maps.get_opt("one-hook").await.unwrap().is_none());
+}
+
+/// Counts the reconciles of Widgets in another namespace each time.
+async fn counted(
+    project: &Project,
+    flag: Duration,
+) -> Option<(InProcessOperator, TestNamespace, Arc<AtomicUsize>)> {
+    let plane = control_plane().await?;
+    let namespace = TestNamespace::create(plane, "period").await.unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&count);
+    let operator = InProcessOperator::with(
+        project,
+        plane.client().await.unwrap(),
+        namespace.name(),
+        move |chart| {
+            let counter = Arc::clone(&counter);
+            chart.pause_handler(move |_| {
+                counter.fetch_add(1, Ordering::SeqCst);
+                false
+            })
+        },
+        move |options| options.reconcile_period = flag,
+    );
+    Some((operator, namespace, count))
+}
+
+async fn is_reconciled_often(count: &AtomicUsize) {
+    let before = count.load(Ordering::SeqCst);
+    let often = async || count.load(Ordering::SeqCst) > before + 20;
+    wait::until(LIMIT, "20 reconciles", often).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reconcile_period_comes_from_the_annotation_the_entry_or_the_flag() {
+    let (short, long) = (Duration::from_millis(50), Duration::from_hours(1));
+    for (options, flag, annotation) in [
+        ("", short, None),
+        ("reconcilePeriod: 50ms", long, None),
+        ("reconcilePeriod: 1h", long, Some("50ms")),
+        ("reconcilePeriod: 50ms", long, Some("soon")),
+    ] {
+        let project = Project::new(options, &[("map.yaml", MAP)]);
+        let Some((_operator, namespace, count)) = counted(&project, flag).await else {
+            return;
+        };
+        let mut custom = json!({"spec": {"value": "1"}});
+        if let Some(period) = annotation {
+            let name = "helm.sdk.operatorframework.io/reconcile-period";
+            custom["metadata"]["annotations"][name] = json!(period);
+        }
+        apply(&api(&namespace, "Widget"), "one", &custom).await;
+        is_reconciled_often(&count).await;
+    }
+}
+
+/// Reconciles three Widgets and returns how many at once at most. Each takes until two are in progress,
+/// or some requests long.
+async fn most_at_once(options: &str, flag: usize) -> Option<usize> {
+    let plane = control_plane().await?;
+    let namespace = TestNamespace::create(plane, "atonce").await.unwrap();
+    let (current, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let seen = Arc::clone(&most);
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    for name in ["a", "b", "c"] {
+        apply(
+            &api(&namespace, "Widget"),
+            name,
+            &json!({"spec": {"value": "1"}}),
+        )
+        .await;
+    }
+    let _operator = InProcessOperator::with(
+        &project,
+        plane.client().await.unwrap(),
+        namespace.name(),
+        move |chart| {
+            let (current, most) = (Arc::clone(&current), Arc::clone(&most));
+            chart.pre_hook(move |context, _| {
+                let (current, most) = (Arc::clone(&current), Arc::clone(&most));
+                async move {
+                    let now = current.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    let maps: Api<ConfigMap> = Api::default_namespaced(context.client().clone());
+                    for _ in 0..20 {
+                        if most.load(Ordering::SeqCst) < 2 {
+                            maps.list(&ListParams::default()).await?;
+                        }
+                    }
+                    current.fetch_sub(1, Ordering::SeqCst);
+                    Ok(())
+                }
+            })
+        },
+        move |options| options.max_concurrent_reconciles = flag,
+    );
+    for name in ["a", "b", "c"] {
+        let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+        drop(
+            until(&api(&namespace, "Widget"), name, "Ready", ready)
+                .await
+                .unwrap(),
+        );
+    }
+    Some(seen.load(Ordering::SeqCst))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag() {
+    for (options, flag, most) in [
+        ("", 1, 1),
+        ("", 2, 2),
+        ("maxConcurrentReconciles: 1", 2, 1),
+        ("maxConcurrentReconciles: 2", 1, 2),
+    ] {
+        let Some(found) = most_at_once(options, flag).await else {
+            return;
+        };
+        assert_eq!(found, most, "{options} {flag}");
+    }
+}
+
+#[tokio::test]
+async fn drift_waits_for_the_next_reconcile_when_dependents_are_not_watched() {
+    let options = "watchDependentResources: false, reconcilePeriod: 0s";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("unseen").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "1"})).await;
+    world.ready("Widget", "one").await;
+    merge(
+        &world.api("ConfigMap"),
+        "one-map",
+        &json!({"data": {"value": "other"}}),
+    )
+    .await;
+    // Another custom resource is reconciled from begin to end meanwhile.
+    world.widget("two", json!({"value": "1"})).await;
+    world.ready("Widget", "two").await;
+    world.data("one-map", json!({"value": "other"})).await;
+    world.annotate("one", "reconcile-at", json!("now")).await;
+    world.data("one-map", json!({"value": "1"})).await;
+}
+
+#[tokio::test]
+async fn failed_upgrade_is_uninstalled_and_installed_again_where_the_entry_says_so() {
+    // A selector cannot be changed.
+    let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}-web}\nspec: {replicas: 0, selector: {matchLabels: {a: {{ .Values.value }}}}, template: {metadata: {labels: {a: {{ .Values.value }}}}, spec: {containers: [{name: main, image: i}]}}}\n";
+    let kept = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-kept, annotations: {helm.sh/resource-policy: keep}}\n";
+    let options = "upgrade: {remediation: {retries: 1, strategy: uninstall}}";
+    let project = Project::new(options, &[("web.yaml", web), ("kept.yaml", kept)]);
+    let Some(world) = project.start("anew").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "a"})).await;
+    world.ready("Widget", "one").await;
+    let uid = async |kind: &str, name: &str| {
+        let object = world.api(kind).get(name).await.unwrap();
+        object.metadata.uid.unwrap()
+    };
+    let (web, kept) = (
+        uid("Deployment", "one-web").await,
+        uid("ConfigMap", "one-kept").await,
+    );
+    world.widget("one", json!({"value": "b"})).await;
+    let note = told(&world, "UninstalledAfterFailure").await;
+    assert!(note.contains("strategy is uninstall"), "{note}");
+    let there = |object: &Value| object["spec"]["selector"]["matchLabels"]["a"] == "b";
+    world.until("Deployment", "one-web", "new", there).await;
+    world.ready("Widget", "one").await;
+    assert_ne!(uid("Deployment", "one-web").await, web);
+    assert_eq!(uid("ConfigMap", "one-kept").await, kept);
+    assert_eq!(world.history("one").await, ["deployed"]);
+}
+
+#[tokio::test]
+async fn cluster_scoped_resources_are_watched_despite_watch_namespace() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "scoped").await.unwrap();
+    let name = namespace.name();
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let entry = "- {group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {matchLabels: {of: NAME}}}\n";
+    project.write("watches.yaml", &entry.replace("NAME", name));
+    let caches: Api<DynamicObject> = Api::all_with(namespace.client(), &resource("GlobalCache"));
+    let custom = json!({"metadata": {"labels": {"of": name}}, "spec": {"value": "1"}});
+    apply(&caches, name, &custom).await;
+    // The namespace of its release is not watched: it is refused, and says how to change that.
+    let elsewhere = project
+        .operator(plane, name)
+        .env("POD_NAMESPACE", "default");
+    let running = elsewhere.start().await.unwrap();
+    let refused = until(&caches, name, "refused", |cr| {
+        condition(cr, "Irreconcilable").is_some_and(|c| c["status"] == "True")
+    });
+    let refused = refused
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let message = condition(&refused, "Irreconcilable").unwrap()["message"].to_string();
+    for part in ["namespace default", "$WATCH_NAMESPACE", "releaseNamespace"] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    assert!(
+        running
+            .log()
+            .contains("the entry of the watches file cannot be used"),
+        "{}",
+        running.log()
+    );
+    running.stop(LIMIT).await.unwrap();
+
+    let running = project.operator(plane, name).env("POD_NAMESPACE", name);
+    let running = running.start().await.unwrap();
+    let ready = until(&caches, name, "Ready", |cr| {
+        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+    });
+    ready
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let map = api(&namespace, "ConfigMap")
+        .get(&format!("{name}-map"))
+        .await;
+    assert_eq!(map.unwrap().data["data"]["value"], "1");
+    caches.delete(name, &DeleteParams::default()).await.unwrap();
+    wait::gone(&caches, name, LIMIT).await.unwrap();
+}
+
+#[tokio::test]
+async fn event_about_overridden_values_shows_them_only_on_request_and_never_the_environment() {
+    let options = "overrideValues: {value: '${PLACE}-{{ .Env.PLACE }}', image.tag: '1.2'}, values: {other: '{{ .Env.PLACE }}'}";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    for (flags, shown) in [
+        (&[][..], false),
+        (&["--suppress-override-values"], false),
+        (
+            &[
+                "--suppress-override-values=false",
+                "--status-manifest=false",
+            ],
+            true,
+        ),
+    ] {
+        let namespace = TestNamespace::create(plane, "override").await.unwrap();
+        let operator = project.operator(plane, namespace.name());
+        let operator = operator.args(flags.iter().copied()).env("PLACE", "hidden");
+        let operator = operator.start().await.unwrap();
+        let world = World {
+            plane,
+            namespace,
+            operator,
+        };
+        world.widget("one", json!({"value": "x"})).await;
+        world
+            .data("one-map", json!({"value": "hidden-hidden"}))
+            .await;
+        let note = told(&world, "ValueOverridden").await;
+        assert!(
+            note.contains("image.tag") && note.contains("value"),
+            "{note}"
+        );
+        assert!(!note.contains("hidden"), "{note}");
+        assert_eq!(note.contains("1.2"), shown, "{note}");
+        assert_eq!(note.contains("${PLACE}"), shown, "{note}");
+        let cr = world.ready("Widget", "one").await;
+        let manifest = &cr.data["status"]["deployedRelease"]["manifest"];
+        assert_eq!(manifest.is_null(), shown, "{}", cr.data["status"]);
+    }
+}
+
+#[tokio::test]
+async fn changed_files_are_looked_for_unless_that_is_turned_off() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    for (flags, watched) in [(&[][..], true), (&["--watch-files=false"], false)] {
+        let namespace = TestNamespace::create(plane, "files").await.unwrap();
+        let operator = project.operator(plane, namespace.name());
+        let operator = operator.args(flags.iter().copied()).start().await.unwrap();
+        let world = World {
+            plane,
+            namespace,
+            operator,
+        };
+        // All controllers are started before the first custom resource is reconciled.
+        world.widget("one", json!({"value": "x"})).await;
+        world.ready("Widget", "one").await;
+        let log = world.operator.log();
+        let mut starts = log
+            .lines()
+            .filter(|line| line.contains("starting controller"));
+        assert_eq!(
+            starts.any(|line| line.contains("\"reload\"")),
+            watched,
+            "{log}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_period_reconciles_native_resources_that_nothing_changes() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "sync").await.unwrap();
+    let count = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&count);
+    let controller = native::controller::<ConfigMap>("maps").reconcile(move |_, _| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Action::done()) }
+    });
+    let args = <hybrid_operator::options::RunArgs as clap::Parser>::parse_from([
+        "run",
+        "--metrics-bind-address=0",
+        "--health-probe-bind-address=0",
+        "--sync-period=50ms",
+    ]);
+    let name = namespace.name().to_owned();
+    let options = args.options(|variable| {
+        let known = ["WATCH_NAMESPACE", "OPERATOR_NAME"].contains(&variable);
+        known.then(|| name.clone())
+    });
+    let stop = tokio_util::sync::CancellationToken::new();
+    let manager = hybrid_operator::manager::Manager::new(options)
+        .client(plane.client().await.unwrap())
+        .with(controller);
+    let running = tokio::spawn(manager.run_until(stop.clone()));
+    apply(
+        &api(&namespace, "ConfigMap"),
+        "one",
+        &json!({"data": {"a": "b"}}),
+    )
+    .await;
+    is_reconciled_often(&count).await;
+    stop.cancel();
+    running.await.unwrap().unwrap();
+}
+
+/// Runs an operator that ends by itself, without a cluster.
+fn refused(project: &Project, args: &[&str], env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let file: PathBuf = project.watches_file();
+    let Output { status, stderr, .. } = std::process::Command::new(program())
+        .arg("run")
+        .arg("--watches-file")
+        .arg(file)
+        .args(args)
+        .env(
+            "KUBECONFIG",
+            project.watches_file().with_file_name("kubeconfig"),
+        )
+        .envs(env.iter().copied())
+        .current_dir(root())
+        .output()
+        .unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// A cluster that no request reaches.
+const KUBECONFIG: &str = "\
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+";
+
+#[test]
+fn wrong_names_end_the_process_at_the_start_and_are_named() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    project.write("kubeconfig", KUBECONFIG);
+    for (args, env, code, parts) in [
+        (
+            &["--max-concurrent-reconciles=0"][..],
+            &[][..],
+            2,
+            &["--max-concurrent-reconciles", "at least 1"][..],
+        ),
+        (
+            &[],
+            &[("WATCH_NAMESPACE", "Team A")],
+            1,
+            &["$WATCH_NAMESPACE", "\"Team A\"", "the name of a namespace"],
+        ),
+        (&["--kubeconfig=/nowhere/else"], &[], 1, &["/nowhere/else"]),
+        (
+            &[
+                "--health-probe-bind-address=nowhere",
+                "--metrics-bind-address=0",
+            ],
+            &[],
+            1,
+            &["nowhere"],
+        ),
+        (
+            &[
+                "--metrics-bind-address=nowhere",
+                "--health-probe-bind-address=0",
+            ],
+            &[],
+            1,
+            &["nowhere"],
+        ),
+    ] {
+        let (found, text) = refused(&project, args, env);
+        assert_eq!(found, Some(code), "{text}");
+        for part in parts {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+    }
+    let project = Project::new("releaseName: '{{ .Spec.a | upperr }}'", &[]);
+    let (code, text) = refused(&project, &[], &[]);
+    assert_eq!(code, Some(1), "{text}");
+    for part in [
+        "watches.yaml:1:",
+        "[0].releaseName",
+        "\"upperr\" not defined",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}

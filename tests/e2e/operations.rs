@@ -1,0 +1,404 @@
+//! What those who run an operator rely on: its log, its metrics over TLS, events with a narrow role,
+//! and messages about what it lacks.
+
+use hybrid_operator_test::process::RunningOperator;
+use hybrid_operator_test::{TestNamespace, wait};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Project, api, apply, control_plane, operator, until};
+
+const HOOKED: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-before
+  annotations: {helm.sh/hook: \"pre-install,pre-upgrade\"}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-check
+  annotations: {helm.sh/hook: test}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: {{ .Release.Name }}-secret}
+stringData: {value: {{ .Values.value | quote }}}
+";
+
+/// Returns the lines of a log that have this message.
+fn lines(operator: &RunningOperator, message: &str) -> Vec<Value> {
+    let log = operator.log();
+    let parsed = log.lines().map(|line| {
+        serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error} in {line}"))
+    });
+    parsed.filter(|line| line["msg"] == message).collect()
+}
+
+#[tokio::test]
+async fn the_log_tells_in_one_line_what_was_done_to_a_release() {
+    let project = Project::new("test: {}", &[("all.yaml", HOOKED)]);
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "log").await.unwrap();
+    let program = crate::world::program();
+    let world = hybrid_operator_test::process::Operator::new(program)
+        .args(["run", "--zap-log-level=10", "--watches-file"])
+        .arg(project.watches_file().to_str().unwrap())
+        .args(["--health-probe-bind-address", "127.0.0.1:{probe_port}"])
+        .args(["--metrics-bind-address", "127.0.0.1:{metrics_port}"])
+        .env("WATCH_NAMESPACE", namespace.name())
+        .env("OPERATOR_NAME", namespace.name())
+        .kubeconfig(plane.kubeconfig_path())
+        .start()
+        .await
+        .unwrap();
+    let told = async |message: &str, revision: u32| {
+        let is_told = async || {
+            let found = lines(&world, message);
+            found.iter().any(|line| line["revision"] == revision)
+        };
+        let what = format!("{message} {revision}");
+        let told = wait::until(LIMIT, &what, is_told).await;
+        told.unwrap_or_else(|error| panic!("{error}\n{}", world.log()));
+    };
+    let widgets = api(&namespace, "Widget");
+    let spec = |value: &str| json!({"spec": {"value": value}});
+    apply(&widgets, "one", &spec("hush-first")).await;
+    told("installed the release", 1).await;
+    told("tested the release", 1).await;
+    apply(&widgets, "one", &spec("hush-second")).await;
+    told("upgraded the release", 2).await;
+    told("tested the release", 2).await;
+    let maps = api(&namespace, "ConfigMap");
+    drop(
+        maps.delete("one-map", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    told("repaired drift", 2).await;
+    drop(
+        widgets
+            .delete("one", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    told("uninstalled the release", 2).await;
+
+    for (message, count) in [
+        ("installed the release", 1),
+        ("upgraded the release", 1),
+        ("repaired drift", 1),
+        ("uninstalled the release", 1),
+        ("tested the release", 2),
+        // Before the install and the upgrade, and the two tests.
+        ("ran a hook", 4),
+    ] {
+        let found = lines(&world, message);
+        assert_eq!(found.len(), count, "{message}: {found:#?}");
+        for line in found {
+            assert_eq!(
+                (
+                    &line["kind"],
+                    &line["namespace"],
+                    &line["name"],
+                    &line["release"],
+                    &line["level"]
+                ),
+                (
+                    &json!("Widget"),
+                    &json!(namespace.name()),
+                    &json!("one"),
+                    &json!("one"),
+                    &json!("info")
+                )
+            );
+            assert!(line["duration"].as_str().unwrap().ends_with('s'), "{line}");
+            assert!(line["ts"].as_str().unwrap().ends_with('Z'), "{line}");
+        }
+    }
+    let hook = &lines(&world, "ran a hook")[0];
+    assert_eq!(
+        (&hook["hook"], &hook["event"]),
+        (&json!("one-before"), &json!("pre-install"))
+    );
+    let repaired = lines(&world, "repaired drift")[0]["objects"].to_string();
+    assert!(repaired.contains("one-map"), "{repaired}");
+    assert!(!world.log().contains("hush"), "values are in the log");
+}
+
+/// A client of `/metrics` with a token.
+fn scraper(port: u16, token: Option<String>) -> Client {
+    let mut config = Config::new(format!("https://127.0.0.1:{port}").parse().unwrap());
+    config.accept_invalid_certs = true;
+    config.auth_info.token = token.map(Into::into);
+    Client::try_from(config).unwrap()
+}
+
+/// Returns the text of the metrics, or the status code of a refusal.
+async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16> {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let client = scraper(port, token.map(ToOwned::to_owned));
+    client
+        .request_text(request)
+        .await
+        .map_err(|error| match error {
+            kube::Error::Api(status) => status.code,
+            other => panic!("{other:?}"),
+        })
+}
+
+#[tokio::test]
+async fn metrics_over_tls_are_for_those_who_may_get_them() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "metrics").await.unwrap();
+    let flags = ["--metrics-secure", "--metrics-require-rbac"];
+    let running = operator(plane, namespace.name(), &flags)
+        .start()
+        .await
+        .unwrap();
+    let port = running.metrics_port();
+
+    let client = plane.client().await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
+    let token = async |name: &str| {
+        let account = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        accounts
+            .create(&PostParams::default(), &account)
+            .await
+            .unwrap();
+        let request =
+            serde_json::from_value(json!({"spec": {"audiences": [], "expirationSeconds": 600}}));
+        let created = accounts
+            .create_token_request(name, &PostParams::default(), &request.unwrap())
+            .await;
+        created.unwrap().status.unwrap().token.unwrap()
+    };
+    let (prometheus, other) = (token("prometheus").await, token("other").await);
+    let name = format!("{}-metrics-reader", namespace.name());
+    let role: ClusterRole = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "rules": [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+    }))
+    .unwrap();
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": namespace.name()}],
+    }))
+    .unwrap();
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let bindings: Api<ClusterRoleBinding> = Api::all(client);
+    roles.create(&PostParams::default(), &role).await.unwrap();
+    bindings
+        .create(&PostParams::default(), &binding)
+        .await
+        .unwrap();
+
+    assert_eq!(scrape(port, None).await, Err(401));
+    assert_eq!(scrape(port, Some("nobody")).await, Err(401));
+    assert_eq!(scrape(port, Some(&other)).await, Err(403));
+    // The API server may need a moment to see the role, and a refusal is remembered for 30 s.
+    let allowed = async || scrape(port, Some(&prometheus)).await.is_ok();
+    wait::until(LIMIT, "the metrics", allowed).await.unwrap();
+    let text = scrape(port, Some(&prometheus)).await.unwrap();
+    assert!(text.contains("helm_operator_build_info{commit="), "{text}");
+    // Nothing is served over plain HTTP.
+    assert!(running.metrics().await.is_err());
+    assert!(
+        !running.log().contains(&prometheus),
+        "a token is in the log"
+    );
+    let params = DeleteParams::default();
+    drop(bindings.delete(&name, &params).await.unwrap());
+    drop(roles.delete(&name, &params).await.unwrap());
+}
+
+#[tokio::test]
+async fn metrics_describe_queues_workers_and_custom_resources() {
+    let Some(world) = Project::new("maxConcurrentReconciles: 3", &[("all.yaml", HOOKED)])
+        .start("series")
+        .await
+    else {
+        return;
+    };
+    world.widget("one", json!({"value": "a"})).await;
+    drop(world.is("one", "Ready").await);
+    let cr = world.api("Widget").get("one").await.unwrap();
+    let created = cr.metadata.creation_timestamp.unwrap().0.as_second();
+    let namespace = world.namespace.name();
+    let text = world.operator.metrics().await.unwrap();
+    for line in [
+        format!(
+            "resource_created_at_seconds{{group=\"test.example.com\",kind=\"Widget\",name=\"one\",namespace=\"{namespace}\",version=\"v1\"}} {created}"
+        ),
+        "controller_runtime_max_concurrent_reconciles{controller=\"widget\"} 3".to_owned(),
+        "controller_runtime_reconcile_panics_total{controller=\"widget\"} 0".to_owned(),
+        "workqueue_depth{name=\"widget\",controller=\"widget\"} 0".to_owned(),
+        "workqueue_unfinished_work_seconds{name=\"widget\",controller=\"widget\"} ".to_owned(),
+        "workqueue_work_duration_seconds_bucket{".to_owned(),
+    ] {
+        assert!(text.contains(&line), "{line} is not in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn leader_election_without_a_namespace_is_refused_with_the_ways_out() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "nowhere").await.unwrap();
+    let running = operator(plane, namespace.name(), &["--leader-elect"])
+        .spawn()
+        .unwrap();
+    let ended = running.exited(LIMIT).await.unwrap();
+    assert_eq!(ended.code(), Some(1));
+    for part in ["--leader-election-namespace", "$POD_NAMESPACE"] {
+        assert!(running.log().contains(part), "{}", running.log());
+    }
+}
+
+#[tokio::test]
+async fn a_missing_definition_is_named_with_the_way_to_install_it() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[]);
+    let entry = "- {group: test.example.com, version: v1, kind: NeverInstalled, chart: chart}\n";
+    project.write("watches.yaml", entry);
+    let namespace = TestNamespace::create(plane, "absent").await.unwrap();
+    let running = project
+        .operator(plane, namespace.name())
+        .start()
+        .await
+        .unwrap();
+    let told = async || {
+        let log = running.log();
+        let lines = log.lines().filter(|line| line.contains("NeverInstalled"));
+        let hint = "install their CustomResourceDefinition";
+        lines.filter(|line| line.contains(hint)).count() == 1
+    };
+    let told = wait::until(LIMIT, "the warning", told).await;
+    told.unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+}
+
+#[tokio::test]
+async fn core_events_are_sent_where_the_role_allows_only_those() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("all.yaml", HOOKED)]);
+    let namespace = TestNamespace::create(plane, "core-events").await.unwrap();
+    let rules = json!([
+        {"apiGroups": ["test.example.com"], "resources": ["*"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["*"]},
+        // As in the roles of operator-sdk.
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    ]);
+    apply(
+        &api(&namespace, "Role"),
+        "operator",
+        &json!({"rules": rules}),
+    )
+    .await;
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "operator"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "operator"}],
+    });
+    apply(&api(&namespace, "RoleBinding"), "operator", &binding).await;
+    let running = project
+        .operator(plane, namespace.name())
+        .kubeconfig(plane.operator_kubeconfig())
+        .start()
+        .await
+        .unwrap();
+    let widgets = api(&namespace, "Widget");
+    apply(&widgets, "one", &json!({"spec": {"value": "a"}})).await;
+    let deployed =
+        |cr: &Value| crate::world::condition(cr, "Deployed").is_some_and(|c| c["status"] == "True");
+    let deployed = until(&widgets, "one", "Deployed", deployed).await;
+    drop(deployed.unwrap_or_else(|error| panic!("{error}\n{}", running.log())));
+    let sent = async || {
+        let events = api(&namespace, "Event").list(&ListParams::default()).await;
+        events.unwrap().items.iter().any(|event| {
+            event.data["reason"] == "InstallSuccessful"
+                && event.data["source"]["component"].is_string()
+                && event.data["involvedObject"]["name"] == "one"
+        })
+    };
+    let sent = wait::until(LIMIT, "an event", sent).await;
+    sent.unwrap_or_else(|error| panic!("{error}\n{}", running.log()));
+    let log = running.log();
+    assert_eq!(
+        log.matches("sending core events instead").count(),
+        1,
+        "{log}"
+    );
+}
+
+/// A Deployment with two entries of the same name, and an object that stays.
+const KEPT: &str = "\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: {{ .Release.Name }}-web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}}}
+    spec:
+      containers:
+      - name: main
+        image: i
+        env: [{name: LEVEL, value: a}, {name: LEVEL, value: b}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-kept
+  annotations: {helm.sh/resource-policy: keep}
+";
+
+#[tokio::test]
+async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each() {
+    let Some(world) = Project::new("", &[("all.yaml", KEPT)]).start("left").await else {
+        return;
+    };
+    let notes = async |reason: &str| {
+        let events = world
+            .api("Event")
+            .list(&ListParams::default())
+            .await
+            .unwrap();
+        let of_reason = events
+            .items
+            .into_iter()
+            .filter(|e| e.data["reason"] == reason);
+        let notes: Vec<String> = of_reason.map(|e| e.data["message"].to_string()).collect();
+        notes
+    };
+    let told = async |reason: &str, text: &str| {
+        let has = async || notes(reason).await.iter().any(|note| note.contains(text));
+        let told = wait::until(LIMIT, reason, has).await;
+        told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+        let all = notes(reason).await;
+        assert_eq!(all.len(), 1, "{all:#?}");
+    };
+    world.widget("one", json!({})).await;
+    told("ListEntriesMerged", "name=LEVEL").await;
+    world.remove("Widget", "one").await;
+    told("ObjectLeft", "helm.sh/resource-policy: keep").await;
+    drop(world.api("ConfigMap").get("one-kept").await.unwrap());
+}

@@ -1,0 +1,716 @@
+//! What people with few permissions cannot make the operator do: `docs/security.md`.
+
+use data_encoding::BASE64;
+use helm_core::manifest::{Hook, HookEvent};
+use helm_core::release::{Release, Status, codec};
+use hybrid_operator_test::TestNamespace;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, resource};
+
+/// A value, a generated password, and an object that the API server rejects on request.
+const CHART: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ .Values.value | quote }}}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: {{ .Release.Name }}-password}
+stringData: {password: {{ randAlphaNum 20 }}}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .Release.Name }}
+  {{- if .Values.bad }}
+  labels: {\"not a label!\": x}
+  {{- end }}
+";
+
+/// Somebody who may write Secrets in one namespace, and nothing else.
+struct Forger {
+    secrets: Api<DynamicObject>,
+    bindings: Api<DynamicObject>,
+    elsewhere: Api<DynamicObject>,
+    name: String,
+}
+
+impl Forger {
+    async fn in_namespace_of(world: &World) -> Self {
+        let namespace = &world.namespace;
+        let name = format!("forged-{}", namespace.name());
+        let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["*"]}]);
+        apply(&world.api("Role"), "forger", &json!({"rules": rules})).await;
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "forger"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        });
+        apply(&world.api("RoleBinding"), "forger", &binding).await;
+        let file = Kubeconfig::read_from(world.plane.kubeconfig_path()).unwrap();
+        let options = KubeConfigOptions::default();
+        let mut config = Config::from_custom_kubeconfig(file, &options)
+            .await
+            .unwrap();
+        config.auth_info.impersonate = Some(name.clone());
+        let client = Client::try_from(config).unwrap();
+        let elsewhere = Api::namespaced_with(namespace.client(), "default", &resource("Pod"));
+        Self {
+            secrets: Api::namespaced_with(client, namespace.name(), &resource("Secret")),
+            bindings: cluster_api(namespace, "ClusterRoleBinding"),
+            elsewhere,
+            name,
+        }
+    }
+
+    /// Returns objects that nobody but the operator may create here.
+    fn objects(&self) -> String {
+        let name = &self.name;
+        format!(
+            "\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{name: {name}}}\nroleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}\nsubjects: [{{apiGroup: rbac.authorization.k8s.io, kind: User, name: {name}}}]\n---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: default}}\nspec: {{containers: [{{name: main, image: evil}}]}}\n"
+        )
+    }
+
+    /// Returns a hook with such objects.
+    fn hook(&self, event: HookEvent) -> Hook {
+        Hook {
+            name: self.name.clone(),
+            kind: "ClusterRoleBinding".to_owned(),
+            path: "chart/templates/hook.yaml".to_owned(),
+            manifest: self.objects(),
+            events: vec![event],
+            ..Hook::default()
+        }
+    }
+
+    /// Rewrites a record as the operator would write it, except for the proof.
+    async fn rewrite(
+        &self,
+        release: &str,
+        revision: u32,
+        change: impl FnOnce(&mut Release),
+        relabel: impl FnOnce(&mut Value),
+    ) {
+        let mut secret = self.read(release, revision).await;
+        let mut record = decode(&secret);
+        change(&mut record);
+        secret["data"]["release"] = encode(&record);
+        secret["metadata"]["labels"]["status"] = record.info.status.to_string().into();
+        relabel(&mut secret["metadata"]["labels"]);
+        let name = secret["metadata"]["name"].as_str().unwrap().to_owned();
+        let secret = serde_json::from_value(secret).unwrap();
+        let replaced = self.secrets.replace(&name, &as_operator(), &secret).await;
+        drop(replaced.unwrap());
+    }
+
+    async fn read(&self, release: &str, revision: u32) -> Value {
+        let name = format!("sh.helm.release.v1.{release}.v{revision}");
+        let secret = self.secrets.get(&name).await.unwrap();
+        serde_json::to_value(secret).unwrap()
+    }
+
+    async fn create(&self, mut secret: Value) {
+        for field in [
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "managedFields",
+        ] {
+            secret["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        let secret = serde_json::from_value(secret).unwrap();
+        drop(self.secrets.create(&as_operator(), &secret).await.unwrap());
+    }
+
+    /// Checks that nothing of a forged record was applied.
+    async fn has_nothing(&self) {
+        for api in [&self.bindings, &self.elsewhere] {
+            let found = api.get_opt(&self.name).await.unwrap();
+            assert!(found.is_none(), "{found:?}");
+        }
+    }
+}
+
+/// The field manager of the operator's own writes.
+fn as_operator() -> PostParams {
+    PostParams {
+        field_manager: Some("hybrid-operator".to_owned()),
+        ..PostParams::default()
+    }
+}
+
+fn decode(secret: &Value) -> Release {
+    let data = secret["data"]["release"].as_str().unwrap();
+    let stored = BASE64.decode(data.as_bytes()).unwrap();
+    codec::decode(&stored).unwrap()
+}
+
+fn encode(record: &Release) -> Value {
+    BASE64
+        .encode(codec::encode(record).unwrap().as_bytes())
+        .into()
+}
+
+fn unchanged(_: &mut Value) {}
+
+/// Waits until a revision is deployed and ready.
+async fn revision(world: &World, name: &str, revision: u32) -> Value {
+    let ready = |cr: &Value| {
+        condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+            && cr["status"]["release"]["revision"] == revision
+    };
+    world.until("Widget", name, "the revision", ready).await
+}
+
+async fn password(world: &World, name: &str) -> Value {
+    let secret = world.api("Secret").get(&format!("{name}-password")).await;
+    secret.unwrap().data["data"]["password"].clone()
+}
+
+/// Starts an operator that takes the records of its predecessor for its own, as the container of a
+/// Pod does when it is restarted.
+async fn restart(world: &mut World, project: &Project) {
+    let operator = project.operator(world.plane, world.namespace.name());
+    let operator = operator.env("POD_NAME", world.namespace.name());
+    world.operator = operator.start().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repair_applies_nothing_from_a_forged_record() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(world) = project.start("forge-repair").await else {
+        return;
+    };
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let add = |record: &mut Release| record.manifest.push_str(&forger.objects());
+    let without_proof = |labels: &mut Value| {
+        let labels = labels.as_object_mut().unwrap();
+        assert!(
+            labels
+                .remove("helm.sdk.operatorframework.io/proof")
+                .is_some()
+        );
+    };
+    // The proof is that of the former content, and then there is none.
+    forger.rewrite("one", 1, add, unchanged).await;
+    world
+        .api("ConfigMap")
+        .delete("one-map", &DeleteParams::default())
+        .await
+        .unwrap();
+    revision(&world, "one", 2).await;
+    world.data("one-map", json!({"value": "v"})).await;
+    forger.has_nothing().await;
+    forger.rewrite("one", 2, add, without_proof).await;
+    world
+        .api("ConfigMap")
+        .delete("one-map", &DeleteParams::default())
+        .await
+        .unwrap();
+    revision(&world, "one", 3).await;
+    world.data("one-map", json!({"value": "v"})).await;
+    forger.has_nothing().await;
+}
+
+#[tokio::test]
+async fn a_restarted_operator_applies_nothing_from_a_forged_record() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(mut world) = project.start("forge-resume").await else {
+        return;
+    };
+    world.operator.sigkill().unwrap();
+    restart(&mut world, &project).await;
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let mut expected = 1;
+    for status in [
+        Status::PendingUpgrade,
+        Status::PendingRollback,
+        Status::Failed,
+    ] {
+        world.operator.sigkill().unwrap();
+        let add = |record: &mut Release| {
+            record.manifest.push_str(&forger.objects());
+            record.hooks.push(forger.hook(HookEvent::PreUpgrade));
+            record.set_status(status, "forged");
+        };
+        forger.rewrite("one", expected, add, unchanged).await;
+        restart(&mut world, &project).await;
+        expected += 1;
+        revision(&world, "one", expected).await;
+        forger.has_nothing().await;
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_restores_no_forged_record() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(world) = project.start("forge-rollback").await else {
+        return;
+    };
+    let forger = Forger::in_namespace_of(&world).await;
+    let add = |record: &mut Release| {
+        record.manifest.push_str(&forger.objects());
+        record.hooks.push(forger.hook(HookEvent::PreRollback));
+    };
+    // Without any other revision, nothing is restored.
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    forger.rewrite("one", 1, add, unchanged).await;
+    world
+        .widget("one", json!({"value": "v", "bad": true}))
+        .await;
+    let stalled = world.is("one", "Stalled").await;
+    assert!(
+        stalled["message"].as_str().unwrap().contains("proof"),
+        "{stalled}"
+    );
+    forger.has_nothing().await;
+    // With an earlier one, that is restored.
+    world.widget("two", json!({"value": "first"})).await;
+    world.ready("Widget", "two").await;
+    world.widget("two", json!({"value": "second"})).await;
+    revision(&world, "two", 2).await;
+    forger.rewrite("two", 2, add, unchanged).await;
+    world
+        .widget("two", json!({"value": "third", "bad": true}))
+        .await;
+    world.is("two", "Stalled").await;
+    world.data("two-map", json!({"value": "first"})).await;
+    forger.has_nothing().await;
+}
+
+#[tokio::test]
+async fn an_uninstall_runs_no_forged_hook_and_deletes_nothing_foreign() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(world) = project.start("forge-uninstall").await else {
+        return;
+    };
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let foreign = json!({"data": {"of": "somebody"}});
+    apply(&world.api("ConfigMap"), "foreign", &foreign).await;
+    let add = |record: &mut Release| {
+        record
+            .manifest
+            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
+        record.hooks.push(forger.hook(HookEvent::PreDelete));
+        record.hooks.push(forger.hook(HookEvent::PostDelete));
+    };
+    forger.rewrite("one", 1, add, unchanged).await;
+    world.remove("Widget", "one").await;
+    forger.has_nothing().await;
+    assert!(
+        world
+            .api("ConfigMap")
+            .get_opt("foreign")
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        world
+            .api("ConfigMap")
+            .get_opt("one-map")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(world.history("one").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_forged_release_to_adopt_is_replaced_by_what_the_chart_renders() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(world) = project.start("forge-adopt").await else {
+        return;
+    };
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("real", json!({"value": "v"})).await;
+    world.ready("Widget", "real").await;
+    // As a Go operator or Helm would have left it: of another name, and without our labels.
+    let mut secret = forger.read("real", 1).await;
+    let mut record = decode(&secret);
+    record.name = "one".parse().unwrap();
+    record.manifest = record.manifest.replace("real", "one") + &forger.objects();
+    secret["data"]["release"] = encode(&record);
+    secret["metadata"]["name"] = json!("sh.helm.release.v1.one.v1");
+    let labels = secret["metadata"]["labels"].as_object_mut().unwrap();
+    labels.retain(|key, _| !key.contains('/'));
+    labels.insert("name".to_owned(), json!("one"));
+    forger.create(secret).await;
+    let annotations = json!({"helm.sdk.operatorframework.io/adopt-release": "true"});
+    let widget = json!({"metadata": {"annotations": annotations}, "spec": {"value": "v"}});
+    apply(&world.api("Widget"), "one", &widget).await;
+    revision(&world, "one", 2).await;
+    forger.has_nothing().await;
+}
+
+#[tokio::test]
+async fn losing_the_key_of_the_proofs_loses_no_release() {
+    let project = Project::new("", &[("all.yaml", CHART)]);
+    let Some(mut world) = project.start("key").await else {
+        return;
+    };
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let before = password(&world, "one").await;
+    world.operator.sigkill().unwrap();
+    let keys: Api<DynamicObject> =
+        Api::namespaced_with(world.namespace.client(), "default", &resource("Secret"));
+    let key = format!("{}-release-record-key", world.namespace.name());
+    keys.delete(&key, &DeleteParams::default()).await.unwrap();
+    world
+        .api("ConfigMap")
+        .delete("one-map", &DeleteParams::default())
+        .await
+        .unwrap();
+    restart(&mut world, &project).await;
+    world.data("one-map", json!({"value": "v"})).await;
+    let cr = world.ready("Widget", "one").await;
+    assert_eq!(
+        cr.data["status"]["release"]["revision"], 1,
+        "no new revision"
+    );
+    assert_eq!(password(&world, "one").await, before);
+    // It can be upgraded and rolled back as before.
+    world
+        .widget("one", json!({"value": "w", "bad": true}))
+        .await;
+    world.is("one", "Stalled").await;
+    world.data("one-map", json!({"value": "v"})).await;
+    assert_eq!(password(&world, "one").await, before);
+    world.remove("Widget", "one").await;
+    keys.delete(&key, &DeleteParams::default()).await.unwrap();
+}
+
+/// A chart that evaluates texts of the spec, and looks something up itself.
+const TEXTS: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data:
+  value: {{ tpl .Values.text . | quote }}
+  own: {{ (lookup \"v1\" \"Secret\" .Release.Namespace \"secret\").data.of | b64dec }}
+";
+
+const HELPER: &str = "\
+{{- define \"chart.secret\" }}{{ (lookup \"v1\" \"Secret\" .Release.Namespace \"secret\").data.of | b64dec }}{{ end }}
+";
+
+async fn secret_in(namespace: &TestNamespace) {
+    let secret = json!({"stringData": {"of": "somebody"}});
+    apply(&api(namespace, "Secret"), "secret", &secret).await;
+}
+
+#[tokio::test]
+async fn a_text_of_a_custom_resource_looks_up_no_secrets_and_no_other_namespaces() {
+    let project = Project::new("", &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)]);
+    let Some(world) = project.start("tpl").await else {
+        return;
+    };
+    secret_in(&world.namespace).await;
+    let namespace = world.namespace.name().to_owned();
+    let refused = [
+        format!(r#"{{{{ lookup "v1" "Secret" "{namespace}" "secret" }}}}"#),
+        format!(r#"{{{{ lookup "v1" "Secret" "{namespace}" "" }}}}"#),
+        r#"{{ lookup "v1" "ConfigMap" "kube-system" "" }}"#.to_owned(),
+        r#"{{ lookup "v1" "ConfigMap" "" "" }}"#.to_owned(),
+        r#"{{ lookup "v1" "Namespace" "" "default" }}"#.to_owned(),
+        format!(r#"{{{{ lookup "v1" "Namespace" "{namespace}" "default" }}}}"#),
+        r#"{{ include "chart.secret" . }}"#.to_owned(),
+        format!(
+            r#"{{{{ define "mine" }}}}{{{{ lookup "v1" "Secret" "{namespace}" "secret" }}}}{{{{ end }}}}{{{{ include "mine" . }}}}"#
+        ),
+        format!(
+            r#"{{{{ tpl "{{{{ lookup \"v1\" \"Secret\" \"{namespace}\" \"secret\" }}}}" . }}}}"#
+        ),
+    ];
+    for (number, text) in refused.iter().enumerate() {
+        let name = format!("refused-{number}");
+        world.widget(&name, json!({"text": text})).await;
+        let found = world.is(&name, "Irreconcilable").await;
+        let message = found["message"].as_str().unwrap();
+        assert!(message.contains("lookup: trusted"), "{text}: {message}");
+    }
+    // The namespace's other objects are visible, and the chart itself sees everything.
+    let text = r#"{{ (lookup "v1" "ConfigMap" .Release.Namespace "kube-root-ca.crt").kind }}"#;
+    let visible = json!({"data": {}});
+    apply(&world.api("ConfigMap"), "kube-root-ca.crt", &visible).await;
+    world.widget("seen", json!({"text": text})).await;
+    let data = json!({"value": "ConfigMap", "own": "somebody"});
+    world.data("seen-map", data).await;
+}
+
+#[tokio::test]
+async fn a_trusted_text_looks_up_what_the_operator_may_read() {
+    let project = Project::new(
+        "lookup: trusted",
+        &[("all.yaml", TEXTS), ("_helper.tpl", HELPER)],
+    );
+    let Some(world) = project.start("tpl-trusted").await else {
+        return;
+    };
+    secret_in(&world.namespace).await;
+    let text = r#"{{ include "chart.secret" . }}"#;
+    world.widget("one", json!({"text": text})).await;
+    let data = json!({"value": "somebody", "own": "somebody"});
+    world.data("one-map", data).await;
+}
+
+const MAP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}-map}\ndata: {value: {{ .Values.value | quote }}}\n";
+
+/// Grants a service account rules in a namespace.
+async fn grant(world: &World, account: &str, name: &str, rules: Value) {
+    apply(&world.api("Role"), name, &json!({"rules": rules})).await;
+    let subject =
+        json!({"kind": "ServiceAccount", "name": account, "namespace": world.namespace.name()});
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+        "subjects": [subject],
+    });
+    apply(&world.api("RoleBinding"), name, &binding).await;
+}
+
+#[tokio::test]
+async fn values_and_dependencies_are_read_with_the_service_account() {
+    let options = "serviceAccountName: '{{ .Object.spec.account }}', \
+        valuesFrom: [{kind: Secret, name: secret, key: of, targetPath: value}], \
+        dependsOn: [{apiVersion: test.example.com/v1, kind: Gadget, name: db}]";
+    let project = Project::new(options, &[("map.yaml", MAP)]);
+    let Some(world) = project.start("accounts").await else {
+        return;
+    };
+    secret_in(&world.namespace).await;
+    let gadget = json!({"spec": {}});
+    apply(&world.api("Gadget"), "db", &gadget).await;
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let patch = Patch::Merge(&ready);
+    let gadgets = world.api("Gadget");
+    gadgets
+        .patch_status("db", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
+    let maps = json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}]);
+    grant(&world, "weak", "maps", maps).await;
+    world.widget("one", json!({"account": "weak"})).await;
+    let refused = world.is("one", "Irreconcilable").await;
+    let message = refused["message"].as_str().unwrap();
+    let user = format!("system:serviceaccount:{}:weak", world.namespace.name());
+    for part in ["valuesFrom", "secrets", &user] {
+        assert!(message.contains(part), "{part} is not in {message}");
+    }
+    let verbs = json!(["get", "list", "watch"]);
+    let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": verbs}]);
+    grant(&world, "weak", "secrets", secrets).await;
+    let gadgets_refused = |cr: &Value| {
+        condition(cr, "WatchRefused").is_some_and(|c| c["message"].to_string().contains("gadgets"))
+    };
+    world
+        .until("Widget", "one", "the refused dependency", gadgets_refused)
+        .await;
+    assert!(
+        world
+            .api("ConfigMap")
+            .get_opt("one-map")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let dependencies =
+        json!([{"apiGroups": ["test.example.com"], "resources": ["gadgets"], "verbs": verbs}]);
+    grant(&world, "weak", "gadgets", dependencies).await;
+    world.data("one-map", json!({"value": "somebody"})).await;
+    world.ready("Widget", "one").await;
+}
+
+#[tokio::test]
+async fn a_cluster_scoped_custom_resource_picks_no_account_of_the_operator() {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    let watches = |more: &str| {
+        format!(
+            "- {{group: test.example.com, version: v1, kind: GlobalCache, chart: chart, selector: {{matchLabels: {{test: accounts}}}}, serviceAccountName: '{{{{ .Object.spec.account }}}}'{more}}}\n"
+        )
+    };
+    project.write("watches.yaml", &watches(""));
+    let Some(plane) = crate::world::control_plane().await else {
+        return;
+    };
+    let namespace = TestNamespace::create(plane, "own-accounts").await.unwrap();
+    let start = async || {
+        let operator = project
+            .operator(plane, "")
+            .env("OPERATOR_NAME", namespace.name());
+        operator
+            .env("POD_NAMESPACE", namespace.name())
+            .start()
+            .await
+            .unwrap()
+    };
+    let operator = start().await;
+    let caches = cluster_api(&namespace, "GlobalCache");
+    let name = namespace.name();
+    let labels = json!({"test": "accounts"});
+    let cache =
+        json!({"metadata": {"labels": labels}, "spec": {"account": "operator", "value": "v"}});
+    apply(&caches, name, &cache).await;
+    let refused = |cr: &Value| {
+        condition(cr, "Irreconcilable").is_some_and(|c| {
+            let message = c["message"].as_str().unwrap_or_default();
+            message.contains("allowOperatorAccounts") && message.contains("\"operator\"")
+        })
+    };
+    crate::world::until(&caches, name, "the refusal", refused)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    drop(operator);
+    // Allowed, the account is used, which may do nothing.
+    project.write("watches.yaml", &watches(", allowOperatorAccounts: true"));
+    let operator = start().await;
+    let used = |cr: &Value| {
+        let message = condition(cr, "Irreconcilable").map(|c| c["message"].to_string());
+        message.is_some_and(|message| message.contains(":operator"))
+    };
+    crate::world::until(&caches, name, "the account's refusal", used)
+        .await
+        .unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    // The account may not uninstall anything.
+    drop(operator);
+    let patch = json!({"metadata": {"finalizers": null}});
+    crate::world::merge(&caches, name, &patch).await;
+    drop(caches.delete(name, &DeleteParams::default()).await.unwrap());
+    let gone = hybrid_operator_test::wait::gone(&caches, name, LIMIT).await;
+    gone.unwrap();
+}
+
+#[tokio::test]
+async fn values_appear_in_no_condition_event_or_log_line() {
+    const IN_SPEC: &str = "mark3r-of-the-spec";
+    const IN_SECRET: &str = "mark3r of the Secret!";
+    let chart = "\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-map
+  {{- with .Values.label }}
+  labels: {label: {{ . | quote }}}
+  {{- end }}
+data:
+  text: {{ tpl (.Values.text | default \"\") . | quote }}
+  {{- with .Values.duration }}
+  duration: {{ mustToDate \"2006\" . }}
+  {{- end }}
+  {{- with .Values.yaml }}
+  {{ . }}
+  {{- end }}
+";
+    let schema = r#"{"type": "object", "properties": {"pattern": {"type": "string", "pattern": "^[0-9]+$"}}}"#;
+    let options = "valuesFrom: [{kind: Secret, name: '{{ .Object.metadata.name }}', key: values.yaml, optional: true}]";
+    let project = Project::new(options, &[("all.yaml", chart)]);
+    project.write("chart/values.schema.json", schema);
+    let Some(world) = project.start("quiet").await else {
+        return;
+    };
+    let broken_text = format!("{{{{ fromJson (index .Values \"{IN_SPEC}\" 1 2) }}}} {IN_SPEC}");
+    let cases = [
+        ("spec-tpl", json!({"text": broken_text}), None),
+        ("spec-pattern", json!({"pattern": IN_SPEC}), None),
+        ("spec-function", json!({"duration": IN_SPEC}), None),
+        ("secret-label", json!({}), Some("label")),
+        ("secret-tpl", json!({}), Some("text")),
+        ("secret-pattern", json!({}), Some("pattern")),
+        ("secret-function", json!({}), Some("duration")),
+        ("secret-yaml", json!({}), Some("yaml")),
+    ];
+    for (name, spec, key) in &cases {
+        if let Some(key) = key {
+            let text = match *key {
+                "text" => format!("{{{{ fail }}}} {IN_SECRET}"),
+                "yaml" => format!("{IN_SECRET}: : ["),
+                _ => IN_SECRET.to_owned(),
+            };
+            let values = json!({(*key): text}).to_string();
+            let secret = json!({"stringData": {"values.yaml": values}});
+            apply(&world.api("Secret"), name, &secret).await;
+        }
+        world.widget(name, spec.clone()).await;
+        world.is(name, "Irreconcilable").await;
+    }
+    let found = |what: &str, text: &str| {
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains(IN_SPEC) || line.contains(IN_SECRET))
+            .collect();
+        assert!(lines.is_empty(), "in {what}: {lines:#?}");
+    };
+    for (name, ..) in &cases {
+        let cr = world.api("Widget").get(name).await.unwrap();
+        found(
+            name,
+            &serde_json::to_string_pretty(&cr.data["status"]).unwrap(),
+        );
+    }
+    let events = world
+        .api("Event")
+        .list(&ListParams::default())
+        .await
+        .unwrap();
+    let about: Vec<&DynamicObject> = events.items.iter().collect();
+    assert!(!about.is_empty());
+    found("events", &serde_json::to_string_pretty(&about).unwrap());
+    found("the log", &world.operator.log());
+}
+
+#[tokio::test]
+async fn a_hostile_custom_resource_holds_up_no_other_one() {
+    let chart = "\
+{{- define \"chart.again\" }}{{ tpl .Values.text . }}{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {value: {{ tpl .Values.text . | quote }}}
+";
+    let project = Project::new("", &[("all.yaml", chart)]);
+    let Some(world) = project.start("hostile").await else {
+        return;
+    };
+    let mut deep = json!("x");
+    for _ in 0..100 {
+        deep = json!({"a": deep});
+    }
+    let hostile = [
+        (
+            "endless",
+            json!({"text": "{{ include \"chart.again\" . }}"}),
+        ),
+        (
+            "huge",
+            json!({"text": "{{ range until 1000 }}{{ repeat 10000000 \"x\" }}{{ end }}"}),
+        ),
+        ("long", json!({"text": "{{ repeat 10000000 \"x\" }}"})),
+        ("broken", json!({"text": "x".repeat(1_000_000) + "{{"})),
+        ("wrong", json!({"text": deep})),
+    ];
+    for (name, spec) in &hostile {
+        world.widget(name, spec.clone()).await;
+    }
+    world.widget("good", json!({"text": "first"})).await;
+    world.data("good-map", json!({"value": "first"})).await;
+    for (name, _) in &hostile {
+        let found = world.is(name, "Irreconcilable").await;
+        let length = found["message"].as_str().unwrap().len();
+        assert!((1..20_000).contains(&length), "{name}: {length}");
+    }
+    world.widget("good", json!({"text": "second"})).await;
+    world.data("good-map", json!({"value": "second"})).await;
+    world.ready("Widget", "good").await;
+}

@@ -27,7 +27,7 @@ pub struct Limits {
     pub nesting: usize,
     /// Memory that the values and the output hold at any one time, in bytes.
     pub memory: usize,
-    /// Duration of the whole render.
+    /// Processor time of the whole render.
     pub time: Option<Duration>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::budget::BudgetError;
 
@@ -35,10 +35,30 @@ impl Cancel {
 }
 
 /// Ends a render at a deadline or on cancellation.
+///
+/// The clock is the processor time of the thread that creates the `Stop` and that must check it. A
+/// busy machine, or a container that gets only a part of a processor, ends no render that others
+/// finish; a render does not wait for anything else.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancel: Option<Cancel>,
-    deadline: Option<(Instant, Duration)>,
+    /// The processor time at which the render ends, and the limit.
+    deadline: Option<(Duration, Duration)>,
+}
+
+/// Returns the processor time that this thread has used.
+#[cfg(unix)]
+fn used() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Returns the time since the first call, where the processor time is not known.
+#[cfg(not(unix))]
+fn used() -> Duration {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
 }
 
 impl Stop {
@@ -53,7 +73,7 @@ impl Stop {
     /// Like [`Stop::new`], without a handle to cancel it.
     pub fn within(time: Option<Duration>) -> Self {
         // A deadline beyond the range of the clock means no deadline.
-        let deadline = time.and_then(|time| Some((Instant::now().checked_add(time)?, time)));
+        let deadline = time.and_then(|time| Some((used().checked_add(time)?, time)));
         Self {
             cancel: None,
             deadline,
@@ -69,9 +89,7 @@ impl Stop {
             return Err(BudgetError::Cancelled);
         }
         match self.deadline {
-            Some((deadline, limit)) if Instant::now() > deadline => {
-                Err(BudgetError::Time { limit })
-            }
+            Some((deadline, limit)) if used() > deadline => Err(BudgetError::Time { limit }),
             _ => Ok(()),
         }
     }
@@ -98,8 +116,23 @@ mod tests {
     fn stop_reports_the_time_limit_after_the_deadline() {
         let limit = Duration::ZERO;
         let stop = Stop::new(Cancel::new(), Some(limit));
-        let begin = Instant::now();
-        while Instant::now() <= begin {}
+        let begin = used();
+        while used() <= begin {}
         assert_eq!(stop.check(), Err(BudgetError::Time { limit }));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn time_in_which_other_threads_run_does_not_count() {
+        let limit = Duration::from_millis(100);
+        let stop = Stop::new(Cancel::new(), Some(limit));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let own = Stop::within(Some(limit));
+                while own.check().is_ok() {}
+            });
+            other.join().unwrap();
+        });
+        assert_eq!(stop.check(), Ok(()));
     }
 }

@@ -172,7 +172,10 @@ impl Rendered {
         budget.set_stop(stop.clone());
         // The texts are copied into documents, and these into the manifest.
         let length: usize = output.files.iter().map(|(_, text)| text.len()).sum();
-        budget.memory(length.saturating_mul(3))?;
+        budget.memory(length.saturating_mul(3)).map_err(|error| {
+            let longest = output.files.iter().max_by_key(|(_, text)| text.len());
+            RenderError::from_sorting(longest.map_or("", |(path, _)| path), error)
+        })?;
         let _held = Held::new(length.saturating_mul(3));
         let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
         let notes = take_notes(&mut files, chart, subchart_notes);
@@ -188,7 +191,8 @@ impl Rendered {
             };
             let mut counted = 0;
             for text in manifest::split(&content) {
-                stop.check()?;
+                stop.check()
+                    .map_err(|error| RenderError::from_sorting(&path, error))?;
                 manifest::check_count(documents.len() + hooks.len())?;
                 let start = text.as_ptr().addr() - content.as_ptr().addr();
                 place.document += 1;
@@ -228,6 +232,7 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
                 document: manifest::split(&valid).count().max(1),
                 line: 1 + lines(&valid, 0, valid.len()),
                 message: error.to_string(),
+                limit: None,
             })
         }
     }
@@ -328,6 +333,7 @@ fn sort_document(
             document: place.document,
             line: place.line + error.line - 1,
             message: error.message,
+            limit: error.limit,
         },
     };
     let head = Head::read(text, budget).map_err(failed)?;

@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn shared_parts_do_not_expand_without_limit() {
-        let mut value = Value::list(Buffer::new());
+        let mut value = Value::list(Vec::new());
         for _ in 0..64 {
             value = Value::list(vec![value.clone(), value]);
         }

@@ -97,14 +97,18 @@ pub struct TreeList {
     ty: Type,
     items: Vec<Tree>,
     /// The memory of the elements without what they refer to.
-    held: Held,
+    _held: Held,
 }
 
 impl TreeList {
     /// Creates a slice of the given Go type with these elements.
     pub fn new(ty: Type, items: Vec<Tree>) -> Self {
         let held = Held::new(size_of::<Self>() + items.capacity() * size_of::<Tree>());
-        Self { ty, items, held }
+        Self {
+            ty,
+            items,
+            _held: held,
+        }
     }
 
     /// Returns the Go type.

@@ -2,6 +2,7 @@
 
 mod cost;
 mod decimal;
+mod pattern;
 mod plain;
 
 use std::fmt::Write as _;
@@ -61,6 +62,7 @@ impl Schema {
     fn compile(&self) -> Result<CompiledSchema, String> {
         let document: Value =
             serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
+        pattern::check(&document)?;
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(Offline));
         compiler

@@ -147,6 +147,7 @@ impl YamlWriter<'_, '_> {
     }
 
     fn text(&mut self, text: &Str) -> Result<(), FuncError> {
+        self.budget.string(text.len())?;
         match self.style {
             YamlStyle::ThroughJson => {
                 let valid = text.to_string_lossy();

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use compile::Templates;
 pub use error::RenderError;
 pub use execute::Output;
-pub use go_template::{Cancel, Limits as RenderLimits};
+pub use go_template::{BudgetError, Cancel, Limits as RenderLimits};
 pub use lookup::{Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, NoCluster, Snapshot};
 
 use go_template::Stop;

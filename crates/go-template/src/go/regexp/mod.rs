@@ -28,6 +28,9 @@ const MAX_PROGRAM: usize = 48 << 20;
 /// Maximum memory for the cached states of a search, in bytes.
 const MAX_STATES: usize = 512 << 10;
 
+/// A pattern with more groups may be nested so deeply that compiling it takes much stack.
+const SHALLOW: usize = 16;
+
 /// A compiled regular expression.
 ///
 /// ```
@@ -52,6 +55,16 @@ pub struct Regexp {
 impl Regexp {
     /// Compiles a pattern, like Go's `regexp.Compile`.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+        // The compiler recurses into groups, which Go's parser limits to 1,000 levels.
+        let groups = memchr::memchr_iter(b'(', pattern).count();
+        if groups > SHALLOW {
+            bounded::grow_for_drop(|| Self::compile(pattern))
+        } else {
+            bounded::grow(|| Self::compile(pattern))
+        }
+    }
+
+    fn compile(pattern: &[u8]) -> Result<Self, Error> {
         let parsed = parse::parse(pattern)?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_PROGRAM))

@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 
 use helm_core::Values;
 use helm_core::chart::Chart;
+use hybrid_operator::watches::ChartLimits;
 use serde::Serialize;
 
 use crate::rbac::kinds::Kinds;
-use crate::rbac::survey::{SurveyError, survey};
+use crate::rbac::survey::{SurveyError, survey_within};
 use crate::template_source::templates;
 use place::Places;
 
@@ -118,13 +119,15 @@ pub(crate) struct Input<'a> {
     pub(crate) given: &'a [(String, Values)],
     /// Minor version of Kubernetes 1 that the chart is for.
     pub(crate) kube_minor: u32,
+    /// What one render may take.
+    pub(crate) limits: ChartLimits,
 }
 
 /// Returns the findings, sorted by file, line and rule.
 pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
     let files = templates(input.chart);
     let mut findings = source::findings(input.chart, &files);
-    match survey(input.chart, input.given) {
+    match survey_within(&input.limits.of_render(), input.chart, input.given) {
         Ok(survey) => {
             let places = Places::new(&files);
             let mut kinds = Kinds::default();

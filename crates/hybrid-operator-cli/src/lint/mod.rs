@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 
 use helm_core::Values;
 use helm_core::chart::Chart;
-use hybrid_operator::watches::ChartLimits;
+use hybrid_operator::watches::{ChartLimits, way_to_raise};
 use serde::Serialize;
 
 use crate::rbac::kinds::Kinds;
-use crate::rbac::survey::{SurveyError, survey_within};
+use crate::rbac::survey::{RefusedRender, SurveyError, survey_within};
 use crate::template_source::templates;
 use place::Places;
 
@@ -143,13 +143,22 @@ pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
 fn not_rendered(error: &SurveyError) -> Finding {
     let cause =
         std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+    let way = match error {
+        SurveyError::Refused {
+            source: RefusedRender::Render(error),
+            ..
+        } => error.limit().and_then(way_to_raise),
+        _ => None,
+    };
     Finding {
         file: "Chart.yaml".to_owned(),
         line: 1,
         id: "render",
         severity: Severity::Error,
         message: format!("{error}{cause}"),
-        help: "make the defaults complete, or add a values file under ci/".to_owned(),
+        help: way
+            .unwrap_or("make the defaults complete, or add a values file under ci/")
+            .to_owned(),
     }
 }
 

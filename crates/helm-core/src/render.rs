@@ -191,7 +191,9 @@ impl Rendered {
             };
             let mut counted = 0;
             for text in manifest::split(&content) {
-                stop.check()
+                // Reading 64 bytes takes about as long as a step.
+                budget
+                    .step(1 + text.len() as u64 / 64)
                     .map_err(|error| RenderError::from_sorting(&path, error))?;
                 manifest::check_count(documents.len() + hooks.len())?;
                 let start = text.as_ptr().addr() - content.as_ptr().addr();

@@ -19,8 +19,10 @@ use inputs::{INPUTS, Input};
 
 /// Names the input that a child process runs.
 const INPUT: &str = "HOSTILE_INPUT";
-/// Seconds that a child may take. A render may take ten.
-const DEADLINE: &str = "60";
+/// Seconds of processor time that a child may take. A render may take ten.
+const PROCESSOR_TIME: &str = "40";
+/// Seconds after which a child is ended that does nothing, also on a busy machine.
+const DEADLINE: &str = "300";
 /// The memory of a child that does nothing, in MiB, and an allowance for what is not counted
 /// exactly.
 const ALLOWANCE: u64 = 160;
@@ -55,8 +57,8 @@ fn run(input: &Input) -> Result<(), String> {
     let program = std::env::current_exe().unwrap();
     let child = Command::new("timeout")
         .args(["--signal=KILL", DEADLINE, "sh", "-c"])
-        .arg("ulimit -c 0; ulimit -v \"$0\"; exec \"$@\"")
-        .arg(ADDRESS_SPACE)
+        .arg("ulimit -c 0; ulimit -v \"$0\"; ulimit -t \"$1\"; shift; exec \"$@\"")
+        .args([ADDRESS_SPACE, PROCESSOR_TIME])
         .arg(program)
         .args(["child", "--exact", "--nocapture", "--test-threads=1"])
         .env(INPUT, input.name)

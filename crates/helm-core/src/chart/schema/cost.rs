@@ -86,19 +86,19 @@ impl<'s> Costs<'s, '_> {
                     self.all(schemas, [value])?
                 }
                 // Each of these may apply to any child.
-                "additionalProperties"
-                | "propertyNames"
-                | "unevaluatedProperties"
-                | "additionalItems"
-                | "contains"
-                | "unevaluatedItems" => self.all([below], children(value))?,
+                "additionalProperties" | "propertyNames" | "unevaluatedProperties" => {
+                    self.all([below], fields_of(value))?
+                }
+                "additionalItems" | "contains" | "unevaluatedItems" => {
+                    self.all([below], items_of(value))?
+                }
                 "patternProperties" => {
                     let schemas = below.as_object().into_iter().flat_map(|map| map.values());
-                    self.all(schemas, children(value))?
+                    self.all(schemas, fields_of(value))?
                 }
                 "items" | "prefixItems" => match below {
-                    Value::Array(schemas) => self.all(schemas, children(value))?,
-                    schema => self.all([schema], children(value))?,
+                    Value::Array(schemas) => self.all(schemas, items_of(value))?,
+                    schema => self.all([schema], items_of(value))?,
                 },
                 "properties" => self.properties(below, value)?,
                 _ => 0,
@@ -151,11 +151,14 @@ impl<'s> Costs<'s, '_> {
     }
 }
 
-/// Returns the elements of a list or the values of a map.
-fn children(value: &Value) -> impl Iterator<Item = &Value> + Clone {
-    let items = value.as_array().into_iter().flatten();
-    let fields = value.as_object().into_iter().flat_map(|map| map.values());
-    items.chain(fields)
+/// Returns the elements of a list.
+fn items_of(value: &Value) -> impl Iterator<Item = &Value> + Clone {
+    value.as_array().into_iter().flatten()
+}
+
+/// Returns the values of a map.
+fn fields_of(value: &Value) -> impl Iterator<Item = &Value> + Clone {
+    value.as_object().into_iter().flat_map(|map| map.values())
 }
 
 fn address(value: &Value) -> usize {

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::budget::BudgetError;
+use bounded::BudgetError;
 
 /// A location in the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,10 +126,23 @@ enum FuncErrorInner {
     Context { context: String, error: FuncError },
 }
 
+/// The longest message of a function, in bytes. Messages are copied several times.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// Cuts off the end of a message that is too long.
+fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push_str("...");
+        message.shrink_to_fit();
+    }
+    message
+}
+
 impl FuncError {
     /// Creates an error from a message, like Go's `errors.New`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(Box::new(FuncErrorInner::Message(message.into())))
+        Self(Box::new(FuncErrorInner::Message(shortened(message.into()))))
     }
 
     /// Wraps an error of the host's own type, which [`RenderError::host`] returns.
@@ -141,7 +154,7 @@ impl FuncError {
     #[must_use]
     pub fn context(self, context: impl Into<String>) -> Self {
         Self(Box::new(FuncErrorInner::Context {
-            context: context.into(),
+            context: shortened(context.into()),
             error: self,
         }))
     }
@@ -153,6 +166,11 @@ impl FuncError {
             FuncErrorInner::Context { error, .. } => error.into_render(),
             problem => Err(Self(Box::new(problem))),
         }
+    }
+
+    /// Returns whether the function exceeded a limit.
+    pub fn is_limit(&self) -> bool {
+        matches!(&*self.0, FuncErrorInner::Budget(_))
     }
 
     /// Returns the failed execution of a template, if the function executed one.

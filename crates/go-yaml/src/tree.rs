@@ -9,6 +9,9 @@
 
 use std::sync::Arc;
 
+use bounded::memory::Held;
+use bounded::{Budget, Limits};
+
 use crate::mark::{Error, Mark};
 use crate::parser::Parser;
 use crate::resolve::{Scalar, resolve};
@@ -31,6 +34,8 @@ pub(crate) enum NodeKind {
     },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
+    /// An anchored collection, which its aliases share.
+    Anchored(Arc<Node>),
     /// An alias of an anchored node.
     Alias(Arc<Node>),
 }
@@ -40,9 +45,16 @@ pub(crate) enum NodeKind {
 /// # Errors
 /// If the text is not UTF-8 or not YAML.
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
+    Ok(parse_within(text, &Budget::new(Limits::NESTING_ONLY))?.0)
+}
+
+/// Parses the first document of an untrusted text. The tree counts as memory as long as the second
+/// result exists.
+pub(crate) fn parse_within(text: &[u8], limits: &Budget) -> Result<(Node, Held), Error> {
     let text = utf8(text)?;
-    let mut parser = Parser::new(&text);
-    Ok(parser.next_document()?.unwrap_or_else(Node::null))
+    let mut parser = Parser::new(&text, limits);
+    let root = parser.next_document()?.unwrap_or_else(Node::null);
+    Ok((root, parser.into_held()))
 }
 
 /// Decodes the text as UTF-8, or as UTF-16 if it has such a byte-order mark.
@@ -105,10 +117,11 @@ impl Node {
         self.mark.column + 1
     }
 
-    /// Returns the target of an alias, otherwise the node itself.
+    /// Returns the target of an alias or anchor, otherwise the node itself.
     pub(crate) fn target(&self) -> &Self {
         match &self.kind {
-            NodeKind::Alias(node) => node,
+            NodeKind::Alias(node) => node.target(),
+            NodeKind::Anchored(node) => node,
             _ => self,
         }
     }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Limits};
 use go_template::Stop;
 use serde_json::Value;
 
@@ -163,8 +165,18 @@ impl Rendered {
         output: Output,
         chart: &Chart,
         subchart_notes: bool,
+        limits: &Limits,
         stop: &Stop,
     ) -> Result<Self, RenderError> {
+        let mut budget = Budget::new(limits.clone());
+        budget.set_stop(stop.clone());
+        // The texts are copied into documents, and these into the manifest.
+        let length: usize = output.files.iter().map(|(_, text)| text.len()).sum();
+        budget.memory(length.saturating_mul(3)).map_err(|error| {
+            let longest = output.files.iter().max_by_key(|(_, text)| text.len());
+            RenderError::from_sorting(longest.map_or("", |(path, _)| path), error)
+        })?;
+        let _held = Held::new(length.saturating_mul(3));
         let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
         let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
@@ -179,13 +191,16 @@ impl Rendered {
             };
             let mut counted = 0;
             for text in manifest::split(&content) {
-                stop.check()?;
+                // Reading 64 bytes takes about as long as a step.
+                budget
+                    .step(1 + text.len() as u64 / 64)
+                    .map_err(|error| RenderError::from_sorting(&path, error))?;
                 manifest::check_count(documents.len() + hooks.len())?;
                 let start = text.as_ptr().addr() - content.as_ptr().addr();
                 place.document += 1;
                 place.line += lines(&content, counted, start);
                 counted = start;
-                if sort_document(&path, place, text, &mut documents, &mut hooks)? {
+                if sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
                     let kind = hooks.last().map(|hook| hook.kind.clone());
                     let found = (Arc::clone(&path), place, kind.unwrap_or_default());
                     nameless_hook.get_or_insert(found);
@@ -219,6 +234,7 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
                 document: manifest::split(&valid).count().max(1),
                 line: 1 + lines(&valid, 0, valid.len()),
                 message: error.to_string(),
+                limit: None,
             })
         }
     }
@@ -308,16 +324,21 @@ fn sort_document(
     path: &Arc<str>,
     place: Place,
     text: &str,
+    budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<bool, RenderError> {
-    let failed = |error: HeadError| RenderError::Yaml {
-        template: path.to_string(),
-        document: place.document,
-        line: place.line + error.line - 1,
-        message: error.message,
+    let failed = |error: HeadError| match budget.check() {
+        Err(BudgetError::Cancelled) => RenderError::Cancelled,
+        _ => RenderError::Yaml {
+            template: path.to_string(),
+            document: place.document,
+            line: place.line + error.line - 1,
+            message: error.message,
+            limit: error.limit,
+        },
     };
-    let head = Head::read(text).map_err(failed)?;
+    let head = Head::read(text, budget).map_err(failed)?;
     let annotation = |name| head.annotations.get(name).map(String::as_str);
     let Some(events) = annotation(hook::ANNOTATION) else {
         documents.push(ManifestDocument {
@@ -393,7 +414,7 @@ mod tests {
             files: files.collect(),
             ..Output::default()
         };
-        Rendered::assemble(output, &chart, false, &Stop::default())
+        Rendered::assemble(output, &chart, false, &Limits::default(), &Stop::default())
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Dates and durations, and the methods that templates can call on them.
 
+use bounded::Buffer;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::FuncError;
@@ -32,7 +33,7 @@ static TIME_INFO: TypeInfo = TypeInfo {
     text: Some(|value| Str::from(time_of(value).text())),
     go_text: Some(|value| Str::from(go_syntax(&time_of(value)))),
     encode: Some(|value| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(value).format(RFC3339_NANO, &mut out);
         Value::from(out)
     }),
@@ -134,7 +135,7 @@ static TIME_METHODS: &[Method] = &[
         compare(time, args, std::cmp::Ordering::is_eq)
     }),
     method("Format", &[STRING], |_, time, args| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(time).format(args.str(0).as_bytes(), &mut out);
         Ok(Value::from(out))
     }),
@@ -149,13 +150,13 @@ static TIME_METHODS: &[Method] = &[
         Ok(Value::Object(Object::opaque(LOCATION, location)))
     }),
     method("MarshalJSON", &[], |_, time, _| {
-        let mut out = vec![b'"'];
+        let mut out = Buffer::from(&b"\""[..]);
         time_of(time).format(RFC3339_NANO, &mut out);
         out.push(b'"');
         Ok(Value::bytes(out))
     }),
     method("MarshalText", &[], |_, time, _| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(time).format(RFC3339_NANO, &mut out);
         Ok(Value::bytes(out))
     }),
@@ -291,7 +292,7 @@ fn go_syntax(time: &Time) -> Vec<u8> {
         Location::Utc => out.extend_from_slice(b"time.UTC"),
         fixed @ Location::Fixed { .. } => {
             out.extend_from_slice(b"time.Location(");
-            strconv::push_quoted(&mut out, fixed.name());
+            out.extend_from_slice(&strconv::quote(fixed.name()));
             out.push(b')');
         }
     }
@@ -377,7 +378,7 @@ fn any_time(value: &Value) -> Time {
     }
 }
 
-fn push_date(out: &mut Vec<u8>, layout: &[u8], value: &Value, zone: &[u8]) {
+fn push_date(out: &mut Buffer, layout: &[u8], value: &Value, zone: &[u8]) {
     let time = any_time(value);
     match Zone::load(zone) {
         Some(zone) => time.format_in(&zone, layout, out),
@@ -385,12 +386,12 @@ fn push_date(out: &mut Vec<u8>, layout: &[u8], value: &Value, zone: &[u8]) {
     }
 }
 
-fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, args.str(0).as_bytes(), args.get(1), b"Local");
     Ok(())
 }
 
-fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(
         out,
         args.str(0).as_bytes(),
@@ -400,12 +401,12 @@ fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Tex
     Ok(())
 }
 
-fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, b"2006-01-02", args.get(0), b"Local");
     Ok(())
 }
 
-fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, b"2006-01-02", args.get(0), args.str(1).as_bytes());
     Ok(())
 }
@@ -434,12 +435,12 @@ fn must_to_date(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         .map_err(|error| FuncError::new(error.to_string()))
 }
 
-fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_int(out, time_of(args.get(0)).unix_seconds());
     Ok(())
 }
 
-fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let then = match args.get(0) {
         // Of the integers, only these two are treated as times here.
         Value::SmallInt(..) => current_time(),
@@ -453,7 +454,7 @@ fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
 }
 
 /// Formats seconds as a duration. Only texts and `int64` count as seconds, `int` does not.
-fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let seconds = match args.get(0) {
         Value::Str(text) => parse_int(text.as_bytes(), 10, 64).unwrap_or_else(|error| error.value),
         Value::Int64(seconds) => *seconds,
@@ -464,7 +465,7 @@ fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
 }
 
 /// Formats the largest unit of a span, such as `3d`.
-fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let span = match args.get(0) {
         Value::Str(text) => Duration::parse(text.as_bytes()).unwrap_or_default(),
         Value::Int64(nanoseconds) => Duration(*nanoseconds),

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
+use bounded::memory::Held;
+
 use super::deep_drop;
 use super::{Str, Type, Value};
 
@@ -26,6 +28,8 @@ pub struct List {
 struct ListCell {
     ty: Type,
     items: RefCell<Vec<Value>>,
+    /// The memory of the elements without what they refer to.
+    _held: Held,
 }
 
 impl List {
@@ -36,6 +40,7 @@ impl List {
         Self {
             cell: Rc::new(ListCell {
                 ty,
+                _held: Held::new(size_of::<ListCell>() + items.capacity() * size_of::<Value>()),
                 items: RefCell::new(items),
             }),
             start: 0,

@@ -1,12 +1,15 @@
 //! `values.schema.json`: validation of values.
 
+mod cost;
 mod decimal;
+mod pattern;
 mod plain;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use bounded::{Budget, Limits};
 use go_template::{Tree, TreeMap};
 use serde_json::Value;
 
@@ -25,6 +28,7 @@ pub(crate) struct Schema {
 }
 
 struct CompiledSchema {
+    document: Value,
     schemas: Schemas,
     root: SchemaIndex,
 }
@@ -56,17 +60,23 @@ impl Schema {
     }
 
     fn compile(&self) -> Result<CompiledSchema, String> {
-        let document = serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
+        let document: Value =
+            serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
+        pattern::check(&document)?;
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(Offline));
         compiler
-            .add_resource(URL, document)
+            .add_resource(URL, document.clone())
             .map_err(|e| e.to_string())?;
         let mut schemas = Schemas::new();
         let root = compiler
             .compile(URL, &mut schemas)
             .map_err(|e| format!("{e:#}"))?;
-        Ok(CompiledSchema { schemas, root })
+        Ok(CompiledSchema {
+            document,
+            schemas,
+            root,
+        })
     }
 
     /// Validates `values` and returns one line per error. Lines do not contain the values
@@ -84,7 +94,13 @@ impl Schema {
 
     fn check_compiled(&self, values: &Value) -> Result<(), String> {
         match self.compiled.get_or_init(|| self.compile()) {
-            Ok(CompiledSchema { schemas, root }) => match schemas.validate(values, *root) {
+            Ok(CompiledSchema {
+                document,
+                schemas,
+                root,
+            }) => match within_limits(document, values)
+                .and_then(|()| Ok(schemas.validate(values, *root)))?
+            {
                 Err(error) if decimal::is_violation(&error) => {
                     let mut text = String::new();
                     describe(&error, &mut text);
@@ -94,6 +110,21 @@ impl Schema {
             },
             Err(message) => Err(format!("{message}\n")),
         }
+    }
+}
+
+/// Limit on the number of subschemas that are applied to values.
+const MAX_APPLIED: u64 = 2_000_000;
+
+/// Checks that values can be checked in reasonable time.
+fn within_limits(schema: &Value, values: &Value) -> Result<(), String> {
+    let cost = cost::of(schema, values, &Budget::new(Limits::default()));
+    match cost {
+        Ok(cost) if cost <= MAX_APPLIED => Ok(()),
+        Ok(_) => Err(format!(
+            "the schema applies more than {MAX_APPLIED} subschemas to the values\n"
+        )),
+        Err(error) => Err(format!("the schema cannot be checked: {error}\n")),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bounded::{Budget, BudgetError};
 use serde_json::{Map, Value};
 
 use crate::yaml::{self, Selection};
@@ -24,6 +25,8 @@ pub(crate) struct HeadError {
     pub(crate) message: String,
     /// The line of the document, from 1.
     pub(crate) line: usize,
+    /// The exceeded limit, if that is the error.
+    pub(crate) limit: Option<BudgetError>,
 }
 
 /// The fields that are read.
@@ -42,15 +45,20 @@ const SELECTION: &[(&str, Selection)] = &[
 
 impl Head {
     /// Parses the head of a document, all of which must be YAML. YAML errors have Helm's wording.
-    pub(crate) fn read(text: &str) -> Result<Self, HeadError> {
+    pub(crate) fn read(text: &str, budget: &Budget) -> Result<Self, HeadError> {
         let object =
-            yaml::parse_selection(text, Selection::Fields(SELECTION)).map_err(|error| {
+            yaml::parse_selection(text, Selection::Fields(SELECTION), budget).map_err(|error| {
                 HeadError {
                     line: error.line(),
                     message: error.to_string(),
+                    limit: error.limit().cloned(),
                 }
             })?;
-        Self::of(&object).map_err(|message| HeadError { line: 1, message })
+        Self::of(&object).map_err(|message| HeadError {
+            line: 1,
+            message,
+            limit: None,
+        })
     }
 
     /// Reads the head as Go decodes it: numbers and booleans count as strings, field names are

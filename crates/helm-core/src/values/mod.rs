@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bounded::{Budget, Limits};
 use go_template::{Tree, TreeMap, Type};
 use serde_json::Value;
 
@@ -71,9 +72,10 @@ pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
 /// Parses a values file into the form that templates read.
 pub(crate) fn read_tree(text: &[u8]) -> Result<TreeMap, ValuesError> {
     let text = std::str::from_utf8(text).map_err(ValuesError::Utf8)?;
+    let limits = Budget::new(Limits::default());
     let mut values = TreeMap::new(Type::MAP, []);
     for document in documents(text)? {
-        match yaml::parse_tree(document.as_bytes()).map_err(ValuesError::Yaml)? {
+        match yaml::parse_tree(document.as_bytes(), &limits).map_err(ValuesError::Yaml)? {
             Tree::Map(map) if values.is_empty() => {
                 values = Arc::try_unwrap(map).unwrap_or_else(|map| (*map).clone());
             }

@@ -13,6 +13,7 @@ use hybrid_operator::watches;
 use serde::Serialize;
 
 use crate::lint::{Finding, Input, RULES, Severity, judge, lint};
+use crate::preview::LimitArgs;
 use crate::project::{PROJECT, Project, WATCHES};
 
 const EXAMPLES: &str = "\
@@ -60,6 +61,9 @@ pub(crate) struct Args {
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
 
+    #[command(flatten)]
+    limits: LimitArgs,
+
     /// List the rules
     #[arg(long)]
     rules: bool,
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             chart: &chart,
             given: &given,
             kube_minor,
+            limits: args.limits.limits(),
         };
         reports.push(Report {
             chart: shown,

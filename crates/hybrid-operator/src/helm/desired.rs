@@ -30,7 +30,7 @@ use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::render_pool::RenderPoolError;
 use crate::values::{self, ValuesError};
-use crate::watches::{DriftMode, RemediationStrategy};
+use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,10 @@ pub(super) enum DesiredError {
     Capabilities(#[from] DiscoveryError),
     /// Rendering the chart failed.
     #[error(transparent)]
-    Render(#[from] RenderError),
+    Render(RenderError),
+    /// Rendering the chart exceeded a limit, which an option raises.
+    #[error("{0}; {1}")]
+    Limit(RenderError, &'static str),
     /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
@@ -98,6 +101,15 @@ pub(super) enum DesiredError {
     TooManyLookups,
 }
 
+impl From<RenderError> for DesiredError {
+    fn from(error: RenderError) -> Self {
+        match error.limit().and_then(way_to_raise) {
+            Some(way) => Self::Limit(error, way),
+            None => Self::Render(error),
+        }
+    }
+}
+
 impl DesiredError {
     /// Returns the reason for the condition `Irreconcilable`.
     pub(super) fn reason(&self) -> Reason {
@@ -110,6 +122,7 @@ impl DesiredError {
             Self::Capabilities(_) => Reason::ErrorGettingClient,
             Self::Record(_) => Reason::ErrorGettingReleaseState,
             Self::Render(_)
+            | Self::Limit(..)
             | Self::Pool(_)
             | Self::Deleted
             | Self::Patch(_)
@@ -130,6 +143,7 @@ impl DesiredError {
             | Self::Translate(_)
             | Self::Coalesce(_)
             | Self::Render(_)
+            | Self::Limit(..)
             | Self::Deleted
             | Self::Patch(_)
             | Self::Duplicate { .. }
@@ -146,6 +160,7 @@ impl DesiredError {
                 | Self::Translate(_)
                 | Self::Coalesce(_)
                 | Self::Render(_)
+                | Self::Limit(..)
                 | Self::Patch(_)
                 | Self::Duplicate { .. }
         )

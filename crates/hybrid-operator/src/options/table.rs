@@ -45,6 +45,8 @@ const fn row(name: &'static str, right: &'static str, wrong: Wrong, shown_by: &'
 const BOOLEAN: Wrong = Wrong::Usage("maybe", "possible values: true, false");
 const DURATION: Wrong = Wrong::Usage("soon", "time: invalid duration \"soon\"");
 
+const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
+
 const FLAGS: &[Row] = &[
     row(
         "--watches-file",
@@ -94,6 +96,16 @@ const FLAGS: &[Row] = &[
         Wrong::Usage("0", "expected a whole number of at least 1"),
         "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
     ),
+    row(
+        "--limit-memory",
+        "1Gi",
+        Wrong::Usage(
+            "5M",
+            "expected a size of at least 1Mi, such as 512Mi or 1Gi",
+        ),
+        LIMITS,
+    ),
+    row("--limit-time", "1m", DURATION, LIMITS),
     row(
         "--metrics-bind-address",
         ":1",

@@ -10,13 +10,13 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::fields::{
-    Fields, boolean, choice, decode, expected, go_duration, name, namespace, pointers, positive,
-    problem, selector, string, string_list, string_map,
+    Fields, boolean, byte_size, choice, decode, expected, go_duration, name, namespace, pointers,
+    positive, problem, selector, string, string_list, string_map,
 };
 use super::{
-    ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
-    OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation, RemediationStrategy,
-    Target, ValuesFrom, Watch, template,
+    ActionPolicy, ChartLimits, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode,
+    Entry, OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation,
+    RemediationStrategy, Target, ValuesFrom, Watch, template,
 };
 use crate::naming;
 
@@ -137,6 +137,12 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         .optional("allowOperatorAccounts", boolean)
         .unwrap_or(false);
     watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
+    watch.limits = fields
+        .section("limits", |f| ChartLimits {
+            memory: f.optional("memory", byte_size),
+            time: f.optional("time", go_duration),
+        })
+        .unwrap_or_default();
     watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
     watch.crds = fields
         .optional("crds", |node| {

@@ -83,6 +83,7 @@ fn all_fields_are_read() {
   pauseAnnotation: example.com/hold
   allowEmpty: true
   crashLogs: false
+  limits: {memory: 1Gi, time: 1m}
   crds: createReplace
 "#;
     let (entries, problems) = parse(text.as_bytes(), Path::new(""));
@@ -101,6 +102,8 @@ fn all_fields_are_read() {
     );
     assert!(watch.lookup_is_input);
     assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
+    assert_eq!(watch.limits.memory, Some(1 << 30));
+    assert_eq!(watch.limits.time, Some(Duration::from_mins(1)));
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
     assert_eq!(
         watch.values_from[0].target_path.as_deref(),

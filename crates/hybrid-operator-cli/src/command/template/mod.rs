@@ -17,7 +17,7 @@ use helm_core::manifest::HookEvent;
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
-use crate::preview::{self, Bindings, Namespace, Request, SourceArgs, with_excerpt};
+use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use user_values::ValueFlags;
 
 /// Default name of the release, as in Helm.
@@ -126,6 +126,9 @@ pub(crate) struct Args {
     #[arg(short, long)]
     generate_name: bool,
 
+    #[command(flatten)]
+    limits: LimitArgs,
+
     /// Print progress, and the rendered output even if it is not valid YAML
     #[arg(long)]
     debug: bool,
@@ -174,7 +177,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.is_upgrade {
         release = release.upgrade_to(Revision::FIRST);
     }
-    let input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
+    let mut input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
+    input.limits = args.limits.limits().of_render();
     let rendered = match compiled.render(&input) {
         Ok(rendered) => rendered,
         Err(error) => return Err(args.render_error(&compiled, &input, error, out)?),
@@ -273,6 +277,7 @@ impl Args {
         let source = self.source.find(Path::new("."))?;
         preview::note_about_code(&source.root);
         let mut bindings = Bindings::load(source)?;
+        bindings.limit(self.limits);
         let namespace = match self.namespace.clone().filter(|name| !name.is_empty()) {
             Some(given) => Namespace::Given(given),
             None => Namespace::Default(default_namespace()),

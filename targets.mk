@@ -4,6 +4,7 @@ TEST := tests/run
 BUILT := $${CARGO_TARGET_DIR:-target}/debug
 MDBOOK_VERSION := 0.5.4
 MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
+HYBRID := cargo run -q --locked -p hybrid-operator-cli --bin hybrid-operator --
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
 
 ##@ Framework
@@ -33,7 +34,7 @@ deny: ## Check licences, duplicate versions, sources and advisories of the depen
 
 .PHONY: check-go
 check-go: ## Check the formatting of the Go sources
-	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
+	@test -z "$$(gofmt -l tests/control-plane tests/olm)" || { echo "gofmt: $$(gofmt -l tests/control-plane tests/olm)"; exit 1; }
 
 .PHONY: generate
 generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)

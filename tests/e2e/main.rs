@@ -18,6 +18,7 @@ mod api_faults;
 mod api_outage;
 mod bad_input;
 mod budget;
+mod bundle;
 mod capabilities;
 mod chaos;
 mod charts;

@@ -5,6 +5,7 @@ pub mod control_plane;
 pub mod fault;
 pub mod helm;
 pub mod namespace;
+pub mod olm;
 pub mod process;
 pub mod program;
 pub mod request;

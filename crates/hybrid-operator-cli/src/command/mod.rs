@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod ask;
+mod bundle;
 pub(crate) mod completion;
 mod create;
 mod dev;
@@ -55,6 +56,8 @@ enum Command {
     Create(create::Args),
     /// Write the CRDs, roles, samples and other files of a project.
     Generate(Box<generate::Args>),
+    /// Check bundles for the Operator Lifecycle Manager.
+    Bundle(bundle::Args),
     /// Run a project in a cluster, and follow its files.
     Dev(dev::Args),
     /// Run an operator for the charts of a watches file.
@@ -99,6 +102,7 @@ impl Cli {
             Command::Init(args) => init::run(*args, out),
             Command::Create(args) => create::run(args, out),
             Command::Generate(args) => generate::run(&args, out),
+            Command::Bundle(args) => bundle::run(args, out),
             Command::Dev(args) => dev::run(args, out),
             Command::Run(args) => run::run(*args),
             Command::Template(args) => template::run(&args, out),

@@ -180,7 +180,9 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         "rbac/metrics_reader_role.yaml",
         "rbac/operator_role.yaml",
         "rbac/operator_role_binding.yaml",
-        "rbac/service_account.yaml"
+        "rbac/service_account.yaml",
+        "scorecard/config.yaml",
+        "scorecard/kustomization.yaml"
     );
     if init.license == License::Apache2 {
         files.push(("LICENSE", "project/LICENSE.apache2"));

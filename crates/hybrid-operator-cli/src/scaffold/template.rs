@@ -54,6 +54,8 @@ templates! {
     "project/config/rbac/operator_role.yaml",
     "project/config/rbac/operator_role_binding.yaml",
     "project/config/rbac/service_account.yaml",
+    "project/config/scorecard/config.yaml",
+    "project/config/scorecard/kustomization.yaml",
     "project/controllers.rs",
     "project/dockerignore",
     "project/gitignore",

@@ -1,5 +1,7 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
+mod bundle;
+mod catalog;
 mod crds;
 mod dashboards;
 mod rbac;
@@ -70,6 +72,10 @@ enum What {
     Dashboards(dashboards::Args),
     /// Write samples of custom resources with the charts' defaults.
     Samples(samples::Args),
+    /// Write a bundle for the Operator Lifecycle Manager.
+    Bundle(Box<bundle::Args>),
+    /// Write a file-based catalog of bundles.
+    Catalog(catalog::Args),
     /// Print Rust types of a chart's values.
     Types(types::Args),
     /// Print the JSON schema of watches.yaml, for editors.
@@ -89,6 +95,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
+        Some(What::Bundle(args)) => bundle::run(args, out),
+        Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
         None => all(&args.options, &program, out),

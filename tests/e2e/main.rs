@@ -32,6 +32,7 @@ mod expensive;
 mod extensions;
 mod helm_cli;
 mod hooks;
+mod image;
 mod lifecycle;
 mod manager;
 mod names;

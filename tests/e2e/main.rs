@@ -38,6 +38,7 @@ mod manager;
 mod names;
 mod native;
 mod operations;
+mod operator_chart;
 mod options;
 mod pod;
 mod process;

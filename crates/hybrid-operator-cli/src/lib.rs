@@ -14,6 +14,7 @@ mod files;
 mod generate;
 mod lint;
 mod migrate;
+mod operator_chart;
 mod output;
 mod plugin;
 mod preview;

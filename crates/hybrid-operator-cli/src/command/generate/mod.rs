@@ -1,5 +1,6 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
+mod chart;
 mod crds;
 mod dashboards;
 mod rbac;
@@ -62,6 +63,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Write a Helm chart of the operator itself.
+    Chart(chart::Args),
     /// Write the CRDs of charts and of native controllers.
     Crds(crds::Args),
     /// Write the roles that the operator needs for its charts and native controllers.
@@ -85,6 +88,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         None => args.options.program.clone(),
     });
     match &args.what {
+        Some(What::Chart(args)) => chart::run(args, out),
         Some(What::Crds(args)) => crds::run(args, &program, out),
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),

@@ -7,6 +7,8 @@ MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
 HYBRID := cargo run -q --locked -p hybrid-operator-cli --bin hybrid-operator --
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
 
+BASE_IMG ?= example.com/hybrid-operator:v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
 ##@ Framework
 .PHONY: demo
 demo: ## Run the demo on a local control plane (KEEP=1 leaves it running, KUBECONFIG=... uses a cluster)
@@ -21,6 +23,10 @@ control-plane: ## Start a control plane and print its KUBECONFIG; stop it with c
 .PHONY: soak
 soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
 	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
+
+.PHONY: base-image
+base-image: ## Build the image for projects of charts alone, as BASE_IMG
+	$(CONTAINER_TOOL) build -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .
 
 check-static: deny check-go check-generated
 

@@ -146,7 +146,7 @@ fn scraper(port: u16, token: Option<String>) -> Client {
 }
 
 /// Returns the text of the metrics, or the status code of a refusal.
-async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16> {
+pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16> {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let client = scraper(port, token.map(ToOwned::to_owned));
     client

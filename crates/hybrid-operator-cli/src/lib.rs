@@ -15,6 +15,7 @@ mod generate;
 mod lint;
 mod migrate;
 mod olm;
+mod operator_chart;
 mod output;
 mod plugin;
 mod preview;

@@ -169,8 +169,10 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         };
     }
     config!(
+        "default/metrics_service.yaml",
         "manager/kustomization.yaml",
         "manager/manager.yaml",
+        "network-policy/allow-metrics-traffic.yaml",
         "prometheus/kustomization.yaml",
         "prometheus/monitor.yaml",
         "rbac/leader_election_role.yaml",
@@ -211,6 +213,10 @@ fn shared_files(plugin: Plugin) -> Vec<(&'static str, &'static str)> {
         (
             "config/default/kustomization.yaml",
             "project/config/default/kustomization.yaml",
+        ),
+        (
+            "config/network-policy/kustomization.yaml",
+            "project/config/network-policy/kustomization.yaml",
         ),
         (
             "config/rbac/kustomization.yaml",

@@ -2,6 +2,7 @@
 
 mod bundle;
 mod catalog;
+mod chart;
 mod crds;
 mod dashboards;
 mod rbac;
@@ -64,6 +65,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Write a Helm chart of the operator itself.
+    Chart(chart::Args),
     /// Write the CRDs of charts and of native controllers.
     Crds(crds::Args),
     /// Write the roles that the operator needs for its charts and native controllers.
@@ -91,6 +94,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         None => args.options.program.clone(),
     });
     match &args.what {
+        Some(What::Chart(args)) => chart::run(args, out),
         Some(What::Crds(args)) => crds::run(args, &program, out),
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),

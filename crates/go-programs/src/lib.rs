@@ -1,5 +1,5 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
-//! [control plane](CONTROL_PLANE) and [Helm's command](HELM).
+//! [control plane](CONTROL_PLANE), [Helm's command](HELM) and an [OCI registry](REGISTRY).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub use error::BuildError;
-pub use sources::{CONTROL_PLANE, HELM};
+pub use sources::{CONTROL_PLANE, HELM, REGISTRY};
 
 /// The minimum Go release that the sources need, as (major, minor).
 pub const GO_NEEDED: (u32, u32) = (1, 26);

@@ -1,5 +1,6 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
-//! [control plane](CONTROL_PLANE), [Helm's command](HELM) and [packages of Operator Framework](OLM).
+//! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY) and
+//! [packages of Operator Framework](OLM).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!
@@ -22,7 +23,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub use error::BuildError;
-pub use sources::{CONTROL_PLANE, HELM, OLM};
+pub use sources::{CONTROL_PLANE, HELM, OLM, REGISTRY};
 
 /// The minimum Go release that the sources need, as (major, minor).
 pub const GO_NEEDED: (u32, u32) = (1, 26);

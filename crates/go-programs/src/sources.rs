@@ -81,6 +81,18 @@ pub static OLM: Program = Program {
     build: "packages of github.com/operator-framework; usually 4 minutes on two cores",
 };
 
+/// An OCI registry without TLS that keeps everything in memory.
+pub static REGISTRY: Program = Program {
+    name: "registry",
+    variable: "OCI_REGISTRY",
+    file: "registry",
+    sources: embedded!["registry": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "github.com/distribution/distribution/v3@v3.0.0",
+    build: "github.com/distribution/distribution/v3 v3.0.0; usually 2 minutes on two cores",
+};
+
 impl Program {
     /// Returns a name that identifies these sources and build flags.
     pub(crate) fn hash(&self) -> String {
@@ -115,10 +127,11 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 3] = [
+    static PROGRAMS: [(&Program, &str); 4] = [
         (&CONTROL_PLANE, "control-plane"),
         (&HELM, "helm"),
         (&OLM, "olm"),
+        (&REGISTRY, "registry"),
     ];
 
     #[test]

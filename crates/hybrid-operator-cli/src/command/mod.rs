@@ -2,6 +2,7 @@
 
 mod ask;
 mod bundle;
+mod chart_flags;
 pub(crate) mod completion;
 mod create;
 mod dev;
@@ -67,7 +68,7 @@ enum Command {
     /// Show what a custom resource, or a change of the project, would change.
     Diff(Box<diff::Args>),
     /// Say what breaks when a chart runs under an operator.
-    Lint(lint::Args),
+    Lint(Box<lint::Args>),
     /// List the container images of what the operator would deploy.
     Images(Box<images::Args>),
     /// Show custom resources and their releases.

@@ -70,7 +70,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let version = fields.required("version", name);
     let kind = fields.required("kind", name);
     let chart_position = fields.position("chart");
-    let chart = fields.required("chart", name);
+    let chart = fields.required("chart", chart_path);
     let gvk = GroupVersionKind {
         group,
         version: version.clone().unwrap_or_default(),
@@ -326,6 +326,19 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
         name: reference?,
         namespace,
     })
+}
+
+/// Reads the path of a chart.
+fn chart_path(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    if text.contains("://") {
+        return Err(
+            "the operator does not fetch charts; copy the chart into the project with `hybrid-operator \
+             create api --helm-chart`, or with `helm pull`, and give its path"
+                .to_owned(),
+        );
+    }
+    Ok(text)
 }
 
 /// Reads a text that is not empty and may contain templates.

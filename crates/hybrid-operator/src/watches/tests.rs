@@ -165,6 +165,22 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
 }
 
 #[test]
+fn chart_that_would_have_to_be_fetched_is_refused_with_the_way_out() {
+    for chart in [
+        "oci://ghcr.io/a/web:1.0.0",
+        "https://example.com/web-1.0.0.tgz",
+    ] {
+        let text = format!("- {{version: v1, kind: App, chart: '{chart}'}}");
+        let message = error_of(&text);
+        assert!(
+            message.contains("[0].chart: the operator does not fetch charts"),
+            "{message}"
+        );
+        assert!(message.contains("create api --helm-chart"), "{message}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_a_yaml_list_is_rejected() {
     assert!(error_of("group: x\n").contains("a watches file is a list of entries"));
     assert!(error_of("- a: [\n").starts_with("DIR/watches.yaml:"));

@@ -17,6 +17,8 @@ use helm_core::manifest::HookEvent;
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
+use crate::command::UsageError;
+use crate::command::chart_flags::{AccessFlags, Found};
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use user_values::ValueFlags;
 
@@ -32,6 +34,10 @@ Examples:
   hybrid-operator template web web-1.2.3.tgz --show-only templates/service.yaml \\
     --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1
 
+  # Charts of a registry and of a repository
+  hybrid-operator template web oci://ghcr.io/stefanprodan/charts/podinfo --version '^6'
+  hybrid-operator template web podinfo --repo https://stefanprodan.github.io/podinfo
+
   # What the operator would deploy for a custom resource of the project, without a cluster
   hybrid-operator template --cr config/samples/shop_v1_web.yaml
 
@@ -39,7 +45,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 11] = [
+const CHART_ONLY: [&str; 23] = [
     "target",
     "files",
     "set",
@@ -51,6 +57,18 @@ const CHART_ONLY: [&str; 11] = [
     "skip_schema_validation",
     "generate_name",
     "debug",
+    "repo",
+    "version",
+    "username",
+    "password",
+    "pass_credentials",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "plain_http",
+    "insecure_skip_tls_verify",
+    "registry_config",
+    "chart_cache",
 ];
 
 /// Arguments of `template`.
@@ -65,9 +83,21 @@ const CHART_ONLY: [&str; 11] = [
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Name of the release [default: release-name], and path of a chart directory or a packaged
-    /// chart (.tgz)
+    /// chart (.tgz), its URL, oci://HOST/PATH, or with --repo its name
     #[arg(value_name = "CHART", num_args = 1..=2, required_unless_present = "cr")]
     target: Vec<String>,
+
+    /// Repository of the chart
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+
+    /// Version of the chart in a repository or registry, or a range such as '>=1.2, <2' [default: the
+    /// newest]
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
+    version: Option<String>,
+
+    #[command(flatten)]
+    access: AccessFlags,
 
     /// Render what the operator would deploy for the custom resources of a file, or of standard input
     /// (`-`), through the watches file; can be repeated. `lookup` finds nothing
@@ -162,7 +192,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let name = args.release_name(name)?;
     let values = args.values.merged()?;
-    let chart = load(chart.trim())?;
+    let chart = args.load(chart.trim())?;
     if args.debug {
         let (name, count) = (chart.name(), chart.dependencies().len());
         crate::print_message(&format!("chart {name}: {count} dependencies"));
@@ -196,12 +226,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a chart and checks that it can be installed.
-fn load(path: &str) -> anyhow::Result<Chart> {
-    if !Path::new(path).exists() {
-        bail!("chart {path:?} not found; give a chart directory or a packaged chart (.tgz)");
-    }
-    let chart = Chart::load(path).with_context(|| format!("cannot load the chart {path:?}"))?;
+/// Checks that a chart can be installed.
+fn installable(chart: Chart) -> anyhow::Result<Chart> {
     let metadata = chart.metadata();
     if metadata.is_library() {
         bail!(
@@ -254,6 +280,27 @@ pub(crate) fn capabilities(
 }
 
 impl Args {
+    /// Loads the chart, which is fetched if it is not on this machine.
+    fn load(&self, chart: &str) -> anyhow::Result<Chart> {
+        let found = self
+            .access
+            .find(chart, self.repo.as_deref(), self.version.as_deref())?;
+        if let Found::Local(path) = &found {
+            if self.version.is_some() {
+                let message =
+                    "--version is for charts of repositories and registries; leave it out";
+                return Err(UsageError(message.to_owned()).into());
+            }
+            if !path.exists() {
+                bail!(
+                    "chart {chart:?} not found; give a chart directory, a packaged chart (.tgz), a URL, \
+                     oci://HOST/PATH, or the repository with --repo"
+                );
+            }
+        }
+        installable(found.load()?)
+    }
+
     /// Returns the given name, or Helm's default.
     fn release_name(&self, name: Option<&str>) -> anyhow::Result<ReleaseName> {
         if name.is_some() && self.generate_name {

@@ -173,7 +173,7 @@ fn distroless(image: &mut Image) {
     }
     let passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
     fs::write(image.root().join("etc/passwd"), passwd).unwrap();
-    image.user = "65532".to_owned();
+    "65532".clone_into(&mut image.user);
     let output = Command::new("ldd")
         .arg(programs().join("memcached-operator"))
         .output()

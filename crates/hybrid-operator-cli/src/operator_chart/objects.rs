@@ -134,14 +134,14 @@ fn select_by_release(value: &mut Value, project: &str) {
                 let label = "app.kubernetes.io/instance".to_owned();
                 fields.insert(label, marks::RELEASE.into());
             }
-            fields
-                .values_mut()
-                .for_each(|value| select_by_release(value, project));
+            for value in fields.values_mut() {
+                select_by_release(value, project);
+            }
         }
         Value::Array(items) => {
-            items
-                .iter_mut()
-                .for_each(|item| select_by_release(item, project));
+            for item in items {
+                select_by_release(item, project);
+            }
         }
         _ => {}
     }

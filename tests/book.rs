@@ -20,7 +20,7 @@ fn pages(folder: &Path, found: &mut BTreeSet<PathBuf>) {
             if !name.starts_with('.') && !skipped.contains(&name.as_str()) {
                 pages(&path, found);
             }
-        } else if name.ends_with(".md") {
+        } else if path.extension().is_some_and(|extension| extension == "md") {
             found.insert(path.strip_prefix(root()).unwrap().to_owned());
         }
     }

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::{CommandFactory, Parser};
 
@@ -435,7 +436,7 @@ fn documented_flag(flag: &clap::Arg) -> Vec<String> {
     let choices = flag.get_possible_values();
     for choice in choices.iter().filter(|choice| choice.get_help().is_some()) {
         let help = choice.get_help().unwrap_or_default().to_string();
-        text += &format!(" `{}`: {}", choice.get_name(), sentence(&help));
+        let _ = write!(text, " `{}`: {}", choice.get_name(), sentence(&help));
     }
     let values = flag.get_default_values().iter();
     let values: Vec<String> = values

@@ -1,6 +1,7 @@
 //! The pages about conditions and events, and the headings of the page about troubleshooting.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use super::{assert_generated, page, table};
 use crate::reasons::{ConditionType, EventReason, Reason};
@@ -121,7 +122,7 @@ fn the_page_about_conditions_has_every_type_and_reason() {
             })
         });
         let reasons = table(&["status", "reason", "meaning"], reasons);
-        text += &format!("\n## {}\n{reasons}", type_.as_str());
+        let _ = write!(text, "\n## {}\n{reasons}", type_.as_str());
     }
     assert_generated("conditions.md", "Conditions and reasons", &text);
 }

@@ -65,7 +65,7 @@ fn simple(name: &str) -> &str {
 }
 
 /// Adds the fields of a map to the rows.
-fn walk(document: &Value, schema: &Value, path: &str, rows: &mut Vec<Vec<String>>) {
+fn walk(schema: &Value, path: &str, rows: &mut Vec<Vec<String>>) {
     for schema in alternatives(schema) {
         let required = schema.get("required").and_then(Value::as_array);
         let properties = schema.get("properties").and_then(Value::as_object);
@@ -95,9 +95,9 @@ fn walk(document: &Value, schema: &Value, path: &str, rows: &mut Vec<Vec<String>
             ]);
             // Types with a name have a table of their own.
             if below.get("$ref").is_none() {
-                walk(document, below, &path, rows);
+                walk(below, &path, rows);
                 if let Some(items) = below.get("items") {
-                    walk(document, items, &format!("{path}[]"), rows);
+                    walk(items, &format!("{path}[]"), rows);
                 }
             }
         }
@@ -109,11 +109,11 @@ fn the_page_about_the_watches_file_has_the_fields_of_the_schema() {
     let path = root().join("crates/hybrid-operator-cli/src/generate/watches.schema.json");
     let document: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let mut rows = Vec::new();
-    walk(&document, &document["items"], "", &mut rows);
+    walk(&document["items"], "", &mut rows);
     // Maps of JSON have an order of their own only if a feature of another crate says so.
     rows.sort_by_key(|row| row[0].trim_matches('`').to_owned());
     let target = serde_json::json!({"$ref": "#/$defs/target"});
-    walk(&document, resolved(&document, &target), "target", &mut rows);
+    walk(resolved(&document, &target), "target", &mut rows);
     let text = format!(
         "The fields of an entry of [`watches.yaml`](../watches.md), which explains them with examples. A path \
          such as `install.timeout` is the field `timeout` in the map `install`; `valuesFrom[].name` is the \

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "leader",
             "client",
             "telemetry",
+            "watches",
             "duration",
             "naming",
         ],
@@ -40,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "render_pool",
             "client",
             "telemetry",
+            "watches",
         ],
     ),
     (

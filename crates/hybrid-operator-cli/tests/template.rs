@@ -204,7 +204,7 @@ fn help_shows_examples() {
 #[test]
 fn renders_beyond_the_limits_are_refused_unless_flags_raise_them() {
     const LONG: &str = "\
-{{- range until 100000 }}{{ $x := . }}{{ end }}
+{{- range until 1000 }}{{ range until 100 }}{{ $x := . }}{{ end }}{{ end }}
 kind: A
 x: {{ repeat 3000000 \"x\" | len }}
 ";

@@ -79,11 +79,18 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 /// Findings that differ, with the bundle, the rule, and why.
-const DIFFERENT: &[(&str, &str, &str)] = &[(
-    "no csv",
-    "annotation-value",
-    "the Go packages also say that the annotations name the type of a bundle",
-)];
+const DIFFERENT: &[(&str, &str, &str)] = &[
+    (
+        "no csv",
+        "annotation-value",
+        "the Go packages also say that the annotations name the type of a bundle",
+    ),
+    (
+        "unusual channel",
+        "channel-names",
+        "the loader of the Go packages leaves out the channels of the annotations",
+    ),
+];
 
 /// A broken bundle: its name, and what breaks it.
 type Broken = (&'static str, fn(&Path));
@@ -164,7 +171,7 @@ const BROKEN: &[Broken] = &[
         fs::write(dir.join("manifests/bad.yaml"), "a: [\n").unwrap();
     }),
     ("bad version", |dir| {
-        csv(dir, |csv| csv["spec"]["version"] = json!("1.0"));
+        csv(dir, |csv| csv["spec"]["version"] = json!("one"));
     }),
     ("version zero", |dir| {
         csv(dir, |csv| csv["spec"]["version"] = json!("0.0.0"));
@@ -427,6 +434,12 @@ fn rule(message: &str) -> String {
     )
 }
 
+/// Returns whether a finding is known to differ.
+fn is_different(bundle: &str, rule: &str) -> bool {
+    let mut known = DIFFERENT.iter();
+    known.any(|(of, known, _)| *of == bundle && *known == rule)
+}
+
 #[test]
 fn broken_bundles_have_the_findings_of_the_go_packages() {
     let Some(program) = hybrid_operator_test::olm::ensure_or_skip().unwrap() else {
@@ -462,13 +475,10 @@ fn broken_bundles_have_the_findings_of_the_go_packages() {
             .unwrap()
             .iter()
             .map(|finding| (text(&finding["level"]), rule(&text(&finding["detail"]))))
-            .filter(|(_, rule)| {
-                !DIFFERENT
-                    .iter()
-                    .any(|(of, known, _)| of == name && known == rule);
-            })
+            .filter(|(_, rule)| !is_different(name, rule))
             .collect();
-        let ours = ours(directory);
+        let mut ours = ours(directory);
+        ours.retain(|(_, rule)| !is_different(name, rule));
         if ours != theirs {
             different.insert(*name, (ours, theirs));
         }

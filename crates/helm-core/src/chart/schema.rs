@@ -98,16 +98,17 @@ impl Schema {
                 document,
                 schemas,
                 root,
-            }) => match within_limits(document, values)
-                .and_then(|()| Ok(schemas.validate(values, *root)))?
-            {
-                Err(error) if decimal::is_violation(&error) => {
-                    let mut text = String::new();
-                    describe(&error, &mut text);
-                    Err(text)
+            }) => {
+                within_limits(document, values)?;
+                match schemas.validate(values, *root) {
+                    Err(error) if decimal::is_violation(&error) => {
+                        let mut text = String::new();
+                        describe(&error, &mut text);
+                        Err(text)
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
-            },
+            }
             Err(message) => Err(format!("{message}\n")),
         }
     }

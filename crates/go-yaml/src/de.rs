@@ -72,7 +72,44 @@ impl<'n> NodeReader<'n> {
     fn entries(self, entries: &'n [(Node, Node)]) -> Result<Vec<(Cow<'n, str>, &'n Node)>, Error> {
         let mut found = Entries::default();
         self.collect(entries, &mut found, self.budget.strict)?;
+        for node in found.replaced {
+            self.child(node).check()?;
+        }
         Ok(found.list)
+    }
+
+    /// Reports the errors of a value that a later duplicate key replaces: Go decodes it, too.
+    fn check(self) -> Result<(), Error> {
+        match &self.node.kind {
+            // Its target is decoded where it stands.
+            NodeKind::Alias(_) => Ok(()),
+            NodeKind::List(items) => {
+                crate::stack::grow(|| items.iter().try_for_each(|item| self.child(item).check()))
+            }
+            NodeKind::Map(entries) => crate::stack::grow(|| {
+                entries.iter().try_for_each(|(key, value)| {
+                    if is_merge(key) {
+                        self.check_merge(value)?;
+                    } else if key.scalar().transpose()?.is_none() {
+                        let message = format!("invalid map key: {}", go_syntax(key, 0));
+                        return Err(Error::at(message, key.mark));
+                    }
+                    self.child(value).check()
+                })
+            }),
+            NodeKind::Scalar { .. } => self.node.scalar().transpose().map(drop),
+        }
+    }
+
+    fn check_merge(self, value: &'n Node) -> Result<(), Error> {
+        if value.as_map().is_some() {
+            return Ok(());
+        }
+        let NodeKind::List(sources) = &value.kind else {
+            return Err(no_merge(value));
+        };
+        let wrong = sources.iter().find(|source| source.as_map().is_none());
+        wrong.map_or(Ok(()), |source| Err(no_merge(source)))
     }
 
     fn collect(
@@ -117,9 +154,11 @@ impl<'n> NodeReader<'n> {
         self.budget.spend(source)?;
         let entries = source.as_map().ok_or_else(|| no_merge(source))?;
         let depth = self.budget.alias_depth.get();
+        let aliased = into.aliased;
         if let NodeKind::Alias(target) = &source.kind {
             self.budget.alias_depth.set(depth + 1);
             self.budget.spend(target)?;
+            into.aliased = true;
         }
         for (key, value) in entries {
             self.budget.spend(key)?;
@@ -127,6 +166,7 @@ impl<'n> NodeReader<'n> {
         }
         let merged = crate::stack::grow(|| self.collect(entries, into, false));
         self.budget.alias_depth.set(depth);
+        into.aliased = aliased;
         merged
     }
 }
@@ -140,17 +180,31 @@ fn no_merge(value: &Node) -> Error {
 struct Entries<'n> {
     list: Vec<(Cow<'n, str>, &'n Node)>,
     index: HashMap<Cow<'n, str>, usize>,
+    /// The values that later duplicates replaced, except for those of merged aliases, which are
+    /// decoded where they stand.
+    replaced: Vec<&'n Node>,
+    /// For each of the list, whether it is one of a merged alias.
+    is_aliased: Vec<bool>,
+    /// Whether an alias is being merged.
+    aliased: bool,
 }
 
 impl<'n> Entries<'n> {
     /// Sets a key and returns whether it is new.
     fn set(&mut self, key: Cow<'n, str>, value: &'n Node) -> bool {
-        if let Some(entry) = self.index.get(&key).and_then(|at| self.list.get_mut(*at)) {
-            entry.1 = value;
+        let at = self.index.get(&key).copied();
+        if let Some((entry, is_aliased)) =
+            at.and_then(|at| self.list.get_mut(at).zip(self.is_aliased.get_mut(at)))
+        {
+            let before = std::mem::replace(&mut entry.1, value);
+            if !std::mem::replace(is_aliased, self.aliased) {
+                self.replaced.push(before);
+            }
             return false;
         }
         self.index.insert(key.clone(), self.list.len());
         self.list.push((key, value));
+        self.is_aliased.push(self.aliased);
         true
     }
 }

@@ -482,7 +482,7 @@ mod tests {
         }
         let error = rendered_bytes(&[("c/templates/x.yaml", b"a: 1\n---\nb: \xff\n".as_slice())])
             .unwrap_err();
-        assert!(error.to_string().contains("line 3 of what"), "{error}");
+        assert!(error.to_string().contains("line 3, column 4 of what"), "{error}");
     }
 
     #[test]

@@ -1,17 +1,18 @@
-# Builds the operator and packs it with its charts and watches.yaml.
-FROM docker.io/library/rust:1.95-bookworm AS build
+# Builds the operator as a static program, and packs it with its charts and watches.yaml.
+FROM docker.io/library/rust:1.95-alpine AS build
+RUN apk add --no-cache musl-dev
 WORKDIR /src
 COPY . .
 RUN cargo build --release --locked --bin memcached-operator
-# There may be no charts yet.
-RUN mkdir -p helm-charts
+# Under the names that images of the Go operators have. There may be no charts yet.
+RUN mkdir -p /image/usr/local/bin /image/opt/helm helm-charts \
+ && cp target/release/memcached-operator /image/usr/local/bin/helm-operator \
+ && ln -s usr/local/bin/helm-operator /image/helm-operator \
+ && cp -R watches.yaml helm-charts /image/opt/helm
 
-FROM gcr.io/distroless/cc-debian12:nonroot
+FROM gcr.io/distroless/static-debian12:nonroot
 ENV HOME=/opt/helm
 WORKDIR /opt/helm
-COPY --from=build /src/target/release/memcached-operator /usr/local/bin/helm-operator
-COPY --from=build /src/target/release/memcached-operator /helm-operator
-COPY watches.yaml ./watches.yaml
-COPY --from=build /src/helm-charts ./helm-charts
+COPY --from=build /image /
 USER 1001
 ENTRYPOINT ["/usr/local/bin/helm-operator", "run", "--watches-file=./watches.yaml"]

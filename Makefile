@@ -4,6 +4,10 @@ SHELL := /bin/bash
 -include targets.mk
 IMG ?= example.com/memcached-operator:v0.1.0
 KUBECTL ?= kubectl
+CONTAINER_TOOL ?= docker
+PLATFORMS ?= linux/amd64,linux/arm64
+# With true, `make uninstall` and `make undeploy` pass over what is not there.
+ignore-not-found ?= false
 TEST ?= cargo test --locked --workspace
 
 .PHONY: help
@@ -39,16 +43,83 @@ Cargo.lock:
 ##@ Deploy
 .PHONY: docker-build
 docker-build: Cargo.lock ## Build the image $(IMG)
-	docker build -t $(IMG) .
+	$(CONTAINER_TOOL) build -t $(IMG) .
+
+.PHONY: docker-push
+docker-push: ## Push the image $(IMG)
+	$(CONTAINER_TOOL) push $(IMG)
+
+# Docker's own builder builds for one platform only.
+.PHONY: docker-buildx
+docker-buildx: Cargo.lock ## Build and push $(IMG) for the platforms $(PLATFORMS)
+	-$(CONTAINER_TOOL) buildx create --name memcached-operator-builder
+	$(CONTAINER_TOOL) buildx build --builder memcached-operator-builder --platform $(PLATFORMS) --push -t $(IMG) .
+	-$(CONTAINER_TOOL) buildx rm memcached-operator-builder
 
 .PHONY: install
 install: ## Install the CRDs into the cluster of $KUBECONFIG
 	$(KUBECTL) apply -k config/crd
 
-.PHONY: deploy
-deploy: ## Install the CRDs and the operator
-	$(KUBECTL) apply -k config/default
+.PHONY: uninstall
+uninstall: ## Delete the CRDs, and with them all custom resources
+	$(KUBECTL) delete --ignore-not-found=$(ignore-not-found) -k config/crd
 
+# Writes config/default with the image $(IMG) to $$overlay/all.yaml, without a change of any file here.
+define manifests
+	overlay=$$(mktemp -d ./.overlay.XXXXXX) && trap 'rm -rf "$$overlay"' EXIT && \
+	printf '%s\n' 'resources: [../config/default]' 'patches:' \
+	  '- target: {kind: Deployment, labelSelector: control-plane=controller-manager}' \
+	  '  patch: |-' \
+	  '    apiVersion: apps/v1' \
+	  '    kind: Deployment' \
+	  '    metadata: {name: any}' \
+	  '    spec: {template: {spec: {containers: [{name: manager, image: "$(IMG)"}]}}}' \
+	  >"$$overlay/kustomization.yaml" && \
+	$(KUBECTL) kustomize "$$overlay" >"$$overlay/all.yaml" && \
+	{ grep -qF 'image: $(IMG)' "$$overlay/all.yaml" || \
+	  { echo "config/manager has no container named manager for the image $(IMG)" >&2; false; }; }
+endef
+
+.PHONY: deploy
+deploy: ## Install the CRDs and the operator with the image $(IMG)
+	@$(manifests) && $(KUBECTL) apply -f "$$overlay/all.yaml"
+
+.PHONY: build-installer
+build-installer: ## Write what deploy installs to dist/install.yaml
+	@$(manifests) && mkdir -p dist && cp "$$overlay/all.yaml" dist/install.yaml
+
+# The operator uninstalls the releases of the custom resources, so it goes last.
 .PHONY: undeploy
-undeploy: ## Remove the operator and the CRDs; delete the custom resources first
-	$(KUBECTL) delete -k config/default
+undeploy: uninstall ## Delete all custom resources, the CRDs and the operator
+	$(KUBECTL) delete --ignore-not-found=true -k config/default
+
+##@ Package for OLM
+VERSION ?= 0.1.0
+BUNDLE_IMG ?= example.com/memcached-operator-bundle:v$(VERSION)
+CATALOG_IMG ?= example.com/memcached-operator-catalog:v$(VERSION)
+HYBRID ?= hybrid-operator
+
+.PHONY: bundle
+bundle: ## Write the bundle of version $(VERSION) with the image $(IMG), and check it
+	$(HYBRID) generate bundle --version $(VERSION) --image $(IMG) $(BUNDLE_ARGS)
+	$(HYBRID) bundle validate bundle
+
+.PHONY: bundle-build
+bundle-build: ## Build the image $(BUNDLE_IMG) of the bundle
+	$(CONTAINER_TOOL) build -f bundle.Dockerfile -t $(BUNDLE_IMG) .
+
+.PHONY: bundle-push
+bundle-push: ## Push the image $(BUNDLE_IMG)
+	$(CONTAINER_TOOL) push $(BUNDLE_IMG)
+
+.PHONY: catalog
+catalog: ## Add the bundle with the image $(BUNDLE_IMG) to the catalog
+	$(HYBRID) generate catalog bundle --image $(BUNDLE_IMG)
+
+.PHONY: catalog-build
+catalog-build: catalog ## Build the image $(CATALOG_IMG) of the catalog
+	$(CONTAINER_TOOL) build -f catalog.Dockerfile -t $(CATALOG_IMG) .
+
+.PHONY: catalog-push
+catalog-push: ## Push the image $(CATALOG_IMG)
+	$(CONTAINER_TOOL) push $(CATALOG_IMG)

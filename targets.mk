@@ -2,7 +2,12 @@
 TEST := tests/run
 # Programs are built as the tests build them, so that their dependencies are compiled once.
 BUILT := $${CARGO_TARGET_DIR:-target}/debug
+MDBOOK_VERSION := 0.5.4
+MDBOOK ?= $(or $(shell command -v mdbook),target/tools/bin/mdbook)
+HYBRID := cargo run -q --locked -p hybrid-operator-cli --bin hybrid-operator --
 GENERATE := cargo build -q --locked --workspace --bins && "$(BUILT)/hybrid-operator" generate --program "$(BUILT)/memcached-operator"
+
+BASE_IMG ?= example.com/hybrid-operator:v$(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 
 ##@ Framework
 .PHONY: demo
@@ -19,6 +24,10 @@ control-plane: ## Start a control plane and print its KUBECONFIG; stop it with c
 soak: ## Run ten minutes of a faulty API server, and of deletions in each example (SOAK=seconds)
 	SOAK=$${SOAK:-600} cargo test --locked --test e2e -- api_faults:: chaos:: --nocapture --test-threads=8
 
+.PHONY: base-image
+base-image: ## Build the image for projects of charts alone, as BASE_IMG
+	$(CONTAINER_TOOL) build -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .
+
 check-static: deny check-go check-generated
 
 .PHONY: check-generated
@@ -31,13 +40,21 @@ deny: ## Check licences, duplicate versions, sources and advisories of the depen
 
 .PHONY: check-go
 check-go: ## Check the formatting of the Go sources
-	@test -z "$$(gofmt -l tests/control-plane)" || { echo "gofmt: $$(gofmt -l tests/control-plane)"; exit 1; }
+	@test -z "$$(gofmt -l tests/control-plane tests/olm)" || { echo "gofmt: $$(gofmt -l tests/control-plane tests/olm)"; exit 1; }
 
 .PHONY: generate
-generate: ## Write generated files (CRDs, roles, samples, dashboards)
+generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)
 	$(GENERATE)
 	@# The CRDs of the examples, which are not projects of their own.
 	UPDATE_GENERATED=1 cargo test --locked -q --test generated
+	@# docs/reference, from the tables of the framework.
+	UPDATE_GENERATED=1 cargo test --locked -q -p hybrid-operator --lib -- page list_of_metrics same_annotations
+
+.PHONY: book
+book: ## Build the book of docs/ in target/book (mdbook is installed there once)
+	@command -v "$(MDBOOK)" >/dev/null || cargo install mdbook --locked --version $(MDBOOK_VERSION) --root target/tools
+	"$(MDBOOK)" build
+	@echo "the book is target/book/index.html"
 
 .PHONY: conformance
 conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)

@@ -1,5 +1,5 @@
 //! Checks that the CRDs of native controllers are up to date. `make generate` writes them, and those
-//! of charts.
+//! of charts. Also checks that versions that several files need are the same in all of them.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first error")]
 
@@ -72,4 +72,59 @@ fn crds_of_the_examples_are_up_to_date() {
         "examples/visitors/config/crd.yaml",
         &visitors::api::VisitorsApp::crd(),
     );
+}
+
+/// Returns what follows `start` in the only line of a file that begins with it, up to the next `end`.
+fn after(path: &str, start: &str, end: &str) -> String {
+    let text = std::fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let mut found = text.lines().filter_map(|line| line.strip_prefix(start));
+    let rest = found.next().unwrap();
+    assert!(found.next().is_none(), "{path} has {start} several times");
+    rest.split(end).next().unwrap().to_owned()
+}
+
+#[test]
+fn crates_that_are_released_have_the_version_of_the_workspace() {
+    let version = env!("CARGO_PKG_VERSION");
+    for name in [
+        "go-yaml",
+        "go-template",
+        "helm-core",
+        "hybrid-operator",
+        "hybrid-operator-cli",
+    ] {
+        let dependency = format!("{name} = {{ path = \"crates/{name}\", version = \"");
+        assert_eq!(after("Cargo.toml", &dependency, "\""), version, "{name}");
+        let manifest = format!("crates/{name}/Cargo.toml");
+        assert_eq!(after(&manifest, "publish = ", " "), "true", "{name}");
+    }
+}
+
+#[test]
+fn images_and_new_projects_use_the_compiler_of_the_repository() {
+    let minimum = after("Cargo.toml", "rust-version = \"", "\"");
+    let templates = "crates/hybrid-operator-cli/templates/project";
+    for file in [
+        "rust-toolchain.toml",
+        &format!("{templates}/rust-toolchain.toml"),
+    ] {
+        let channel = after(file, "channel = \"", "\"");
+        assert!(channel.starts_with(&minimum), "{file}: {channel}");
+    }
+    assert_eq!(
+        after(
+            &format!("{templates}/Cargo.toml"),
+            "rust-version = \"",
+            "\""
+        ),
+        minimum
+    );
+    for file in [
+        "Dockerfile",
+        "images/hybrid-operator/Dockerfile",
+        &format!("{templates}/Dockerfile.native"),
+    ] {
+        let image = after(file, "FROM docker.io/library/rust:", "-");
+        assert_eq!(image, minimum, "{file}");
+    }
 }

@@ -25,6 +25,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "leader",
             "client",
             "telemetry",
+            "watches",
             "duration",
             "naming",
         ],
@@ -40,6 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "render_pool",
             "client",
             "telemetry",
+            "watches",
         ],
     ),
     (
@@ -59,19 +61,27 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
             "duration",
             "naming",
+            "reasons",
         ],
     ),
     ("native", &["controller", "cluster", "telemetry"]),
     ("webhook", &["controller", "cluster", "telemetry"]),
     (
         "action",
-        &["controller", "release", "cluster", "readiness", "watches"],
+        &[
+            "controller",
+            "release",
+            "cluster",
+            "readiness",
+            "watches",
+            "reasons",
+        ],
     ),
     ("controller", &["cluster", "readiness", "telemetry"]),
     ("leader", &["client"]),
     ("release", &["cluster", "telemetry"]),
     ("render_pool", &[]),
-    ("diagnosis", &["cluster"]),
+    ("diagnosis", &["cluster", "reasons"]),
     ("cluster", &["client", "watches"]),
     // Pure modules: no client, no clock, no environment.
     ("readiness", &[]),
@@ -81,6 +91,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("client", &[]),
     ("duration", &[]),
     ("naming", &[]),
+    ("reasons", &[]),
 ];
 
 /// Exceptions to that direction, each with its reason.
@@ -104,6 +115,11 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "native",
         "helm",
         "a native controller installs charts, and finds the releases of others",
+    ),
+    (
+        "helm",
+        "reference",
+        "in tests, a condition that is set must be in the reference",
     ),
     (
         "release",
@@ -252,7 +268,8 @@ fn sources() -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 // Tests.
-                if path.file_name().is_some_and(|name| name != "real_cluster") {
+                let name = path.file_name();
+                if name.is_some_and(|name| name != "real_cluster" && name != "reference") {
                     folders.push(path);
                 }
             } else if !TESTS.iter().any(|name| path.ends_with(name)) {

@@ -39,11 +39,7 @@ fuzz_target!(|text: &[u8]| {
     };
     let mut input = RenderInput::new(ReleaseInfo::new("r", "ns"), &values);
     input.limits = RenderLimits {
-        depth: 100,
-        steps: 200_000,
-        output: 1 << 20,
-        string: 1 << 20,
-        range: 10_000,
+        // The other limits are those of production.
         time: Some(Duration::from_secs(5)),
         ..RenderLimits::default()
     };

@@ -64,8 +64,52 @@ async fn an_expensive_chart_holds_up_neither_the_lease_nor_probes_nor_other_reso
         .await
         .unwrap();
     assert_eq!(world.operator.probe("/readyz").await.unwrap().0, 200);
-    assert!(is_rendering().await);
+    // A render ends at its time limit and is tried again.
+    wait::until(LIMIT, "the render to be running", is_rendering)
+        .await
+        .unwrap();
     // Its own custom resource can be deleted at any time.
     world.remove("Widget", "long").await;
     assert!(!world.operator.log().contains("lease was lost"));
+}
+
+#[tokio::test]
+async fn limits_of_the_operator_apply_to_entries_that_have_none() {
+    const LONG: &str = "\
+{{- range until 100000 }}{{ $x := . }}{{ end }}
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-map}
+data: {length: {{ repeat 3000000 \"x\" | len | quote }}}
+";
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    for (flag, field) in [
+        ("--limit-time=1ms", "limits.time"),
+        ("--limit-memory=2Mi", "limits.memory"),
+    ] {
+        let project = Project::new("", &[("map.yaml", LONG)]);
+        let namespace = TestNamespace::create(plane, "limits").await.unwrap();
+        let operator = project.operator(plane, namespace.name());
+        let operator = operator.args([flag]).start().await.unwrap();
+        let world = World {
+            plane,
+            namespace,
+            operator,
+        };
+        world.widget("one", json!({})).await;
+        let refused = world.is("one", "Irreconcilable").await;
+        let name = flag.split('=').next().unwrap();
+        for part in [name, field, "chart/templates/map.yaml:"] {
+            assert!(refused.to_string().contains(part), "{part}: {refused}");
+        }
+        // The entry comes first.
+        let limits = "limits: {time: 1m, memory: 20Mi}";
+        let entry = format!(
+            "- {{group: test.example.com, version: v1, kind: Widget, chart: chart, {limits}}}\n"
+        );
+        project.write("watches.yaml", &entry);
+        world.ready("Widget", "one").await;
+    }
 }

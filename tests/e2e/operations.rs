@@ -9,7 +9,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, api, apply, control_plane, operator, until};
+use crate::world::{LIMIT, Project, api, apply, condition, control_plane, operator, until};
 
 const HOOKED: &str = "\
 apiVersion: v1
@@ -146,7 +146,7 @@ fn scraper(port: u16, token: Option<String>) -> Client {
 }
 
 /// Returns the text of the metrics, or the status code of a refusal.
-async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16> {
+pub(crate) async fn scrape(port: u16, token: Option<&str>) -> Result<String, u16> {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let client = scraper(port, token.map(ToOwned::to_owned));
     client
@@ -362,18 +362,21 @@ spec:
       containers:
       - name: main
         image: i
-        env: [{name: LEVEL, value: a}, {name: LEVEL, value: b}]
+        env: [{{ if not .Values.tidy }}{name: LEVEL, value: a}, {{ end }}{name: LEVEL, value: b}]
+{{- if not .Values.dropped }}
 ---
 apiVersion: v1
 kind: ConfigMap
 metadata:
   name: {{ .Release.Name }}-kept
   annotations: {helm.sh/resource-policy: keep}
+{{- end }}
 ";
 
 #[tokio::test]
-async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each() {
-    let Some(world) = Project::new("", &[("all.yaml", KEPT)]).start("left").await else {
+async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each_and_a_condition() {
+    let project = Project::new("", &[("all.yaml", KEPT)]);
+    let Some(world) = project.start("left").await else {
         return;
     };
     let notes = async |reason: &str| {
@@ -390,15 +393,50 @@ async fn merged_list_entries_and_objects_that_stay_are_named_in_one_event_each()
         notes
     };
     let told = async |reason: &str, text: &str| {
-        let has = async || notes(reason).await.iter().any(|note| note.contains(text));
-        let told = wait::until(LIMIT, reason, has).await;
+        let about = async || {
+            let notes = notes(reason).await.into_iter();
+            notes.filter(|note| note.contains(text)).collect::<Vec<_>>()
+        };
+        let told = wait::until(LIMIT, reason, async || !about().await.is_empty()).await;
         told.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
-        let all = notes(reason).await;
+        let all = about().await;
         assert_eq!(all.len(), 1, "{all:#?}");
     };
     world.widget("one", json!({})).await;
     told("ListEntriesMerged", "name=LEVEL").await;
-    world.remove("Widget", "one").await;
-    told("ObjectLeft", "helm.sh/resource-policy: keep").await;
+    let merged = world.is("one", "NotAsRendered").await;
+    assert_eq!(merged["reason"], "ListEntriesMerged");
+    assert!(merged["message"].as_str().unwrap().contains("name=LEVEL"));
+    // The upgrade renders the list without duplicates, and does not render the object that stays.
+    world
+        .widget("one", json!({"tidy": true, "dropped": true}))
+        .await;
+    told(
+        "ObjectLeft",
+        "one-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
+    )
+    .await;
+    let left =
+        |cr: &Value| condition(cr, "NotAsRendered").is_some_and(|c| c["reason"] == "ObjectLeft");
+    world.until("Widget", "one", "what stays", left).await;
+    world
+        .widget("one", json!({"tidy": true, "dropped": true, "next": 1}))
+        .await;
+    let none = |cr: &Value| {
+        cr["status"]["release"]["revision"] == 3
+            && cr["status"]["release"]["status"] == "deployed"
+            && condition(cr, "NotAsRendered").is_none()
+    };
+    world.until("Widget", "one", "no remark", none).await;
     drop(world.api("ConfigMap").get("one-kept").await.unwrap());
+
+    world.widget("two", json!({"tidy": true})).await;
+    world.ready("Widget", "two").await;
+    world.remove("Widget", "two").await;
+    told(
+        "ObjectLeft",
+        "two-kept is not deleted: it is annotated with helm.sh/resource-policy: keep",
+    )
+    .await;
+    drop(world.api("ConfigMap").get("two-kept").await.unwrap());
 }

@@ -210,7 +210,9 @@ async fn interrupted_upgrade_leaves_no_unreferenced_parts() {
         let context = format!("crashed at write {k}");
         let operator = run.operator().await;
         run.spec("1").await;
-        run.deployed(1).await;
+        let cr = run.deployed(1).await;
+        let large = condition(&cr, "LargeRecord").map(|c| &c["reason"]);
+        assert_eq!(large, Some(&json!("StoredInParts")), "{context}");
         drop(operator);
         let change = run.spec("2");
         let end = async { drop(run.deployed(2).await) };

@@ -3,13 +3,13 @@
 use data_encoding::BASE64;
 use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{Release, Status, codec};
-use hybrid_operator_test::TestNamespace;
+use hybrid_operator_test::{TestNamespace, wait};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, resource};
+use crate::world::{LIMIT, Project, World, api, apply, cluster_api, condition, merge, resource};
 
 /// A value, a generated password, and an object that the API server rejects on request.
 const CHART: &str = "\
@@ -286,6 +286,62 @@ async fn a_rollback_restores_no_forged_record() {
     world.is("two", "Stalled").await;
     world.data("two-map", json!({"value": "first"})).await;
     forger.has_nothing().await;
+}
+
+#[tokio::test]
+async fn the_uninstall_after_a_failed_upgrade_runs_no_forged_hook_and_deletes_nothing_foreign() {
+    let options = "upgrade: {remediation: {retries: 0, strategy: uninstall}}";
+    let project = Project::new(options, &[("all.yaml", CHART)]);
+    let Some(mut world) = project.start("forge-remove").await else {
+        return;
+    };
+    world.operator.sigkill().unwrap();
+    restart(&mut world, &project).await;
+    let forger = Forger::in_namespace_of(&world).await;
+    world.widget("one", json!({"value": "v"})).await;
+    world.ready("Widget", "one").await;
+    let maps = world.api("ConfigMap");
+    apply(&maps, "foreign", &json!({"data": {"of": "somebody"}})).await;
+    // The uninstall is interrupted while it waits for an object.
+    let hold = |finalizers: Value| json!({"metadata": {"finalizers": finalizers}});
+    merge(&maps, "one-map", &hold(json!(["example.com/hold"]))).await;
+    world
+        .widget("one", json!({"value": "v", "bad": true}))
+        .await;
+    let uninstalling = async || {
+        let history = world.history("one").await;
+        history
+            .last()
+            .is_some_and(|status| status == "uninstalling")
+    };
+    wait::until(LIMIT, "the uninstall", uninstalling)
+        .await
+        .unwrap();
+    world.operator.sigkill().unwrap();
+    let revision = u32::try_from(world.history("one").await.len()).unwrap();
+    let add = |record: &mut Release| {
+        record
+            .manifest
+            .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: foreign}\n");
+        record.hooks.push(forger.hook(HookEvent::PreDelete));
+        record.hooks.push(forger.hook(HookEvent::PostDelete));
+    };
+    forger.rewrite("one", revision, add, unchanged).await;
+    merge(&maps, "one-map", &hold(json!([]))).await;
+    restart(&mut world, &project).await;
+    let events = world.api("Event");
+    let ended = async || {
+        let list = events.list(&ListParams::default()).await.unwrap();
+        let mut reasons = list.items.iter().map(|event| &event.data["reason"]);
+        reasons.any(|reason| reason == "UninstalledAfterFailure")
+    };
+    wait::until(LIMIT, "the end of the uninstall", ended)
+        .await
+        .unwrap();
+    world.widget("one", json!({"value": "mended"})).await;
+    world.data("one-map", json!({"value": "mended"})).await;
+    forger.has_nothing().await;
+    assert!(maps.get_opt("foreign").await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -703,8 +759,12 @@ data: {value: {{ tpl .Values.text . | quote }}}
     for (name, spec) in &hostile {
         world.widget(name, spec.clone()).await;
     }
+    let nested = Nested::create(&world, 5_000).await;
     world.widget("good", json!({"text": "first"})).await;
     world.data("good-map", json!({"value": "first"})).await;
+    nested
+        .until(r#""message":"spec.deep.a.a is nested deeper than 120 levels; make it flatter""#)
+        .await;
     for (name, _) in &hostile {
         let found = world.is(name, "Irreconcilable").await;
         let length = found["message"].as_str().unwrap().len();
@@ -713,4 +773,54 @@ data: {value: {{ tpl .Values.text . | quote }}}
     world.widget("good", json!({"text": "second"})).await;
     world.data("good-map", json!({"value": "second"})).await;
     world.ready("Widget", "good").await;
+    nested.delete().await;
+    nested.until(r#""code":404"#).await;
+}
+
+/// A Widget that is nested too deep for clients that decode JSON recursively.
+struct Nested {
+    client: Client,
+    path: String,
+}
+
+impl Nested {
+    async fn create(world: &World, levels: usize) -> Self {
+        let client = world.namespace.client();
+        let widgets = world.api("Widget").resource_url().to_owned();
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+        let body = format!(
+            r#"{{"apiVersion": "test.example.com/v1", "kind": "Widget", "metadata": {{"name": "nested"}}, "spec": {{"text": "x", "deep": {deep}}}}}"#
+        );
+        let request = http::Request::post(&widgets).header("Content-Type", "application/json");
+        let answer = client.request_text(request.body(body.into_bytes()).unwrap());
+        answer.await.unwrap();
+        Self {
+            client,
+            path: format!("{widgets}/nested"),
+        }
+    }
+
+    async fn delete(&self) {
+        let request = http::Request::delete(&self.path).body(Vec::new()).unwrap();
+        self.client.request_text(request).await.unwrap();
+    }
+
+    /// Waits until the API server answers with a text that contains `part`.
+    async fn until(&self, part: &str) {
+        let what = format!("{} contains {part}", self.path);
+        let answered = async || {
+            let request = http::Request::get(&self.path).body(Vec::new()).unwrap();
+            let text = match self.client.request_text(request).await {
+                Ok(text) => text,
+                Err(kube::Error::Api(status)) => serde_json::to_string(&status).unwrap(),
+                Err(error) => error.to_string(),
+            };
+            if text.contains(part) {
+                Ok(())
+            } else {
+                Err(text)
+            }
+        };
+        wait::until(LIMIT, what, answered).await.unwrap();
+    }
 }

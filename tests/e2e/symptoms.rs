@@ -214,12 +214,18 @@ async fn status_dropped_by_the_schema_is_reported_once_and_not_rewritten() {
         };
         of_one.map(note).collect::<Vec<_>>()
     };
-    // The last fields are written together with readiness.
+    // The last fields are written together with readiness. The condition is written afterwards.
+    let told = |cr: &Value| {
+        condition(cr, "StatusPruned").is_some_and(|c| {
+            let message = c["message"].as_str().unwrap();
+            let fields = ["status.deployedRelease", "status.release"];
+            fields.iter().all(|field| message.contains(field))
+        })
+    };
+    until(&slims, "one", "the condition", told).await.unwrap();
     let all_reported = async || {
         let notes = reported().await.concat();
-        ["status.deployedRelease", "status.release"]
-            .iter()
-            .all(|field| notes.contains(field))
+        notes.contains("status.deployedRelease") && notes.contains("status.release")
     };
     hybrid_operator_test::wait::until(LIMIT, "an event", all_reported)
         .await

@@ -135,9 +135,11 @@ impl Shell {
             }
             let shown = block.output.as_deref().map(normalized);
             let mut rest = shown.as_deref().unwrap_or_default();
-            for command in &block.commands {
+            for (index, command) in block.commands.iter().enumerate() {
+                // What is still shown then can only be the output of the last command.
+                let prints = index + 1 == block.commands.len() && !rest.is_empty();
                 let taken = self
-                    .command(command, shown.as_ref().map(|_| rest), within)
+                    .command(command, shown.as_ref().map(|_| rest), prints, within)
                     .await?;
                 rest = &rest[taken..];
             }
@@ -154,11 +156,12 @@ impl Shell {
     }
 
     /// Runs a command until it prints what is shown next, or succeeds if its output is left out.
-    /// Returns how many of the lines are its output.
+    /// `prints` tells that it must print something. Returns how many of the lines are its output.
     async fn command(
         &mut self,
         command: &str,
         shown: Option<&[String]>,
+        prints: bool,
         within: Duration,
     ) -> Result<usize, String> {
         let mut run = async || {
@@ -167,7 +170,10 @@ impl Shell {
             let taken = shown.filter(|_| !printed.is_empty());
             match taken.and_then(|shown| shown_of(shown, &printed)) {
                 Some(taken) => Check::Met(taken),
-                None if shown.is_some() && only_reads(command) && !printed.is_empty() => {
+                None if shown.is_some()
+                    && only_reads(command)
+                    && (prints || !printed.is_empty()) =>
+                {
                     Check::NotYet(output)
                 }
                 None if succeeded => Check::Met(0),
@@ -346,6 +352,15 @@ async fn a_wrong_line_in_a_readme_is_found() {
         assert_eq!(result.is_ok(), right, "{shown}: {result:?}");
     }
     assert!(follow("```sh\nfalse\n```\n", SHORT).await.is_err());
+}
+
+#[tokio::test]
+async fn an_output_that_comes_late_is_waited_for() {
+    let late = "```sh\nkubectl() { cat $DIR/late 2>/dev/null || echo done >$DIR/late; }\n\
+                kubectl get late\n```\n```\ndone\n```\n";
+    assert_eq!(follow(late, LIMIT).await, Ok(()));
+    let never = "```sh\nkubectl() { true; }\nkubectl get one\n```\n```\ndone\n```\n";
+    assert!(follow(never, SHORT).await.is_err());
 }
 
 #[tokio::test]

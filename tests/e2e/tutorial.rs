@@ -1,9 +1,12 @@
-//! Follows `docs/tutorial.md` in an empty directory, as a newcomer does, and compares what each command
-//! prints with what is shown.
+//! Follows the pages of the start, the tutorial and the how-tos in `docs/` in an empty directory, as a
+//! newcomer does, and compares what each command prints with what is shown.
 //!
 //! Different from a newcomer's machine are only: `curl` copies the chart from the charts of the
 //! comparison with Helm, which are not part of this repository, and cargo shares the compiled
 //! dependencies of the tests.
+//!
+//! Commands in blocks of ```` ```console ```` are not run: they need what a test does not have, such as a
+//! registry. They are counted.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use hybrid_operator_test::{shared_or_skip, skipped};
 
+use crate::helm_cli::helm;
 use crate::transcript::{Shell, has_kubectl, is_current, programs};
 use crate::world::{LIMIT, root};
 
@@ -55,6 +59,105 @@ fn rust_home(variable: &str, in_home: &str) -> PathBuf {
     std::env::var_os(variable).map_or_else(|| home().join(in_home), PathBuf::from)
 }
 
+/// Pages that are followed one after the other. The last section of the first one, which cleans up, comes
+/// last.
+const START: &[&str] = &[
+    "start/first-operator.md",
+    "howto/adopt.md",
+    "howto/tenants.md",
+    "howto/secrets.md",
+    "howto/air-gap.md",
+];
+
+/// The parts of the tutorial.
+const TUTORIAL: &[&str] = &[
+    "tutorial.md",
+    "tutorial/charts.md",
+    "tutorial/native.md",
+    "tutorial/hybrid.md",
+];
+
+/// Pages whose commands are examples.
+const EXAMPLES: &[&str] = &["start/install.md", "troubleshooting.md"];
+
+/// Returns a page.
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+/// The directory of a newcomer, with a shell in it.
+struct Newcomer {
+    shell: Shell,
+    /// Deleted at the end.
+    _directory: tempfile::TempDir,
+}
+
+impl Newcomer {
+    /// Makes the directory. `archives` has the charts that `curl` copies, `helm` is the program.
+    fn new(archives: &Path, helm: Option<&Path>) -> Self {
+        for name in ["hybrid-operator", "control-plane"] {
+            is_current(name).unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let machine = fs::canonicalize(directory.path()).unwrap();
+        let (home, bin) = (machine.join("home"), machine.join("bin"));
+        for folder in [&home, &bin, &machine.join(".cargo")] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(machine.join(".cargo/config.toml"), cargo_config()).unwrap();
+        program(&bin.join("curl"), CURL);
+        program(&bin.join("cargo"), CARGO);
+        if let Some(helm) = helm {
+            symlink(helm, bin.join("helm")).unwrap();
+        }
+        symlink(root(), home.join("hybrid-operator")).unwrap();
+
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = [bin, programs()]
+            .into_iter()
+            .chain(std::env::split_paths(&path));
+        let path = std::env::join_paths(path).unwrap();
+        let (cargo_home, rustup_home) = (
+            rust_home("CARGO_HOME", ".cargo"),
+            rust_home("RUSTUP_HOME", ".rustup"),
+        );
+        let locked = root().join("Cargo.lock");
+        let environment: [(&str, &OsStr); 9] = [
+            ("HOME", home.as_os_str()),
+            ("PATH", &path),
+            ("ARCHIVES", archives.as_os_str()),
+            ("LOCKED", locked.as_os_str()),
+            ("REAL_CARGO", env!("CARGO").as_ref()),
+            // dev and generate run this cargo.
+            ("CARGO", "cargo".as_ref()),
+            ("CARGO_HOME", cargo_home.as_os_str()),
+            ("RUSTUP_HOME", rustup_home.as_os_str()),
+            ("KUBECONFIG", "".as_ref()),
+        ];
+        let shell = Shell::start(&home, "", &environment);
+        Self {
+            shell: shell.replacing(home.display().to_string(), HOME),
+            _directory: directory,
+        }
+    }
+
+    /// Follows texts one after the other, each with the name of its page.
+    async fn follow(mut self, texts: &[(&str, String)]) {
+        let mut result = Ok(());
+        for (name, text) in texts {
+            result = self.shell.follow(text, LIMIT).await;
+            if let Err(error) = &mut result {
+                *error = format!("docs/{name}: {error}");
+                break;
+            }
+        }
+        self.shell.end().await;
+        if let Err(error) = result {
+            panic!("{error}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newcomer_who_follows_the_tutorial_sees_what_it_shows() {
     if shared_or_skip().await.unwrap().is_none() {
@@ -66,48 +169,56 @@ async fn a_newcomer_who_follows_the_tutorial_sees_what_it_shows() {
     if !has_kubectl() {
         return skipped(1, &"there is no kubectl in $PATH");
     }
-    for name in ["hybrid-operator", "control-plane"] {
-        is_current(name).unwrap();
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let machine = fs::canonicalize(directory.path()).unwrap();
-    let (home, bin) = (machine.join("home"), machine.join("bin"));
-    for folder in [&home, &bin, &machine.join(".cargo")] {
-        fs::create_dir(folder).unwrap();
-    }
-    fs::write(machine.join(".cargo/config.toml"), cargo_config()).unwrap();
-    program(&bin.join("curl"), CURL);
-    program(&bin.join("cargo"), CARGO);
-    symlink(root(), home.join("hybrid-operator")).unwrap();
+    let parts: Vec<(&str, String)> = TUTORIAL.iter().map(|name| (*name, page(name))).collect();
+    Newcomer::new(&archives, None).follow(&parts).await;
+}
 
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = [bin, programs()]
-        .into_iter()
-        .chain(std::env::split_paths(&path));
-    let path = std::env::join_paths(path).unwrap();
-    let (cargo_home, rustup_home) = (
-        rust_home("CARGO_HOME", ".cargo"),
-        rust_home("RUSTUP_HOME", ".rustup"),
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_who_follows_the_start_and_the_how_tos_sees_what_they_show() {
+    if shared_or_skip().await.unwrap().is_none() {
+        return;
+    }
+    let Some(helm) = helm() else { return };
+    if !has_kubectl() {
+        return skipped(1, &"there is no kubectl in $PATH");
+    }
+    let mut texts: Vec<(&str, String)> = START.iter().map(|name| (*name, page(name))).collect();
+    let (first, end) = texts[0].1.split_once("## Clean up\n").unwrap();
+    let (first, end) = (first.to_owned(), end.to_owned());
+    texts[0].1 = first;
+    texts.push((START[0], end));
+    Newcomer::new(root(), Some(&helm)).follow(&texts).await;
+}
+
+/// Returns the number of commands of a page that are examples.
+fn examples(text: &str) -> usize {
+    let blocks = text.split("```console\n").skip(1);
+    let commands = blocks.flat_map(|block| block.split("```").next().unwrap_or_default().lines());
+    commands.filter(|line| line.starts_with("$ ")).count()
+}
+
+#[test]
+fn commands_that_are_not_run_are_counted() {
+    assert_eq!(
+        examples("```console\n$ a\nb\n$ c\n```\n$ d\n```sh\n$ e\n```\n"),
+        2
     );
-    let locked = root().join("Cargo.lock");
-    let environment: [(&str, &OsStr); 9] = [
-        ("HOME", home.as_os_str()),
-        ("PATH", &path),
-        ("ARCHIVES", archives.as_os_str()),
-        ("LOCKED", locked.as_os_str()),
-        ("REAL_CARGO", env!("CARGO").as_ref()),
-        // dev and generate run this cargo.
-        ("CARGO", "cargo".as_ref()),
-        ("CARGO_HOME", cargo_home.as_os_str()),
-        ("RUSTUP_HOME", rustup_home.as_os_str()),
-        ("KUBECONFIG", "".as_ref()),
-    ];
-    let text = fs::read_to_string(root().join("docs/tutorial.md")).unwrap();
-    let mut shell =
-        Shell::start(&home, "", &environment).replacing(home.display().to_string(), HOME);
-    let result = shell.follow(&text, LIMIT).await;
-    shell.end().await;
-    if let Err(error) = result {
-        panic!("docs/tutorial.md: {error}");
+    let all = START.iter().chain(TUTORIAL).chain(EXAMPLES);
+    let counts: Vec<(&str, usize)> = all.map(|name| (*name, examples(&page(name)))).collect();
+    let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+    for (name, count) in counts {
+        skipped(count, &format!("commands of docs/{name} that are examples"));
+    }
+    // All other commands on these pages are run.
+    for name in EXAMPLES {
+        assert!(!page(name).contains("```sh"), "docs/{name} is not run");
+    }
+    for folder in ["start", "howto", "tutorial"] {
+        for entry in fs::read_dir(root().join("docs").join(folder)).unwrap() {
+            let name = entry.unwrap().file_name();
+            let name = format!("{folder}/{}", name.to_string_lossy());
+            let mut known = START.iter().chain(TUTORIAL).chain(EXAMPLES);
+            assert!(known.any(|known| *known == name), "docs/{name} is not run");
+        }
     }
 }

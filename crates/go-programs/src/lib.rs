@@ -1,5 +1,6 @@
 //! The Go programs that tests and the demo run, built from source once: a Kubernetes
-//! [control plane](CONTROL_PLANE) and [Helm's command](HELM).
+//! [control plane](CONTROL_PLANE), [Helm's command](HELM), an [OCI registry](REGISTRY) and
+//! [packages of Operator Framework](OLM).
 //!
 //! Where [`Program::ensure`] looks for a program:
 //!
@@ -10,7 +11,6 @@
 //! The sources are embedded, so that the crate also works outside of this workspace. The directory
 //! is named by their hash: changed sources are built into a new directory, and an older checkout
 //! still finds its binary.
-//! the binary that it built.
 
 mod compile;
 mod error;
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 pub use error::BuildError;
-pub use sources::{CONTROL_PLANE, HELM};
+pub use sources::{CONTROL_PLANE, HELM, OLM, REGISTRY};
 
 /// The minimum Go release that the sources need, as (major, minor).
 pub const GO_NEEDED: (u32, u32) = (1, 26);

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use go_programs::{CONTROL_PLANE, HELM, Program};
+use go_programs::{CONTROL_PLANE, HELM, OLM, Program};
 
-const USAGE: &str = "usage: go-programs [control-plane] [helm]";
+const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         match name.as_str() {
             "control-plane" => programs.push(&CONTROL_PLANE),
             "helm" => programs.push(&HELM),
+            "olm" => programs.push(&OLM),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),
         }
     }

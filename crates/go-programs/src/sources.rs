@@ -63,6 +63,36 @@ pub static HELM: Program = Program {
     build: "helm.sh/helm/v4 v4.3.1; usually 4 minutes on two cores",
 };
 
+/// A program that asks the packages of Operator Framework about bundles and catalogs.
+pub static OLM: Program = Program {
+    name: "olm",
+    variable: "OLM",
+    file: "olm",
+    sources: embedded!["olm": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &[
+        "-trimpath",
+        NO_DEBUG_INFO,
+        "-ldflags=-s -w",
+        // Otherwise signatures of images are checked with a C library.
+        "-tags=containers_image_openpgp",
+    ],
+    largest_module: "github.com/operator-framework/operator-registry@v1.73.0",
+    build: "packages of github.com/operator-framework; usually 4 minutes on two cores",
+};
+
+/// An OCI registry without TLS that keeps everything in memory.
+pub static REGISTRY: Program = Program {
+    name: "registry",
+    variable: "OCI_REGISTRY",
+    file: "registry",
+    sources: embedded!["registry": "go.mod", "go.sum", "main.go"],
+    package: ".",
+    flags: &["-trimpath", NO_DEBUG_INFO, "-ldflags=-s -w"],
+    largest_module: "github.com/distribution/distribution/v3@v3.0.0",
+    build: "github.com/distribution/distribution/v3 v3.0.0; usually 2 minutes on two cores",
+};
+
 impl Program {
     /// Returns a name that identifies these sources and build flags.
     pub(crate) fn hash(&self) -> String {
@@ -97,7 +127,12 @@ impl Program {
 mod tests {
     use super::*;
 
-    static PROGRAMS: [(&Program, &str); 2] = [(&CONTROL_PLANE, "control-plane"), (&HELM, "helm")];
+    static PROGRAMS: [(&Program, &str); 4] = [
+        (&CONTROL_PLANE, "control-plane"),
+        (&HELM, "helm"),
+        (&OLM, "olm"),
+        (&REGISTRY, "registry"),
+    ];
 
     #[test]
     fn all_source_files_are_embedded() {

@@ -11,7 +11,7 @@ use std::error::Error;
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
-use go_template::{Funcs, Limits, Session, TemplateSet, Value, sprig};
+use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value, sprig};
 
 /// Renders a template, or returns Go's error message.
 fn answer(
@@ -23,9 +23,9 @@ fn answer(
     let name = "chart/templates/main.yaml";
     set.parse(name, template)?;
     let root = Value::from(&support::root(&support::json_to_tree(values)));
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     Session::new(Limits::default()).execute(&set, name, &root, &mut out)?;
-    Ok(out)
+    Ok(out.into_vec())
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! The syntax tree, and Go's formatting of its nodes. It is only built for error messages, and so
 //! has no text nodes.
 
+use bounded::Buffer;
 use std::ops::Range;
 
 use crate::go::strconv;
@@ -144,7 +145,7 @@ impl Operand {
     }
 
     /// Writes the operand as Go prints it.
-    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, text: &[u8], out: &mut Buffer) {
         let mut dotted = |fields: &[Str]| {
             for field in fields {
                 out.push(b'.');
@@ -188,7 +189,7 @@ impl Operand {
 
 impl Command {
     /// Writes the command as Go prints it.
-    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, text: &[u8], out: &mut Buffer) {
         for (index, arg) in self.args.iter().enumerate() {
             if index > 0 {
                 out.push(b' ');
@@ -207,7 +208,7 @@ impl Command {
 
 impl Pipe {
     /// Writes the pipeline as Go prints it.
-    pub(crate) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, text: &[u8], out: &mut Buffer) {
         for (index, variable) in self.variables.iter().enumerate() {
             if index > 0 {
                 out.extend_from_slice(b", ");
@@ -227,7 +228,7 @@ impl Pipe {
 }
 
 /// Returns the node `at` of a tree as Go prints it.
-pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Vec<u8>> {
+pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
     list.nodes.iter().find_map(|node| match node {
         Node::Action { pos, pipe } => {
             if at
@@ -236,7 +237,7 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Vec<u8>> 
                     kind: NodeKind::Action,
                 })
             {
-                let mut out = b"{{".to_vec();
+                let mut out = Buffer::from(&b"{{"[..]);
                 pipe.write(text, &mut out);
                 out.extend_from_slice(b"}}");
                 return Some(out);
@@ -250,7 +251,7 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Vec<u8>> 
                     kind: NodeKind::Template,
                 })
             {
-                let mut out = b"{{template ".to_vec();
+                let mut out = Buffer::from(&b"{{template "[..]);
                 out.extend_from_slice(&strconv::quote(name.as_bytes()));
                 if let Some(pipe) = pipe {
                     out.push(b' ');
@@ -267,8 +268,8 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Vec<u8>> 
     })
 }
 
-fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Vec<u8>> {
-    let mut out = Vec::new();
+fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Buffer> {
+    let mut out = Buffer::new();
     if at
         == (At {
             pos: pipe.pos,
@@ -285,7 +286,7 @@ fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Vec<u8>> {
                 kind: NodeKind::Command,
             })
         {
-            let mut out = Vec::new();
+            let mut out = Buffer::new();
             command.write(text, &mut out);
             return Some(out);
         }
@@ -296,7 +297,7 @@ fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Vec<u8>> {
     })
 }
 
-fn describe_operand(operand: &Operand, text: &[u8], at: At) -> Option<Vec<u8>> {
+fn describe_operand(operand: &Operand, text: &[u8], at: At) -> Option<Buffer> {
     match &operand.term {
         Term::Pipe(pipe) => return describe_pipe(pipe, text, at),
         Term::Chain { inner, .. } => {
@@ -307,7 +308,7 @@ fn describe_operand(operand: &Operand, text: &[u8], at: At) -> Option<Vec<u8>> {
         _ => {}
     }
     (operand.at() == at).then(|| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         operand.write(text, &mut out);
         out
     })

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use crate::budget::BudgetError;
+use bounded::BudgetError;
 
 /// A location in the text of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,10 +129,23 @@ enum FuncErrorInner {
     Signature(&'static str),
 }
 
+/// The longest message of a function, in bytes. Messages are copied several times.
+const MAX_MESSAGE: usize = 64 << 10;
+
+/// Cuts off the end of a message that is too long.
+fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        message.push_str("...");
+        message.shrink_to_fit();
+    }
+    message
+}
+
 impl FuncError {
     /// Creates an error from a message, like Go's `errors.New`.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(Box::new(FuncErrorInner::Message(message.into())))
+        Self(Box::new(FuncErrorInner::Message(shortened(message.into()))))
     }
 
     /// Creates the error for a method that templates cannot call because of its results.
@@ -157,7 +170,7 @@ impl FuncError {
     #[must_use]
     pub fn context(self, context: impl Into<String>) -> Self {
         Self(Box::new(FuncErrorInner::Context {
-            context: context.into(),
+            context: shortened(context.into()),
             error: self,
         }))
     }
@@ -169,6 +182,11 @@ impl FuncError {
             FuncErrorInner::Context { error, .. } => error.into_render(),
             problem => Err(Self(Box::new(problem))),
         }
+    }
+
+    /// Returns whether the function exceeded a limit.
+    pub fn is_limit(&self) -> bool {
+        matches!(&*self.0, FuncErrorInner::Budget(_))
     }
 
     /// Returns the failed execution of a template, if the function executed one.

@@ -7,12 +7,12 @@
 //! the output itself and nothing is copied.
 //!
 //! ```
-//! use go_template::{Args, Call, Func, FuncError, Funcs, Type, Value};
+//! use go_template::{Args, Buffer, Call, Func, FuncError, Funcs, Type, Value};
 //!
 //! fn add1(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
 //!     Ok(Value::Int(args.int(0) + 1))
 //! }
-//! fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+//! fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
 //!     out.extend(args.str(0).as_bytes().to_ascii_uppercase());
 //!     Ok(())
 //! }
@@ -27,19 +27,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::budget::Budget;
 use crate::error::FuncError;
 use crate::eval;
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::table::Table;
 use crate::value::{Map, Str, Type, Value};
+use bounded::{Budget, Buffer};
 
 /// A function that returns a value.
 pub type ValueFn = fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError>;
 
 /// A function that appends a string to the buffer. After an error the appended text is ignored.
-pub type TextFn = fn(&mut Call<'_>, &mut Args<'_>, &mut Vec<u8>) -> Result<(), FuncError>;
+pub type TextFn = fn(&mut Call<'_>, &mut Args<'_>, &mut Buffer) -> Result<(), FuncError>;
 
 /// A function that returns a value and captures data.
 pub type Closure = dyn Fn(&mut Call<'_>, &mut Args<'_>) -> Result<Value, FuncError> + Send + Sync;
@@ -323,7 +323,7 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the budget of the render.
-    pub fn budget(&mut self) -> &mut Budget {
+    pub fn budget(&self) -> &Budget {
         self.session.budget()
     }
 
@@ -333,12 +333,7 @@ impl<'a> Call<'a> {
     }
 
     /// Executes the template `name` of the current set, appending to `out` (`ExecuteTemplate`).
-    pub fn execute(
-        &mut self,
-        name: &Str,
-        data: &Value,
-        out: &mut Vec<u8>,
-    ) -> Result<(), FuncError> {
+    pub fn execute(&mut self, name: &Str, data: &Value, out: &mut Buffer) -> Result<(), FuncError> {
         Ok(self.session.execute(self.set, name.as_bytes(), data, out)?)
     }
 
@@ -348,7 +343,7 @@ impl<'a> Call<'a> {
         set: &TemplateSet,
         template: &Template,
         data: &Value,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<(), FuncError> {
         Ok(self.session.execute_template(set, template, data, out)?)
     }

@@ -8,26 +8,25 @@
 //! * [`TemplateSet`]: templates that are parsed and compiled once, and shared by threads without
 //!   locks.
 //! * [`Session`]: one render with its [`Limits`] and the host's data; it executes templates of a
-//!   set with a [`Value`] and appends to a `Vec<u8>`.
+//!   set with a [`Value`] and appends to a [`Buffer`].
 //! * [`Value`]: Go's values. A [`Tree`] is their immutable, thread-safe form, which renders read in
 //!   place.
 //!
 //! ```
 //! use std::sync::Arc;
-//! use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value};
+//! use go_template::{Buffer, Funcs, Limits, Map, Session, TemplateSet, Value};
 //!
 //! let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
 //! set.parse("greeting", "Hello, {{ .name | printf \"%q\" }}!")?;
 //!
 //! let data: Map = [("name", Value::from("world"))].into_iter().collect();
-//! let mut out = Vec::new();
+//! let mut out = Buffer::new();
 //! Session::new(Limits::default()).execute(&set, "greeting", &Value::Map(data), &mut out)?;
-//! assert_eq!(out, b"Hello, \"world\"!");
+//! assert_eq!(&*out, b"Hello, \"world\"!");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod ast;
-mod budget;
 mod builtin;
 mod code;
 mod compile;
@@ -41,10 +40,9 @@ mod parse;
 mod session;
 mod set;
 pub mod sprig;
-mod stack;
 mod value;
 
-pub use budget::{Budget, BudgetError, Cancel, Limits, Stop};
+pub use bounded::{Budget, BudgetError, Buffer, Cancel, Limits, Stop};
 pub use error::{Frame, FuncError, Location, ParseError, RenderError};
 pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
 pub use session::Session;

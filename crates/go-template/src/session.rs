@@ -5,11 +5,12 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::budget::{Budget, Limits, Stop};
 use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
 use crate::set::{Template, TemplateSet};
 use crate::value::{Str, Value, break_cycles};
+use bounded::memory::Held;
+use bounded::{Budget, Buffer, Limits, Stop};
 
 thread_local! {
     static SESSIONS: Cell<usize> = const { Cell::new(0) };
@@ -18,6 +19,8 @@ thread_local! {
 /// Limits for the texts whose compiled form a session caches.
 const MAX_CACHED_LENGTH: usize = 64 << 10;
 const MAX_CACHED_TEXTS: usize = 1_024;
+/// Longer buffers are not used again.
+const MAX_RECYCLED: usize = 8 << 20;
 
 /// Executes templates. One session renders all files of a chart: its limits apply to all of them
 /// together, and functions share the host's data.
@@ -27,23 +30,25 @@ const MAX_CACHED_TEXTS: usize = 1_024;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use go_template::{Funcs, Limits, Map, Session, TemplateSet, Value};
+/// use go_template::{Buffer, Funcs, Limits, Map, Session, TemplateSet, Value};
 ///
 /// let mut set = TemplateSet::new("set", Arc::new(Funcs::new()));
 /// set.parse("hello.txt", "plain text")?;
-/// let mut out = Vec::new();
+/// let mut out = Buffer::new();
 /// let mut session = Session::new(Limits::default());
 /// session.execute(&set, "hello.txt", &Value::Map(Map::new()), &mut out)?;
-/// assert_eq!(out, b"plain text");
+/// assert_eq!(&*out, b"plain text");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Session {
     budget: Budget,
     host: Option<Box<dyn Any>>,
-    buffers: Vec<Vec<u8>>,
+    buffers: Vec<Buffer>,
     arguments: Vec<Vec<Value>>,
     /// Templates parsed during the render, by name and text.
     texts: HashMap<(Str, Str), Arc<Template>>,
+    /// The memory of `texts`.
+    texts_held: Held,
     weak_secrets: bool,
     pub(crate) slots: Vec<Value>,
 }
@@ -58,6 +63,7 @@ impl Session {
             buffers: Vec::new(),
             arguments: Vec::new(),
             texts: HashMap::new(),
+            texts_held: Held::default(),
             weak_secrets: false,
             slots: Vec::new(),
         }
@@ -102,8 +108,8 @@ impl Session {
     }
 
     /// Returns the budget of the render.
-    pub fn budget(&mut self) -> &mut Budget {
-        &mut self.budget
+    pub fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// Executes the template `name` with `data` as dot, appending to `out`. Output before an error
@@ -113,7 +119,7 @@ impl Session {
         set: &TemplateSet,
         name: impl AsRef<[u8]>,
         data: &Value,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<(), RenderError> {
         let name = name.as_ref();
         if let Some(template) = set.get(name) {
@@ -136,7 +142,7 @@ impl Session {
         set: &TemplateSet,
         template: &Template,
         data: &Value,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<(), RenderError> {
         eval::execute(self, set, template, data, out)
     }
@@ -156,6 +162,8 @@ impl Session {
         }
         // Parsing 16 bytes takes about as long as one step.
         self.budget.step(text.len() as u64 / 16)?;
+        let size = compiled_size(text);
+        self.budget.memory(size)?;
         let mut layer = set.layer();
         let template = layer.parse(name.clone(), text.clone())?;
         // A text that defines nothing and does not name itself needs no separate layer.
@@ -163,14 +171,16 @@ impl Session {
         if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {
             if self.texts.len() >= MAX_CACHED_TEXTS {
                 self.texts.clear();
+                self.texts_held.set(0);
             }
+            self.texts_held.add(size);
             self.texts.insert(key, Arc::clone(&template));
         }
         Ok((layer, template))
     }
 
     /// Returns an empty buffer; [`Session::recycle`] makes it available again.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+    pub(crate) fn buffer(&mut self) -> Buffer {
         self.buffers.pop().unwrap_or_default()
     }
 
@@ -184,10 +194,19 @@ impl Session {
         self.arguments.push(arguments);
     }
 
-    pub(crate) fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        self.buffers.push(buffer);
+    pub(crate) fn recycle(&mut self, mut buffer: Buffer) {
+        // A long text is rarely followed by another one.
+        if buffer.capacity() <= MAX_RECYCLED {
+            buffer.clear();
+            self.buffers.push(buffer);
+        }
     }
+}
+
+/// Returns about how much memory a compiled text takes.
+fn compiled_size(text: &Str) -> usize {
+    let actions = memchr::memmem::find_iter(text.as_bytes(), b"{{").count();
+    text.len() * 4 + actions * 512
 }
 
 impl Drop for Session {

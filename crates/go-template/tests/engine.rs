@@ -10,16 +10,16 @@
 use std::sync::Arc;
 
 use go_template::{
-    Args, BudgetError, Call, Func, FuncError, Funcs, Limits, List, Map, MissingKey, RenderError,
-    Session, TemplateSet, Type, Value,
+    Args, BudgetError, Buffer, Call, Func, FuncError, Funcs, Limits, List, Map, MissingKey,
+    RenderError, Session, TemplateSet, Type, Value,
 };
 
-fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let name = args.str(0).clone();
     call.execute(&name, args.get(1), out)
 }
 
-fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let text = args.str(0).clone();
     let (set, template) = call.parse(&"gotpl".into(), &text)?;
     call.execute_in(&set, &template, args.get(1), out)
@@ -81,10 +81,10 @@ fn render_with(set: &TemplateSet, limits: Limits) -> Result<String, RenderError>
     ]
     .into_iter()
     .collect();
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     let mut session = Session::new(limits).with_host(Vec::<String>::new());
     session.execute(set, "main", &Value::Map(data), &mut out)?;
-    Ok(String::from_utf8(out).unwrap())
+    Ok(String::from_utf8(out.into_vec()).unwrap())
 }
 
 fn render(text: &str) -> Result<String, RenderError> {
@@ -347,13 +347,13 @@ fn function_values_can_be_called() {
         .into_iter()
         .collect();
     let run = |text: &str| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         let set = set_of(&[("main", text)]);
         let data = Value::Map(data.clone());
         let mut session = Session::new(Limits::default());
         let result = session.execute(&set, "main", &data, &mut out);
         result
-            .map(|()| String::from_utf8(out).unwrap())
+            .map(|()| String::from_utf8(out.into_vec()).unwrap())
             .map_err(|error| error.message())
     };
     assert_eq!(run("{{ call .f 1 }}").unwrap(), "[1 1]");

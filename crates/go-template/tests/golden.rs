@@ -9,7 +9,7 @@ mod support;
 
 use std::path::Path;
 
-use go_template::{Funcs, Limits, Session, TemplateSet, Value};
+use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value};
 use support::{json_to_tree, parse_error, reformat, root};
 
 /// Returns the output of this crate.
@@ -19,10 +19,10 @@ fn answer(template: &str, values: &serde_json::Value) -> Result<Vec<u8>, String>
     set.parse(name, template)
         .map_err(|error| parse_error(&error))?;
     let root = Value::from(&root(&json_to_tree(values)));
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     let result = Session::new(Limits::default()).execute(&set, name, &root, &mut out);
     result.map_err(|error| error.to_string())?;
-    Ok(out)
+    Ok(out.into_vec())
 }
 
 fn check(file: &str) {

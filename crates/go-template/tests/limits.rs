@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use go_template::{BudgetError, Funcs, Limits, Map, Session, TemplateSet, Value, sprig};
+use go_template::{BudgetError, Buffer, Funcs, Limits, Map, Session, TemplateSet, Value, sprig};
 
 fn render(text: &str, limits: Limits) -> Result<Vec<u8>, Option<BudgetError>> {
     let mut set = TemplateSet::new("set", Arc::new(Funcs::new().with(&sprig::FUNCS)));
     set.parse("main", text).map_err(|_| None)?;
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     let data = Value::Map(Map::new());
     match Session::new(limits).execute(&set, "main", &data, &mut out) {
-        Ok(()) => Ok(out),
+        Ok(()) => Ok(out.into_vec()),
         Err(error) => Err(error.budget().cloned()),
     }
 }
@@ -37,7 +37,7 @@ fn memory_of_a_regular_expression_is_limited() {
         assert_eq!(error, BudgetError::Regex { limit: 20_000 }, "{text}");
         assert_eq!(
             error.to_string(),
-            "the regular expression takes more than 20000 bytes of memory"
+            "the regular expression takes more than 20000 bytes of memory (limit `regex`)"
         );
     }
     assert_eq!(render("{{ regexFind `a+` `baa` }}", limits).unwrap(), b"aa");

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use go_template::{
-    BudgetError, Funcs, Limits, List, Map, Session, Str, TemplateSet, Tree, TreeMap, Type, Value,
-    fmt,
+    Budget, BudgetError, Buffer, Funcs, Limits, List, Map, Session, Str, TemplateSet, Tree,
+    TreeMap, Type, Value, fmt,
 };
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn run(text: &[u8], data: &Value) {
     let Ok(template) = set.parse("main", text) else {
         return;
     };
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     let result = Session::new(limits()).execute_template(&set, &template, data, &mut out);
     if let Err(error) = result {
         // Formatting the errors must not fail either.
@@ -157,14 +157,14 @@ fn rebuild(tree: &Tree) -> Value {
 }
 
 fn printed(format: &str, value: &Value) -> Result<Vec<u8>, BudgetError> {
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     fmt::sprintf(
         format.as_bytes(),
         std::slice::from_ref(value),
-        &Limits::default(),
+        &Budget::new(Limits::default()),
         &mut out,
     )?;
-    Ok(out)
+    Ok(out.into_vec())
 }
 
 proptest! {
@@ -179,7 +179,7 @@ proptest! {
         values in prop::collection::vec(tree(), 0..4),
     ) {
         let values: Vec<_> = values.iter().map(Value::from).collect();
-        let _ = fmt::sprintf(format.as_bytes(), &values, &limits(), &mut Vec::new());
+        let _ = fmt::sprintf(format.as_bytes(), &values, &Budget::new(limits()), &mut Buffer::new());
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod support;
 use std::io::Write;
 use std::path::PathBuf;
 
-use go_template::{Funcs, Limits, Session, TemplateSet, Value, sprig};
+use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value, sprig};
 use support::{json_to_tree, parse_error, reformat, root};
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ fn run(case: &serde_json::Value, tally: &mut Tally) {
     }
     let mut set = TemplateSet::new("gotpl", Funcs::new().with(&sprig::FUNCS).into());
     let name = "chart/templates/main.yaml";
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     let error = match set.parse(name, template) {
         Err(error) if error.message().contains("not defined") => {
             tally.skipped += 1;

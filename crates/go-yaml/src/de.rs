@@ -9,6 +9,8 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
+use bounded::Budget;
+
 use crate::mark::Error;
 use crate::resolve::Scalar;
 use crate::scanner::ScalarStyle;
@@ -16,8 +18,8 @@ use crate::tree::{Node, NodeKind};
 
 /// Counts decoded nodes, and those decoded through aliases: go-yaml's protection against documents
 /// that expand excessively.
-#[derive(Default)]
-pub(crate) struct AliasBudget {
+pub(crate) struct AliasBudget<'b> {
+    limits: &'b Budget,
     decoded: Cell<u64>,
     aliased: Cell<u64>,
     alias_depth: Cell<u32>,
@@ -25,16 +27,39 @@ pub(crate) struct AliasBudget {
     strict: bool,
 }
 
-impl AliasBudget {
-    /// Creates the budget of a reader that rejects duplicate keys.
-    pub(crate) fn strict() -> Self {
+impl<'b> AliasBudget<'b> {
+    /// Creates the budget of a reader in which the last of duplicate keys wins.
+    pub(crate) fn new(limits: &'b Budget) -> Self {
         Self {
-            strict: true,
-            ..Self::default()
+            limits,
+            decoded: Cell::new(0),
+            aliased: Cell::new(0),
+            alias_depth: Cell::new(0),
+            strict: false,
         }
     }
 
+    /// Creates the budget of a reader that rejects duplicate keys.
+    pub(crate) fn strict(limits: &'b Budget) -> Self {
+        Self {
+            strict: true,
+            ..Self::new(limits)
+        }
+    }
+
+    /// Runs `read` on what is reached through `aliases` more aliases.
+    fn through<T>(&self, aliases: u32, read: impl FnOnce() -> T) -> T {
+        let depth = self.alias_depth.get();
+        self.alias_depth.set(depth + aliases);
+        let value = read();
+        self.alias_depth.set(depth);
+        value
+    }
+
     fn spend(&self, node: &Node) -> Result<(), Error> {
+        self.limits
+            .step(1)
+            .map_err(|error| Error::from(error).located(node.mark))?;
         self.decoded.set(self.decoded.get() + 1);
         if self.alias_depth.get() > 0 {
             self.aliased.set(self.aliased.get() + 1);
@@ -57,7 +82,7 @@ impl AliasBudget {
 #[derive(Clone, Copy)]
 pub(crate) struct NodeReader<'n> {
     pub(crate) node: &'n Node,
-    pub(crate) budget: &'n AliasBudget,
+    pub(crate) budget: &'n AliasBudget<'n>,
 }
 
 impl<'n> NodeReader<'n> {
@@ -69,8 +94,11 @@ impl<'n> NodeReader<'n> {
     }
 
     /// Returns the map's entries with merges applied, keys as text, and the last of equal keys.
-    fn entries(self, entries: &'n [(Node, Node)]) -> Result<Vec<(Cow<'n, str>, &'n Node)>, Error> {
-        let mut found = Entries::default();
+    fn entries(self, entries: &'n [(Node, Node)]) -> Result<Vec<Found<'n>>, Error> {
+        let mut found = Entries {
+            alias_depth: self.budget.alias_depth.get(),
+            ..Entries::default()
+        };
         self.collect(entries, &mut found, self.budget.strict)?;
         for node in found.replaced {
             self.child(node).check()?;
@@ -80,13 +108,18 @@ impl<'n> NodeReader<'n> {
 
     /// Reports the errors of a value that a later duplicate key replaces: Go decodes it, too.
     fn check(self) -> Result<(), Error> {
+        let limits = self.budget.limits;
+        limits
+            .step(1)
+            .map_err(|error| Error::from(error).located(self.node.mark))?;
         match &self.node.kind {
             // Its target is decoded where it stands.
             NodeKind::Alias(_) => Ok(()),
+            NodeKind::Anchored(node) => self.child(node).check(),
             NodeKind::List(items) => {
-                crate::stack::grow(|| items.iter().try_for_each(|item| self.child(item).check()))
+                limits.descend(|| items.iter().try_for_each(|item| self.child(item).check()))
             }
-            NodeKind::Map(entries) => crate::stack::grow(|| {
+            NodeKind::Map(entries) => limits.descend(|| {
                 entries.iter().try_for_each(|(key, value)| {
                     if is_merge(key) {
                         self.check_merge(value)?;
@@ -123,7 +156,8 @@ impl<'n> NodeReader<'n> {
                 self.merge(value, into)?;
             } else {
                 let name = key_text(key, value)?;
-                let fresh = into.set(name.clone(), value);
+                let aliases = self.budget.alias_depth.get() - into.alias_depth;
+                let fresh = into.set(name.clone(), value, aliases);
                 if !fresh && strict {
                     let message = format!("key \"{name}\" already set in map");
                     return Err(Error::scanner(message, key.mark));
@@ -153,21 +187,21 @@ impl<'n> NodeReader<'n> {
     fn merge_map(self, source: &'n Node, into: &mut Entries<'n>) -> Result<(), Error> {
         self.budget.spend(source)?;
         let entries = source.as_map().ok_or_else(|| no_merge(source))?;
-        let depth = self.budget.alias_depth.get();
-        let aliased = into.aliased;
-        if let NodeKind::Alias(target) = &source.kind {
-            self.budget.alias_depth.set(depth + 1);
-            self.budget.spend(target)?;
-            into.aliased = true;
-        }
-        for (key, value) in entries {
-            self.budget.spend(key)?;
-            self.budget.spend(value)?;
-        }
-        let merged = crate::stack::grow(|| self.collect(entries, into, false));
-        self.budget.alias_depth.set(depth);
-        into.aliased = aliased;
-        merged
+        let target = match &source.kind {
+            NodeKind::Alias(target) => Some(target),
+            _ => None,
+        };
+        self.budget.through(u32::from(target.is_some()), || {
+            if let Some(target) = target {
+                self.budget.spend(target)?;
+            }
+            for (key, value) in entries {
+                self.budget.spend(key)?;
+                self.budget.spend(value)?;
+            }
+            let limits = self.budget.limits;
+            limits.descend(|| self.collect(entries, into, false))
+        })
     }
 }
 
@@ -176,35 +210,41 @@ fn no_merge(value: &Node) -> Error {
     Error::at(message, value.mark)
 }
 
+/// An entry of a map.
+struct Found<'n> {
+    key: Cow<'n, str>,
+    value: &'n Node,
+    /// Number of aliases through which a merge reached it.
+    aliases: u32,
+}
+
 #[derive(Default)]
 struct Entries<'n> {
-    list: Vec<(Cow<'n, str>, &'n Node)>,
+    list: Vec<Found<'n>>,
+    /// The number of aliases through which the map was reached.
+    alias_depth: u32,
     index: HashMap<Cow<'n, str>, usize>,
     /// The values that later duplicates replaced, except for those of merged aliases, which are
     /// decoded where they stand.
     replaced: Vec<&'n Node>,
-    /// For each of the list, whether it is one of a merged alias.
-    is_aliased: Vec<bool>,
-    /// Whether an alias is being merged.
-    aliased: bool,
 }
 
 impl<'n> Entries<'n> {
     /// Sets a key and returns whether it is new.
-    fn set(&mut self, key: Cow<'n, str>, value: &'n Node) -> bool {
-        let at = self.index.get(&key).copied();
-        if let Some((entry, is_aliased)) =
-            at.and_then(|at| self.list.get_mut(at).zip(self.is_aliased.get_mut(at)))
-        {
-            let before = std::mem::replace(&mut entry.1, value);
-            if !std::mem::replace(is_aliased, self.aliased) {
+    fn set(&mut self, key: Cow<'n, str>, value: &'n Node, aliases: u32) -> bool {
+        if let Some(entry) = self.index.get(&key).and_then(|at| self.list.get_mut(*at)) {
+            let before = std::mem::replace(&mut entry.value, value);
+            if std::mem::replace(&mut entry.aliases, aliases) == 0 {
                 self.replaced.push(before);
             }
             return false;
         }
         self.index.insert(key.clone(), self.list.len());
-        self.list.push((key, value));
-        self.is_aliased.push(self.aliased);
+        self.list.push(Found {
+            key,
+            value,
+            aliases,
+        });
         true
     }
 }
@@ -273,6 +313,7 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
     }
     match &node.kind {
         NodeKind::Alias(target) => push_go_syntax(target, depth + 1, out),
+        NodeKind::Anchored(node) => push_go_syntax(node, depth, out),
         NodeKind::List(items) => {
             out.push_str("[]interface {}{");
             for (index, item) in items.iter().enumerate() {
@@ -303,6 +344,7 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
         }
         NodeKind::Scalar { text, .. } => {
             let shown = match node.scalar() {
+                Some(Ok(Scalar::Str(text))) if text.len() > MAX_LENGTH => "...".to_owned(),
                 Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
                 Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
                 Some(Ok(Scalar::Bool(value))) => value.to_string(),
@@ -320,16 +362,17 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let NodeKind::Anchored(node) = &self.node.kind {
+            return self.child(node).deserialize_any(visitor);
+        }
         self.budget.spend(self.node)?;
+        let limits = self.budget.limits;
         if let NodeKind::Alias(target) = &self.node.kind {
-            let depth = self.budget.alias_depth.get();
-            self.budget.alias_depth.set(depth + 1);
-            let value = crate::stack::grow(|| self.child(target).deserialize_any(visitor));
-            self.budget.alias_depth.set(depth);
-            return value;
+            let read = || self.child(target).deserialize_any(visitor);
+            return self.budget.through(1, || limits.descend(read));
         }
         match &self.node.kind {
-            NodeKind::List(items) => crate::stack::grow(|| {
+            NodeKind::List(items) => limits.descend(|| {
                 visitor.visit_seq(Items {
                     reader: self,
                     items: items.iter(),
@@ -337,7 +380,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
             }),
             NodeKind::Map(entries) => {
                 let entries = self.entries(entries)?.into_iter();
-                crate::stack::grow(|| {
+                limits.descend(|| {
                     visitor.visit_map(Fields {
                         reader: self,
                         entries,
@@ -438,8 +481,8 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 
 struct Fields<'n> {
     reader: NodeReader<'n>,
-    entries: std::vec::IntoIter<(Cow<'n, str>, &'n Node)>,
-    value: Option<&'n Node>,
+    entries: std::vec::IntoIter<Found<'n>>,
+    value: Option<(&'n Node, u32)>,
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {
@@ -449,18 +492,21 @@ impl<'de> MapAccess<'de> for Fields<'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, Error> {
-        let Some((key, value)) = self.entries.next() else {
+        let Some(found) = self.entries.next() else {
             return Ok(None);
         };
-        self.value = Some(value);
-        seed.deserialize(key.into_deserializer()).map(Some)
+        self.value = Some((found.value, found.aliases));
+        seed.deserialize(found.key.into_deserializer()).map(Some)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
-        let node = self.value.take().ok_or_else(|| {
+        let (node, aliases) = self.value.take().ok_or_else(|| {
             <Error as serde::de::Error>::custom("a value was read before its key")
         })?;
-        seed.deserialize(self.reader.child(node))
+        let reader = self.reader;
+        reader
+            .budget
+            .through(aliases, || seed.deserialize(reader.child(node)))
     }
 }
 

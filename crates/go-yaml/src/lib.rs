@@ -26,11 +26,11 @@ mod parser;
 mod resolve;
 mod scanner;
 mod ser;
-mod stack;
 pub mod tree;
 
 use std::marker::PhantomData;
 
+use bounded::{Budget, Buffer, Limits};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed};
 
@@ -54,14 +54,26 @@ pub fn from_slice_seed<T, S>(text: &[u8], seed: S) -> Result<T, Error>
 where
     S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
 {
+    from_slice_within(text, seed, &Budget::new(Limits::NESTING_ONLY))
+}
+
+/// Reads the first document of an untrusted text with a seed, which may be used twice.
+///
+/// # Errors
+/// Like [`from_slice`], and [`Error::budget`] for an exceeded limit.
+pub fn from_slice_within<T, S>(text: &[u8], seed: S, limits: &Budget) -> Result<T, Error>
+where
+    S: for<'de> DeserializeSeed<'de, Value = T> + Copy,
+{
     if let Some(text) = direct::simple_text(text)
-        && let Some(tape) = direct::read(&text)
+        && let Some(tape) = direct::read(&text, limits)
         && let Ok(value) = seed.deserialize(tape.root())
     {
         return Ok(value);
     }
-    let node = tree::parse(text)?;
-    let budget = de::AliasBudget::default();
+    limits.check()?;
+    let (node, _held) = tree::parse_within(text, limits)?;
+    let budget = de::AliasBudget::new(limits);
     seed.deserialize(de::NodeReader {
         node: &node,
         budget: &budget,
@@ -81,8 +93,9 @@ pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 /// # Errors
 /// Like [`from_slice`], and for duplicate keys.
 pub fn from_slice_strict<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    let node = tree::parse(text)?;
-    let budget = de::AliasBudget::strict();
+    let limits = Budget::new(Limits::NESTING_ONLY);
+    let (node, _held) = tree::parse_within(text, &limits)?;
+    let budget = de::AliasBudget::strict(&limits);
     T::deserialize(de::NodeReader {
         node: &node,
         budget: &budget,
@@ -94,7 +107,8 @@ pub fn from_slice_strict<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
 /// # Errors
 /// If the node does not match `T`.
 pub fn from_node<T: DeserializeOwned>(node: &tree::Node) -> Result<T, Error> {
-    let budget = de::AliasBudget::default();
+    let limits = Budget::new(Limits::NESTING_ONLY);
+    let budget = de::AliasBudget::new(&limits);
     T::deserialize(de::NodeReader {
         node,
         budget: &budget,
@@ -107,7 +121,8 @@ pub fn from_node<T: DeserializeOwned>(node: &tree::Node) -> Result<T, Error> {
 /// If the text is not YAML, or a document does not match `T`.
 pub fn documents<T: DeserializeOwned>(text: &[u8]) -> Result<Vec<T>, Error> {
     let text = tree::utf8(text)?;
-    let mut parser = parser::Parser::new(&text);
+    let limits = Budget::new(Limits::NESTING_ONLY);
+    let mut parser = parser::Parser::new(&text, &limits);
     let mut found = Vec::new();
     while let Some(node) = parser.next_document()? {
         found.push(from_node(&node)?);
@@ -120,9 +135,10 @@ pub fn documents<T: DeserializeOwned>(text: &[u8]) -> Result<Vec<T>, Error> {
 /// # Errors
 /// If a map has keys that are not scalars, or a number is not finite.
 pub fn to_vec<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, Error> {
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     ser::write(value, &mut out)?;
-    Ok(out)
+    out.check()?;
+    Ok(out.into_vec())
 }
 
 /// Writes a value as YAML, like [`to_vec`].

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bounded::BudgetError;
+
 /// A position in a YAML text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark {
@@ -24,6 +26,7 @@ pub struct Error {
     go_line: usize,
     /// Whether it is a conversion error, which Go prints without the `yaml:` prefix.
     is_conversion: bool,
+    limit: Option<BudgetError>,
 }
 
 impl Error {
@@ -39,10 +42,8 @@ impl Error {
     pub(crate) fn scanner(message: impl Into<String>, mark: Mark) -> Self {
         let go_line = if mark.line == 0 { 0 } else { mark.line + 1 };
         Self {
-            message: message.into(),
-            mark,
             go_line,
-            is_conversion: false,
+            ..Self::at(message, mark)
         }
     }
 
@@ -54,10 +55,8 @@ impl Error {
             mark.line
         };
         Self {
-            message: message.into(),
-            mark,
             go_line,
-            is_conversion: false,
+            ..Self::at(message, mark)
         }
     }
 
@@ -68,7 +67,22 @@ impl Error {
             mark,
             go_line: 0,
             is_conversion: false,
+            limit: None,
         }
+    }
+
+    /// Adds the position to an exceeded limit.
+    pub(crate) fn located(mut self, mark: Mark) -> Self {
+        if self.limit.is_some() && self.mark == Mark::default() {
+            self.mark = mark;
+            self.go_line = mark.line + 1;
+        }
+        self
+    }
+
+    /// Returns the exceeded limit, if that is the error.
+    pub fn budget(&self) -> Option<&BudgetError> {
+        self.limit.as_ref()
     }
 
     /// Returns the error without its position.
@@ -105,6 +119,16 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// A limit was exceeded.
+impl From<BudgetError> for Error {
+    fn from(error: BudgetError) -> Self {
+        Self {
+            limit: Some(error.clone()),
+            ..Self::at(error.to_string(), Mark::default())
+        }
+    }
+}
 
 impl serde::de::Error for Error {
     fn custom<T: fmt::Display>(message: T) -> Self {

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bounded::Budget;
+use bounded::memory::Held;
+
 use crate::mark::{Error, Mark};
 use crate::scanner::{ScalarStyle, Scanner, Token, TokenKind};
 use crate::tree::{Node, NodeKind};
@@ -14,7 +17,9 @@ pub(crate) struct Parser<'a> {
     scanner: Scanner<'a>,
     anchors: HashMap<String, Option<Arc<Node>>>,
     handles: Vec<(String, String)>,
-    depth: usize,
+    limits: &'a Budget,
+    /// The memory of all nodes.
+    held: Held,
     implicit_start: bool,
     first: bool,
 }
@@ -28,12 +33,13 @@ struct Properties {
 }
 
 impl<'a> Parser<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str, limits: &'a Budget) -> Self {
         Self {
-            scanner: Scanner::new(text),
+            scanner: Scanner::new(text, limits.limits().nesting),
             anchors: HashMap::new(),
             handles: Vec::new(),
-            depth: 0,
+            limits,
+            held: Held::default(),
             implicit_start: true,
             first: true,
         }
@@ -137,15 +143,18 @@ impl<'a> Parser<'a> {
     }
 
     fn node(&mut self, block: bool, indentless: bool) -> Result<Node, Error> {
-        self.depth += 1;
-        if self.depth > crate::scanner::MAX_DEPTH {
-            let mark = self.scanner.peek()?.start;
-            let message = format!("exceeded max depth of {}", crate::scanner::MAX_DEPTH);
-            return Err(Error::parser(message, mark, mark));
-        }
-        let node = crate::stack::grow(|| self.node_at_depth(block, indentless));
-        self.depth -= 1;
-        node
+        let mark = self.scanner.peek()?.start;
+        // Collections hold their nodes in lists that grow, with room to spare.
+        self.held.add(2 * size_of::<Node>());
+        let limits = self.limits;
+        limits
+            .descend(|| self.node_at_depth(block, indentless))
+            .map_err(|error: Error| error.located(mark))
+    }
+
+    /// Returns the memory of all nodes.
+    pub(crate) fn into_held(self) -> Held {
+        self.held
     }
 
     fn node_at_depth(&mut self, block: bool, indentless: bool) -> Result<Node, Error> {
@@ -177,6 +186,7 @@ impl<'a> Parser<'a> {
             TokenKind::BlockEntry if indentless => self.indentless_sequence()?,
             TokenKind::Scalar { text, style } => {
                 self.scanner.take()?;
+                self.held.add(text.len());
                 NodeKind::Scalar { text, style }
             }
             TokenKind::FlowSequenceStart => self.flow_sequence()?,
@@ -201,6 +211,13 @@ impl<'a> Parser<'a> {
             kind,
         };
         if let Some(name) = properties.anchor {
+            if let NodeKind::List(_) | NodeKind::Map(_) = node.kind {
+                let (mark, tag) = (node.mark, node.tag.clone());
+                let shared = Arc::new(node);
+                self.anchors.insert(name, Some(Arc::clone(&shared)));
+                let kind = NodeKind::Anchored(shared);
+                return Ok(Node { mark, tag, kind });
+            }
             self.anchors.insert(name, Some(Arc::new(node.clone())));
         }
         Ok(node)

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bounded::Buffer;
 use serde::Serialize;
 use serde::ser::{
     SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -22,7 +23,7 @@ enum PlainValue {
 }
 
 /// Writes a value.
-pub(crate) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), Error> {
+pub(crate) fn write<T: Serialize + ?Sized>(value: &T, out: &mut Buffer) -> Result<(), Error> {
     let plain = value.serialize(Builder)?;
     let mut emitter = Emitter::new(out, Version::V2);
     emit(plain, &mut emitter);
@@ -39,7 +40,7 @@ fn emit(value: PlainValue, emitter: &mut Emitter<'_>) {
             emitter.begin_list(len);
             for item in items {
                 emitter.item();
-                emit(item, emitter);
+                bounded::grow(|| emit(item, emitter));
             }
             emitter.end_list(len);
         }
@@ -51,7 +52,7 @@ fn emit(value: PlainValue, emitter: &mut Emitter<'_>) {
             emitter.begin_map(len);
             for (key, value) in entries {
                 emitter.key(&key);
-                emit(value, emitter);
+                bounded::grow(|| emit(value, emitter));
             }
             emitter.end_map(len);
         }

@@ -9,6 +9,9 @@
 
 use std::sync::Arc;
 
+use bounded::memory::Held;
+use bounded::{Budget, Limits};
+
 use crate::mark::{Error, Mark};
 use crate::parser::Parser;
 use crate::resolve::{Scalar, resolve};
@@ -31,6 +34,8 @@ pub(crate) enum NodeKind {
     },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
+    /// An anchored collection, which its aliases share.
+    Anchored(Arc<Node>),
     /// An alias of an anchored node.
     Alias(Arc<Node>),
 }
@@ -40,12 +45,19 @@ pub(crate) enum NodeKind {
 /// # Errors
 /// If the text is not UTF-8 or not YAML.
 pub fn parse(text: &[u8]) -> Result<Node, Error> {
+    Ok(parse_within(text, &Budget::new(Limits::NESTING_ONLY))?.0)
+}
+
+/// Parses the first document of an untrusted text. The tree counts as memory as long as the second
+/// result exists.
+pub(crate) fn parse_within(text: &[u8], limits: &Budget) -> Result<(Node, Held), Error> {
     let decoded = match utf8(text) {
         Ok(decoded) => decoded,
-        Err(error) => return before_error(text, error),
+        Err(error) => return before_error(text, error, limits),
     };
-    let mut parser = Parser::new(&decoded);
-    Ok(parser.next_document()?.unwrap_or_else(Node::null))
+    let mut parser = Parser::new(&decoded, limits);
+    let root = parser.next_document()?.unwrap_or_else(Node::null);
+    Ok((root, parser.into_held()))
 }
 
 /// Number of bytes that Go's reader decodes at once.
@@ -55,16 +67,16 @@ const AHEAD: usize = 4;
 
 /// Parses the first document of a text that has an invalid character. Go reads a text in chunks, and
 /// does not see what is in a later chunk than the end of the document.
-fn before_error(text: &[u8], error: Error) -> Result<Node, Error> {
+fn before_error(text: &[u8], error: Error, limits: &Budget) -> Result<(Node, Held), Error> {
     let invalid = error.offset();
     let valid = text.get(..invalid).unwrap_or_default();
     let Ok(valid) = std::str::from_utf8(valid) else {
         return Err(error);
     };
-    let mut parser = Parser::new(valid);
+    let mut parser = Parser::new(valid, limits);
     match parser.next_document() {
         Ok(Some(node)) if (parser.position() + AHEAD).next_multiple_of(CHUNK) <= invalid => {
-            Ok(node)
+            Ok((node, parser.into_held()))
         }
         _ => Err(error),
     }
@@ -166,10 +178,11 @@ impl Node {
         self.mark.column + 1
     }
 
-    /// Returns the target of an alias, otherwise the node itself.
+    /// Returns the target of an alias or anchor, otherwise the node itself.
     pub(crate) fn target(&self) -> &Self {
         match &self.kind {
-            NodeKind::Alias(node) => node,
+            NodeKind::Alias(node) => node.target(),
+            NodeKind::Anchored(node) => node,
             _ => self,
         }
     }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Limits};
 use go_template::Stop;
 use serde_json::Value;
 
@@ -170,8 +172,18 @@ impl Rendered {
         output: Output,
         chart: &Chart,
         subchart_notes: bool,
+        limits: &Limits,
         stop: &Stop,
     ) -> Result<Self, RenderError> {
+        let mut budget = Budget::new(limits.clone());
+        budget.set_stop(stop.clone());
+        // The texts are copied into documents, and these into the manifest.
+        let length: usize = output.files.iter().map(|(_, text)| text.len()).sum();
+        budget.memory(length.saturating_mul(3)).map_err(|error| {
+            let longest = output.files.iter().max_by_key(|(_, text)| text.len());
+            RenderError::from_sorting(longest.map_or("", |(path, _)| path), error)
+        })?;
+        let _held = Held::new(length.saturating_mul(3));
         let mut files: BTreeMap<String, Vec<u8>> = output.files.into_iter().collect();
         let notes = take_notes(&mut files, chart, subchart_notes);
         let mut documents = Vec::new();
@@ -186,13 +198,16 @@ impl Rendered {
             };
             let mut counted = 0;
             for text in manifest::split(&content) {
-                stop.check()?;
+                // Reading 64 bytes takes about as long as a step.
+                budget
+                    .step(1 + text.len() as u64 / 64)
+                    .map_err(|error| RenderError::from_sorting(&path, error))?;
                 manifest::check_count(documents.len() + hooks.len())?;
                 let start = text.as_ptr().addr() - content.as_ptr().addr();
                 place.document += 1;
                 place.line += lines(&content, counted, start);
                 counted = start;
-                if sort_document(&path, place, text, &mut documents, &mut hooks)? {
+                if sort_document(&path, place, text, &budget, &mut documents, &mut hooks)? {
                     let kind = hooks.last().map(|hook| hook.kind.clone());
                     let found = (Arc::clone(&path), place, kind.unwrap_or_default());
                     nameless_hook.get_or_insert(found);
@@ -229,6 +244,7 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
                 column: place.column(),
                 message: error.to_string(),
                 excerpt: place.excerpt().to_owned(),
+                limit: None,
             })
         }
     }
@@ -318,22 +334,27 @@ fn sort_document(
     path: &Arc<str>,
     place: Place,
     text: &str,
+    budget: &Budget,
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<bool, RenderError> {
-    let failed = |error: HeadError| {
-        let line = place.line + error.line - 1;
-        let source = text.lines().nth(error.line - 1).unwrap_or_default();
-        RenderError::Yaml {
-            template: path.to_string(),
-            document: place.document,
-            line,
-            column: error.column,
-            message: error.message,
-            excerpt: place::excerpt(source, line, error.column),
+    let failed = |error: HeadError| match budget.check() {
+        Err(BudgetError::Cancelled) => RenderError::Cancelled,
+        _ => {
+            let line = place.line + error.line - 1;
+            let source = text.lines().nth(error.line - 1).unwrap_or_default();
+            RenderError::Yaml {
+                template: path.to_string(),
+                document: place.document,
+                line,
+                column: error.column,
+                message: error.message,
+                excerpt: place::excerpt(source, line, error.column),
+                limit: error.limit,
+            }
         }
     };
-    let head = Head::read(text).map_err(failed)?;
+    let head = Head::read(text, budget).map_err(failed)?;
     let annotation = |name| head.annotations.get(name).map(String::as_str);
     let Some(events) = annotation(hook::ANNOTATION) else {
         documents.push(ManifestDocument {
@@ -409,7 +430,7 @@ mod tests {
             files: files.collect(),
             ..Output::default()
         };
-        Rendered::assemble(output, &chart, false, &Stop::default())
+        Rendered::assemble(output, &chart, false, &Limits::default(), &Stop::default())
     }
 
     #[test]
@@ -482,7 +503,10 @@ mod tests {
         }
         let error = rendered_bytes(&[("c/templates/x.yaml", b"a: 1\n---\nb: \xff\n".as_slice())])
             .unwrap_err();
-        assert!(error.to_string().contains("line 3, column 4 of what"), "{error}");
+        assert!(
+            error.to_string().contains("line 3, column 4 of what"),
+            "{error}"
+        );
     }
 
     #[test]

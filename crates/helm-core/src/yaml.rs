@@ -1,7 +1,10 @@
 //! Access to YAML: documents in, trees or JSON values out, as sigs.k8s.io/yaml reads them.
 
+use std::cell::RefCell;
 use std::fmt;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Limits};
 use go_template::{Str, Tree, TreeMap, Type};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -14,6 +17,11 @@ use serde_json::{Map, Number, Value};
 pub struct YamlError(#[from] go_yaml::Error);
 
 impl YamlError {
+    /// Returns the exceeded limit, if that is the error.
+    pub fn limit(&self) -> Option<&BudgetError> {
+        self.0.budget()
+    }
+
     /// Returns the line of the text, from 1.
     pub(crate) fn line(&self) -> usize {
         self.0.line()
@@ -28,9 +36,12 @@ impl YamlError {
 /// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty
 /// document is null.
 pub(crate) fn parse(text: &str) -> Result<Value, YamlError> {
-    let mut value = go_yaml::from_str(text)?;
-    whole_numbers(&mut value);
-    Ok(value)
+    parse_within(text, &Budget::new(Limits::NESTING_ONLY))
+}
+
+/// Like [`parse`], for an untrusted text.
+pub(crate) fn parse_within(text: &str, budget: &Budget) -> Result<Value, YamlError> {
+    parse_selection(text, Selection::Whole, budget)
 }
 
 /// The part of a value to read.
@@ -44,9 +55,13 @@ pub(crate) enum Selection {
 
 /// Parses the first document of `text` as [`parse`] does but returns only a part of it. Errors in
 /// the rest are still reported.
-pub(crate) fn parse_selection(text: &str, part: Selection) -> Result<Value, YamlError> {
-    let mut value = go_yaml::from_slice_seed(text.as_bytes(), part)?;
-    whole_numbers(&mut value);
+pub(crate) fn parse_selection(
+    text: &str,
+    part: Selection,
+    budget: &Budget,
+) -> Result<Value, YamlError> {
+    let mut value = go_yaml::from_slice_within(text.as_bytes(), part, budget)?;
+    bounded::grow_for_drop(|| whole_numbers(&mut value));
     Ok(value)
 }
 
@@ -171,22 +186,39 @@ pub(crate) fn all_floats(value: &mut Value) {
 }
 
 /// Parses the first document of `text` as Go does into an `interface {}`: numbers are floats.
-pub(crate) fn parse_tree(text: &[u8]) -> Result<Tree, YamlError> {
-    Ok(go_yaml::from_slice::<TreeDocument>(text)?.0)
-}
-
-/// A tree deserialized by serde.
-struct TreeDocument(Tree);
-
-impl<'de> serde::Deserialize<'de> for TreeDocument {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor).map(Self)
+pub(crate) fn parse_tree(text: &[u8], budget: &Budget) -> Result<Tree, YamlError> {
+    let over = RefCell::new(None);
+    let seed = TreeVisitor {
+        budget,
+        over: &over,
+    };
+    match go_yaml::from_slice_within(text, seed, budget) {
+        Ok(tree) => Ok(tree),
+        // The reader only knows that the visitor failed.
+        Err(error) => Err(YamlError(over.take().map_or(error, Into::into))),
     }
 }
 
-struct TreeVisitor;
+/// Builds trees whose memory is limited while they are being built, too.
+#[derive(Clone, Copy)]
+struct TreeVisitor<'b> {
+    budget: &'b Budget,
+    over: &'b RefCell<Option<BudgetError>>,
+}
 
-impl<'de> DeserializeSeed<'de> for TreeVisitor {
+impl TreeVisitor<'_> {
+    /// Counts the memory of an element of a list that is not complete.
+    fn add<E: serde::de::Error>(self, held: &mut Held, bytes: usize) -> Result<(), E> {
+        held.add(bytes);
+        self.budget.memory(0).map_err(|error| {
+            let message = E::custom(&error);
+            self.over.replace(Some(error));
+            message
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for TreeVisitor<'_> {
     type Value = Tree;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree, D::Error> {
@@ -194,7 +226,7 @@ impl<'de> DeserializeSeed<'de> for TreeVisitor {
     }
 }
 
-impl<'de> Visitor<'de> for TreeVisitor {
+impl<'de> Visitor<'de> for TreeVisitor<'_> {
     type Value = Tree;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -233,17 +265,24 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
         let mut list = Vec::with_capacity(items.size_hint().unwrap_or(0).min(1024));
-        while let Some(item) = items.next_element_seed(Self)? {
+        let mut held = Held::default();
+        while let Some(item) = items.next_element_seed(self)? {
             list.push(item);
+            self.add(&mut held, 2 * size_of::<Tree>())?;
         }
+        drop(held);
+        list.shrink_to_fit();
         Ok(Tree::from(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Tree, A::Error> {
         let mut entries = Vec::with_capacity(fields.size_hint().unwrap_or(0).min(1024));
+        let mut held = Held::default();
         while let Some(key) = fields.next_key_seed(KeyVisitor)? {
-            entries.push((key, fields.next_value_seed(Self)?));
+            entries.push((key, fields.next_value_seed(self)?));
+            self.add(&mut held, 2 * size_of::<(Str, Tree)>())?;
         }
+        drop(held);
         Ok(Tree::from(TreeMap::new(Type::MAP, entries)))
     }
 }
@@ -282,7 +321,9 @@ mod tests {
             object.to_string(),
             r#"{"a":1,"b":2,"c":0.5,"d":1e+30,"e":[3]}"#
         );
-        let Tree::Map(map) = parse_tree(text.as_bytes()).unwrap() else {
+        let Tree::Map(map) =
+            parse_tree(text.as_bytes(), &Budget::new(Limits::NESTING_ONLY)).unwrap()
+        else {
             panic!()
         };
         assert!(matches!(map.get("a"), Some(Tree::Float(1.0))));

@@ -132,7 +132,7 @@ fn time_limit_error_names_the_template() {
     };
     assert!(message.contains("c/templates/a.yaml:1"), "{message}");
     assert!(
-        message.contains("the templates take longer than 1ms"),
+        message.contains("the templates take longer than 1ms (limit `time`)"),
         "{message}"
     );
 }

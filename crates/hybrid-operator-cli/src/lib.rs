@@ -14,6 +14,8 @@ mod files;
 mod generate;
 mod lint;
 mod migrate;
+mod olm;
+mod operator_chart;
 mod output;
 mod plugin;
 mod preview;

@@ -155,7 +155,7 @@ fn errors_say_how_to_fix_them() {
     for (arguments, words) in [
         (
             &["web", "no-such-chart"][..],
-            "give a chart directory or a packaged chart",
+            "give a chart directory, a packaged chart",
         ),
         (
             &["web", "charts/shop", "--bogus"],
@@ -195,9 +195,8 @@ fn errors_say_how_to_fix_them() {
 }
 
 /// Flags of `helm template` that are refused, each with a word of the reason.
-const REFUSED: [(&str, &str); 3] = [
+const REFUSED: [(&str, &str); 2] = [
     ("--post-renderer", "pipe the output"),
-    ("--repo", "helm pull"),
     ("--verify", "helm verify"),
 ];
 
@@ -224,7 +223,7 @@ fn flags_of_helm(help: &str) -> Vec<(String, String)> {
     flags
 }
 
-/// Returns a value for a flag.
+/// Returns a value for a flag, but for those that need more than a local chart.
 fn example(name: &str, kind: &str) -> Option<String> {
     let value = match (name, kind) {
         ("--help" | "--output-dir" | "--validate" | "--repo" | "--verify", _) => return None,
@@ -431,4 +430,51 @@ fn help_shows_examples() {
     let found = template(PROGRAM, &["--help".to_owned()]);
     assert!(found.status.success());
     assert!(String::from_utf8_lossy(&found.stdout).contains("Examples:"));
+}
+
+#[test]
+fn renders_beyond_the_limits_are_refused_unless_flags_raise_them() {
+    const LONG: &str = "\
+{{- range until 1000 }}{{ range until 100 }}{{ $x := . }}{{ end }}{{ end }}
+kind: A
+x: {{ repeat 3000000 \"x\" | len }}
+";
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("templates")).unwrap();
+    write("Chart.yaml", "{apiVersion: v2, name: long, version: 0.1.0}");
+    write("templates/a.yaml", LONG);
+    let run = |command: &str, flags: &[&str]| {
+        let found = Command::new(PROGRAM)
+            .arg(command)
+            .arg(folder.path())
+            .args(flags)
+            .output()
+            .unwrap();
+        let text = [found.stdout, found.stderr].concat();
+        (found.status.code(), String::from_utf8(text).unwrap())
+    };
+    for command in ["template", "lint"] {
+        for (flags, words) in [
+            (
+                ["--limit-memory", "2Mi"],
+                ["templates/a.yaml:3:", "(limit `memory`)", "--limit-memory"],
+            ),
+            (
+                ["--limit-time", "1ms"],
+                ["templates/a.yaml:1:", "(limit `time`)", "--limit-time"],
+            ),
+        ] {
+            let (code, text) = run(command, &flags);
+            assert_eq!(code, Some(1), "{command}: {text}");
+            assert!(
+                words.iter().all(|word| text.contains(word)),
+                "{command}: {text}"
+            );
+        }
+    }
+    let (code, text) = run("template", &["--limit-memory=20Mi", "--limit-time=0"]);
+    assert_eq!(code, Some(0), "{text}");
+    let (code, text) = run("template", &["--limit-memory=1"]);
+    assert!(code == Some(2) && text.contains("at least 1Mi"), "{text}");
 }

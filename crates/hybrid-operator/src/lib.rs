@@ -18,6 +18,7 @@ pub mod native;
 pub mod operator;
 pub mod options;
 mod readiness;
+mod reasons;
 mod release;
 mod render_pool;
 pub mod telemetry;

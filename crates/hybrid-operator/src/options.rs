@@ -9,6 +9,7 @@ use clap::Parser;
 use crate::controller::WorkerOptions;
 use crate::leader::{LeaseOptions, LockOptions};
 use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
+use crate::watches::ChartLimits;
 
 mod forms;
 #[cfg(test)]
@@ -27,6 +28,8 @@ pub struct Options {
     pub reconcile_period: Duration,
     /// Maximum number of concurrent reconciles per kind.
     pub max_concurrent_reconciles: usize,
+    /// What one render of a chart may take, unless its entry says so.
+    pub chart_limits: ChartLimits,
     /// Address of `/metrics`; `0` disables it.
     pub metrics_bind_address: String,
     /// Whether `/metrics` is served over TLS.
@@ -184,6 +187,14 @@ pub struct RunArgs {
     /// Maximum number of concurrent reconciles per kind [default: number of CPUs, at least 2].
     #[arg(long, value_name = "N", value_parser = forms::positive)]
     pub max_concurrent_reconciles: Option<usize>,
+    /// Memory that the values and the output of one render of a chart may hold, unless
+    /// `limits.memory` of its entry says otherwise.
+    #[arg(long, default_value = "256Mi", value_name = "SIZE", value_parser = crate::watches::parse_size)]
+    pub limit_memory: usize,
+    /// Processor time that one render of a chart may take, unless `limits.time` of its entry says
+    /// otherwise (0 means no limit).
+    #[arg(long, default_value = "10s", value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub limit_time: Duration,
     /// Address to serve /metrics on (0 disables it).
     #[arg(
         long,
@@ -315,6 +326,10 @@ impl RunArgs {
             max_concurrent_reconciles: self
                 .max_concurrent_reconciles
                 .unwrap_or_else(|| WorkerOptions::default().concurrency),
+            chart_limits: ChartLimits {
+                memory: Some(self.limit_memory),
+                time: Some(self.limit_time),
+            },
             metrics_bind_address: self.metrics_bind_address,
             metrics_secure: self.metrics_secure,
             metrics_require_rbac: self.metrics_require_rbac,

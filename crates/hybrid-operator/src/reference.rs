@@ -1,6 +1,11 @@
-//! Compares the tables of external names with the documentation and with the tests that they name.
+//! Compares the tables of external names with the documentation and with the tests that they name, and
+//! generates the pages of the reference from them.
+
+pub(crate) mod conditions;
+mod fields;
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -11,6 +16,54 @@ fn root() -> PathBuf {
 pub(crate) fn page(name: &str) -> String {
     let path = root().join("docs").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Compares a generated page of the reference with its file, or writes the file if `$UPDATE_GENERATED` is set.
+/// `text` is what follows the title.
+pub(crate) fn assert_generated(name: &str, title: &str, text: &str) {
+    let path = root().join("docs/reference").join(name);
+    let wanted = format!(
+        "# {title}\n\n<!-- Generated from the code by `make generate`; do not edit. -->\n\n{}\n",
+        text.trim()
+    );
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let present = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        present == wanted,
+        "{} is out of date; run `make generate`",
+        path.display()
+    );
+}
+
+/// Returns a table in Markdown.
+pub(crate) fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut text = format!("| {} |\n|{}\n", head.join(" | "), "---|".repeat(head.len()));
+    for row in rows {
+        let cells = row.iter().map(|cell| cell.replace('|', "\\|"));
+        let cells: Vec<String> = cells.collect();
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text
+}
+
+/// Returns a text with backticks around flags, variables and paths, which help texts have without them.
+pub(crate) fn coded(text: &str) -> String {
+    let word = |word: &str| {
+        let bare = word.replace('`', "");
+        let name = bare.trim_end_matches(['.', ',', ';', ':', ')']);
+        let rest = bare.get(name.len()..).unwrap_or_default();
+        let is_name = name.starts_with("--") || name.starts_with('$') || name.starts_with('/');
+        if is_name && !word.starts_with('`') {
+            format!("`{name}`{rest}")
+        } else {
+            word.to_owned()
+        }
+    };
+    let words: Vec<String> = text.split(' ').map(word).collect();
+    words.join(" ")
 }
 
 /// Returns the names in the first column of the tables below a heading of a page. A cell may have several,
@@ -51,4 +104,21 @@ fn functions(folder: &Path, known: &mut BTreeSet<String>) {
             known.extend(names.map(ToOwned::to_owned));
         }
     }
+}
+
+#[test]
+fn flags_variables_and_paths_of_help_texts_are_code() {
+    for (text, wanted) in [
+        ("Serve /metrics over TLS.", "Serve `/metrics` over TLS."),
+        ("of --webhook-cert-dir.", "of `--webhook-cert-dir`."),
+        ("$`POD_NAMESPACE`, else", "`$POD_NAMESPACE`, else"),
+        ("such as `team=a`; or/and", "such as `team=a`; or/and"),
+    ] {
+        assert_eq!(coded(text), wanted);
+    }
+    let rows = [vec!["a".to_owned(), "b|c".to_owned()]];
+    assert_eq!(
+        table(&["x", "y"], rows),
+        "| x | y |\n|---|---|\n| a | b\\|c |\n"
+    );
 }

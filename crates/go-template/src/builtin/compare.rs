@@ -4,6 +4,7 @@
     reason = "functions of templates have one signature"
 )]
 
+use bounded::Buffer;
 use std::cmp::Ordering;
 
 use crate::error::FuncError;
@@ -147,8 +148,8 @@ fn equal_others(call: &mut Call<'_>, a: &Value, b: &Value) -> Result<bool> {
 
 /// Returns an error whose text contains values.
 fn error_with_values(call: &mut Call<'_>, format: &str, args: &[Value]) -> FuncError {
-    let mut text = Vec::new();
-    match crate::fmt::sprintf(format.as_bytes(), args, call.budget().limits(), &mut text) {
+    let mut text = Buffer::new();
+    match crate::fmt::sprintf(format.as_bytes(), args, call.budget(), &mut text) {
         Ok(()) => FuncError::new(String::from_utf8_lossy(&text)),
         Err(error) => error.into(),
     }

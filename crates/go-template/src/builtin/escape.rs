@@ -5,18 +5,20 @@ use crate::fmt;
 use crate::func::{Args, Call};
 use crate::go::unicode::is_print;
 use crate::go::utf8::runes;
+use bounded::Buffer;
 
 type Result = std::result::Result<(), FuncError>;
 
 /// Returns the text to escape: the arguments as actions print them.
-fn text(call: &mut Call<'_>, args: &Args<'_>) -> std::result::Result<Vec<u8>, FuncError> {
-    let mut text = Vec::new();
-    fmt::sprint_actions(args.all(), call.budget().limits(), &mut text)?;
+fn text(call: &mut Call<'_>, args: &Args<'_>) -> std::result::Result<Buffer, FuncError> {
+    let mut text = Buffer::new();
+    fmt::sprint_actions(args.all(), call.budget(), &mut text)?;
+    text.check()?;
     Ok(text)
 }
 
-pub(super) fn html(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result {
-    for byte in text(call, args)? {
+pub(super) fn html(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result {
+    for &byte in &*text(call, args)? {
         match byte {
             0 => out.extend_from_slice("\u{fffd}".as_bytes()),
             b'"' => out.extend_from_slice(b"&#34;"),
@@ -30,7 +32,7 @@ pub(super) fn html(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-pub(super) fn js(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result {
+pub(super) fn js(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result {
     let text = text(call, args)?;
     for (at, rune, width) in runes(&text) {
         let bytes = text.get(at..at + width).unwrap_or_default();
@@ -51,8 +53,8 @@ pub(super) fn js(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) ->
     Ok(())
 }
 
-pub(super) fn urlquery(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result {
-    for byte in text(call, args)? {
+pub(super) fn urlquery(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result {
+    for &byte in &*text(call, args)? {
         match byte {
             b' ' => out.push(b'+'),
             b'-' | b'_' | b'.' | b'~' => out.push(byte),

@@ -238,6 +238,7 @@ fn run_checked(call: &mut Call<'_>, func: &Func, args: &mut [Value]) -> Result<V
             let mut out = call.session.buffer();
             let result = run(call, &mut Args::new(args), &mut out);
             let result = result.and_then(|()| {
+                out.check()?;
                 call.budget().string(out.len())?;
                 Ok(Value::Str(out.as_slice().into()))
             });

@@ -2,10 +2,10 @@
 
 use super::{Eval, Result};
 use crate::ast::At;
-use crate::budget::BudgetError;
 use crate::code::{Branch, Expr, Invoke, Op, PipeCode, Span};
 use crate::func::{Args, Run};
 use crate::value::{Kind, List, Number, Object, Value};
+use bounded::{BudgetError, Buffer};
 
 /// How a list of nodes ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ enum Items {
 }
 
 impl Eval<'_> {
-    pub(super) fn list(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+    pub(super) fn list(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
         for op in self.code.ops(ops) {
             match op {
                 Op::Text { start, end } => {
@@ -65,9 +65,9 @@ impl Eval<'_> {
     }
 
     /// Executes a body inside a control structure.
-    fn body(&mut self, ops: Span, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+    fn body(&mut self, ops: Span, dot: &Value, out: &mut Buffer) -> Result<Flow> {
         if self.template.body.is_deep {
-            crate::stack::grow(|| self.list(ops, dot, out))
+            bounded::grow(|| self.list(ops, dot, out))
         } else {
             self.list(ops, dot, out)
         }
@@ -78,7 +78,7 @@ impl Eval<'_> {
         branch: &Branch,
         dot: &Value,
         is_with: bool,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<Flow> {
         let mut value = Value::Invalid;
         self.pipe(&branch.pipe, dot, &mut value)?;
@@ -88,7 +88,7 @@ impl Eval<'_> {
         self.body(branch.then, if is_with { &value } else { dot }, out)
     }
 
-    fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Vec<u8>) -> Result<()> {
+    fn print(&mut self, at: At, pipe: &PipeCode, dot: &Value, out: &mut Buffer) -> Result<()> {
         self.step()?;
         self.at = pipe.at;
         let Some((last, before)) = self.code.exprs(pipe.commands).split_last() else {
@@ -101,6 +101,7 @@ impl Eval<'_> {
         {
             return self.with_args(call, dot, piped.as_mut(), |eval, func, args| {
                 let result = run(&mut eval.call_context(), &mut Args::new(args), out);
+                let result = result.and_then(|()| Ok(out.check()?));
                 result.map_err(|error| eval.failed_call(call.node, func.name, error))
             });
         }
@@ -109,12 +110,12 @@ impl Eval<'_> {
         self.at = at;
         if let Value::Str(text) = &value {
             out.extend_from_slice(text.as_bytes());
-            return Ok(());
+            return out.check().map_err(|error| self.over(error));
         }
         self.print_value(&value, out)
     }
 
-    fn print_value(&mut self, value: &Value, out: &mut Vec<u8>) -> Result<()> {
+    fn print_value(&mut self, value: &Value, out: &mut Buffer) -> Result<()> {
         match value {
             Value::Invalid | Value::Nil => out.extend_from_slice(b"<no value>"),
             Value::Func(_) => {
@@ -122,8 +123,8 @@ impl Eval<'_> {
                 return Err(self.fail(format!("can't print {node} of type {}", value.type_name())));
             }
             _ => {
-                let limits = self.session.budget().limits();
-                if let Err(error) = crate::fmt::print_action(value, limits, out) {
+                let printed = crate::fmt::print_action(value, self.session.budget(), out);
+                if let Err(error) = printed.and_then(|()| out.check()) {
                     return Err(self.over(error));
                 }
             }
@@ -131,7 +132,7 @@ impl Eval<'_> {
         Ok(())
     }
 
-    fn template(&mut self, invoke: &Invoke, dot: &Value, out: &mut Vec<u8>) -> Result<()> {
+    fn template(&mut self, invoke: &Invoke, dot: &Value, out: &mut Buffer) -> Result<()> {
         self.step()?;
         self.at = invoke.at;
         let Some(template) = self.set.find(&invoke.name) else {
@@ -155,7 +156,7 @@ impl Eval<'_> {
         })
     }
 
-    fn range(&mut self, range: &Branch, dot: &Value, out: &mut Vec<u8>) -> Result<Flow> {
+    fn range(&mut self, range: &Branch, dot: &Value, out: &mut Buffer) -> Result<Flow> {
         let mut value = Value::Invalid;
         self.pipe(&range.pipe, dot, &mut value)?;
         let items = self.items(range, &value)?;
@@ -206,9 +207,12 @@ impl Eval<'_> {
         range: &Branch,
         key: &Value,
         item: &Value,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) -> Result<Flow> {
         self.step()?;
+        if let Err(error) = out.check() {
+            return Err(self.over(error));
+        }
         if out.len() > self.session.budget().limits().output {
             let limit = self.session.budget().limits().output;
             return Err(self.over(BudgetError::Output { limit }));
@@ -270,9 +274,9 @@ impl Eval<'_> {
 
     /// Formats the value with `%v` for messages.
     fn shown(&mut self, value: &Value) -> String {
-        let mut text = Vec::new();
+        let mut text = Buffer::new();
         // A value nested too deeply is shown partially.
-        let _ = crate::fmt::print_value(value, self.session.budget().limits(), &mut text);
+        let _ = crate::fmt::print_value(value, self.session.budget(), &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 }

@@ -94,7 +94,7 @@ impl Eval<'_> {
 
     fn nested(&mut self, pipe: &PipeCode, dot: &Value, to: &mut Value) -> Result<()> {
         if self.template.body.is_deep {
-            crate::stack::grow(|| self.pipe(pipe, dot, to))
+            bounded::grow(|| self.pipe(pipe, dot, to))
         } else {
             self.pipe(pipe, dot, to)
         }

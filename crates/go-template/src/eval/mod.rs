@@ -10,13 +10,13 @@ mod expr;
 mod field;
 
 use crate::ast::{At, NodeKind};
-use crate::budget::BudgetError;
 use crate::code::{CallCode, Code};
 use crate::error::{Cause, Failure, FuncError, Location, RenderError};
 use crate::func::{Call, Func};
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::Value;
+use bounded::{BudgetError, Buffer};
 
 pub(crate) use call::{invoke, prepare};
 
@@ -26,7 +26,7 @@ pub(crate) fn execute(
     set: &TemplateSet,
     template: &Template,
     data: &Value,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), RenderError> {
     if let Err(error) = session.budget().enter() {
         let failure = Failure::new(template.name.to_string(), None, Cause::Budget(error));
@@ -48,13 +48,14 @@ pub(crate) fn execute(
     }
     let start = out.len();
     let mut eval = Eval::new(session, set, template, base);
-    let result = crate::stack::grow(|| eval.list(body.ops, dot, out));
+    let result = bounded::grow(|| eval.list(body.ops, dot, out));
     let result = match result {
-        Ok(_) => eval
-            .session
-            .budget()
-            .output(out.len() - start)
-            .map_err(|error| eval.over(error)),
+        Ok(_) => {
+            let budget = eval.session.budget();
+            let fits = budget.output(out.len().saturating_sub(start));
+            fits.and_then(|()| out.check())
+                .map_err(|error| eval.over(error))
+        }
         Err(error) => Err(error),
     };
     session.slots.truncate(base);

@@ -2,6 +2,7 @@
 
 use super::Printer;
 use crate::go::strconv::format_float;
+use bounded::Buffer;
 
 impl Printer<'_> {
     /// Formats a float; returns `false` if the verb does not apply to floats.
@@ -38,18 +39,19 @@ impl Printer<'_> {
 
     fn format(&mut self, value: f64, format: u8, default: Option<usize>) {
         let precision = self.flags.precision.or(default);
-        let mut text = vec![b'+'];
+        let mut text = Buffer::from(&b"+"[..]);
         format_float(&mut text, value, format, precision, 64);
         if matches!(text.get(1), Some(b'-' | b'+')) {
-            text.remove(0);
+            text.remove_first();
         }
         if self.flags.space && !self.flags.plus && text.first() == Some(&b'+') {
-            text.splice(..1, *b" ");
+            text.remove_first();
+            text.insert_slice(0, b" ");
         }
         if matches!(text.get(1), Some(b'I' | b'N')) {
             // Infinity and NaN are not padded with zeros.
             if text.get(1) == Some(&b'N') && !self.flags.space && !self.flags.plus {
-                text.remove(0);
+                text.remove_first();
             }
             self.pad_with_spaces(&text);
             return;
@@ -75,7 +77,7 @@ impl Printer<'_> {
 }
 
 /// Applies the sharp flag: adds a decimal point, and the zeros that %g removes.
-fn restore_zeros(text: &mut Vec<u8>, format: u8, precision: Option<usize>) {
+fn restore_zeros(text: &mut Buffer, format: u8, precision: Option<usize>) {
     let is_hex = matches!(format, b'x' | b'X');
     let mut digits = match format {
         b'g' | b'G' | b'x' => precision.map_or(6, |digits| i64::try_from(digits).unwrap_or(0)),

@@ -4,6 +4,7 @@ use super::Printer;
 use crate::go::strconv::push_quoted_rune;
 use crate::go::unicode::is_print;
 use crate::go::utf8::{RUNE_ERROR, push_rune};
+use bounded::Buffer;
 
 /// An integer with its sign.
 #[derive(Clone, Copy)]
@@ -57,12 +58,12 @@ impl Printer<'_> {
             'o' | 'O' => self.digits(value, 8, verb),
             'x' | 'X' => self.digits(value, 16, verb),
             'c' => {
-                let mut text = Vec::new();
+                let mut text = Buffer::new();
                 push_rune(&mut text, value.rune());
                 self.pad(&text);
             }
             'q' => {
-                let mut text = Vec::new();
+                let mut text = Buffer::new();
                 push_quoted_rune(&mut text, u32::from(value.rune()), self.flags.plus);
                 self.pad(&text);
             }
@@ -102,7 +103,7 @@ impl Printer<'_> {
             b"0123456789abcdefx"
         };
         // The digits are written in reverse.
-        let mut text = Vec::with_capacity(24);
+        let mut text = Buffer::with_capacity(24);
         let mut rest = value.magnitude;
         loop {
             let digit = usize::try_from(rest % base).unwrap_or_default();
@@ -147,7 +148,7 @@ impl Printer<'_> {
             .precision
             .filter(|precision| *precision > 4)
             .unwrap_or(4);
-        let mut text = format!("U+{bits:0least$X}").into_bytes();
+        let mut text = Buffer::from(format!("U+{bits:0least$X}").as_bytes());
         let rune = u32::try_from(bits).ok().and_then(char::from_u32);
         if let Some(rune) = rune.filter(|rune| self.flags.sharp && is_print(*rune)) {
             text.extend_from_slice(b" '");

@@ -5,11 +5,12 @@
 //! unspecified.
 //!
 //! ```
-//! use go_template::{Limits, Value, fmt};
-//! let mut out = Vec::new();
+//! use go_template::{Budget, Buffer, Limits, Value, fmt};
+//! let budget = Budget::new(Limits::default());
+//! let mut out = Buffer::new();
 //! let args = [Value::from("a"), Value::from(1e6), Value::Nil];
-//! fmt::sprintf(b"%5s|%v|%d", &args, &Limits::default(), &mut out)?;
-//! assert_eq!(out, b"    a|1e+06|%!d(<nil>)");
+//! fmt::sprintf(b"%5s|%v|%d", &args, &budget, &mut out)?;
+//! assert_eq!(&*out, b"    a|1e+06|%!d(<nil>)");
 //! # Ok::<(), go_template::BudgetError>(())
 //! ```
 
@@ -19,31 +20,31 @@ mod print;
 mod text;
 mod verb;
 
-use crate::budget::{BudgetError, Limits};
 use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::value::{Kind, Value};
+use bounded::{Budget, BudgetError, Buffer};
 
 /// Appends `args`, with spaces between arguments if neither is a string (`fmt.Sprint`).
-pub fn sprint(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+pub fn sprint(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     let mut previous_is_string = false;
     for (index, arg) in args.iter().enumerate() {
         let is_string = arg.kind() == Kind::String;
         if index > 0 && !is_string && !previous_is_string {
             out.push(b' ');
         }
-        print_value(arg, limits, out)?;
+        print_value(arg, budget, out)?;
         previous_is_string = is_string;
     }
     Ok(())
 }
 
 /// Appends `args` with spaces between them and a newline (`fmt.Sprintln`).
-pub fn sprintln(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+pub fn sprintln(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     for (index, arg) in args.iter().enumerate() {
         if index > 0 {
             out.push(b' ');
         }
-        print_value(arg, limits, out)?;
+        print_value(arg, budget, out)?;
     }
     out.push(b'\n');
     Ok(())
@@ -53,15 +54,15 @@ pub fn sprintln(args: &[Value], limits: &Limits, out: &mut Vec<u8>) -> Result<()
 pub fn sprintf(
     format: &[u8],
     args: &[Value],
-    limits: &Limits,
-    out: &mut Vec<u8>,
+    budget: &Budget,
+    out: &mut Buffer,
 ) -> Result<(), BudgetError> {
-    Printer::new(limits, out).printf(format, args)
+    Printer::new(budget, out).printf(format, args)
 }
 
 /// Appends a value in its default format (`%v`).
 #[inline]
-pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<(), BudgetError> {
+pub fn print_value(value: &Value, budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     match value {
         Value::Str(text) => out.extend_from_slice(text.as_bytes()),
         Value::Int(value) | Value::Int64(value) => push_int(out, *value),
@@ -69,7 +70,7 @@ pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<
         Value::Float(value) => format_float(out, *value, b'g', None, 64),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        _ => return Printer::new(limits, out).print_arg(value, 'v'),
+        _ => return Printer::new(budget, out).print_arg(value, 'v'),
     }
     Ok(())
 }
@@ -78,16 +79,16 @@ pub fn print_value(value: &Value, limits: &Limits, out: &mut Vec<u8>) -> Result<
 /// its target.
 pub(crate) fn print_action(
     value: &Value,
-    limits: &Limits,
-    out: &mut Vec<u8>,
+    budget: &Budget,
+    out: &mut Buffer,
 ) -> Result<(), BudgetError> {
     match value {
         Value::Invalid => {
             out.extend_from_slice(b"<no value>");
             Ok(())
         }
-        Value::Object(_) => Printer::new(limits, out).print_indirect(value),
-        _ => print_value(value, limits, out),
+        Value::Object(_) => Printer::new(budget, out).print_indirect(value),
+        _ => print_value(value, budget, out),
     }
 }
 
@@ -95,8 +96,8 @@ pub(crate) fn print_action(
 /// `urlquery`.
 pub(crate) fn sprint_actions(
     args: &[Value],
-    limits: &Limits,
-    out: &mut Vec<u8>,
+    budget: &Budget,
+    out: &mut Buffer,
 ) -> Result<(), BudgetError> {
     let mut previous_is_string = false;
     for (index, arg) in args.iter().enumerate() {
@@ -106,8 +107,8 @@ pub(crate) fn sprint_actions(
             out.push(b' ');
         }
         match arg {
-            Value::Nil => print_action(&Value::Invalid, limits, out)?,
-            _ => print_action(arg, limits, out)?,
+            Value::Nil => print_action(&Value::Invalid, budget, out)?,
+            _ => print_action(arg, budget, out)?,
         }
         previous_is_string = is_string;
     }
@@ -136,9 +137,9 @@ struct Flags {
 
 /// Appends formatted values to a buffer.
 struct Printer<'p> {
-    out: &'p mut Vec<u8>,
+    out: &'p mut Buffer,
     flags: Flags,
-    limits: &'p Limits,
+    budget: &'p Budget,
     /// Start of this printer's output.
     start: usize,
     /// Whether a bad verb is being reported, in which case methods are not called.
@@ -146,12 +147,12 @@ struct Printer<'p> {
 }
 
 impl<'p> Printer<'p> {
-    fn new(limits: &'p Limits, out: &'p mut Vec<u8>) -> Self {
+    fn new(budget: &'p Budget, out: &'p mut Buffer) -> Self {
         let start = out.len();
         Self {
             out,
             flags: Flags::default(),
-            limits,
+            budget,
             start,
             is_erroring: false,
         }
@@ -159,9 +160,10 @@ impl<'p> Printer<'p> {
 
     /// Checks that the text is not too long.
     fn check_length(&self) -> Result<(), BudgetError> {
-        if self.out.len() - self.start > self.limits.string {
+        self.out.check()?;
+        if self.out.len() - self.start > self.budget.limits().string {
             return Err(BudgetError::String {
-                limit: self.limits.string,
+                limit: self.budget.limits().string,
             });
         }
         Ok(())
@@ -203,36 +205,48 @@ impl<'p> Printer<'p> {
 
 #[cfg(test)]
 mod tests {
+    use bounded::Limits;
+
     use super::*;
     use crate::{List, Map, Object, Type, TypeInfo};
 
     fn printf(format: &str, args: &[Value]) -> String {
-        let mut out = Vec::new();
-        sprintf(format.as_bytes(), args, &Limits::default(), &mut out).unwrap();
+        let mut out = Buffer::new();
+        sprintf(
+            format.as_bytes(),
+            args,
+            &Budget::new(Limits::default()),
+            &mut out,
+        )
+        .unwrap();
         String::from_utf8_lossy(&out).into_owned()
     }
 
     #[test]
     fn strings_and_lists_are_spaced_as_in_go() {
         let args = [1, 2].map(Value::Int);
-        let mut out = Vec::new();
-        sprint(&args, &Limits::default(), &mut out).unwrap();
+        let mut out = Buffer::new();
+        sprint(&args, &Budget::new(Limits::default()), &mut out).unwrap();
         sprint(
             &["a".into(), "b".into(), Value::Int(1)],
-            &Limits::default(),
+            &Budget::new(Limits::default()),
             &mut out,
         )
         .unwrap();
-        assert_eq!(out, b"1 2ab1");
+        assert_eq!(&*out, b"1 2ab1");
     }
 
     #[test]
     fn map_that_contains_itself_is_an_error() {
         let map = Map::new();
         map.insert("self", Value::Map(map.clone()));
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         let limits = Limits::default();
-        let result = print_value(&Value::Map(map.clone()), &limits, &mut out);
+        let result = print_value(
+            &Value::Map(map.clone()),
+            &Budget::new(limits.clone()),
+            &mut out,
+        );
         assert_eq!(
             result,
             Err(BudgetError::Nesting {
@@ -252,7 +266,7 @@ mod tests {
             string: 1 << 20,
             ..Limits::default()
         };
-        let result = print_value(&value, &limits, &mut Vec::new());
+        let result = print_value(&value, &Budget::new(limits), &mut Buffer::new());
         assert_eq!(result, Err(BudgetError::String { limit: 1 << 20 }));
     }
 

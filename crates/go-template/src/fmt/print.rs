@@ -2,9 +2,9 @@
 
 use super::Printer;
 use super::integer::Integer;
-use crate::budget::BudgetError;
 use crate::go::utf8::push_rune;
 use crate::value::{Kind, List, Map, Object, Str, Type, TypeInfo, Value};
+use bounded::BudgetError;
 
 impl Printer<'_> {
     /// Formats an argument.
@@ -112,11 +112,6 @@ impl Printer<'_> {
 
     /// Prints a nested value.
     fn nested(&mut self, value: &Value, verb: char, depth: usize) -> Result<(), BudgetError> {
-        if depth > self.limits.nesting {
-            return Err(BudgetError::Nesting {
-                limit: self.limits.nesting,
-            });
-        }
         self.check_length()?;
         match value {
             Value::Invalid | Value::Nil if self.flags.sharp_v => {
@@ -132,7 +127,8 @@ impl Printer<'_> {
                     return Ok(());
                 }
                 if value.is_container() {
-                    return crate::stack::grow(|| self.print(value, verb, depth));
+                    let budget = self.budget;
+                    return budget.descend(|| self.print(value, verb, depth));
                 }
                 self.print(value, verb, depth)
             }

@@ -1,9 +1,9 @@
 //! The format string: flags, widths, argument indexes, and errors in them.
 
 use super::{Flags, Printer};
-use crate::budget::BudgetError;
 use crate::go::utf8::{decode_rune, push_rune};
 use crate::value::{Number, Value};
+use bounded::BudgetError;
 
 /// Larger widths and precisions are rejected.
 const MAX_WIDTH: i64 = 1_000_000;

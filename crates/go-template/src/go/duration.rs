@@ -1,6 +1,7 @@
 //! Go's `time.Duration`: nanoseconds with formatting, parsing, rounding and arithmetic.
 
 use super::strconv::push_uint;
+use bounded::Buffer;
 
 /// Nanoseconds in a microsecond.
 pub const MICROSECOND: i64 = 1_000;
@@ -170,7 +171,7 @@ impl Duration {
     }
 
     /// Appends Go's `String`.
-    pub fn push_text(self, dst: &mut Vec<u8>) {
+    pub fn push_text(self, dst: &mut Buffer) {
         let span = self.0.unsigned_abs();
         if span == 0 {
             return dst.extend_from_slice(b"0s");
@@ -206,14 +207,14 @@ impl Duration {
 
 impl std::fmt::Display for Duration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut text = Vec::new();
+        let mut text = Buffer::new();
         self.push_text(&mut text);
         f.write_str(&String::from_utf8_lossy(&text))
     }
 }
 
 /// Appends `value / scale` with as many of the `decimals` digits as are needed.
-fn push_decimal(dst: &mut Vec<u8>, value: u64, scale: u64, decimals: usize) {
+fn push_decimal(dst: &mut Buffer, value: u64, scale: u64, decimals: usize) {
     push_uint(dst, value / scale);
     let fraction = value % scale;
     if fraction == 0 {

@@ -5,6 +5,7 @@
 //! characters. Properties therefore come from `regex-syntax`, restricted to the Unicode version of
 //! Go's tables, and mappings are corrected where they differ.
 
+use bounded::Buffer;
 use std::sync::LazyLock;
 
 use super::utf8::{RUNE_ERROR, push_rune, runes};
@@ -215,11 +216,11 @@ fn single(mut mapped: impl Iterator<Item = char>, rune: char) -> char {
 
 /// Applies `mapping` to every rune, like Go's `strings.Map`; invalid bytes become U+FFFD.
 pub fn map_runes(s: &[u8], mapping: impl Fn(char) -> char) -> Vec<u8> {
-    let mut out = Vec::with_capacity(s.len());
+    let mut out = Buffer::with_capacity(s.len());
     for (_, rune, _) in runes(s) {
         push_rune(&mut out, mapping(rune));
     }
-    out
+    out.into_vec()
 }
 
 /// Go's `strings.ToUpper`.
@@ -243,7 +244,7 @@ pub fn lower(s: &[u8]) -> Vec<u8> {
 /// Go's `strings.Title`: capitalizes the first letter of every word. A word ends at anything but a
 /// letter, digit or underscore.
 pub fn title(s: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(s.len());
+    let mut out = Buffer::with_capacity(s.len());
     let mut previous = ' ';
     for (_, rune, _) in runes(s) {
         push_rune(
@@ -256,7 +257,7 @@ pub fn title(s: &[u8]) -> Vec<u8> {
         );
         previous = rune;
     }
-    out
+    out.into_vec()
 }
 
 fn ends_word(rune: char) -> bool {

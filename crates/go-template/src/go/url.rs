@@ -1,5 +1,6 @@
 //! Go's `net/url`: parsing and formatting of URLs.
 
+use bounded::Buffer;
 use std::net::Ipv6Addr;
 
 use super::strconv::quote;
@@ -144,7 +145,7 @@ impl Url {
 
     /// Go's `URL.String` for a URL assembled from parts.
     pub fn text(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         if !self.scheme.is_empty() {
             out.extend_from_slice(&self.scheme);
             out.push(b':');
@@ -162,10 +163,10 @@ impl Url {
             out.push(b'#');
             out.extend(escape(&self.fragment, Part::Fragment));
         }
-        out
+        out.into_vec()
     }
 
-    fn push_hierarchy(&self, out: &mut Vec<u8>) {
+    fn push_hierarchy(&self, out: &mut Buffer) {
         let has_authority = !self.host.is_empty() || self.user.is_some();
         if has_authority || !self.scheme.is_empty() && !self.path.is_empty() {
             out.extend_from_slice(b"//");

@@ -1,6 +1,8 @@
 //! Decodes UTF-8 like Go's `unicode/utf8`: a byte that does not begin a valid sequence is one
 //! U+FFFD of width 1.
 
+use bounded::Buffer;
+
 /// Go's `utf8.RuneError`, the value of every invalid byte.
 pub const RUNE_ERROR: char = '\u{FFFD}';
 
@@ -78,7 +80,7 @@ impl Iterator for Runes<'_> {
 
 /// Appends `rune` in UTF-8.
 #[inline]
-pub fn push_rune(dst: &mut Vec<u8>, rune: char) {
+pub fn push_rune(dst: &mut Buffer, rune: char) {
     if rune.is_ascii() {
         dst.push(rune as u8);
     } else {

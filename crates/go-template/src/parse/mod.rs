@@ -280,7 +280,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
         self.links += 1;
         self.scope.depth = self.scope.depth.max(self.nesting + self.links);
-        let result = crate::stack::grow(|| parse(self));
+        let result = bounded::grow(|| parse(self));
         self.links -= 1;
         result
     }
@@ -292,7 +292,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
         }
         self.nesting += 1;
         self.scope.depth = self.scope.depth.max(self.nesting);
-        let result = crate::stack::grow(|| parse(self));
+        let result = bounded::grow(|| parse(self));
         self.nesting -= 1;
         result
     }

@@ -5,6 +5,7 @@ use crate::func::{Args, Call, Func};
 use crate::go::unicode;
 use crate::go::utf8::{RUNE_ERROR, push_rune, runes};
 use crate::value::Type;
+use bounded::Buffer;
 
 type Text = Result<(), FuncError>;
 
@@ -14,17 +15,17 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("snakecase", &[Type::STRING], snake_case),
 ];
 
-fn camel_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn camel_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_pascal_case(out, args.str(0).as_bytes());
     Ok(())
 }
 
-fn kebab_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn kebab_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_connected(out, args.str(0).as_bytes(), '-');
     Ok(())
 }
 
-fn snake_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn snake_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_connected(out, args.str(0).as_bytes(), '_');
     Ok(())
 }
@@ -35,7 +36,7 @@ fn is_connector(rune: char) -> bool {
 
 /// Appends `text` in Pascal case: single connectors are removed and the next letter is capitalized.
 /// Leading connectors stay; if there is nothing else, the last one is doubled.
-fn push_pascal_case(out: &mut Vec<u8>, text: &[u8]) {
+fn push_pascal_case(out: &mut Buffer, text: &[u8]) {
     let mut runes = runes(text).map(|(_, rune, _)| rune);
     let mut last = None;
     let mut current = loop {
@@ -83,7 +84,7 @@ enum Word {
 }
 
 /// Appends `text` as lower-case words joined by `connector`.
-fn push_connected(out: &mut Vec<u8>, text: &[u8], connector: char) {
+fn push_connected(out: &mut Buffer, text: &[u8], connector: char) {
     let (mut kind, mut word, mut rest) = next_word(text);
     while !rest.is_empty() {
         if kind != Word::Connector {
@@ -134,7 +135,7 @@ fn push_connected(out: &mut Vec<u8>, text: &[u8], connector: char) {
     push_lower(out, kind, word, connector);
 }
 
-fn push_lower(out: &mut Vec<u8>, kind: Word, word: &[u8], connector: char) {
+fn push_lower(out: &mut Buffer, kind: Word, word: &[u8], connector: char) {
     if !matches!(kind, Word::Upper | Word::Connector) {
         return out.extend_from_slice(word);
     }

@@ -33,7 +33,7 @@ fn to_decimal(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let text = match args.get(0) {
         // Unlike `strval`, `fmt.Sprint` prints bytes as numbers.
         Value::Bytes(_) => return Ok(Value::Int64(0)),
-        value => strval(value, call.budget().limits())?,
+        value => strval(value, call.budget())?,
     };
     Ok(Value::Int64(parse_int(&text, 8, 64).unwrap_or(0)))
 }

@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use bounded::Buffer;
+
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::duration::{Duration, HOUR, MINUTE, SECOND};
@@ -33,7 +35,7 @@ static TIME_INFO: TypeInfo = TypeInfo {
     text: Some(|value| Str::from(time_of(value).text())),
     go_text: Some(|value| Str::from(go_syntax(&time_of(value)))),
     encode: Some(|value| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(value).format(RFC3339_NANO, &mut out);
         Value::from(out)
     }),
@@ -126,12 +128,12 @@ static TIME_METHODS: &[Method] = &[
         appended(args.get(0), &binary(&time_of(time))?)
     }),
     method("AppendFormat", &[Type::BYTES, STRING], |_, time, args| {
-        let mut text = Vec::new();
+        let mut text = Buffer::new();
         time_of(time).format(args.str(1).as_bytes(), &mut text);
         appended(args.get(0), &text)
     }),
     method("AppendText", &[Type::BYTES], |_, time, args| {
-        let mut text = Vec::new();
+        let mut text = Buffer::new();
         time_of(time).format(RFC3339_NANO, &mut text);
         appended(args.get(0), &text)
     }),
@@ -159,7 +161,7 @@ static TIME_METHODS: &[Method] = &[
         compare(time, args, std::cmp::Ordering::is_eq)
     }),
     method("Format", &[STRING], |_, time, args| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(time).format(args.str(0).as_bytes(), &mut out);
         Ok(Value::from(out))
     }),
@@ -197,13 +199,13 @@ static TIME_METHODS: &[Method] = &[
         Ok(Value::bytes(binary(&time_of(time))?))
     }),
     method("MarshalJSON", &[], |_, time, _| {
-        let mut out = vec![b'"'];
+        let mut out = Buffer::from(&b"\""[..]);
         time_of(time).format(RFC3339_NANO, &mut out);
         out.push(b'"');
         Ok(Value::bytes(out))
     }),
     method("MarshalText", &[], |_, time, _| {
-        let mut out = Vec::new();
+        let mut out = Buffer::new();
         time_of(time).format(RFC3339_NANO, &mut out);
         Ok(Value::bytes(out))
     }),
@@ -386,7 +388,7 @@ fn go_syntax(time: &Time) -> Vec<u8> {
         Location::Utc => out.extend_from_slice(b"time.UTC"),
         fixed @ Location::Fixed { .. } => {
             out.extend_from_slice(b"time.Location(");
-            strconv::push_quoted(&mut out, fixed.name());
+            out.extend_from_slice(&strconv::quote(fixed.name()));
             out.push(b')');
         }
     }
@@ -478,7 +480,7 @@ fn any_time(value: &Value) -> Time {
     }
 }
 
-fn push_date(out: &mut Vec<u8>, layout: &[u8], value: &Value, zone: &[u8]) {
+fn push_date(out: &mut Buffer, layout: &[u8], value: &Value, zone: &[u8]) {
     let time = any_time(value);
     match Zone::load(zone) {
         Some(zone) => time.format_in(&zone, layout, out),
@@ -486,12 +488,12 @@ fn push_date(out: &mut Vec<u8>, layout: &[u8], value: &Value, zone: &[u8]) {
     }
 }
 
-fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, args.str(0).as_bytes(), args.get(1), b"Local");
     Ok(())
 }
 
-fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(
         out,
         args.str(0).as_bytes(),
@@ -501,12 +503,12 @@ fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Tex
     Ok(())
 }
 
-fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, b"2006-01-02", args.get(0), b"Local");
     Ok(())
 }
 
-fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_date(out, b"2006-01-02", args.get(0), args.str(1).as_bytes());
     Ok(())
 }
@@ -535,12 +537,12 @@ fn must_to_date(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         .map_err(|error| FuncError::new(error.to_string()))
 }
 
-fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_int(out, time_of(args.get(0)).unix_seconds());
     Ok(())
 }
 
-fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let then = match args.get(0) {
         // Of the integers, only these two are treated as times here.
         Value::SmallInt(..) => current_time(),
@@ -554,7 +556,7 @@ fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
 }
 
 /// Formats seconds as a duration. Only texts and `int64` count as seconds, `int` does not.
-fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let seconds = match args.get(0) {
         Value::Str(text) => parse_int(text.as_bytes(), 10, 64).unwrap_or_else(|error| error.value),
         Value::Int64(seconds) => *seconds,
@@ -565,7 +567,7 @@ fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
 }
 
 /// Formats the largest unit of a span, such as `3d`.
-fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let span = match args.get(0) {
         Value::Str(text) => Duration::parse(text.as_bytes()).unwrap_or_default(),
         Value::Int64(nanoseconds) => Duration(*nanoseconds),

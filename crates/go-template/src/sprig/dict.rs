@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use super::text::strval;
-use crate::budget::{BudgetError, Limits};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{List, Map, Str, Type, Value};
+use bounded::{Budget, BudgetError};
 
 type Answer = Result<Value, FuncError>;
 
@@ -34,7 +34,7 @@ fn dict(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     for index in (0..args.len()).step_by(2) {
         let key = match args.take(index) {
             Value::Str(key) => key,
-            other => Str::from(&*strval(&other, call.budget().limits())?),
+            other => Str::from(&*strval(&other, call.budget())?),
         };
         let value = if index + 1 < args.len() {
             args.take(index + 1)
@@ -171,32 +171,19 @@ fn deep_copy(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
             "reflect: call of reflect.Value.Type on zero Value",
         ));
     }
-    let limits = call.budget().limits().clone();
-    let mut steps = 0;
-    let copied = copy(args.get(0), &limits, 0, &mut steps)?;
-    call.budget().step(steps)?;
-    Ok(copied)
+    Ok(copy(args.get(0), call.budget())?)
 }
 
 /// Copies a value with all nested maps and lists.
-fn copy(
-    value: &Value,
-    limits: &Limits,
-    depth: usize,
-    steps: &mut u64,
-) -> Result<Value, BudgetError> {
-    if depth > limits.nesting {
-        return Err(BudgetError::Nesting {
-            limit: limits.nesting,
-        });
-    }
-    *steps += 1;
-    if *steps > limits.steps {
-        return Err(BudgetError::Steps {
-            limit: limits.steps,
-        });
-    }
-    let mut nested = |value: &Value| crate::stack::grow(|| copy(value, limits, depth + 1, steps));
+fn copy(value: &Value, budget: &Budget) -> Result<Value, BudgetError> {
+    let nested = |value: &Value| -> Result<Value, BudgetError> {
+        if value.is_container() {
+            budget.descend(|| copy(value, budget))
+        } else {
+            budget.step(1)?;
+            Ok(value.clone())
+        }
+    };
     Ok(match value {
         Value::List(list) => {
             let items = list

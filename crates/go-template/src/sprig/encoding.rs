@@ -1,5 +1,6 @@
 //! Base64 and base32.
 
+use bounded::Buffer;
 use data_encoding::{BASE32, BASE64};
 
 use crate::error::FuncError;
@@ -25,13 +26,13 @@ pub(super) struct CorruptInput {
     at: usize,
 }
 
-fn base64_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn base64_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_base64(out, args.str(0).as_bytes());
     Ok(())
 }
 
 /// Appends bytes in base64.
-pub(super) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn push_base64(out: &mut Buffer, bytes: &[u8]) {
     let start = out.len();
     out.resize(start + BASE64.encode_len(bytes.len()), 0);
     if let Some(room) = out.get_mut(start..) {
@@ -39,7 +40,7 @@ pub(super) fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-fn base32_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn base32_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let (text, start) = (args.str(0).as_bytes(), out.len());
     out.resize(start + BASE32.encode_len(text.len()), 0);
     if let Some(room) = out.get_mut(start..) {
@@ -49,7 +50,7 @@ fn base32_encode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Te
 }
 
 /// Decodes base64; on failure, returns the error's text instead.
-fn base64_decode_text(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn base64_decode_text(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     match base64_decode(args.str(0).as_bytes()) {
         Ok(bytes) => out.extend(bytes),
         Err(error) => out.extend(error.to_string().into_bytes()),
@@ -57,7 +58,7 @@ fn base64_decode_text(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) 
     Ok(())
 }
 
-fn base32_decode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn base32_decode(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     match decode_base32(args.str(0).as_bytes()) {
         Ok(bytes) => out.extend(bytes),
         Err(error) => out.extend(error.to_string().into_bytes()),

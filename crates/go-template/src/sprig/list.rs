@@ -5,10 +5,10 @@ use super::convert::to_int;
 use super::default::is_empty;
 use super::reflect::deep_equal;
 use super::text::is_slice;
-use crate::budget::{BudgetError, Limits};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{List, Type, Value};
+use bounded::{Budget, BudgetError};
 
 type Answer = Result<Value, FuncError>;
 
@@ -155,9 +155,9 @@ fn compact(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(appended(kept))
 }
 
-fn is_in(items: &[Value], wanted: &Value, limits: &Limits) -> Result<bool, BudgetError> {
+fn is_in(items: &[Value], wanted: &Value, budget: &Budget) -> Result<bool, BudgetError> {
     for item in items {
-        if deep_equal(wanted, item, limits)? {
+        if deep_equal(wanted, item, budget)? {
             return Ok(true);
         }
     }
@@ -169,7 +169,7 @@ fn uniq(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let mut kept = Vec::new();
     for item in &list {
         call.budget().step(1 + kept.len() as u64 / 8)?;
-        if !is_in(&kept, &item, call.budget().limits())? {
+        if !is_in(&kept, &item, call.budget())? {
             kept.push(item);
         }
     }
@@ -182,7 +182,7 @@ fn without(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let mut kept = Vec::new();
     for item in &list {
         call.budget().step(1 + omitted.len() as u64 / 8)?;
-        if !is_in(omitted, &item, call.budget().limits())? {
+        if !is_in(omitted, &item, call.budget())? {
             kept.push(item);
         }
     }
@@ -195,9 +195,9 @@ fn has(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     }
     let list = list_of(args.get(1), "Cannot find has on type")?;
     call.budget().step(list.len() as u64 / 8)?;
-    let limits = call.budget().limits();
+    let budget = call.budget();
     for item in &list {
-        if deep_equal(args.get(0), &item, limits)? {
+        if deep_equal(args.get(0), &item, budget)? {
             return Ok(Value::Bool(true));
         }
     }

@@ -6,6 +6,7 @@ use crate::func::{Args, Call, Func};
 use crate::go::decimal::{Decimal, DecimalError};
 use crate::go::strconv::push_int;
 use crate::value::{List, Type, Value};
+use bounded::Buffer;
 
 type Answer = Result<Value, FuncError>;
 
@@ -287,7 +288,7 @@ fn until_step(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 }
 
 /// Formats space-separated numbers from the first to the last argument, inclusive.
-fn seq(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn seq(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let (start, step, end) = match args.len() {
         1 => (1, None, args.int(0)),
         2 => (args.int(0), None, args.int(1)),

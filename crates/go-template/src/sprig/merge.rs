@@ -2,10 +2,10 @@
 
 use super::default::is_empty;
 use super::text::is_slice;
-use crate::budget::Limits;
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{Kind, Map, Str, Type, Value};
+use bounded::{Budget, BudgetError};
 
 type Answer = Result<Value, FuncError>;
 
@@ -23,6 +23,12 @@ enum MergeError {
     /// A pointer meets another type: the only case that mergo itself rejects.
     DifferentTypes,
     Failed(FuncError),
+}
+
+impl From<BudgetError> for MergeError {
+    fn from(error: BudgetError) -> Self {
+        Self::Failed(error.into())
+    }
 }
 
 fn merge(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -65,52 +71,35 @@ fn merge_all(
     let sources = args.take_rest(1);
     let target = args.take(0);
     let mut map = target.as_map().cloned();
-    let limits = call.budget().limits().clone();
-    let mut merger = Merger {
+    let merger = Merger {
         overwrite,
-        limits: &limits,
-        steps: 0,
+        budget: call.budget(),
     };
     for source in &sources {
         let Some(source) = source.as_map() else {
             continue;
         };
         let map = map.get_or_insert_with(Map::new);
-        merger.merge(map, source, 0)?;
+        merger.merge(map, source)?;
     }
-    call.budget()
-        .step(merger.steps)
-        .map_err(|error| MergeError::Failed(error.into()))?;
     Ok(map.map_or(target, Value::Map))
 }
 
 struct Merger<'l> {
     overwrite: bool,
-    limits: &'l Limits,
-    steps: u64,
+    budget: &'l Budget,
 }
 
 impl Merger<'_> {
-    fn merge(&mut self, target: &Map, source: &Map, depth: usize) -> Result<(), MergeError> {
-        if depth > self.limits.nesting {
-            let limit = self.limits.nesting;
-            let error = crate::budget::BudgetError::Nesting { limit };
-            return Err(MergeError::Failed(error.into()));
-        }
+    fn merge(&self, target: &Map, source: &Map) -> Result<(), MergeError> {
+        self.budget.range(source.len())?;
         for (key, value) in source.entries() {
-            self.steps += 1;
-            self.merge_entry(target, key, value, depth)?;
+            self.merge_entry(target, key, value)?;
         }
         Ok(())
     }
 
-    fn merge_entry(
-        &mut self,
-        target: &Map,
-        key: Str,
-        value: Value,
-        depth: usize,
-    ) -> Result<(), MergeError> {
+    fn merge_entry(&self, target: &Map, key: Str, value: Value) -> Result<(), MergeError> {
         if matches!(value, Value::Nil) {
             if self.overwrite {
                 target.insert(key, value);
@@ -119,7 +108,7 @@ impl Merger<'_> {
         }
         let old = target.get(&key);
         if let Some(old) = &old {
-            self.descend(old, &value, depth)?;
+            self.descend(old, &value)?;
             // Checked only now, because descending may have filled an empty dictionary.
             if !is_zero(old) {
                 let both_maps = old.kind() == Kind::Map && value.kind() == Kind::Map;
@@ -135,11 +124,9 @@ impl Merger<'_> {
     }
 
     /// Merges the content of `value` into the content of `old`.
-    fn descend(&mut self, old: &Value, value: &Value, depth: usize) -> Result<(), MergeError> {
+    fn descend(&self, old: &Value, value: &Value) -> Result<(), MergeError> {
         match (old, value) {
-            (Value::Map(old), Value::Map(value)) => {
-                crate::stack::grow(|| self.merge(old, value, depth + 1))
-            }
+            (Value::Map(old), Value::Map(value)) => self.budget.descend(|| self.merge(old, value)),
             // A pointer accepts another pointer, and any value if overwriting is allowed.
             (Value::Object(old), Value::Map(_) | Value::Object(_))
                 if old.go_type().kind() == Kind::Ptr

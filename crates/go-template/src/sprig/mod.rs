@@ -12,7 +12,7 @@
 //! let funcs = Funcs::new().with(&sprig::FUNCS);
 //! let mut set = TemplateSet::new("set", Arc::new(funcs));
 //! set.parse("t", r#"{{ "Hello World" | kebabcase | quote }}"#)?;
-//! let mut out = Vec::new();
+//! let mut out = go_template::Buffer::new();
 //! let root = Value::Map(Map::new());
 //! Session::new(Limits::default()).execute(&set, "t", &root, &mut out)?;
 //! assert_eq!(out, br#""hello-world""#);

@@ -1,5 +1,6 @@
 //! Random numbers, texts and identifiers from the system's generator.
 
+use bounded::Buffer;
 use data_encoding::HEXLOWER;
 
 use super::encoding::push_base64;
@@ -89,7 +90,7 @@ pub(super) fn fill(buffer: &mut [u8]) -> Result<(), FuncError> {
 }
 
 /// Appends as many random characters as the first argument requests; none if it is negative.
-fn push_random(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8>, from: &[u8]) -> Text {
+fn push_random(call: &mut Call<'_>, args: &Args<'_>, out: &mut Buffer, from: &[u8]) -> Text {
     let count = usize::try_from(args.int(0)).unwrap_or(0);
     call.budget().string(count)?;
     call.budget().step(count as u64)?;
@@ -101,7 +102,7 @@ fn push_random(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8>, from: &[
     Ok(())
 }
 
-fn rand_bytes(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn rand_bytes(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let count = usize::try_from(args.int(0))
         .map_err(|_| FuncError::new("runtime error: makeslice: len out of range"))?;
     call.budget().string(count.saturating_mul(2))?;
@@ -121,9 +122,9 @@ fn rand_int(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Int(low.wrapping_add(offset.cast_signed())))
 }
 
-fn shuffle(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn shuffle(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     call.budget().step(args.str(0).len() as u64)?;
-    let mut runes = decoded(args.str(0).as_bytes());
+    let mut runes = decoded(args.str(0).as_bytes(), call.budget())?;
     let mut source = RandomBytes::new();
     for last in (1..runes.len()).rev() {
         let other = source.below(last as u64 + 1)?;
@@ -135,7 +136,7 @@ fn shuffle(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text 
     Ok(())
 }
 
-fn uuid_v4(_: &mut Call<'_>, _: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn uuid_v4(_: &mut Call<'_>, _: &mut Args<'_>, out: &mut Buffer) -> Text {
     let mut bits = [0; 16];
     fill(&mut bits)?;
     let mut number = u128::from_be_bytes(bits);

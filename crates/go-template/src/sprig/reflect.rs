@@ -1,11 +1,11 @@
 //! Names of types and kinds, and Go's `reflect.DeepEqual`.
 
-use crate::budget::{BudgetError, Limits};
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::semver::Version;
 use crate::go::time::Time;
 use crate::value::{Object, Type, Value};
+use bounded::{Budget, BudgetError};
 
 type Answer = Result<Value, FuncError>;
 
@@ -45,23 +45,25 @@ fn type_is_like(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 }
 
 fn deep_equal_values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let limits = call.budget().limits();
-    Ok(Value::Bool(deep_equal(args.get(0), args.get(1), limits)?))
+    let budget = call.budget();
+    Ok(Value::Bool(deep_equal(args.get(0), args.get(1), budget)?))
 }
 
 /// Go's `reflect.DeepEqual`: same types, same contents; nil equals only nil.
-pub(super) fn deep_equal(a: &Value, b: &Value, limits: &Limits) -> Result<bool, BudgetError> {
-    equal(a, b, limits, 0)
+pub(super) fn deep_equal(a: &Value, b: &Value, budget: &Budget) -> Result<bool, BudgetError> {
+    equal(a, b, budget)
 }
 
 #[allow(clippy::float_cmp, reason = "Go's == on floats is meant")]
-fn equal(a: &Value, b: &Value, limits: &Limits, depth: usize) -> Result<bool, BudgetError> {
-    if depth > limits.nesting {
-        return Err(BudgetError::Nesting {
-            limit: limits.nesting,
-        });
-    }
-    let nested = |a: &Value, b: &Value| crate::stack::grow(|| equal(a, b, limits, depth + 1));
+fn equal(a: &Value, b: &Value, budget: &Budget) -> Result<bool, BudgetError> {
+    let nested = |a: &Value, b: &Value| {
+        if a.is_container() {
+            budget.descend(|| equal(a, b, budget))
+        } else {
+            budget.step(1)?;
+            equal(a, b, budget)
+        }
+    };
     Ok(match (a, b) {
         (Value::Invalid | Value::Nil, Value::Invalid | Value::Nil) => true,
         (Value::NilOf(a), Value::NilOf(b)) => a == b,

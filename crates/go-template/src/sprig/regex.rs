@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use crate::budget::BudgetError;
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
-use crate::go::regexp::{Error, Regexp, TooLong, cached, must_compile_message, quote_meta};
+use crate::go::regexp::{Error, Regexp, cached, must_compile_message, quote_meta};
 use crate::value::{List, Type, Value};
+use bounded::Buffer;
 
 type Answer = Result<Value, FuncError>;
 type Text = Result<(), FuncError>;
@@ -54,7 +54,8 @@ enum OnError {
 /// Compiles the pattern in argument 0, after checking the budget for searching argument 1.
 fn compiled(call: &mut Call<'_>, args: &Args<'_>, how: OnError) -> Result<Rc<Regexp>, FuncError> {
     let pattern = args.str(0).as_bytes();
-    let regexp = cached(pattern).map_err(|error| pattern_error(pattern, &error, how))?;
+    let regexp = cached(pattern, call.budget())?;
+    let regexp = regexp.map_err(|error| pattern_error(pattern, &error, how))?;
     call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
     Ok(regexp)
@@ -68,30 +69,38 @@ fn pattern_error(pattern: &[u8], error: &Error, how: OnError) -> FuncError {
 }
 
 fn is_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    let Ok(regexp) = cached(args.str(0).as_bytes()) else {
+    let Ok(regexp) = cached(args.str(0).as_bytes(), call.budget())? else {
         return Ok(Value::Bool(false));
     };
     call.budget().regex(regexp.memory())?;
     call.budget().step(regexp.cost(args.str(1).len()))?;
-    Ok(Value::Bool(regexp.is_match(args.str(1).as_bytes())))
+    Ok(Value::Bool(
+        regexp.is_match(args.str(1).as_bytes(), call.budget())?,
+    ))
 }
 
 fn must_match(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Return)?;
-    Ok(Value::Bool(regexp.is_match(args.str(1).as_bytes())))
+    Ok(Value::Bool(
+        regexp.is_match(args.str(1).as_bytes(), call.budget())?,
+    ))
 }
 
 fn find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Panic)?;
     Ok(Value::from(
-        regexp.find(args.str(1).as_bytes()).unwrap_or_default(),
+        regexp
+            .find(args.str(1).as_bytes(), call.budget())?
+            .unwrap_or_default(),
     ))
 }
 
 fn must_find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Return)?;
     Ok(Value::from(
-        regexp.find(args.str(1).as_bytes()).unwrap_or_default(),
+        regexp
+            .find(args.str(1).as_bytes(), call.budget())?
+            .unwrap_or_default(),
     ))
 }
 
@@ -115,69 +124,65 @@ fn strings(found: Option<Vec<&[u8]>>) -> Value {
 
 fn find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Panic)?;
-    Ok(matches(
-        regexp.find_all(args.str(1).as_bytes(), args.int(2)),
-    ))
+    let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
+    Ok(matches(found))
 }
 
 fn must_find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Return)?;
-    Ok(matches(
-        regexp.find_all(args.str(1).as_bytes(), args.int(2)),
-    ))
+    let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
+    Ok(matches(found))
 }
 
 fn split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Panic)?;
-    Ok(strings(regexp.split(args.str(1).as_bytes(), args.int(2))))
+    Ok(strings(regexp.split(
+        args.str(1).as_bytes(),
+        args.int(2),
+        call.budget(),
+    )?))
 }
 
 fn must_split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Return)?;
-    Ok(strings(regexp.split(args.str(1).as_bytes(), args.int(2))))
+    Ok(strings(regexp.split(
+        args.str(1).as_bytes(),
+        args.int(2),
+        call.budget(),
+    )?))
 }
 
-fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let regexp = compiled(call, args, OnError::Panic)?;
     push_replaced(call, &regexp, args, out)
 }
 
-fn must_replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn must_replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let regexp = compiled(call, args, OnError::Return)?;
     push_replaced(call, &regexp, args, out)
 }
 
-fn push_replaced(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+fn push_replaced(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Buffer) -> Text {
     let (text, template) = (args.str(1).as_bytes(), args.str(2).as_bytes());
-    let limit = call.budget().limits().string;
-    regexp
-        .replace_all(text, template, out, limit)
-        .map_err(|TooLong| too_long(limit))
+    Ok(regexp.replace_all(text, template, out, call.budget())?)
 }
 
-fn replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let regexp = compiled(call, args, OnError::Panic)?;
     push_literal(call, &regexp, args, out)
 }
 
-fn must_replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn must_replace_literal(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let regexp = compiled(call, args, OnError::Return)?;
     push_literal(call, &regexp, args, out)
 }
 
-fn push_literal(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+fn push_literal(call: &mut Call<'_>, regexp: &Regexp, args: &Args<'_>, out: &mut Buffer) -> Text {
     let (text, replacement) = (args.str(1).as_bytes(), args.str(2).as_bytes());
-    let limit = call.budget().limits().string;
-    regexp
-        .replace_all_literal(text, replacement, out, limit)
-        .map_err(|TooLong| too_long(limit))
+    Ok(regexp.replace_all_literal(text, replacement, out, call.budget())?)
 }
 
-fn too_long(limit: usize) -> FuncError {
-    BudgetError::String { limit }.into()
-}
-
-fn quote(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn quote(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     out.extend_from_slice(&quote_meta(args.str(0).as_bytes()));
     Ok(())
 }

@@ -7,6 +7,7 @@ use crate::go::strconv::{atoi as parse_atoi, push_quoted};
 use crate::go::unicode;
 use crate::go::utf8::{push_rune, runes};
 use crate::value::{List, Map, Str, Type, Value};
+use bounded::{Budget, BudgetError, Buffer};
 
 type Answer = Result<Value, FuncError>;
 type Text = Result<(), FuncError>;
@@ -48,7 +49,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("upper", &[STRING], upper),
 ];
 
-fn hello(_: &mut Call<'_>, _: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn hello(_: &mut Call<'_>, _: &mut Args<'_>, out: &mut Buffer) -> Text {
     out.extend_from_slice(b"Hello!");
     Ok(())
 }
@@ -131,7 +132,7 @@ fn substr(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Str(text.slice(start, end)))
 }
 
-fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
     if text.is_ascii() {
         out.extend(text.iter().map(u8::to_ascii_uppercase));
@@ -141,7 +142,7 @@ fn upper(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn lower(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn lower(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
     if text.is_ascii() {
         out.extend(text.iter().map(u8::to_ascii_lowercase));
@@ -151,13 +152,13 @@ fn lower(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn title(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn title(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     out.extend_from_slice(&unicode::title(args.str(0).as_bytes()));
     Ok(())
 }
 
 /// Removes white space. If there is any, every byte is treated as a Latin-1 rune, as in goutils.
-fn nospace(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn nospace(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
     if text.iter().any(|&byte| unicode::is_space(byte as char)) {
         for &byte in text
@@ -191,7 +192,7 @@ fn has_suffix(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     ))
 }
 
-fn repeat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn repeat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(1).as_bytes();
     let count = usize::try_from(args.int(0))
         .map_err(|_| FuncError::new("strings: negative Repeat count"))?;
@@ -205,12 +206,12 @@ fn repeat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn replace(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let [old, new, text] = [args.str(0), args.str(1), args.str(2)].map(Str::as_bytes);
     Ok(push_replaced(out, text, old, new, call.budget())?)
 }
 
-fn plural(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn plural(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let chosen = if args.int(2) == 1 {
         args.str(0)
     } else {
@@ -220,12 +221,12 @@ fn plural(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn nindent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn nindent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     out.push(b'\n');
     indent(call, args, out)
 }
 
-fn indent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn indent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let spaces = usize::try_from(args.int(0))
         .map_err(|_| FuncError::new("strings: negative Repeat count"))?;
     let text = args.str(1).as_bytes();
@@ -245,8 +246,8 @@ fn indent(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn quote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    let limits = call.budget().limits();
+fn quote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    let budget = call.budget();
     let mut first = true;
     for value in args
         .all()
@@ -258,14 +259,14 @@ fn quote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
         }
         match value {
             Value::Str(text) => push_quoted(out, text.as_bytes()),
-            _ => push_quoted(out, &strval(value, limits)?),
+            _ => push_quoted(out, &strval(value, budget)?),
         }
     }
     Ok(())
 }
 
-fn squote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    let limits = call.budget().limits();
+fn squote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    let budget = call.budget();
     let mut first = true;
     for value in args
         .all()
@@ -277,14 +278,14 @@ fn squote(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
         } else {
             b" '"
         });
-        crate::fmt::print_value(value, limits, out)?;
+        crate::fmt::print_value(value, budget, out)?;
         out.push(b'\'');
     }
     Ok(())
 }
 
-fn cat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    let limits = call.budget().limits();
+fn cat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    let budget = call.budget();
     let mut first = true;
     for value in args
         .all()
@@ -294,22 +295,22 @@ fn cat(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
         if !std::mem::take(&mut first) {
             out.push(b' ');
         }
-        crate::fmt::print_value(value, limits, out)?;
+        crate::fmt::print_value(value, budget, out)?;
     }
     Ok(())
 }
 
-fn to_string(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    Ok(push_strval(out, args.get(0), call.budget().limits())?)
+fn to_string(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    Ok(push_strval(out, args.get(0), call.budget())?)
 }
 
-fn join(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn join(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let separator = args.str(0).as_bytes();
     let value = args.get(1);
-    let limits = call.budget().limits().clone();
+    let budget = call.budget();
     if !is_slice(value) {
         if !matches!(value, Value::Nil) {
-            push_strval(out, value, &limits)?;
+            push_strval(out, value, budget)?;
         }
         return Ok(());
     }
@@ -320,10 +321,12 @@ fn join(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
         if !std::mem::take(&mut first) {
             out.extend_from_slice(separator);
         }
-        push_strval(out, &item, &limits)?;
-        if out.len() - before > limits.string {
-            call.budget().string(out.len() - before)?;
+        push_strval(out, &item, budget)?;
+        budget.step(1)?;
+        if out.len() - before > budget.limits().string {
+            budget.string(out.len() - before)?;
         }
+        out.check()?;
     }
     Ok(call.budget().string(out.len() - before)?)
 }
@@ -335,11 +338,11 @@ fn texts(call: &mut Call<'_>, value: &Value) -> Result<List, FuncError> {
     {
         return Ok(list.clone());
     }
-    let limits = call.budget().limits();
+    let budget = call.budget();
     let text = |value: &Value| -> Result<Value, FuncError> {
         match value {
             Value::Str(_) => Ok(value.clone()),
-            _ => Ok(Value::from(&*strval(value, limits)?)),
+            _ => Ok(Value::from(&*strval(value, budget)?)),
         }
     };
     // Go makes room for the nils, too.
@@ -369,7 +372,7 @@ fn to_strings(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 fn sort_alpha(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let value = args.take(0);
     if !is_slice(&value) {
-        let text = strval(&value, call.budget().limits())?;
+        let text = strval(&value, call.budget())?;
         return Ok(Value::List(List::strings([&*text])));
     }
     if let Value::NilOf(ty) = value
@@ -412,6 +415,10 @@ fn numbered(pieces: &[&[u8]]) -> Value {
 }
 
 /// Decodes the runes, for functions that work on runes.
-pub(super) fn decoded(text: &[u8]) -> Vec<char> {
-    runes(text).map(|(_, rune, _)| rune).collect()
+pub(super) fn decoded(text: &[u8], budget: &Budget) -> Result<Vec<char>, BudgetError> {
+    let count = runes(text).count();
+    budget.memory(count.saturating_mul(size_of::<char>()))?;
+    let mut decoded = Vec::with_capacity(count);
+    decoded.extend(runes(text).map(|(_, rune, _)| rune));
+    Ok(decoded)
 }

@@ -1,24 +1,42 @@
 //! Values as text: Sprig's `strval`, and small string functions of Go.
 
-use std::borrow::Cow;
+use std::ops::Deref;
 
 use memchr::memmem;
 
-use crate::budget::{Budget, BudgetError, Limits};
 use crate::fmt::print_value;
 use crate::go::utf8::{decode_rune, runes};
 use crate::value::{Kind, Value};
+use bounded::{Budget, BudgetError, Buffer};
+
+/// The text of a value.
+pub(super) enum Shown<'v> {
+    Borrowed(&'v [u8]),
+    Owned(Buffer),
+}
+
+impl Deref for Shown<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(text) => text,
+            Self::Owned(text) => text,
+        }
+    }
+}
 
 /// Returns the text of a value: strings and bytes as they are, types with a text method through it,
 /// everything else as `%v` prints it.
-pub(super) fn strval<'v>(value: &'v Value, limits: &Limits) -> Result<Cow<'v, [u8]>, BudgetError> {
+pub(super) fn strval<'v>(value: &'v Value, budget: &Budget) -> Result<Shown<'v>, BudgetError> {
     match value {
-        Value::Str(text) => Ok(Cow::Borrowed(text.as_bytes())),
-        Value::Bytes(bytes) => Ok(Cow::Borrowed(bytes.as_bytes())),
+        Value::Str(text) => Ok(Shown::Borrowed(text.as_bytes())),
+        Value::Bytes(bytes) => Ok(Shown::Borrowed(bytes.as_bytes())),
         _ => {
-            let mut out = Vec::new();
-            print_value(value, limits, &mut out)?;
-            Ok(Cow::Owned(out))
+            let mut out = Buffer::new();
+            print_value(value, budget, &mut out)?;
+            out.check()?;
+            Ok(Shown::Owned(out))
         }
     }
 }
@@ -26,16 +44,16 @@ pub(super) fn strval<'v>(value: &'v Value, limits: &Limits) -> Result<Cow<'v, [u
 /// Appends the result of [`strval`].
 #[inline]
 pub(super) fn push_strval(
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
     value: &Value,
-    limits: &Limits,
+    budget: &Budget,
 ) -> Result<(), BudgetError> {
     match value {
         Value::Bytes(bytes) => {
             out.extend_from_slice(bytes.as_bytes());
             Ok(())
         }
-        _ => print_value(value, limits, out),
+        _ => print_value(value, budget, out),
     }
 }
 
@@ -47,11 +65,11 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
 /// Appends `text` with every `old` replaced by `new`, like Go's `strings.ReplaceAll`: an empty
 /// `old` matches before every rune and at the end.
 pub(super) fn push_replaced(
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
     text: &[u8],
     old: &[u8],
     new: &[u8],
-    budget: &mut Budget,
+    budget: &Budget,
 ) -> Result<(), BudgetError> {
     if old == new {
         out.extend_from_slice(text);
@@ -77,10 +95,17 @@ pub(super) fn push_replaced(
         if out.len() - before > limit {
             return Err(BudgetError::String { limit });
         }
+        out.check()?;
     }
     out.extend_from_slice(text.get(done..).unwrap_or_default());
     budget.string(out.len() - before)
 }
+
+/// Pieces of a split text after which the budget is checked.
+const PIECES_BETWEEN_CHECKS: usize = 64 << 10;
+
+/// The memory of a piece and of the value that is made of it, in bytes.
+const BYTES_PER_PIECE: usize = 48;
 
 /// Splits `text` at separators into at most `limit` pieces, like Go's `strings.SplitN`. An empty
 /// separator splits after every rune.
@@ -88,7 +113,7 @@ pub(super) fn split<'t>(
     text: &'t [u8],
     separator: &[u8],
     limit: usize,
-    budget: &mut Budget,
+    budget: &Budget,
 ) -> Result<Vec<&'t [u8]>, BudgetError> {
     if limit == 0 {
         return Ok(Vec::new());
@@ -111,6 +136,11 @@ pub(super) fn split<'t>(
     }
     let finder = memmem::Finder::new(separator);
     while pieces.len() + 1 < limit {
+        if pieces.len().is_multiple_of(PIECES_BETWEEN_CHECKS) {
+            let more = pieces.len() + PIECES_BETWEEN_CHECKS;
+            budget.memory(more.saturating_mul(BYTES_PER_PIECE))?;
+            budget.check()?;
+        }
         let Some(at) = finder.find(rest) else {
             break;
         };

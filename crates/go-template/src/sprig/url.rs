@@ -4,6 +4,7 @@ use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::go::url::{Url, UserInfo, parse_user_info};
 use crate::value::{Kind, Map, Type, Value};
+use bounded::Buffer;
 
 type Answer = Result<Value, FuncError>;
 type Text = Result<(), FuncError>;
@@ -15,7 +16,7 @@ pub(super) static FUNCS: &[Func] = &[
 ];
 
 /// Returns nothing, as in Helm without DNS: rendering must not depend on the network.
-fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Vec<u8>) -> Text {
+fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Buffer) -> Text {
     Ok(())
 }
 
@@ -38,7 +39,7 @@ fn url_parse(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::Map(Map::from_entries(Type::MAP, entries)))
 }
 
-fn url_join(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn url_join(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let map = args.map(0);
     let part = |key: &str| -> Result<Vec<u8>, FuncError> {
         match map.and_then(|map| map.get(key)) {

@@ -6,6 +6,7 @@ use crate::func::{Args, Call, Func};
 use crate::go::unicode;
 use crate::go::utf8::push_rune;
 use crate::value::{Str, Type};
+use bounded::Buffer;
 
 type Text = Result<(), FuncError>;
 
@@ -22,7 +23,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("wrapWith", &[INT, STRING, STRING], wrap_with),
 ];
 
-fn abbrev(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn abbrev(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(1);
     match usize::try_from(args.int(0)) {
         Ok(width) if width >= 4 => push_abbreviated(out, text.as_bytes(), 0, width),
@@ -31,7 +32,7 @@ fn abbrev(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn abbrev_both(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn abbrev_both(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let (left, right, text) = (args.int(0), args.int(1), args.str(2));
     match usize::try_from(right) {
         Ok(width) if right >= 4 && (left <= 0 || right >= 7) => {
@@ -44,7 +45,7 @@ fn abbrev_both(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text
 
 /// Appends at most `width` bytes of `text`, with dots for omitted parts. The byte at `offset` is
 /// kept, which may require leading dots too.
-fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
+fn push_abbreviated(out: &mut Buffer, text: &[u8], offset: i64, width: usize) {
     if text.len() <= width {
         return out.extend_from_slice(text);
     }
@@ -71,7 +72,7 @@ fn push_abbreviated(out: &mut Vec<u8>, text: &[u8], offset: i64, width: usize) {
 }
 
 /// Returns the first byte of every word, treated as a Latin-1 rune.
-fn initials(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn initials(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let mut gap = true;
     for &byte in args.str(0).as_bytes() {
         if unicode::is_space(byte as char) {
@@ -83,9 +84,9 @@ fn initials(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn untitle(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn untitle(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let mut first = true;
-    for rune in decoded(args.str(0).as_bytes()) {
+    for rune in decoded(args.str(0).as_bytes(), call.budget())? {
         if unicode::is_space(rune) {
             first = true;
             push_rune(out, rune);
@@ -98,9 +99,9 @@ fn untitle(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn swap_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn swap_case(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let mut gap = true;
-    for rune in decoded(args.str(0).as_bytes()) {
+    for rune in decoded(args.str(0).as_bytes(), call.budget())? {
         let swapped = if unicode::is_upper(rune) || unicode::is_title(rune) {
             gap = false;
             unicode::to_lower(rune)
@@ -119,7 +120,7 @@ fn swap_case(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     Ok(())
 }
 
-fn wrap(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn wrap(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_wrapped(
         call,
         out,
@@ -130,7 +131,7 @@ fn wrap(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
     )
 }
 
-fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_wrapped(
         call,
         out,
@@ -144,7 +145,7 @@ fn wrap_with(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Tex
 /// Wraps at spaces after at most `width` bytes; longer words are cut only if `cut_words` is set.
 fn push_wrapped(
     call: &mut Call<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
     text: &[u8],
     width: i64,
     newline: &Str,

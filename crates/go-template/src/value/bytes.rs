@@ -6,6 +6,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use bounded::memory;
+
 /// Maximum length of a string that is stored in the handle itself.
 const INLINE: usize = 22;
 
@@ -27,7 +29,33 @@ pub struct Str(Repr);
 #[derive(Clone)]
 enum Repr {
     Unshared(Unshared),
-    Shared(Arc<[u8]>),
+    Shared(Shared),
+}
+
+/// Bytes with a reference count, which count as memory of the thread that allocates them.
+struct Shared(Arc<[u8]>);
+
+impl Shared {
+    fn new(bytes: Arc<[u8]>) -> Self {
+        memory::hold(bytes.len());
+        Self(bytes)
+    }
+}
+
+impl Clone for Shared {
+    #[inline]
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Shared {
+    #[inline]
+    fn drop(&mut self) {
+        if Arc::strong_count(&self.0) == 1 {
+            memory::release(self.0.len());
+        }
+    }
 }
 
 /// Content without a reference count. It is a separate type, so that a clone copies whole words.
@@ -54,7 +82,7 @@ impl Str {
                 bytes.get(..usize::from(*len)).unwrap_or_default()
             }
             Repr::Unshared(Unshared::Static(bytes)) => bytes,
-            Repr::Shared(bytes) => bytes,
+            Repr::Shared(bytes) => &bytes.0,
         }
     }
 
@@ -110,7 +138,7 @@ impl From<&[u8]> for Str {
                 room.copy_from_slice(source);
                 Self(Repr::Unshared(Unshared::Inline { len, bytes }))
             }
-            _ => Self(Repr::Shared(Arc::from(source))),
+            _ => Self(Repr::Shared(Shared::new(Arc::from(source)))),
         }
     }
 }
@@ -133,6 +161,12 @@ impl From<&String> for Str {
     }
 }
 
+impl From<bounded::Buffer> for Str {
+    fn from(source: bounded::Buffer) -> Self {
+        Self::from(source.as_slice())
+    }
+}
+
 impl From<Vec<u8>> for Str {
     fn from(source: Vec<u8>) -> Self {
         Self::from(source.as_slice())
@@ -147,7 +181,7 @@ impl From<&Vec<u8>> for Str {
 
 impl From<Arc<[u8]>> for Str {
     fn from(source: Arc<[u8]>) -> Self {
-        Self(Repr::Shared(source))
+        Self(Repr::Shared(Shared::new(source)))
     }
 }
 
@@ -178,7 +212,7 @@ impl PartialEq for Str {
                     bytes: right,
                 }),
             ) => a == b && left == right,
-            (Repr::Shared(a), Repr::Shared(b)) if Arc::ptr_eq(a, b) => true,
+            (Repr::Shared(a), Repr::Shared(b)) if Arc::ptr_eq(&a.0, &b.0) => true,
             _ => self.as_bytes() == other.as_bytes(),
         }
     }

@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use bounded::memory::Held;
+
 use super::deep_drop;
 use super::growth;
 use super::{Str, Type, Value};
@@ -29,6 +31,13 @@ struct ListCell {
     items: RefCell<Vec<Value>>,
     /// Length of the array: there are zero values behind the items.
     capacity: Cell<u32>,
+    /// The memory of the elements without what they refer to.
+    held: RefCell<Held>,
+}
+
+/// Returns the memory of a list with room for this many elements.
+fn memory(room: usize) -> usize {
+    size_of::<ListCell>() + room * size_of::<Value>()
 }
 
 impl List {
@@ -39,6 +48,7 @@ impl List {
         Self {
             cell: Rc::new(ListCell {
                 ty,
+                held: RefCell::new(Held::new(memory(items.capacity()))),
                 items: RefCell::new(items),
                 capacity: Cell::new(len),
             }),
@@ -126,6 +136,7 @@ impl List {
         let mut items = self.cell.items.borrow_mut();
         if last > items.len() {
             items.resize_with(last, || Value::zero(self.cell.ty.elem()));
+            self.cell.held.borrow_mut().set(memory(items.capacity()));
         }
         drop(items);
         let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);

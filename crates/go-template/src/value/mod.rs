@@ -212,6 +212,12 @@ impl From<&[u8]> for Value {
     }
 }
 
+impl From<bounded::Buffer> for Value {
+    fn from(value: bounded::Buffer) -> Self {
+        Self::Str(value.into())
+    }
+}
+
 impl From<Vec<u8>> for Value {
     fn from(value: Vec<u8>) -> Self {
         Self::Str(value.into())

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::rc::Rc;
 
+use bounded::memory::Held;
+
 use super::deep_drop;
 use super::{Kind, Type, Value};
 
@@ -37,7 +39,11 @@ struct ObjectInner {
     underlying: Value,
     fields: Vec<Value>,
     data: Option<Box<dyn Any>>,
+    _held: Held,
 }
+
+/// The memory of an object with its data, roughly.
+const MEMORY: usize = 256;
 
 impl Object {
     fn build(ty: Type, underlying: Value, fields: Vec<Value>, data: Option<Box<dyn Any>>) -> Self {
@@ -47,6 +53,7 @@ impl Object {
                 underlying,
                 fields,
                 data,
+                _held: Held::new(MEMORY),
             }),
             addressable: false,
         }

@@ -7,6 +7,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 
+use bounded::memory::Held;
+
 use super::Str;
 
 /// Number of entries up to which scanning the hashes is faster than probing.
@@ -120,7 +122,12 @@ pub(crate) struct Table<V> {
     entries: Vec<Entry<V>>,
     slots: Vec<u32>,
     sorted: bool,
+    /// The memory of the table without what the values refer to.
+    held: Held,
 }
+
+/// The memory of an empty map.
+const EMPTY_MAP: usize = 128;
 
 impl<V> Default for Table<V> {
     fn default() -> Self {
@@ -128,16 +135,26 @@ impl<V> Default for Table<V> {
             entries: Vec::new(),
             slots: Vec::new(),
             sorted: true,
+            held: Held::new(EMPTY_MAP),
         }
     }
 }
 
 impl<V> Table<V> {
     pub(crate) fn with_capacity(capacity: usize) -> Self {
-        Self {
+        let mut table = Self {
             entries: Vec::with_capacity(capacity),
             ..Self::default()
-        }
+        };
+        table.count_memory();
+        table
+    }
+
+    /// Counts the memory after the capacity changed.
+    fn count_memory(&mut self) {
+        let entries = self.entries.capacity() * size_of::<Entry<V>>();
+        self.held
+            .set(EMPTY_MAP + entries + self.slots.capacity() * size_of::<u32>());
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -193,7 +210,7 @@ impl<V> Table<V> {
     /// Returns a table with the same keys and other values; `make` receives the position of each.
     pub(crate) fn with_values<W>(&self, mut make: impl FnMut(usize, &V) -> W) -> Table<W> {
         let entries = self.entries.iter().enumerate();
-        Table {
+        let mut table = Table {
             entries: entries
                 .map(|(position, entry)| Entry {
                     hash: entry.hash,
@@ -203,7 +220,10 @@ impl<V> Table<V> {
                 .collect(),
             slots: self.slots.clone(),
             sorted: self.sorted,
-        }
+            held: Held::default(),
+        };
+        table.count_memory();
+        table
     }
 
     /// Sets `key` and returns its previous value.
@@ -219,6 +239,7 @@ impl<V> Table<V> {
         if let Some(last) = self.entries.last() {
             self.sorted &= last.key < key;
         }
+        let grows = self.entries.len() == self.entries.capacity();
         self.entries.push(Entry { hash, key, value });
         let count = self.entries.len();
         // A table that has shrunk keeps its slots, so they must contain every entry.
@@ -229,6 +250,9 @@ impl<V> Table<V> {
             } else {
                 self.place(count - 1);
             }
+        }
+        if grows {
+            self.count_memory();
         }
         None
     }
@@ -266,6 +290,7 @@ impl<V> Table<V> {
         for position in 0..self.entries.len() {
             self.place(position);
         }
+        self.count_memory();
     }
 
     fn place(&mut self, position: usize) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bounded::memory::Held;
+
 use super::table::Table;
 use super::{List, Map, Str, Type, Value};
 
@@ -95,12 +97,19 @@ impl From<TreeMap> for Tree {
 pub struct TreeList {
     ty: Type,
     items: Vec<Tree>,
+    /// The memory of the elements without what they refer to.
+    _held: Held,
 }
 
 impl TreeList {
     /// Creates a slice of the given Go type with these elements.
     pub fn new(ty: Type, items: Vec<Tree>) -> Self {
-        Self { ty, items }
+        let held = Held::new(size_of::<Self>() + items.capacity() * size_of::<Tree>());
+        Self {
+            ty,
+            items,
+            _held: held,
+        }
     }
 
     /// Returns the Go type.
@@ -140,7 +149,8 @@ impl TreeMap {
     /// `None`.
     #[must_use]
     pub fn with(&self, changes: impl IntoIterator<Item = (Str, Option<Tree>)>) -> Self {
-        let Self { ty, mut table } = self.clone();
+        let mut changed = self.clone();
+        let table = &mut changed.table;
         for (key, value) in changes {
             match value {
                 Some(value) => drop(table.insert(key, value)),
@@ -148,7 +158,7 @@ impl TreeMap {
             }
         }
         table.sort();
-        Self { ty, table }
+        changed
     }
 
     /// Returns the Go type.
@@ -183,5 +193,21 @@ impl TreeMap {
 
     pub(crate) fn table(&self) -> &Table<Tree> {
         &self.table
+    }
+}
+
+// Deep trees are dropped with enough stack, wherever that happens.
+
+impl Drop for TreeList {
+    fn drop(&mut self) {
+        let items = std::mem::take(&mut self.items);
+        bounded::grow(|| drop(items));
+    }
+}
+
+impl Drop for TreeMap {
+    fn drop(&mut self) {
+        let table = std::mem::take(&mut self.table);
+        bounded::grow(|| drop(table));
     }
 }

@@ -3,7 +3,7 @@
 use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
-impl<'t> DirectReader<'t> {
+impl<'t> DirectReader<'t, '_> {
     /// Reads the node that begins here, in a collection at the column `parent`, and advances to the
     /// next node.
     pub(super) fn block_node(&mut self, parent: isize) -> Option<()> {
@@ -100,7 +100,7 @@ impl<'t> DirectReader<'t> {
                 } else if self.column == column && self.byte(0) == b'-' && self.ends_word(1) {
                     self.nested(|reader| reader.block_list(column, true))
                 } else {
-                    self.push(Scalar::Null);
+                    self.push_null()?;
                     Some(())
                 }
             }
@@ -136,7 +136,7 @@ impl<'t> DirectReader<'t> {
                     if self.column > column {
                         self.block_node(column)?;
                     } else {
-                        self.push(Scalar::Null);
+                        self.push_null()?;
                     }
                 }
                 _ => {

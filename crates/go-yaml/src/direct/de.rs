@@ -33,7 +33,7 @@ impl<'t> Tape<'t> {
     /// Returns the root node.
     pub(crate) fn root(&self) -> TapeNode<'_, 't> {
         TapeNode {
-            tape: &self.0,
+            tape: &self.entries,
             at: 0,
         }
     }
@@ -105,18 +105,27 @@ impl<'de> Deserializer<'de> for TapeNode<'de, '_> {
                 Scalar::Str(Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
                 Scalar::Str(Cow::Owned(text)) => visitor.visit_borrowed_str(text),
             },
-            Entry::List(end) => visitor.visit_seq(Items {
-                node: self.node(self.at + 1),
-                end: *end,
+            Entry::List(end) => bounded::grow(|| {
+                visitor.visit_seq(Items {
+                    node: self.node(self.at + 1),
+                    end: *end,
+                })
             }),
-            Entry::Map { end, repeats: true } => visitor.visit_map(Distinct {
-                node: self,
-                entries: self.distinct(*end)?.into_iter(),
-                value: 0,
-            }),
-            Entry::Map { end, .. } => visitor.visit_map(Fields {
-                node: self.node(self.at + 1),
-                end: *end,
+            Entry::Map { end, repeats: true } => {
+                let entries = self.distinct(*end)?.into_iter();
+                bounded::grow(|| {
+                    visitor.visit_map(Distinct {
+                        node: self,
+                        entries,
+                        value: 0,
+                    })
+                })
+            }
+            Entry::Map { end, .. } => bounded::grow(|| {
+                visitor.visit_map(Fields {
+                    node: self.node(self.at + 1),
+                    end: *end,
+                })
             }),
         }
     }

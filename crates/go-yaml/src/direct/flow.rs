@@ -3,7 +3,7 @@
 use super::{DirectReader, Key, MAX_KEY_LENGTH};
 use crate::resolve::Scalar;
 
-impl<'t> DirectReader<'t> {
+impl<'t> DirectReader<'t, '_> {
     /// Reads the node that begins here, up to its end.
     pub(super) fn flow_node(&mut self) -> Option<()> {
         match self.byte(0) {
@@ -54,7 +54,7 @@ impl<'t> DirectReader<'t> {
             self.push_key(key)?;
             self.skip_flow_blanks()?;
             if matches!(self.byte(0), b',' | b'}') {
-                self.push(Scalar::Null);
+                self.push_null()?;
             } else {
                 self.flow_node()?;
                 self.skip_flow_blanks()?;

@@ -14,17 +14,32 @@ mod scalar;
 
 use std::borrow::Cow;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError};
+
 use crate::resolve::{Scalar, resolve_plain};
 
-/// Maximum nesting; few documents have ten levels.
-const MAX_DEPTH: usize = 100;
+/// The reader declines a text.
+struct Declined;
+
+impl From<BudgetError> for Declined {
+    fn from(_: BudgetError) -> Self {
+        Self
+    }
+}
+
+/// Entries of a tape for which there is always room.
+const ROOM: usize = 8;
 
 /// Maximum length of a key, below the limit of YAML for text before the `:`.
 const MAX_KEY_LENGTH: usize = 1000;
 
 /// A document: its nodes in the order of the text, with the content of a collection right after it.
 #[derive(Debug)]
-pub(crate) struct Tape<'t>(Vec<Entry<'t>>);
+pub(crate) struct Tape<'t> {
+    entries: Vec<Entry<'t>>,
+    _held: Held,
+}
 
 /// A node of a [`Tape`].
 #[derive(Debug)]
@@ -42,10 +57,13 @@ enum Entry<'t> {
 
 /// Reads the first document of a text returned by [`simple_text`]. Returns `None` if it uses
 /// anything that this reader does not support.
-pub(crate) fn read(text: &str) -> Option<Tape<'_>> {
-    let mut reader = DirectReader::new(text);
+pub(crate) fn read<'t>(text: &'t str, limits: &Budget) -> Option<Tape<'t>> {
+    let mut reader = DirectReader::new(text, limits)?;
     reader.document()?;
-    Some(Tape(reader.tape))
+    Some(Tape {
+        entries: reader.tape,
+        _held: reader.held,
+    })
 }
 
 /// Returns the text if it has only characters with the same meaning everywhere: no line break but
@@ -74,7 +92,7 @@ pub(crate) fn simple_text(bytes: &[u8]) -> Option<Cow<'_, str>> {
 }
 
 /// A text and the reading position.
-struct DirectReader<'t> {
+struct DirectReader<'t, 'b> {
     text: &'t str,
     bytes: &'t [u8],
     at: usize,
@@ -82,25 +100,30 @@ struct DirectReader<'t> {
     line: usize,
     /// The column of the next block node; -1 at the end of the document.
     column: isize,
-    depth: usize,
+    limits: &'b Budget,
     tape: Vec<Entry<'t>>,
+    held: Held,
     /// Fingerprints of the keys of all open maps.
     fingerprints: Vec<u64>,
 }
 
-impl<'t> DirectReader<'t> {
-    fn new(text: &'t str) -> Self {
-        Self {
+impl<'t, 'b> DirectReader<'t, 'b> {
+    fn new(text: &'t str, limits: &'b Budget) -> Option<Self> {
+        // A node of a manifest takes about sixteen bytes of text, in a values file more.
+        let capacity = text.len() / 32 + 1;
+        limits.memory(capacity * size_of::<Entry<'_>>()).ok()?;
+        limits.step(text.len() as u64 / 64).ok()?;
+        Some(Self {
             text,
             bytes: text.as_bytes(),
             at: 0,
             line: 0,
             column: -1,
-            depth: 0,
-            // A node of a manifest takes about sixteen bytes of text, in a values file more.
-            tape: Vec::with_capacity(text.len() / 32 + 1),
+            limits,
+            tape: Vec::with_capacity(capacity),
+            held: Held::new(capacity * size_of::<Entry<'_>>()),
             fingerprints: Vec::new(),
-        }
+        })
     }
 
     fn document(&mut self) -> Option<()> {
@@ -110,7 +133,7 @@ impl<'t> DirectReader<'t> {
             self.end_line()?;
         }
         if self.column < 0 {
-            self.push(Scalar::Null);
+            self.push_null()?;
         } else {
             self.block_node(-1)?;
         }
@@ -217,18 +240,35 @@ impl<'t> DirectReader<'t> {
 
     /// Runs `read` one nesting level deeper.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return None;
+        let limits = self.limits;
+        limits
+            .descend(|| self.make_room().and_then(|()| read(self)).ok_or(Declined))
+            .ok()
+    }
+
+    /// Makes room on the tape before it is full. Returns nothing if it does not fit.
+    fn make_room(&mut self) -> Option<()> {
+        let (length, capacity) = (self.tape.len(), self.tape.capacity());
+        if capacity - length < ROOM {
+            let more = capacity.max(ROOM);
+            let bytes = more * size_of::<Entry<'_>>();
+            self.limits.memory(bytes.saturating_mul(2)).ok()?;
+            self.tape.reserve_exact(more);
+            self.held.add(bytes);
         }
-        read(self)?;
-        self.depth -= 1;
         Some(())
     }
 
     #[inline]
     fn push(&mut self, scalar: Scalar<'t>) {
         self.tape.push(Entry::Scalar(scalar));
+    }
+
+    /// Adds a missing value, which is not a nested node.
+    fn push_null(&mut self) -> Option<()> {
+        self.make_room()?;
+        self.push(Scalar::Null);
+        Some(())
     }
 
     /// Adds a plain scalar on one line.

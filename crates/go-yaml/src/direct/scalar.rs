@@ -6,7 +6,7 @@ use super::DirectReader;
 use crate::resolve::Scalar;
 use crate::scanner::escape;
 
-impl<'t> DirectReader<'t> {
+impl<'t> DirectReader<'t, '_> {
     /// Returns whether a plain scalar certainly begins here.
     pub(super) fn starts_plain(&self) -> bool {
         match self.byte(0) {

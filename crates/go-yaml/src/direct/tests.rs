@@ -15,7 +15,8 @@ fn reference(text: &str) -> Result<Value, String> {
 /// Returns the result of the direct reader, unless it declines the text.
 fn direct(text: &str) -> Option<Value> {
     let text = simple_text(text.as_bytes())?;
-    let tape = read(&text)?;
+    let limits = bounded::Budget::new(bounded::Limits::NESTING_ONLY);
+    let tape = read(&text, &limits)?;
     Some(serde::Deserialize::deserialize(tape.root()).unwrap())
 }
 

@@ -7,6 +7,7 @@ pub mod key_sort;
 mod scalar;
 mod write;
 
+use bounded::Buffer;
 use scalar::Style;
 pub use scalar::Version;
 
@@ -20,7 +21,7 @@ enum Context {
 
 /// A writer of one YAML document.
 pub struct Emitter<'o> {
-    out: &'o mut Vec<u8>,
+    out: &'o mut Buffer,
     version: Version,
     column: usize,
     indent: isize,
@@ -38,7 +39,7 @@ const SIMPLE_KEY_LIMIT: usize = 128;
 
 impl<'o> Emitter<'o> {
     /// Creates a writer that appends to `out`.
-    pub fn new(out: &'o mut Vec<u8>, version: Version) -> Self {
+    pub fn new(out: &'o mut Buffer, version: Version) -> Self {
         Self {
             out,
             version,
@@ -49,6 +50,14 @@ impl<'o> Emitter<'o> {
             indention: true,
             context: Context::Root,
         }
+    }
+
+    /// Returns an error if the document does not fit into the memory that is left.
+    ///
+    /// # Errors
+    /// [`bounded::BudgetError::Memory`].
+    pub fn check(&self) -> Result<(), bounded::BudgetError> {
+        self.out.check()
     }
 
     /// Writes a string, quoted or as a block if necessary.

@@ -68,9 +68,6 @@ struct SimpleKey {
     forgotten: bool,
 }
 
-/// Maximum nesting. Go's limit is 10,000, far more than any chart needs.
-pub(crate) const MAX_DEPTH: usize = 512;
-
 /// Maximum length of the text before the `:` of a simple key.
 const SIMPLE_KEY_LIMIT: usize = 1024;
 
@@ -85,11 +82,13 @@ pub(crate) struct Scanner<'a> {
     simple_keys: Vec<SimpleKey>,
     flow_level: usize,
     ended: bool,
+    /// Limit on the nesting of blocks, and on that of flow collections.
+    max_depth: usize,
 }
 
 impl<'a> Scanner<'a> {
     /// Creates a scanner; a byte-order mark at the start is skipped.
-    pub(crate) fn new(text: &'a str) -> Self {
+    pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self {
             text: text.as_bytes(),
@@ -102,6 +101,7 @@ impl<'a> Scanner<'a> {
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
             ended: false,
+            max_depth,
         }
     }
 
@@ -298,9 +298,9 @@ impl<'a> Scanner<'a> {
         }
         self.indents.push(self.indent);
         self.indent = column;
-        if self.indents.len() > MAX_DEPTH {
+        if self.indents.len() > self.max_depth {
             return Err(Error::scanner(
-                format!("exceeded max depth of {MAX_DEPTH}"),
+                format!("exceeded max depth of {}", self.max_depth),
                 self.mark,
             ));
         }
@@ -434,9 +434,9 @@ impl<'a> Scanner<'a> {
             ..SimpleKey::default()
         });
         self.flow_level += 1;
-        if self.flow_level > MAX_DEPTH {
+        if self.flow_level > self.max_depth {
             return Err(Error::scanner(
-                format!("exceeded max depth of {MAX_DEPTH}"),
+                format!("exceeded max depth of {}", self.max_depth),
                 self.mark,
             ));
         }

@@ -1,5 +1,6 @@
 //! Reads `.tgz` archives of charts. The content is not trusted.
 
+use std::cell::Cell;
 use std::io::{self, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
@@ -25,6 +26,42 @@ impl Default for Limits {
             unpacked: 100 << 20,
             nesting: 32,
         }
+    }
+}
+
+/// What is left of the limits while a chart with its nested archives is read.
+#[derive(Debug)]
+pub(crate) struct Room<'l> {
+    pub(crate) limits: &'l Limits,
+    entries: Cell<usize>,
+    unpacked: Cell<u64>,
+}
+
+impl<'l> Room<'l> {
+    pub(crate) fn new(limits: &'l Limits) -> Self {
+        Self {
+            limits,
+            entries: Cell::new(limits.entries),
+            unpacked: Cell::new(limits.unpacked),
+        }
+    }
+
+    /// Counts an entry.
+    fn entry(&self) -> Result<(), ArchiveError> {
+        let left = self.entries.get().checked_sub(1);
+        let limit = self.limits.entries;
+        self.entries
+            .set(left.ok_or(ArchiveError::TooManyEntries { limit })?);
+        Ok(())
+    }
+
+    /// Counts the size of a file.
+    fn size(&self, size: u64) -> Result<(), ArchiveError> {
+        let left = self.unpacked.get().checked_sub(size);
+        let limit = self.limits.unpacked;
+        self.unpacked
+            .set(left.ok_or(ArchiveError::TooLarge { limit })?);
+        Ok(())
     }
 }
 
@@ -74,16 +111,22 @@ pub enum ArchiveError {
 
 /// Returns the files of an archive, with the chart's directory removed from their paths.
 pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
+    read_into(archive, &Room::new(limits))
+}
+
+/// Like [`read`], within what is left of the limits.
+pub(crate) fn read_into(archive: &[u8], room: &Room<'_>) -> Result<Vec<File>, ArchiveError> {
     // Headers and padding add to the size of the files.
     let overhead = 4096_u64
-        .saturating_mul(limits.entries as u64)
-        .min(limits.unpacked);
-    let bound = limits
+        .saturating_mul(room.entries.get() as u64)
+        .min(room.unpacked.get());
+    let bound = room
         .unpacked
+        .get()
         .saturating_add(overhead)
         .saturating_add(1 << 20);
     if let Some(unpacked) = unpack_whole(archive, bound) {
-        return entries(&unpacked, limits);
+        return entries(&unpacked, room);
     }
     let mut unpacked = Vec::new();
     let end = MultiGzDecoder::new(archive)
@@ -92,7 +135,7 @@ pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> 
     match end {
         // Errors after the zero blocks that end a tar are ignored, as in Helm.
         Err(error) if !ends(&unpacked) => Err(ArchiveError::Unpack(error)),
-        _ => entries(&unpacked, limits),
+        _ => entries(&unpacked, room),
     }
 }
 
@@ -123,17 +166,12 @@ fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
 }
 
 /// Returns the files of an unpacked archive.
-fn entries(unpacked: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
+fn entries(unpacked: &[u8], room: &Room<'_>) -> Result<Vec<File>, ArchiveError> {
     let mut tar = tar::Archive::new(Cursor::new(unpacked));
     let mut files = Vec::new();
-    let mut left = limits.unpacked;
     let entries = tar.entries_with_seek().map_err(ArchiveError::Unpack)?;
-    for (index, entry) in entries.enumerate() {
-        if index >= limits.entries {
-            return Err(ArchiveError::TooManyEntries {
-                limit: limits.entries,
-            });
-        }
+    for entry in entries {
+        room.entry()?;
         let entry = entry.map_err(ArchiveError::Unpack)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let kind = entry.header().entry_type();
@@ -151,9 +189,7 @@ fn entries(unpacked: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> 
         }
         let name = chart_path(&path)?;
         let size = entry.size();
-        left = left.checked_sub(size).ok_or(ArchiveError::TooLarge {
-            limit: limits.unpacked,
-        })?;
+        room.size(size)?;
         let data = content(unpacked, entry.raw_file_position(), size)
             .ok_or_else(|| ArchiveError::Unpack(io::ErrorKind::UnexpectedEof.into()))?;
         let modified = modified(entry.header());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use go_template::TreeMap;
 
-use super::archive::{self, ArchiveError};
+use super::archive::{self, ArchiveError, Room};
 use super::chart_yaml::{self, ChartYamlError};
 use super::content_digest::LazyDigest;
 use super::ignore::{IgnoreError, Rules};
@@ -159,7 +159,7 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
         error,
     };
     if fs::metadata(path).map_err(unreadable)?.is_dir() {
-        return files(directory(path, limits)?, limits, 0);
+        return files(directory(path, limits)?, &Room::new(limits), 0);
     }
     let bytes = fs::read(path).map_err(unreadable)?;
     if !bytes.starts_with(&[0x1f, 0x8b, 0x08]) {
@@ -176,12 +176,12 @@ pub(super) fn path(path: &Path, limits: &Limits) -> Result<Chart, LoadError> {
             hint,
         });
     }
-    archive(&bytes, limits, 0)
+    archive(&bytes, &Room::new(limits), 0)
 }
 
 /// Loads a chart from the bytes of an archive nested `depth` charts deep.
-pub(super) fn archive(bytes: &[u8], limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
-    files(archive::read(bytes, limits)?, limits, depth)
+pub(super) fn archive(bytes: &[u8], room: &Room<'_>, depth: usize) -> Result<Chart, LoadError> {
+    files(archive::read_into(bytes, room)?, room, depth)
 }
 
 /// Returns the files of a directory that `.helmignore` does not exclude, in the order of a sorted
@@ -288,7 +288,8 @@ impl Walk<'_> {
 }
 
 /// Builds a chart from its files.
-pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<Chart, LoadError> {
+pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<Chart, LoadError> {
+    let limits = room.limits;
     if depth > limits.nesting {
         return Err(LoadError::TooDeep {
             limit: limits.nesting,
@@ -332,7 +333,7 @@ pub(super) fn files(files: Vec<File>, limits: &Limits, depth: usize) -> Result<C
         .map_err(|message| LoadError::of_metadata(message, chart_yaml.as_ref()))?;
     let mut dependencies = Vec::new();
     for (name, files) in std::mem::take(&mut parts.below) {
-        let chart = subchart(&name, &files, limits, depth + 1).map_err(|mut error| {
+        let chart = subchart(&name, &files, room, depth + 1).map_err(|mut error| {
             if let Some(place) = error.place_mut() {
                 place.move_below(&format!("charts/{name}"));
             }
@@ -452,16 +453,17 @@ fn has_extension(name: &str, extension: &str) -> bool {
 fn subchart(
     name: &str,
     files: &[File],
-    limits: &Limits,
+    room: &Room<'_>,
     depth: usize,
 ) -> Result<Option<Chart>, LoadError> {
+    let limits = room.limits;
     if name.starts_with(['_', '.']) {
         return Ok(None);
     }
     if has_extension(name, "tgz") {
         let is_file = |file: &&File| file.name().strip_prefix("charts/") == Some(name);
         return match files.first().filter(is_file) {
-            Some(file) if depth <= limits.nesting => archive(file.data(), limits, depth).map(Some),
+            Some(file) if depth <= limits.nesting => archive(file.data(), room, depth).map(Some),
             Some(_) => Err(LoadError::TooDeep {
                 limit: limits.nesting,
             }),
@@ -477,5 +479,5 @@ fn subchart(
             ..file.clone()
         })
     });
-    self::files(below.collect(), limits, depth).map(Some)
+    self::files(below.collect(), room, depth).map(Some)
 }

@@ -176,13 +176,17 @@ impl Chart {
 
     /// Loads a chart from the bytes of a `.tgz` archive.
     pub fn from_archive(archive: &[u8], limits: &Limits) -> Result<Self, LoadError> {
-        load::archive(archive, limits, 0)
+        load::archive(archive, &archive::Room::new(limits), 0)
     }
 
     /// Builds a chart from its files. Directories and archives are loaded through this function
     /// too.
     pub fn from_files(files: impl IntoIterator<Item = File>) -> Result<Self, LoadError> {
-        load::files(files.into_iter().collect(), &Limits::default(), 0)
+        load::files(
+            files.into_iter().collect(),
+            &archive::Room::new(&Limits::default()),
+            0,
+        )
     }
 
     /// Returns the name.

@@ -1,12 +1,15 @@
 //! `values.schema.json`: validation of values.
 
+mod cost;
 mod decimal;
+mod pattern;
 mod plain;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 use boon::{Compiler, ErrorKind, SchemaIndex, Schemas, UrlLoader, ValidationError};
+use bounded::{Budget, Limits};
 use go_template::{Tree, TreeMap};
 use serde_json::Value;
 
@@ -59,6 +62,7 @@ pub(crate) struct Rejected {
 const MAX_EXCERPTS: usize = 5;
 
 struct CompiledSchema {
+    document: Value,
     schemas: Schemas,
     root: SchemaIndex,
 }
@@ -91,18 +95,23 @@ impl Schema {
 
     fn compile(&self) -> Result<CompiledSchema, Violation> {
         let wrong = |message| Violation::of_schema(message);
-        let document =
+        let document: Value =
             serde_json::from_slice(self.file.data()).map_err(|error| wrong(error.to_string()))?;
+        pattern::check(&document).map_err(wrong)?;
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(Offline));
         compiler
-            .add_resource(URL, document)
+            .add_resource(URL, document.clone())
             .map_err(|error| wrong(error.to_string()))?;
         let mut schemas = Schemas::new();
         let root = compiler
             .compile(URL, &mut schemas)
             .map_err(|error| wrong(format!("{error:#}")))?;
-        Ok(CompiledSchema { schemas, root })
+        Ok(CompiledSchema {
+            document,
+            schemas,
+            root,
+        })
     }
 
     /// Validates `values`. Errors do not contain the values themselves, which may be secret.
@@ -119,7 +128,14 @@ impl Schema {
 
     fn check_compiled(&self, values: &Value) -> Result<(), Vec<Violation>> {
         match self.compiled.get_or_init(|| self.compile()) {
-            Ok(CompiledSchema { schemas, root }) => match schemas.validate(values, *root) {
+            Ok(CompiledSchema {
+                document,
+                schemas,
+                root,
+            }) => match within_limits(document, values)
+                .map_err(|message| vec![Violation::of_schema(message)])
+                .map(|()| schemas.validate(values, *root))?
+            {
                 Err(error) if decimal::is_violation(&error) => {
                     let mut found = Vec::new();
                     describe(&error, &mut found);
@@ -129,6 +145,21 @@ impl Schema {
             },
             Err(wrong) => Err(vec![wrong.clone()]),
         }
+    }
+}
+
+/// Limit on the number of subschemas that are applied to values.
+const MAX_APPLIED: u64 = 2_000_000;
+
+/// Checks that values can be checked in reasonable time.
+fn within_limits(schema: &Value, values: &Value) -> Result<(), String> {
+    let cost = cost::of(schema, values, &Budget::new(Limits::default()));
+    match cost {
+        Ok(cost) if cost <= MAX_APPLIED => Ok(()),
+        Ok(_) => Err(format!(
+            "the schema applies more than {MAX_APPLIED} subschemas to the values"
+        )),
+        Err(error) => Err(format!("the schema cannot be checked: {error}")),
     }
 }
 

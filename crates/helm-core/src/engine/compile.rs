@@ -164,6 +164,10 @@ impl Templates {
     }
 }
 
+/// The threads that parse. There are none if they cannot be started.
+static POOL: LazyLock<Option<rayon::ThreadPool>> =
+    LazyLock::new(|| rayon::ThreadPoolBuilder::new().build().ok());
+
 /// Minimum size of all templates, in bytes, for parsing them on several threads.
 const MIN_PARALLEL_SIZE: usize = 24 << 10;
 
@@ -174,7 +178,8 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplate
     let helpers = if total < MIN_PARALLEL_SIZE {
         0
     } else {
-        rayon::current_num_threads().saturating_sub(1)
+        POOL.as_ref()
+            .map_or(0, |pool| pool.current_num_threads().saturating_sub(1))
     };
     let work = Arc::new(ParseQueue {
         set: TemplateSet::new(SET, Arc::clone(&FUNCS)),
@@ -184,7 +189,8 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplate
     let (done, parsed) = mpsc::channel();
     for _ in 0..helpers {
         let (work, done) = (Arc::clone(&work), done.clone());
-        rayon::spawn(move || {
+        let Some(pool) = &*POOL else { break };
+        pool.spawn(move || {
             // Texts that a helper fails to parse are parsed below.
             let _ = catch_unwind(AssertUnwindSafe(|| {
                 while let Some(one) = work.one() {

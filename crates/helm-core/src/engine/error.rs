@@ -29,6 +29,8 @@ pub enum RenderError {
         message: String,
         /// The line of the innermost template with a caret, and the chain of includes.
         excerpt: String,
+        /// The exceeded limit, if that is the error.
+        limit: Option<BudgetError>,
     },
     /// Objects that a `lookup` needs are not in the snapshot: fetch them and render again.
     #[error("the templates look up {} objects that were not fetched", .0.len())]
@@ -43,9 +45,14 @@ pub enum RenderError {
     /// document are not interrupted.
     #[error("the render was cancelled")]
     Cancelled,
-    /// Sorting the rendered documents exceeded a limit.
-    #[error("cannot sort the rendered documents")]
-    Limit(#[source] BudgetError),
+    /// Sorting the documents of a template exceeded a limit.
+    #[error("cannot sort the documents that {template} renders: {limit}")]
+    Limit {
+        /// The template.
+        template: String,
+        /// The limit.
+        limit: BudgetError,
+    },
     /// The chart does not support this version of Kubernetes.
     #[error(
         "chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}"
@@ -79,6 +86,8 @@ pub enum RenderError {
         message: String,
         /// The rendered line with a caret.
         excerpt: String,
+        /// The exceeded limit, if that is the error.
+        limit: Option<BudgetError>,
     },
     /// A rendered document is not a Kubernetes object.
     #[error(transparent)]
@@ -109,6 +118,28 @@ impl RenderError {
         Self::Execution {
             message,
             excerpt: include::without_marks(&error.report().to_string()),
+            limit: error.budget().cloned(),
+        }
+    }
+
+    /// Converts an exceeded limit of sorting the documents of a template.
+    pub(crate) fn from_sorting(template: &str, error: BudgetError) -> Self {
+        match error {
+            BudgetError::Cancelled => Self::Cancelled,
+            limit => Self::Limit {
+                template: template.to_owned(),
+                limit,
+            },
+        }
+    }
+
+    /// Returns the exceeded limit of [`RenderInput::limits`](super::RenderInput::limits), if that is
+    /// the error.
+    pub fn limit(&self) -> Option<&BudgetError> {
+        match self {
+            Self::Execution { limit, .. } | Self::Yaml { limit, .. } => limit.as_ref(),
+            Self::Limit { limit, .. } => Some(limit),
+            _ => None,
         }
     }
 
@@ -120,7 +151,7 @@ impl RenderError {
             Self::NeedsLookup(_) => "NeedsLookup",
             Self::TooManyLookups => "TooManyLookups",
             Self::Cancelled => "Cancelled",
-            Self::Limit(_) => "LimitExceeded",
+            Self::Limit { .. } => "LimitExceeded",
             Self::KubeVersion { .. } => "IncompatibleKubernetes",
             Self::NotInstallable(_) => "NotInstallable",
             Self::MissingDependencies(_) => "MissingDependencies",
@@ -135,15 +166,6 @@ impl RenderError {
             | Self::Execution { excerpt, .. }
             | Self::Yaml { excerpt, .. } => excerpt,
             _ => "",
-        }
-    }
-}
-
-impl From<BudgetError> for RenderError {
-    fn from(error: BudgetError) -> Self {
-        match error {
-            BudgetError::Cancelled => Self::Cancelled,
-            error => Self::Limit(error),
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use go_template::{BudgetError, Map, Session, Stop, Str, Tree, Type, Value};
+use bounded::memory::Held;
+use go_template::{BudgetError, Buffer, Map, Session, Stop, Str, Tree, Type, Value};
 
 use super::compile::Linked;
 use super::include::{RenderState, TooManyLookups};
@@ -41,19 +42,21 @@ pub(super) fn files(
         files: Vec::with_capacity(linked.files.len()),
         ..Output::default()
     };
+    let mut held = Held::default();
     for file in &linked.files {
         let Some(scope) = scopes.get(file.chart) else {
             continue;
         };
         scope.insert("Template", Value::from(&file.about));
-        let mut text = Vec::with_capacity(file.length);
+        let mut text = Buffer::with_capacity(file.length);
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
         if let Err(error) = result {
             return Err(failure(&mut session, &error));
         }
         strip::no_values(&mut text, 0);
-        output.files.push((file.path.clone(), text));
+        held.add(text.capacity());
+        output.files.push((file.path.clone(), text.into_vec()));
     }
     if let Some(needed) = needed(&mut session) {
         return Err(needed);

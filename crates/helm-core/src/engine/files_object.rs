@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use data_encoding::BASE64;
 use go_template::{
-    Args, Call, FuncError, List, Map, Method, Str, Tree, TreeMap, Type, TypeInfo, Value,
+    Args, Buffer, Call, FuncError, List, Map, Method, Str, Tree, TreeMap, Type, TypeInfo, Value,
 };
 
 use super::funcs_yaml;
@@ -105,27 +105,29 @@ fn entries(files: &Value) -> Vec<(Str, Str)> {
     entries.collect()
 }
 
-fn as_config(_: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
-    Ok(by_base_name(files, Value::Str))
+fn as_config(call: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
+    by_base_name(call, files, Value::Str)
 }
 
-fn as_secrets(_: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
-    Ok(by_base_name(files, |content| {
+fn as_secrets(call: &mut Call<'_>, files: &Value, _: &mut Args<'_>) -> Answer {
+    by_base_name(call, files, |content| {
         Value::from(BASE64.encode(content.as_bytes()))
-    }))
+    })
 }
 
 /// Returns a map from base names to contents, as YAML.
-fn by_base_name(files: &Value, show: impl Fn(Str) -> Value) -> Value {
+fn by_base_name(call: &Call<'_>, files: &Value, show: impl Fn(Str) -> Value) -> Answer {
     let named = entries(files)
         .into_iter()
         .map(|(path, content)| (base(&path), show(content)));
     let map = Value::Map(Map::from_entries(Type::STRING_MAP, named));
-    let mut text = Vec::new();
-    if funcs_yaml::write(&map, &mut text).is_err() {
-        text.clear();
+    let mut text = Buffer::new();
+    match funcs_yaml::write(&map, call.budget(), &mut text) {
+        Err(error) if error.is_limit() => return Err(error),
+        Err(_) => text.clear(),
+        Ok(()) => {}
     }
-    Value::from(text)
+    Ok(Value::from(text))
 }
 
 /// Returns the last component of a path.

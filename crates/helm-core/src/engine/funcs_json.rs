@@ -33,8 +33,10 @@ fn decode(
     target: Type,
 ) -> Result<(Value, Option<String>), FuncError> {
     let text = args.str(0).as_bytes();
-    call.budget().step(text.len() as u64 / 8)?;
-    let json::Decoded { value, error } = json::decode(text);
+    let json::Decoded { value, error } = json::decode_within(text, call.budget());
+    if let Some(json::DecodeError::Budget(error)) = error {
+        return Err(error.into());
+    }
     if let (Value::Nil, Some(error)) = (&value, &error) {
         return Ok((empty(target), Some(error.to_string())));
     }

@@ -1,5 +1,6 @@
 //! `toToml`, `mustToToml` and `fromToml`, as `github.com/BurntSushi/toml` writes and reads TOML.
 
+use bounded::{Budget, Buffer};
 use go_template::go::strconv::format_float;
 use go_template::sprig::{DURATION, TIME};
 use go_template::{Args, Call, Func, FuncError, Kind, List, Map, Object, Str, Type, Value};
@@ -12,7 +13,7 @@ pub(crate) static FUNCS: &[Func] = &[
     Func::value("fromToml", &[Type::STRING], from_toml),
 ];
 
-fn to_toml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn to_toml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let start = out.len();
     if matches!(args.get(0), Value::Nil | Value::Invalid) {
         return must_to_toml(call, args, out);
@@ -21,16 +22,20 @@ fn to_toml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
         return Ok(());
     };
     out.truncate(start);
-    let message = error.to_string();
-    if message == TOO_DEEP {
+    if error.is_limit() {
         return Err(error);
     }
+    let message = error.to_string();
     // Go appends the error to the output.
     out.extend_from_slice(message.as_bytes());
     Ok(())
 }
 
-fn must_to_toml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn must_to_toml(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Buffer,
+) -> Result<(), FuncError> {
     let value = args.get(0);
     if matches!(value, Value::Nil | Value::Invalid) {
         return Err(FuncError::new(
@@ -40,27 +45,19 @@ fn must_to_toml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Res
     let mut writer = TomlWriter {
         start: out.len(),
         out,
-        depth: 0,
+        budget: call.budget(),
     };
-    writer.entry(&[], value)
+    writer.entry(&mut Vec::new(), value)?;
+    Ok(writer.out.check()?)
 }
 
-fn from_toml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+fn from_toml(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     Ok(Value::Map(
-        match toml_reader::read(args.str(0).as_bytes()) {
+        match toml_reader::read(args.str(0).as_bytes(), call.budget())? {
             Ok(map) => map,
             Err(message) => Map::from_entries(Type::MAP, [("Error", Value::from(message))]),
         },
     ))
-}
-
-/// Limit on the depth of values.
-const MAX_DEPTH: usize = 500;
-
-const TOO_DEEP: &str = "the value is nested too deeply; does it contain itself?";
-
-fn too_deep() -> FuncError {
-    FuncError::new(TOO_DEEP)
 }
 
 /// The TOML form of a value.
@@ -73,21 +70,21 @@ enum Shape {
 }
 
 struct TomlWriter<'o> {
-    out: &'o mut Vec<u8>,
+    out: &'o mut Buffer,
     start: usize,
-    depth: usize,
+    budget: &'o Budget,
 }
 
 impl TomlWriter<'_> {
     /// Writes a value under a full key.
-    fn entry(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
-        if let (Value::Complex(_) | Value::Func(_), []) = (value, key) {
+    fn entry(&mut self, key: &mut Vec<Str>, value: &Value) -> Result<(), FuncError> {
+        if let (Value::Complex(_) | Value::Func(_), []) = (value, key.as_slice()) {
             let kind = value.kind().name();
             return Err(FuncError::new(format!(
                 "unsupported type for key '': {kind}"
             )));
         }
-        match shape(value)? {
+        match self.shape(value)? {
             None => Ok(()),
             Some(Shape::Table) => self.nested(|writer| writer.table(key, value)),
             Some(Shape::ArrayOfTables) => self.nested(|writer| writer.tables(key, value)),
@@ -99,13 +96,9 @@ impl TomlWriter<'_> {
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(too_deep());
-        }
-        let result = write(self);
-        self.depth -= 1;
-        result
+        self.out.check()?;
+        let budget = self.budget;
+        budget.descend(|| write(self))
     }
 
     /// Writes `key = value`, or only the value if there is no key.
@@ -121,7 +114,7 @@ impl TomlWriter<'_> {
         Ok(())
     }
 
-    fn table(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
+    fn table(&mut self, key: &mut Vec<Str>, value: &Value) -> Result<(), FuncError> {
         // Top-level tables are separated by an empty line.
         if key.len() == 1 {
             self.newline();
@@ -133,14 +126,14 @@ impl TomlWriter<'_> {
         self.fields(key, &fields_of(value))
     }
 
-    fn tables(&mut self, key: &[Str], value: &Value) -> Result<(), FuncError> {
+    fn tables(&mut self, key: &mut Vec<Str>, value: &Value) -> Result<(), FuncError> {
         if key.is_empty() {
             return Err(FuncError::new(
                 "toml: top-level values must be Go maps or structs",
             ));
         }
         for item in items_of(value) {
-            if shape(&item)?.is_none() {
+            if self.shape(&item)?.is_none() {
                 continue;
             }
             self.newline();
@@ -152,18 +145,19 @@ impl TomlWriter<'_> {
     }
 
     /// Writes the fields of a table, with subtables last.
-    fn fields(&mut self, key: &[Str], fields: &[(Str, Value)]) -> Result<(), FuncError> {
-        let (direct, below) = split(fields)?;
+    fn fields(&mut self, key: &mut Vec<Str>, fields: &[(Str, Value)]) -> Result<(), FuncError> {
+        let (direct, below) = self.split(fields)?;
         for (name, value) in direct.into_iter().chain(below) {
-            let mut key = key.to_vec();
+            self.budget.step(1)?;
             key.push(name.clone());
-            self.entry(&key, value)?;
+            self.entry(key, value)?;
+            key.pop();
         }
         Ok(())
     }
 
     fn inline(&mut self, fields: &[(Str, Value)]) -> Result<(), FuncError> {
-        let (direct, below) = split(fields)?;
+        let (direct, below) = self.split(fields)?;
         self.text("{");
         let (length, more) = (direct.len(), !below.is_empty());
         for (index, (name, value)) in direct.into_iter().enumerate() {
@@ -178,7 +172,7 @@ impl TomlWriter<'_> {
     }
 
     fn pair(&mut self, name: &Str, value: &Value, comma: bool) -> Result<(), FuncError> {
-        if shape(value)?.is_none() {
+        if self.shape(value)?.is_none() {
             return Ok(());
         }
         self.name(name);
@@ -220,6 +214,8 @@ impl TomlWriter<'_> {
             if index > 0 {
                 self.text(", ");
             }
+            self.budget.step(1)?;
+            self.out.check()?;
             self.element(item)?;
         }
         self.text("]");
@@ -267,7 +263,7 @@ impl TomlWriter<'_> {
         if value.is_infinite() {
             return self.text(if value > 0.0 { "inf" } else { "-inf" });
         }
-        let mut text = Vec::new();
+        let mut text = Buffer::new();
         format_float(&mut text, value, b'g', None, 64);
         self.out.extend_from_slice(&text);
         if !text.iter().any(|byte| matches!(byte, b'e' | b'.')) {
@@ -329,38 +325,59 @@ impl TomlWriter<'_> {
     }
 }
 
-/// Returns the TOML form of a value, or `None` for nil.
-fn shape(value: &Value) -> Result<Option<Shape>, FuncError> {
-    shape_at(value, 0)
-}
-
-fn shape_at(value: &Value, depth: usize) -> Result<Option<Shape>, FuncError> {
-    if depth > MAX_DEPTH {
-        return Err(too_deep());
+impl TomlWriter<'_> {
+    /// Returns the TOML form of a value, or `None` for nil.
+    fn shape(&self, value: &Value) -> Result<Option<Shape>, FuncError> {
+        Ok(Some(match value {
+            Value::Nil | Value::Invalid | Value::NilOf(_) => return Ok(None),
+            Value::List(list) => {
+                if self.budget.descend(|| self.is_table_array(list))? {
+                    Shape::ArrayOfTables
+                } else {
+                    Shape::Array
+                }
+            }
+            Value::Map(_) => Shape::Table,
+            Value::Complex(_) | Value::Func(_) => {
+                let kind = value.kind().name();
+                return Err(FuncError::new(format!("unsupported type: {kind}")));
+            }
+            Value::Object(object)
+                if !is_text(value, object)
+                    && object.go_type() != DURATION
+                    && matches!(object.underlying(), Value::Invalid) =>
+            {
+                Shape::Table
+            }
+            _ => Shape::Scalar,
+        }))
     }
-    Ok(Some(match value {
-        Value::Nil | Value::Invalid | Value::NilOf(_) => return Ok(None),
-        Value::List(list) => {
-            if is_table_array(list, depth + 1)? {
-                Shape::ArrayOfTables
-            } else {
-                Shape::Array
+
+    fn is_table_array(&self, list: &List) -> Result<bool, FuncError> {
+        let mut all = !list.is_empty();
+        for item in list {
+            self.budget.step(1)?;
+            match self.shape(&item)? {
+                None => {
+                    return Err(FuncError::new("toml: cannot encode array with nil element"));
+                }
+                Some(shape) => all &= shape == Shape::Table,
             }
         }
-        Value::Map(_) => Shape::Table,
-        Value::Complex(_) | Value::Func(_) => {
-            let kind = value.kind().name();
-            return Err(FuncError::new(format!("unsupported type: {kind}")));
+        Ok(all)
+    }
+
+    /// Splits the fields into plain ones and subtables.
+    fn split<'f>(&self, fields: &'f [(Str, Value)]) -> Result<(Fields<'f>, Fields<'f>), FuncError> {
+        let (mut direct, mut below) = (Vec::new(), Vec::new());
+        for (name, value) in fields {
+            match self.shape(value)? {
+                Some(Shape::Table | Shape::ArrayOfTables) => below.push((name, value)),
+                _ => direct.push((name, value)),
+            }
         }
-        Value::Object(object)
-            if !is_text(value, object)
-                && object.go_type() != DURATION
-                && matches!(object.underlying(), Value::Invalid) =>
-        {
-            Shape::Table
-        }
-        _ => Shape::Scalar,
-    }))
+        Ok((direct, below))
+    }
 }
 
 /// Returns whether Go has a `MarshalText` for the value.
@@ -369,32 +386,7 @@ fn is_text(value: &Value, object: &Object) -> bool {
     encode.is_some_and(|encode| matches!(encode(value), Value::Str(_)))
 }
 
-fn is_table_array(list: &List, depth: usize) -> Result<bool, FuncError> {
-    let mut all = !list.is_empty();
-    for item in list {
-        match shape_at(&item, depth)? {
-            None => {
-                return Err(FuncError::new("toml: cannot encode array with nil element"));
-            }
-            Some(shape) => all &= shape == Shape::Table,
-        }
-    }
-    Ok(all)
-}
-
 type Fields<'f> = Vec<(&'f Str, &'f Value)>;
-
-/// Splits the fields into plain ones and subtables.
-fn split(fields: &[(Str, Value)]) -> Result<(Fields<'_>, Fields<'_>), FuncError> {
-    let (mut direct, mut below) = (Vec::new(), Vec::new());
-    for (name, value) in fields {
-        match shape(value)? {
-            Some(Shape::Table | Shape::ArrayOfTables) => below.push((name, value)),
-            _ => direct.push((name, value)),
-        }
-    }
-    Ok((direct, below))
-}
 
 fn fields_of(value: &Value) -> Vec<(Str, Value)> {
     match value {

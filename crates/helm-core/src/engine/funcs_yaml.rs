@@ -1,5 +1,6 @@
 //! `toYaml`, `toYamlPretty`, `fromYaml` and `fromYamlArray`.
 
+use bounded::{Budget, BudgetError, Buffer};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -20,32 +21,35 @@ pub(crate) static FUNCS: &[Func] = &[
     Func::value("fromYamlArray", &[Type::STRING], from_yaml_array),
 ];
 
-/// Limit on the depth of values.
-const MAX_DEPTH: usize = 1000;
-
-fn to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn to_yaml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let start = out.len();
-    if write(args.get(0), out).is_err() {
-        out.truncate(start);
+    match write(args.get(0), call.budget(), out) {
+        Err(error) if error.is_limit() => return Err(error),
+        Err(_) => out.truncate(start),
+        Ok(()) => {}
     }
     Ok(())
 }
 
-fn must_to_yaml(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
-    write(args.get(0), out)
+fn must_to_yaml(
+    call: &mut Call<'_>,
+    args: &mut Args<'_>,
+    out: &mut Buffer,
+) -> Result<(), FuncError> {
+    write(args.get(0), call.budget(), out)
 }
 
 fn to_yaml_pretty(
-    _: &mut Call<'_>,
+    call: &mut Call<'_>,
     args: &mut Args<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), FuncError> {
-    document(args.get(0), YamlStyle::Direct, out)
+    document(args.get(0), YamlStyle::Direct, call.budget(), out)
 }
 
 /// Appends `value` as sigs.k8s.io/yaml writes it, without the trailing line break.
-pub(crate) fn write(value: &Value, out: &mut Vec<u8>) -> Result<(), FuncError> {
-    document(value, YamlStyle::ThroughJson, out)
+pub(crate) fn write(value: &Value, budget: &Budget, out: &mut Buffer) -> Result<(), FuncError> {
+    document(value, YamlStyle::ThroughJson, budget, out)
 }
 
 /// How a value is converted to YAML.
@@ -66,27 +70,33 @@ impl YamlStyle {
     }
 }
 
-fn document(value: &Value, style: YamlStyle, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn document(
+    value: &Value,
+    style: YamlStyle,
+    budget: &Budget,
+    out: &mut Buffer,
+) -> Result<(), FuncError> {
     let mut writer = YamlWriter {
         emitter: Emitter::new(out, style.version()),
         style,
-        depth: 0,
+        budget,
     };
     writer.value(value)?;
     writer.emitter.finish();
+    out.check()?;
     if out.last() == Some(&b'\n') {
         out.pop();
     }
     Ok(())
 }
 
-struct YamlWriter<'o> {
+struct YamlWriter<'o, 'b> {
     emitter: Emitter<'o>,
     style: YamlStyle,
-    depth: usize,
+    budget: &'b Budget,
 }
 
-impl YamlWriter<'_> {
+impl YamlWriter<'_, '_> {
     fn value(&mut self, value: &Value) -> Result<(), FuncError> {
         match value {
             Value::Nil | Value::Invalid => self.emitter.plain("null"),
@@ -114,15 +124,9 @@ impl YamlWriter<'_> {
         &mut self,
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return Err(FuncError::new(
-                "the value is nested too deeply; does it contain itself?",
-            ));
-        }
-        let result = write(self);
-        self.depth -= 1;
-        result
+        self.emitter.check()?;
+        let budget = self.budget;
+        budget.descend(|| write(self))
     }
 
     fn nil(&mut self, ty: Type) {
@@ -143,6 +147,7 @@ impl YamlWriter<'_> {
     }
 
     fn text(&mut self, text: &Str) -> Result<(), FuncError> {
+        self.budget.string(text.len())?;
         match self.style {
             YamlStyle::ThroughJson => {
                 let valid = text.to_string_lossy();
@@ -178,6 +183,8 @@ impl YamlWriter<'_> {
         let length = list.len();
         self.emitter.begin_list(length);
         for item in list {
+            self.budget.step(1)?;
+            self.emitter.check()?;
             self.emitter.item();
             self.value(&item)?;
         }
@@ -211,6 +218,8 @@ impl YamlWriter<'_> {
     fn tree_list(&mut self, items: &[Tree]) -> Result<(), FuncError> {
         self.emitter.begin_list(items.len());
         for item in items {
+            self.budget.step(1)?;
+            self.emitter.check()?;
             self.emitter.item();
             self.tree(item)?;
         }
@@ -282,6 +291,8 @@ impl YamlWriter<'_> {
         }
         self.emitter.begin_map(keyed.len());
         for (key, value) in &keyed {
+            self.budget.step(1)?;
+            self.emitter.check()?;
             self.emitter.key(key);
             match value {
                 Seen::Value(value) => self.value(value)?,
@@ -328,12 +339,18 @@ fn base64_lines(bytes: &[u8]) -> String {
     lines
 }
 
-fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
-    let message = match yaml::parse_tree(args.str(0).as_bytes()) {
+fn from_yaml(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let message = match yaml::parse_tree(args.str(0).as_bytes(), call.budget()) {
         Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::Map(Map::new())),
         Ok(other) => type_mismatch(&other, Type::MAP),
-        Err(error) => format!("error converting YAML to JSON: {error}"),
+        Err(error) => match error.limit() {
+            // A document that is nested too deeply is an error in Go, too.
+            None | Some(BudgetError::Nesting { .. }) => {
+                format!("error converting YAML to JSON: {error}")
+            }
+            Some(limit) => return Err(limit.clone().into()),
+        },
     };
     Ok(Value::Map(Map::from_entries(
         Type::MAP,
@@ -341,12 +358,18 @@ fn from_yaml(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     )))
 }
 
-fn from_yaml_array(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
-    let message = match yaml::parse_tree(args.str(0).as_bytes()) {
+fn from_yaml_array(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let message = match yaml::parse_tree(args.str(0).as_bytes(), call.budget()) {
         Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::list(Vec::new())),
         Ok(other) => type_mismatch(&other, Type::LIST),
-        Err(error) => format!("error converting YAML to JSON: {error}"),
+        Err(error) => match error.limit() {
+            // A document that is nested too deeply is an error in Go, too.
+            None | Some(BudgetError::Nesting { .. }) => {
+                format!("error converting YAML to JSON: {error}")
+            }
+            Some(limit) => return Err(limit.clone().into()),
+        },
     };
     Ok(Value::list(vec![Value::from(message)]))
 }

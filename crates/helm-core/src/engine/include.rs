@@ -1,5 +1,6 @@
 //! `include`, `tpl`, `required`, `fail`, `lookup`: functions that use the state of the render.
 
+use bounded::Buffer;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 
@@ -23,6 +24,9 @@ pub(crate) static FUNCS: &[Func] = &[
     ),
     Func::value("getHostByName", &[Type::STRING], get_host_by_name),
 ];
+
+/// The longest message of `fail` and `required`, in bytes.
+const MAX_MESSAGE: usize = 1 << 20;
 
 /// Limit on the number of nested inclusions of one template.
 const MAX_RECURSION: usize = 1000;
@@ -88,10 +92,12 @@ pub(crate) fn without_marks(text: &str) -> String {
 }
 
 fn warning(message: &Str) -> FuncError {
-    FuncError::host(Warning(message.to_string_lossy().into_owned()))
+    let end = message.len().min(MAX_MESSAGE);
+    let message = message.slice(0, end).to_string_lossy().into_owned();
+    FuncError::host(Warning(message))
 }
 
-fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let Value::Str(name) = args.take(0) else {
         return Ok(());
     };
@@ -116,7 +122,7 @@ fn include(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Resul
     result
 }
 
-fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Result<(), FuncError> {
+fn tpl(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
     let Value::Str(text) = args.take(0) else {
         return Ok(());
     };
@@ -136,7 +142,7 @@ fn execute(
     call: &mut Call<'_>,
     text: &Str,
     data: &Value,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), FuncError> {
     if let Some(host) = call.host_mut::<RenderState>() {
         host.reads_version = host.reads_version || names_version(text.as_bytes());
@@ -179,7 +185,7 @@ fn required(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     }
 }
 
-fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Vec<u8>) -> Result<(), FuncError> {
+fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Buffer) -> Result<(), FuncError> {
     Err(warning(args.str(0)))
 }
 
@@ -226,7 +232,7 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
     };
     match answer {
         LookupAnswer::Found(object) => {
-            call.budget().step(nodes(&object))?;
+            call.budget().range(nodes(&object))?;
             Ok(Value::from(&from_json(&object)))
         }
         LookupAnswer::Absent => Ok(Value::Map(Map::new())),
@@ -245,10 +251,10 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
 }
 
 /// Returns the number of values in an object.
-fn nodes(object: &serde_json::Value) -> u64 {
+fn nodes(object: &serde_json::Value) -> usize {
     match object {
-        serde_json::Value::Array(items) => 1 + items.iter().map(nodes).sum::<u64>(),
-        serde_json::Value::Object(map) => 1 + map.values().map(nodes).sum::<u64>(),
+        serde_json::Value::Array(items) => 1 + items.iter().map(nodes).sum::<usize>(),
+        serde_json::Value::Object(map) => 1 + map.values().map(nodes).sum::<usize>(),
         _ => 1,
     }
 }

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use compile::Templates;
 pub use error::RenderError;
 pub use execute::Output;
-pub use go_template::{Cancel, Limits as RenderLimits};
+pub use go_template::{BudgetError, Cancel, Limits as RenderLimits};
 pub use lookup::{Lookup, LookupAnswer, LookupKey, MAX_LOOKUPS, NoCluster, Snapshot};
 
 use go_template::Stop;
@@ -215,7 +215,7 @@ impl CompiledChart {
         }
         let stop = input.start();
         let output = self.execute(input, &stop)?;
-        Rendered::assemble(output, chart, input.subchart_notes, &stop)
+        Rendered::assemble(output, chart, input.subchart_notes, &input.limits, &stop)
     }
 
     /// Checks that the chart is not a library and has all of its dependencies.

@@ -1,21 +1,25 @@
 //! Removes `<no value>` from the output of templates, as Helm does at the end of a file or `tpl`.
 
+use bounded::Buffer;
+
 const NO_VALUE: &[u8] = b"<no value>";
 
 /// Removes every `<no value>` from `out` after `start`.
-pub(crate) fn no_values(out: &mut Vec<u8>, start: usize) {
+pub(crate) fn no_values(out: &mut Buffer, start: usize) {
     let Some(first) = find(out, start) else {
         return;
     };
-    let mut cleaned = Vec::with_capacity(out.len() - first);
+    // The text only becomes shorter, so that it is moved within the buffer.
+    let mut to = first;
     let mut from = first + NO_VALUE.len();
     while let Some(next) = find(out, from) {
-        cleaned.extend_from_slice(out.get(from..next).unwrap_or_default());
+        out.copy_within(from..next, to);
+        to += next - from;
         from = next + NO_VALUE.len();
     }
-    cleaned.extend_from_slice(out.get(from..).unwrap_or_default());
-    out.truncate(first);
-    out.append(&mut cleaned);
+    let end = out.len();
+    out.copy_within(from..end, to);
+    out.truncate(to + end - from);
 }
 
 fn find(out: &[u8], from: usize) -> Option<usize> {
@@ -28,6 +32,8 @@ fn find(out: &[u8], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use bounded::Buffer;
+
     use super::no_values;
 
     #[test]
@@ -39,9 +45,10 @@ mod tests {
             (11, "<no value>x<no value>y", "<no value>xy"),
             (0, "<no valu", "<no valu"),
         ] {
-            let mut out = text.as_bytes().to_vec();
+            let mut out = Buffer::new();
+            out.extend_from_slice(text.as_bytes());
             no_values(&mut out, start);
-            assert_eq!(out, expected.as_bytes(), "{text}");
+            assert_eq!(&*out, expected.as_bytes(), "{text}");
         }
     }
 }

@@ -8,26 +8,28 @@ mod table;
 
 use std::collections::HashSet;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError};
 use go_template::go::strconv::quote;
 use go_template::{Map, Value};
 
 use table::dotted;
 
-/// Limit on the depth of values.
-const MAX_DEPTH: usize = 200;
-
 /// Parses a document. The error is the message that Go prints.
-pub(super) fn read(text: &[u8]) -> Result<Map, String> {
+///
+/// # Errors
+/// The outer error is an exceeded limit.
+pub(super) fn read(text: &[u8], budget: &Budget) -> Result<Result<Map, String>, BudgetError> {
     let text = text
         .strip_prefix(b"\xff\xfe")
         .or_else(|| text.strip_prefix(b"\xfe\xff"))
         .or_else(|| text.strip_prefix(b"\xef\xbb\xbf"))
         .unwrap_or(text);
     if text.iter().take(6).any(|byte| *byte == 0) {
-        return Err(
+        return Ok(Err(
             "toml: line 1: files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8"
                 .to_owned(),
-        );
+        ));
     }
     let mut reader = TomlReader {
         text,
@@ -38,12 +40,16 @@ pub(super) fn read(text: &[u8]) -> Result<Map, String> {
         context: Vec::new(),
         key: String::new(),
         implicit: HashSet::new(),
-        depth: 0,
+        budget,
+        held: Held::default(),
         string: 0,
     };
     match reader.document() {
-        Ok(()) => Ok(reader.root),
-        Err(error) => Err(reader.message(&error)),
+        Ok(()) => Ok(Ok(reader.root)),
+        Err(TomlError {
+            limit: Some(limit), ..
+        }) => Err(limit),
+        Err(error) => Ok(Err(reader.message(&error))),
     }
 }
 
@@ -51,6 +57,17 @@ pub(super) fn read(text: &[u8]) -> Result<Map, String> {
 struct TomlError {
     line: usize,
     text: String,
+    limit: Option<BudgetError>,
+}
+
+impl From<BudgetError> for TomlError {
+    fn from(error: BudgetError) -> Self {
+        Self {
+            line: 0,
+            text: String::new(),
+            limit: Some(error),
+        }
+    }
 }
 
 type Read<T = ()> = Result<T, TomlError>;
@@ -65,7 +82,9 @@ struct TomlReader<'t> {
     context: Vec<String>,
     key: String,
     implicit: HashSet<Vec<String>>,
-    depth: usize,
+    budget: &'t Budget,
+    /// The memory of the values.
+    held: Held,
     /// Start of the current string.
     string: usize,
 }
@@ -79,7 +98,7 @@ impl TomlReader<'_> {
             }
             path.push_str(&self.key);
         }
-        let TomlError { line, text } = error;
+        let TomlError { line, text, .. } = error;
         if path.is_empty() {
             format!("toml: line {line}: {text}")
         } else {
@@ -155,6 +174,7 @@ impl TomlReader<'_> {
         Err(TomlError {
             line: self.line - usize::from(ended && self.line > 1),
             text: text.into(),
+            limit: None,
         })
     }
 
@@ -165,6 +185,7 @@ impl TomlReader<'_> {
             Some(_) => Err(TomlError {
                 line: self.line,
                 text: text.into(),
+                limit: None,
             }),
         }
     }
@@ -173,6 +194,7 @@ impl TomlReader<'_> {
         Err(TomlError {
             line,
             text: text.into(),
+            limit: None,
         })
     }
 
@@ -336,13 +358,9 @@ impl TomlReader<'_> {
     // === values ===
 
     fn value(&mut self, in_list: bool) -> Read<Value> {
-        self.depth += 1;
-        if self.depth > MAX_DEPTH {
-            return self.fail("the document is nested too deep");
-        }
-        let value = self.one_value(in_list);
-        self.depth -= 1;
-        value
+        self.held.add(2 * size_of::<Value>());
+        let budget = self.budget;
+        budget.descend(|| self.one_value(in_list))
     }
 
     fn one_value(&mut self, in_list: bool) -> Read<Value> {
@@ -689,6 +707,8 @@ fn shown(c: Option<char>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bounded::{Budget, Limits};
+
     use super::read;
 
     #[test]
@@ -702,7 +722,9 @@ mod tests {
             "'''".to_owned(),
             "a = '''".to_owned(),
         ] {
-            assert!(read(text.as_bytes()).is_err(), "{text:.20}");
+            let budget = Budget::new(Limits::default());
+            let read = read(text.as_bytes(), &budget);
+            assert!(!matches!(read, Ok(Ok(_))), "{text:.20}");
         }
     }
 }

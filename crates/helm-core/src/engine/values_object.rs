@@ -1,6 +1,8 @@
 //! `common.Values`: the Go type of dot, `.Values` and `.Template`, and its methods.
 
-use go_template::{Args, Call, FuncError, Map, Method, Str, Type, TypeInfo, Value, go::strconv};
+use go_template::{
+    Args, Buffer, Call, FuncError, Map, Method, Str, Type, TypeInfo, Value, go::strconv,
+};
 
 use super::funcs_yaml;
 
@@ -50,9 +52,9 @@ static WRITER: TypeInfo = TypeInfo {
     ..TypeInfo::new("io.Writer", go_template::Kind::Interface)
 };
 
-fn yaml(_: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
-    let mut out = Vec::new();
-    funcs_yaml::write(values, &mut out)?;
+fn yaml(call: &mut Call<'_>, values: &Value, _: &mut Args<'_>) -> Result<Value, FuncError> {
+    let mut out = Buffer::new();
+    funcs_yaml::write(values, call.budget(), &mut out)?;
     out.push(b'\n');
     Ok(Value::from(out))
 }

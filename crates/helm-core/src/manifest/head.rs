@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bounded::{Budget, BudgetError};
 use serde_json::{Map, Value};
 
 use crate::place::Place;
@@ -27,6 +28,8 @@ pub(crate) struct HeadError {
     pub(crate) line: usize,
     /// The column in characters, from 1.
     pub(crate) column: usize,
+    /// The exceeded limit, if that is the error.
+    pub(crate) limit: Option<BudgetError>,
 }
 
 /// A value of a wrong type.
@@ -55,13 +58,14 @@ const SELECTION: &[(&str, Selection)] = &[
 
 impl Head {
     /// Parses the head of a document, all of which must be YAML. YAML errors have Helm's wording.
-    pub(crate) fn read(text: &str) -> Result<Self, HeadError> {
+    pub(crate) fn read(text: &str, budget: &Budget) -> Result<Self, HeadError> {
         let object =
-            yaml::parse_selection(text, Selection::Fields(SELECTION)).map_err(|error| {
+            yaml::parse_selection(text, Selection::Fields(SELECTION), budget).map_err(|error| {
                 HeadError {
                     line: error.line(),
                     column: error.column(),
                     message: error.to_string(),
+                    limit: error.limit().cloned(),
                 }
             })?;
         Self::of(&object).map_err(|Mismatch { path, message }| {
@@ -70,6 +74,7 @@ impl Head {
                 message,
                 line: place.as_ref().map_or(1, Place::line),
                 column: place.as_ref().map_or(1, Place::column),
+                limit: None,
             }
         })
     }

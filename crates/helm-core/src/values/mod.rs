@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bounded::{Budget, Limits};
 use go_template::{Tree, TreeMap, Type};
 use serde_json::Value;
 
@@ -106,12 +107,14 @@ pub(crate) fn read_tree(file: &str, text: &[u8]) -> Result<TreeMap, ValuesError>
         place: Box::new(Place::of_utf8(file, whole, error)),
         error,
     })?;
+    let limits = Budget::new(Limits::default());
     let mut values = TreeMap::new(Type::MAP, []);
     for (above, document) in documents(text)? {
-        let tree = yaml::parse_tree(document.as_bytes()).map_err(|error| ValuesError::Yaml {
-            place: Box::new(Place::new(file, text, above + error.line(), error.column())),
-            error,
-        })?;
+        let tree =
+            yaml::parse_tree(document.as_bytes(), &limits).map_err(|error| ValuesError::Yaml {
+                place: Box::new(Place::new(file, text, above + error.line(), error.column())),
+                error,
+            })?;
         match tree {
             Tree::Map(map) if values.is_empty() => {
                 values = Arc::try_unwrap(map).unwrap_or_else(|map| (*map).clone());

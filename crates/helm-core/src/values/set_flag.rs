@@ -2,7 +2,10 @@
 //! (Helm's package `strvals`).
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Limits};
 use serde_json::Value;
 
 use super::{Values, merge};
@@ -56,9 +59,18 @@ pub enum SetError {
         /// The error.
         message: String,
     },
+    /// A limit was exceeded: the flag is nested too deeply, or its lists are too long.
+    #[error("cannot set {0:?}: {1}")]
+    Limit(String, BudgetError),
     /// An incomplete flag.
     #[error("unexpected end")]
     End,
+}
+
+impl From<BudgetError> for SetError {
+    fn from(error: BudgetError) -> Self {
+        Self::Limit(String::new(), error)
+    }
 }
 
 /// Applies a `--set` flag: `name=value,list[0].name=value,names={a,b}`. Integers, booleans and null
@@ -105,6 +117,8 @@ pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
         rest: flag,
         style: Style::Literal,
         read: &mut |text| Ok(Value::String(text)),
+        budget: Rc::new(Budget::new(Limits::default())),
+        held: Held::default(),
     };
     parser.run(values)
 }
@@ -125,6 +139,8 @@ pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
         rest: flag,
         style: Style::Json,
         read: &mut |text| Ok(Value::String(text)),
+        budget: Rc::new(Budget::new(Limits::default())),
+        held: Held::default(),
     };
     parser.run(values)
 }
@@ -168,6 +184,8 @@ fn parse(
         rest: flag,
         style: Style::Typed,
         read,
+        budget: Rc::new(Budget::new(Limits::default())),
+        held: Held::default(),
     }
     .run(values)
 }
@@ -187,6 +205,9 @@ struct FlagParser<'a> {
     rest: &'a str,
     style: Style,
     read: &'a mut dyn FnMut(String) -> Result<Value, SetError>,
+    budget: Rc<Budget>,
+    /// The memory of lists.
+    held: Held,
 }
 
 /// How a text ended: at one of the searched characters, or at the end of the flag.
@@ -259,8 +280,11 @@ impl FlagParser<'_> {
                     }
                 };
                 let result = self.item(&mut list, index, nesting);
-                insert(values, key, Value::Array(list));
-                result
+                insert(values, key.clone(), Value::Array(list));
+                result.map_err(|error| match error {
+                    SetError::Limit(_, limit) => SetError::Limit(key, limit),
+                    error => error,
+                })
             }
             Some(_) => self.below(values, key, nesting + 1),
         }
@@ -318,7 +342,8 @@ impl FlagParser<'_> {
                     Some(Value::Array(inner)) => inner.clone(),
                     Some(_) => return Err(SetError::WrongType(format!("[{index}]"), "list")),
                 };
-                self.item(&mut inner, next, nesting)?;
+                let budget = Rc::clone(&self.budget);
+                budget.descend(|| self.item(&mut inner, next, nesting))?;
                 Value::Array(inner)
             }
             Some(_) => {
@@ -340,6 +365,9 @@ impl FlagParser<'_> {
             return Err(SetError::LargeIndex(index));
         }
         if list.len() <= position {
+            let more = (position + 1 - list.len()) * size_of::<Value>();
+            self.budget.memory(more)?;
+            self.held.add(more);
             list.resize(position + 1, Value::Null);
         }
         if let Some(slot) = list.get_mut(position) {

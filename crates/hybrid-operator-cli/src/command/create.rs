@@ -8,6 +8,7 @@ use clap::{ArgAction, Subcommand};
 
 use super::UsageError;
 use super::ask::answer;
+use super::chart_flags::{AccessFlags, Found};
 use crate::project::Project;
 use crate::scaffold::names;
 use crate::scaffold::{self, ChartSource, Draft, Kind, Plugin, Webhook, draft_of};
@@ -37,6 +38,11 @@ const API_EXAMPLES: &str = "\
 Examples:
   # A chart that you have; the kind is named after it
   hybrid-operator create api --helm-chart ./podinfo-6.9.1.tgz
+
+  # A chart of a registry or a repository, which is copied into helm-charts/
+  hybrid-operator create api --helm-chart oci://ghcr.io/stefanprodan/charts/podinfo
+  hybrid-operator create api --helm-chart podinfo --helm-chart-version '^6' \\
+    --helm-chart-repo https://stefanprodan.github.io/podinfo
 
   # A new chart
   hybrid-operator create api --group apps --version v1alpha1 --kind Shop
@@ -206,43 +212,58 @@ impl ShapeFlags {
 #[derive(Debug, clap::Args)]
 #[allow(clippy::struct_field_names, reason = "named after the flags")]
 pub(super) struct ChartFlags {
-    /// Chart directory or .tgz, which is copied into helm-charts/ [default: a new chart]
-    #[arg(long, value_name = "DIR|TGZ")]
+    /// Chart directory or .tgz, its URL, oci://HOST/PATH, or its name in --helm-chart-repo; it is copied
+    /// into helm-charts/ [default: a new chart]
+    #[arg(long, value_name = "CHART")]
     helm_chart: Option<String>,
 
-    /// Repository of the chart; charts must be fetched with `helm pull` first
+    /// Repository of the chart
     #[arg(long, value_name = "URL", requires = "helm_chart")]
     helm_chart_repo: Option<String>,
 
-    /// Version that the chart must have
+    /// Version of the chart, in a repository or registry also a range such as '>=1.2, <2' [default:
+    /// the newest]
     #[arg(long, value_name = "VERSION", requires = "helm_chart")]
     helm_chart_version: Option<String>,
+
+    #[command(flatten)]
+    access: AccessFlags,
 }
 
 impl ChartFlags {
     pub(super) fn is_given(&self) -> bool {
-        self.helm_chart.is_some()
+        self.helm_chart.is_some() || self.access.is_given()
     }
 
     /// Returns the names of the kind and its chart.
     pub(super) fn load(&self, kind: KindFlags) -> anyhow::Result<(Kind, ChartSource)> {
         let Some(chart) = &self.helm_chart else {
+            if self.access.is_given() {
+                let message =
+                    "flags about repositories and registries need a chart in --helm-chart";
+                return Err(UsageError(message.to_owned()).into());
+            }
             let kind = kind.ask(None)?;
             let source = ChartSource::new(&kind.kind)?;
             return Ok((kind, source));
         };
         let version = self.helm_chart_version.as_deref();
-        let source = ChartSource::load(chart, self.helm_chart_repo.as_deref(), version)?;
-        let kind = kind
-            .ask(Some(&source))
-            .with_context(|| format!("cannot name a kind after the chart {chart}"))?;
+        let repo = self.helm_chart_repo.as_deref();
+        let source = match self.access.find(chart, repo, version)? {
+            Found::Local(path) => ChartSource::load(&path, version)?,
+            Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive)?,
+        };
+        let kind = kind.ask(Some(&source)).with_context(|| {
+            format!("cannot name a kind after the chart {}", source.chart.name())
+        })?;
         Ok((kind, source))
     }
 
     /// A native kind has no chart.
     pub(super) fn refuse_for_native(&self) -> anyhow::Result<()> {
         if self.is_given() {
-            let message = "--helm-chart cannot be used for a native kind; leave out one of both";
+            let message = "--helm-chart and the flags about fetching it cannot be used for a native \
+                           kind; leave them out";
             return Err(UsageError(message.to_owned()).into());
         }
         Ok(())

@@ -17,8 +17,8 @@ Examples:
   hybrid-operator init --domain example.com --project-name shop-operator
 
   # An operator for a chart, without code
-  helm pull oci://ghcr.io/stefanprodan/charts/podinfo
-  hybrid-operator init --plugins helm --domain example.com --helm-chart podinfo-*.tgz
+  hybrid-operator init --plugins helm --domain example.com \\
+    --helm-chart oci://ghcr.io/stefanprodan/charts/podinfo
 
   # A controller in Rust, with the framework from a checkout
   hybrid-operator init --plugins native --domain example.com --framework ../hybrid-operator \\

@@ -12,7 +12,10 @@ use helm_core::chart::Chart;
 use hybrid_operator::watches;
 use serde::Serialize;
 
+use super::UsageError;
+use super::chart_flags::{AccessFlags, Found};
 use crate::lint::{Finding, Input, RULES, Severity, judge, lint};
+use crate::preview::LimitArgs;
 use crate::project::{PROJECT, Project, WATCHES};
 
 const EXAMPLES: &str = "\
@@ -22,6 +25,9 @@ Examples:
 
   # One chart, for a certain version of Kubernetes
   hybrid-operator lint ./helm-charts/shop --kube-version 1.33
+
+  # A chart of a registry
+  hybrid-operator lint oci://ghcr.io/stefanprodan/charts/podinfo --version '^6'
 
   # In CI: warnings fail too, but not those about names
   hybrid-operator lint --strict --ignore fixed-name --output json
@@ -36,9 +42,22 @@ const KUBE_VERSION: &str = "1.36";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Chart directory, packaged chart (.tgz), or project
+    /// Chart directory, packaged chart (.tgz), its URL, oci://HOST/PATH, with --repo its name, or a
+    /// project
     #[arg(value_name = "CHART", default_value = ".")]
     path: PathBuf,
+
+    /// Repository of the chart
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+
+    /// Version of the chart in a repository or registry, or a range such as '>=1.2, <2' [default: the
+    /// newest]
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
+    version: Option<String>,
+
+    #[command(flatten)]
+    access: AccessFlags,
 
     /// Values file to render the chart with, beside those in its ci/; can be repeated
     #[arg(short = 'f', long, value_name = "FILE")]
@@ -59,6 +78,9 @@ pub(crate) struct Args {
     /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
+
+    #[command(flatten)]
+    limits: LimitArgs,
 
     /// List the rules
     #[arg(long)]
@@ -94,9 +116,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     }
     let kube_minor = minor(&args.kube_version)?;
     let mut reports = Vec::new();
-    for path in charts(&args.path)? {
+    for (path, chart) in charts(args)? {
         let shown = path.display().to_string();
-        let chart = Chart::load(&path).with_context(|| format!("cannot load the chart {shown}"))?;
         if chart.metadata().is_library() {
             bail!("{shown} is a library chart, which renders nothing; lint the charts that use it");
         }
@@ -105,6 +126,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             chart: &chart,
             given: &given,
             kube_minor,
+            limits: args.limits.limits(),
         };
         reports.push(Report {
             chart: shown,
@@ -138,11 +160,33 @@ fn minor(version: &str) -> anyhow::Result<u32> {
     })
 }
 
+/// Returns the chart that is named, or those of a project, each with its path or URL.
+fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
+    let given = args.path.to_string_lossy();
+    let (repo, version) = (args.repo.as_deref(), args.version.as_deref());
+    let found = args.access.find(&given, repo, version)?;
+    let path = match &found {
+        Found::Local(path) => path,
+        Found::Fetched { shown, .. } => return Ok(vec![(shown.into(), found.load()?)]),
+    };
+    if version.is_some() {
+        let message = "--version is for charts of repositories and registries; leave it out";
+        return Err(UsageError(message.to_owned()).into());
+    }
+    let load = |path: PathBuf| -> anyhow::Result<_> {
+        let chart = Chart::load(&path)
+            .with_context(|| format!("cannot load the chart {}", path.display()))?;
+        Ok((path, chart))
+    };
+    local_charts(path)?.into_iter().map(load).collect()
+}
+
 /// Returns the chart at a path, or the charts of the project at it.
-fn charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn local_charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.exists() {
         bail!(
-            "{} not found; give a chart directory, a packaged chart (.tgz) or a project",
+            "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, the \
+             repository with --repo, or a project",
             path.display()
         );
     }

@@ -1,6 +1,8 @@
 //! The subcommands, one module each.
 
 mod ask;
+mod bundle;
+mod chart_flags;
 pub(crate) mod completion;
 mod create;
 mod dev;
@@ -55,6 +57,8 @@ enum Command {
     Create(create::Args),
     /// Write the CRDs, roles, samples and other files of a project.
     Generate(Box<generate::Args>),
+    /// Check bundles for the Operator Lifecycle Manager.
+    Bundle(bundle::Args),
     /// Run a project in a cluster, and follow its files.
     Dev(dev::Args),
     /// Run an operator for the charts of a watches file.
@@ -64,7 +68,7 @@ enum Command {
     /// Show what a custom resource, or a change of the project, would change.
     Diff(Box<diff::Args>),
     /// Say what breaks when a chart runs under an operator.
-    Lint(lint::Args),
+    Lint(Box<lint::Args>),
     /// List the container images of what the operator would deploy.
     Images(Box<images::Args>),
     /// Show custom resources and their releases.
@@ -99,6 +103,7 @@ impl Cli {
             Command::Init(args) => init::run(*args, out),
             Command::Create(args) => create::run(args, out),
             Command::Generate(args) => generate::run(&args, out),
+            Command::Bundle(args) => bundle::run(args, out),
             Command::Dev(args) => dev::run(args, out),
             Command::Run(args) => run::run(*args),
             Command::Template(args) => template::run(&args, out),

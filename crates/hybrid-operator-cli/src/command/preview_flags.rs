@@ -6,7 +6,7 @@ use clap::ArgAction;
 use helm_core::Capabilities;
 
 use super::template;
-use crate::preview::{self, Bindings, Namespace, Request, Source, SourceArgs};
+use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, Source, SourceArgs};
 
 /// Flags of a render without a cluster.
 #[derive(Debug, clap::Args)]
@@ -29,6 +29,9 @@ pub(crate) struct PreviewFlags {
     /// Additional API versions that the templates see; can be repeated
     #[arg(short, long, value_name = "VERSIONS", value_delimiter = ',', action = ArgAction::Append)]
     api_versions: Vec<String>,
+
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 impl PreviewFlags {
@@ -41,7 +44,9 @@ impl PreviewFlags {
             preview::note_about_code(&source.root);
             source
         };
-        Bindings::load(source)
+        let mut bindings = Bindings::load(source)?;
+        bindings.limit(self.limits);
+        Ok(bindings)
     }
 
     /// Reads custom resources.

@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 
 use helm_core::Values;
 use helm_core::chart::Chart;
+use hybrid_operator::watches::{ChartLimits, way_to_raise};
 use serde::Serialize;
 
 use crate::rbac::kinds::Kinds;
-use crate::rbac::survey::{SurveyError, survey};
+use crate::rbac::survey::{RefusedRender, SurveyError, survey_within};
 use crate::template_source::templates;
 use place::Places;
 
@@ -118,13 +119,15 @@ pub(crate) struct Input<'a> {
     pub(crate) given: &'a [(String, Values)],
     /// Minor version of Kubernetes 1 that the chart is for.
     pub(crate) kube_minor: u32,
+    /// What one render may take.
+    pub(crate) limits: ChartLimits,
 }
 
 /// Returns the findings, sorted by file, line and rule.
 pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
     let files = templates(input.chart);
     let mut findings = source::findings(input.chart, &files);
-    match survey(input.chart, input.given) {
+    match survey_within(&input.limits.of_render(), input.chart, input.given) {
         Ok(survey) => {
             let places = Places::new(&files);
             let mut kinds = Kinds::default();
@@ -140,13 +143,22 @@ pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
 fn not_rendered(error: &SurveyError) -> Finding {
     let cause =
         std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
+    let way = match error {
+        SurveyError::Refused {
+            source: RefusedRender::Render(error),
+            ..
+        } => error.limit().and_then(way_to_raise),
+        _ => None,
+    };
     Finding {
         file: "Chart.yaml".to_owned(),
         line: 1,
         id: "render",
         severity: Severity::Error,
         message: format!("{error}{cause}"),
-        help: "make the defaults complete, or add a values file under ci/".to_owned(),
+        help: way
+            .unwrap_or("make the defaults complete, or add a values file under ci/")
+            .to_owned(),
     }
 }
 

@@ -16,6 +16,7 @@ fn found(id: &str, files: &[(&str, &str)]) -> Vec<String> {
         chart: &chart,
         given: &[],
         kube_minor: 36,
+        limits: ChartLimits::default(),
     };
     let findings = lint(&input).into_iter().filter(|finding| finding.id == id);
     findings
@@ -386,6 +387,7 @@ fn objects_with_random_names_are_found_once_and_without_their_name() {
         chart: &chart,
         given: &[],
         kube_minor: 36,
+        limits: ChartLimits::default(),
     };
     let findings = lint(&input);
     let tests: Vec<&Finding> = findings

@@ -3,6 +3,7 @@
 
 pub(crate) mod difference;
 pub(crate) mod images;
+pub(crate) mod limits;
 mod mask;
 pub(crate) mod print;
 mod resources;
@@ -20,6 +21,7 @@ use hybrid_operator::watches::{self, Watch};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
 
+pub(crate) use limits::LimitArgs;
 pub(crate) use resources::{Given, Resource};
 pub(crate) use source::{Source, SourceArgs};
 
@@ -54,6 +56,11 @@ impl Bindings {
     /// Changes the entries.
     pub(crate) fn change(&mut self, change: impl FnMut(&mut Watch)) {
         self.watches.iter_mut().for_each(change);
+    }
+
+    /// Sets the limits that entries do not set.
+    pub(crate) fn limit(&mut self, limits: LimitArgs) {
+        self.change(|watch| watch.limits = watch.limits.or(limits.limits()));
     }
 
     /// Returns whether a kind is in the watches file.
@@ -237,13 +244,15 @@ pub(crate) fn explain(error: PreviewError, resource: &Resource) -> anyhow::Error
     error.context(resource.to_string())
 }
 
-/// Adds the excerpt of the template to an error.
+/// Adds to an error how an exceeded limit is raised, and the excerpt of the template.
 pub(crate) fn with_excerpt(error: RenderError) -> anyhow::Error {
-    let excerpt = error.excerpt().to_owned();
-    if excerpt.is_empty() {
-        error.into()
-    } else {
-        anyhow::anyhow!("{error}\n\n{}", excerpt.trim_end())
+    let way = error.limit().and_then(watches::way_to_raise);
+    let way = way.map(|way| format!("; {way}")).unwrap_or_default();
+    let excerpt = error.excerpt().trim_end().to_owned();
+    match (way.is_empty(), excerpt.is_empty()) {
+        (true, true) => error.into(),
+        (false, true) => anyhow::anyhow!("{error}{way}"),
+        (_, false) => anyhow::anyhow!("{error}{way}\n\n{excerpt}"),
     }
 }
 

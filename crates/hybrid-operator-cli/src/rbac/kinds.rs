@@ -119,6 +119,15 @@ impl Kinds {
         })
     }
 
+    /// Returns whether a resource, named by its plural, is known to be in no namespace.
+    pub(crate) fn is_cluster_scoped(&self, group: &str, plural: &str) -> bool {
+        let built_in = BUILT_IN.iter().filter(|(name, _)| *name == group);
+        let mut built_in = built_in.flat_map(|(_, kinds)| *kinds);
+        let mut defined = self.defined.iter().filter(|(kind, _)| kind.group == group);
+        built_in.any(|(_, name, namespaced)| *name == plural && !namespaced)
+            || defined.any(|(_, resource)| resource.plural == plural && !resource.namespaced)
+    }
+
     /// Returns the group of a built-in kind that has this name in one group only.
     pub(crate) fn built_in_group(kind: &str) -> Option<&'static str> {
         let mut groups = BUILT_IN
@@ -210,6 +219,21 @@ const BUILT_IN: &KindTable = &[
             ("Deployment", "deployments", true),
             ("ReplicaSet", "replicasets", true),
             ("StatefulSet", "statefulsets", true),
+        ],
+    ),
+    (
+        "authentication.k8s.io",
+        &[("TokenReview", "tokenreviews", false)],
+    ),
+    (
+        "authorization.k8s.io",
+        &[
+            (
+                "LocalSubjectAccessReview",
+                "localsubjectaccessreviews",
+                true,
+            ),
+            ("SubjectAccessReview", "subjectaccessreviews", false),
         ],
     ),
     (

@@ -7,7 +7,7 @@ use std::thread;
 
 use helm_core::capabilities::{ApiVersions, KubeVersion};
 use helm_core::chart::Chart;
-use helm_core::engine::{ReleaseInfo, RenderInput};
+use helm_core::engine::{ReleaseInfo, RenderInput, RenderLimits};
 use helm_core::manifest::{ManifestError, ManifestObject, OutputLogPolicy, parse_objects};
 use helm_core::release::Revision;
 use helm_core::values::CoalesceError;
@@ -127,6 +127,18 @@ pub(crate) enum SurveyError {
 /// # Errors
 /// If the templates cannot be parsed, or no combination can be rendered.
 pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey, SurveyError> {
+    survey_within(&RenderLimits::default(), chart, given)
+}
+
+/// Like [`survey`], with limits of each render.
+///
+/// # Errors
+/// As those of `survey`.
+pub(crate) fn survey_within(
+    limits: &RenderLimits,
+    chart: &Chart,
+    given: &[(String, Values)],
+) -> Result<Survey, SurveyError> {
     let compiled =
         CompiledChart::compile(chart).map_err(|error| SurveyError::Parse(Box::new(error)))?;
     let templates = templates(chart);
@@ -135,7 +147,7 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
     let accepts = |values: &Values| {
         let combination = Combination::of(values.clone());
         steps.expect(1);
-        let accepted = render(&compiled, &combination, &apis).is_ok();
+        let accepted = render(&compiled, &combination, &apis, limits).is_ok();
         steps.done();
         accepted
     };
@@ -150,7 +162,7 @@ pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey
     for (combination, result) in
         combinations
             .iter()
-            .zip(render_all(&compiled, &combinations, &apis, &steps))
+            .zip(render_all(&compiled, &combinations, &apis, limits, &steps))
     {
         match result {
             Ok(render) => survey.add(render),
@@ -191,6 +203,7 @@ fn render_all(
     chart: &CompiledChart,
     combinations: &[Combination],
     apis: &BTreeSet<String>,
+    limits: &RenderLimits,
     steps: &Steps,
 ) -> Vec<Result<Render, RefusedRender>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -203,7 +216,7 @@ fn render_all(
             let Some(combination) = combinations.get(index) else {
                 return results;
             };
-            results.push((index, render(chart, combination, apis)));
+            results.push((index, render(chart, combination, apis, limits)));
             steps.done();
         }
     };
@@ -225,6 +238,7 @@ fn render(
     chart: &CompiledChart,
     combination: &Combination,
     apis: &BTreeSet<String>,
+    limits: &RenderLimits,
 ) -> Result<Render, RefusedRender> {
     let mut capabilities = Capabilities::default();
     let known = capabilities.api_versions.iter();
@@ -244,6 +258,7 @@ fn render(
     let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
     // Only the kinds of objects count. Generating RSA keys would take most of the time.
     input.weak_secrets = true;
+    input.limits = limits.clone();
     let rendered = chart
         .render(&input)
         .map_err(|error| RefusedRender::Render(Box::new(error)))?;

@@ -15,14 +15,9 @@ use super::{CHARTS, names};
 pub(crate) enum ChartError {
     /// The chart is not on this machine.
     #[error(
-        "the chart {chart} is not a directory or .tgz on this machine; fetch it first with 'helm pull {pull}', then pass the .tgz with --helm-chart"
+        "the chart {} is not a directory or .tgz on this machine; for a chart of a repository, give its URL with --helm-chart-repo, and for one of a registry oci://HOST/PATH", .0.display()
     )]
-    NotLocal {
-        /// What was given.
-        chart: String,
-        /// Arguments for `helm pull`.
-        pull: String,
-    },
+    NotLocal(PathBuf),
     /// The chart cannot be loaded.
     #[error("cannot load the chart {}", path.display())]
     Load {
@@ -43,7 +38,7 @@ pub(crate) enum ChartError {
     },
     /// The chart has another version.
     #[error(
-        "the chart {name} has version {present}, not {wanted}; leave out --helm-chart-version, or fetch that version with 'helm pull'"
+        "the chart {name} has version {present}, not {wanted}; leave out --helm-chart-version, or give another chart"
     )]
     Version {
         /// Name of the chart.
@@ -92,26 +87,27 @@ pub(crate) struct ChartSource {
 
 impl ChartSource {
     /// Loads a chart from a directory or a `.tgz`.
-    pub(crate) fn load(
-        chart: &str,
-        repo: Option<&str>,
-        version: Option<&str>,
-    ) -> Result<Self, ChartError> {
-        let path = Path::new(chart);
-        if repo.is_some() || chart.contains("://") || !path.exists() {
-            let mut pull = chart.to_owned();
-            for (flag, value) in [("--repo", repo), ("--version", version)] {
-                if let Some(value) = value {
-                    pull = format!("{pull} {flag} {value}");
-                }
-            }
-            return Err(ChartError::NotLocal {
-                chart: chart.to_owned(),
-                pull,
-            });
+    pub(crate) fn load(path: &Path, version: Option<&str>) -> Result<Self, ChartError> {
+        if !path.exists() {
+            return Err(ChartError::NotLocal(path.to_owned()));
         }
         let loaded = Self::read(path)?;
         loaded.check(path, version)?;
+        Ok(loaded)
+    }
+
+    /// Reads an archive that was fetched; `shown` names it in messages.
+    pub(crate) fn from_archive(shown: &str, data: &[u8]) -> Result<Self, ChartError> {
+        let path = Path::new(shown);
+        let load = |source| ChartError::Load {
+            path: path.to_owned(),
+            source,
+        };
+        let limits = Limits::default();
+        let chart = Chart::from_archive(data, &limits).map_err(load)?;
+        let files = archive::read(data, &limits).map_err(|error| load(error.into()))?;
+        let loaded = Self { chart, files };
+        loaded.check(path, None)?;
         Ok(loaded)
     }
 

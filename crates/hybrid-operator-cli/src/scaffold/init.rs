@@ -169,8 +169,10 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         };
     }
     config!(
+        "default/metrics_service.yaml",
         "manager/kustomization.yaml",
         "manager/manager.yaml",
+        "network-policy/allow-metrics-traffic.yaml",
         "prometheus/kustomization.yaml",
         "prometheus/monitor.yaml",
         "rbac/leader_election_role.yaml",
@@ -180,7 +182,9 @@ fn files(init: &Init) -> Vec<(&'static str, &'static str)> {
         "rbac/metrics_reader_role.yaml",
         "rbac/operator_role.yaml",
         "rbac/operator_role_binding.yaml",
-        "rbac/service_account.yaml"
+        "rbac/service_account.yaml",
+        "scorecard/config.yaml",
+        "scorecard/kustomization.yaml"
     );
     if init.license == License::Apache2 {
         files.push(("LICENSE", "project/LICENSE.apache2"));
@@ -209,6 +213,10 @@ fn shared_files(plugin: Plugin) -> Vec<(&'static str, &'static str)> {
         (
             "config/default/kustomization.yaml",
             "project/config/default/kustomization.yaml",
+        ),
+        (
+            "config/network-policy/kustomization.yaml",
+            "project/config/network-policy/kustomization.yaml",
         ),
         (
             "config/rbac/kustomization.yaml",

@@ -87,10 +87,20 @@ pub(crate) fn create_webhook(
             "webhook/role_binding.yaml",
         ),
         ("config/webhook/service.yaml", "webhook/service.yaml"),
+        (
+            "config/network-policy/allow-webhook-traffic.yaml",
+            "webhook/network_policy.yaml",
+        ),
     ] {
         draft.add(path, render(template, &data)?)?;
     }
     list(draft, "default", "../webhook")?;
+    // Projects of earlier versions have no such directory.
+    draft.add_shared(
+        "config/network-policy/kustomization.yaml",
+        render("project/resources.yaml", &data)?,
+    )?;
+    list(draft, "network-policy", "allow-webhook-traffic.yaml")?;
     add_project_file(draft, file)
 }
 

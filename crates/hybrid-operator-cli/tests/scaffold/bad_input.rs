@@ -92,7 +92,13 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &project,
             &format!("{api} X --native --helm-chart ../lonely"),
             2,
-            "--helm-chart cannot be used for a native kind",
+            "--helm-chart and the flags about fetching it cannot be used for a native kind",
+        ),
+        (
+            &project,
+            &format!("{api} X --plain-http"),
+            2,
+            "flags about repositories and registries need a chart in --helm-chart",
         ),
         // Names.
         (
@@ -238,21 +244,21 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
         ),
         (
             &project,
-            "create api --helm-chart oci://r.io/c --helm-chart-version 1.2.3",
+            "create api --helm-chart oci://r.io --helm-chart-version 1.2.3",
             1,
-            "'helm pull oci://r.io/c --version 1.2.3'",
+            "\"oci://r.io\" does not name a chart in a registry: it has no path",
         ),
         (
             &project,
-            "create api --helm-chart c --helm-chart-repo https://r.io",
+            "create api --helm-chart c --helm-chart-repo r.io",
             1,
-            "'helm pull c --repo https://r.io'",
+            "\"r.io\" is not a URL",
         ),
         (
             &project,
             "create api --helm-chart bitnami/redis",
             1,
-            "'helm pull bitnami/redis'",
+            "give its URL with --helm-chart-repo",
         ),
         (
             &project,

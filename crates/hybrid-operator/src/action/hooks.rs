@@ -122,7 +122,7 @@ pub(crate) async fn run(
                 Done {
                     primary: context.primary,
                     release: context.name,
-                    revision: stored.release.revision,
+                    revision: Some(stored.release.revision),
                     began: began.or(Some(context.now)),
                     details: Details {
                         hook: Some(&hook.name),

@@ -32,6 +32,7 @@ use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiKind, Cluster, DiscoveryError, OperatorId, Scope};
 use crate::controller::{Registry, WatchGuard, WatchKey, WatchState};
 use crate::readiness::{HookOutcome, Readiness, depends_on_status, readiness_of};
+use crate::reasons::EventReason;
 
 /// Number of unwatched objects that are read concurrently.
 const READS_AT_ONCE: usize = 8;
@@ -120,7 +121,7 @@ pub(crate) struct Live {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Remark {
     /// Reason of the event.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: EventReason,
     /// The object, and what happened to it.
     pub(crate) note: String,
 }
@@ -289,7 +290,7 @@ impl Live {
             let note = format!(
                 "{key} has list entries with the same key, of which the last one was applied: {lists}"
             );
-            self.remark("ListEntriesMerged", note);
+            self.remark(EventReason::ListEntriesMerged, note);
         }
         let reapplied = self.objects.get(&key).map_or(0, |object| object.reapplied);
         if let Some(run) = &one.run {
@@ -313,7 +314,7 @@ impl Live {
     }
 
     /// Adds something to report.
-    pub(super) fn remark(&mut self, reason: &'static str, note: String) {
+    pub(super) fn remark(&mut self, reason: EventReason, note: String) {
         let remark = Remark { reason, note };
         if !self.reported.contains(&remark) {
             self.remarks.insert(remark);
@@ -324,6 +325,11 @@ impl Live {
     pub(crate) fn take_remarks(&mut self) -> BTreeSet<Remark> {
         self.reported.extend(self.remarks.iter().cloned());
         std::mem::take(&mut self.remarks)
+    }
+
+    /// Returns everything that was remarked since the beginning of the revision.
+    pub(crate) fn remarks(&self) -> &BTreeSet<Remark> {
+        &self.reported
     }
 
     /// Drops an object.

@@ -17,8 +17,8 @@ pub(crate) struct Done<'a> {
     pub(crate) primary: &'a Primary,
     /// The release.
     pub(crate) release: &'a ReleaseName,
-    /// Its revision.
-    pub(crate) revision: Revision,
+    /// Its revision, if it has one.
+    pub(crate) revision: Option<Revision>,
     /// When it began; `None` if that is unknown.
     pub(crate) began: Option<Timestamp>,
     /// The objects, the hook or the event that it was about.
@@ -46,7 +46,7 @@ impl Done<'_> {
             namespace = primary.namespace,
             name = primary.name,
             release = %self.release,
-            revision = self.revision.0,
+            revision = self.revision.map(|revision| revision.0),
             objects = details.objects,
             hook = details.hook,
             event = details.event,
@@ -64,7 +64,7 @@ impl Done<'_> {
             namespace = primary.namespace,
             name = primary.name,
             release = %self.release,
-            revision = self.revision.0,
+            revision = self.revision.map(|revision| revision.0),
             duration = self.duration(),
             error,
             "{what}"

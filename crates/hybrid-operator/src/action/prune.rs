@@ -9,6 +9,7 @@ use crate::cluster::apply::{delete_generated, is_generated};
 use crate::cluster::delete::{
     Propagation, Verdict, delete, delete_as_seen, release_kept, verify_since,
 };
+use crate::reasons::EventReason;
 
 /// Deletes the objects that are in `before` but not in `wanted`. Objects that are annotated to be
 /// kept or are not the release's stay.
@@ -108,7 +109,7 @@ pub(super) async fn remove(
     .await?;
     if let Some(why) = why_left(&verdict) {
         let note = format!("{} is not deleted: {why}", location.key);
-        live.remark("ObjectLeft", note);
+        live.remark(EventReason::ObjectLeft, note);
     }
     let asked = match verdict {
         Verdict::Delete { uid } => {

@@ -147,7 +147,8 @@ impl ApiError {
         }
     }
 
-    /// Returns the event reason, which is also the metric label.
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "Forbidden",

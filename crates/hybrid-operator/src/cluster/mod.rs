@@ -7,6 +7,7 @@
 //!                        delete (uid) <----+      +--compared with--> drift::ours_hash of watches
 //! ```
 //!
+//! * [`any_object`] (pure): decodes objects, however deep they are nested.
 //! * [`ownership`] (pure): ownership metadata, and the owner of existing objects.
 //! * [`discovery`]: kinds, scopes and capabilities, cached for the whole process.
 //! * [`apply`]: server-side apply that never takes over objects that are not proven to be the
@@ -18,6 +19,7 @@
 //! Requests are sent once. The layers of the client retry when the server is overloaded; the queue
 //! retries failed reconciles.
 
+mod any_object;
 pub(crate) mod apply;
 mod conflict;
 pub(crate) mod delete;
@@ -40,6 +42,7 @@ use helm_core::Capabilities;
 use kube::Client;
 use kube::core::GroupVersionKind;
 
+pub(crate) use any_object::{AnyObject, left_out};
 pub(crate) use discovery::{ApiKind, DiscoveryError, Scope};
 pub use error::{ApiError, Target};
 pub(crate) use ownership::{Claimant, InstanceId, Marks, OperatorId, Ownership, Primary};

@@ -30,6 +30,7 @@ use tracing::{debug, error, info, warn};
 
 use super::backoff::Retry;
 use super::worker::panic_text;
+use crate::cluster::AnyObject;
 use crate::telemetry::metrics::WatchMetrics;
 
 /// Backoff between two attempts.
@@ -449,14 +450,18 @@ pub(crate) fn config(lists: Lists, selector: Option<&str>) -> watcher::Config {
     }
 }
 
-/// Watches whole objects of any kind.
+/// Watches whole objects of any kind. Of an object that is nested too deep, something is
+/// [`left_out`](crate::cluster::left_out), so that it does not break the watch for the others.
 pub(crate) fn whole(
     client: &Client,
     target: &WatchTarget,
     lists: Lists,
     selector: Option<&str>,
 ) -> Events<DynamicObject> {
-    watcher(target.api(client), config(lists, selector)).boxed()
+    let api: Api<AnyObject> = target.api(client);
+    watcher(api, config(lists, selector))
+        .map_ok(|event| map_event(event, |AnyObject(object)| object))
+        .boxed()
 }
 
 /// Watches only the metadata of objects of any kind.

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::follow::{self, Events, Follower, Lists, WatchState, WatchTarget};
 use super::{Key, Priority, QueueHandle};
+use crate::cluster::left_out;
 use crate::telemetry::metrics::WatchMetrics;
 
 /// Whether objects of a scope have namespaces.
@@ -199,10 +200,11 @@ fn decode<O: TypedObject>(mut object: DynamicObject) -> Result<O, Undecodable> {
         object.metadata.namespace.as_deref(),
         object.metadata.name.as_deref().unwrap_or_default(),
     );
-    object.try_parse().map_err(|error| Undecodable {
-        key,
-        message: error.to_string(),
-    })
+    let whole = match left_out(&object) {
+        Some(problem) => Err(problem),
+        None => object.try_parse().map_err(|error| error.to_string()),
+    };
+    whole.map_err(|message| Undecodable { key, message })
 }
 
 /// What a cache knows under a key.

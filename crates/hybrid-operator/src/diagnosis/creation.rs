@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::evidence::count_of;
 use super::{Finding, Severity, shortened, times};
+use crate::reasons::Reason;
 
 /// Returns why Pods are not created: from the condition `ReplicaFailure` of the workload, else from
 /// its events.
@@ -41,16 +42,16 @@ fn failed_create(events: &[Event]) -> Option<(String, i32)> {
 }
 
 /// Names the kind of the refusal.
-fn reason(text: &str) -> &'static str {
-    const KNOWN: &[(&str, &str)] = &[
-        ("exceeded quota", "QuotaExceeded"),
-        ("failed quota", "QuotaExceeded"),
-        ("violates PodSecurity", "PodSecurityViolation"),
-        ("serviceaccount", "ServiceAccountMissing"),
-        ("admission webhook", "AdmissionDenied"),
+fn reason(text: &str) -> Reason {
+    const KNOWN: &[(&str, Reason)] = &[
+        ("exceeded quota", Reason::QuotaExceeded),
+        ("failed quota", Reason::QuotaExceeded),
+        ("violates PodSecurity", Reason::PodSecurityViolation),
+        ("serviceaccount", Reason::ServiceAccountMissing),
+        ("admission webhook", Reason::AdmissionDenied),
     ];
     let known = KNOWN.iter().find(|(part, _)| text.contains(part));
-    known.map_or("PodsNotCreated", |(_, reason)| reason)
+    known.map_or(Reason::PodsNotCreated, |(_, reason)| *reason)
 }
 
 #[cfg(test)]
@@ -84,7 +85,7 @@ mod tests {
                 {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": text},
             ]}});
             let found = finding(&deployment, &[]).unwrap();
-            assert_eq!(found.reason, reason);
+            assert_eq!(found.reason.as_str(), reason);
             assert_eq!(found.message, format!("its Pods are not created: {text}"));
 
             let event: Event = serde_json::from_value(json!({
@@ -93,7 +94,7 @@ mod tests {
             .unwrap();
             let found = finding(&json!({}), &[event]).unwrap();
             assert_eq!(
-                (found.reason, found.severity),
+                (found.reason.as_str(), found.severity),
                 (reason, Severity::CannotRun)
             );
             assert!(found.message.ends_with("(4 times)"), "{}", found.message);

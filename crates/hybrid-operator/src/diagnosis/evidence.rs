@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::pod::{self, Clue, Symptom};
 use super::{Finding, Severity, creation, shortened, times};
 use crate::cluster::{Cluster, read};
+use crate::reasons::Reason;
 
 /// Maximum number of Pods of a workload that are read.
 const MAX_PODS: u32 = 100;
@@ -147,7 +148,7 @@ impl<'a> Evidence<'a> {
         let Some(claim) = self.known(claims.get_opt(name).await)? else {
             return Some(Finding {
                 severity: Severity::CannotRun,
-                reason: "VolumePending",
+                reason: Reason::VolumePending,
                 message: "it does not exist".to_owned(),
             });
         };
@@ -163,7 +164,7 @@ impl<'a> Evidence<'a> {
         let text = event.message.as_deref().unwrap_or_default();
         Some(Finding {
             severity: Severity::CannotRun,
-            reason: "VolumePending",
+            reason: Reason::VolumePending,
             message: format!("{}{}", shortened(text), times(count_of(event))),
         })
     }
@@ -226,7 +227,7 @@ impl<'a> Evidence<'a> {
 fn unreadable() -> Finding {
     Finding {
         severity: Severity::Starting,
-        reason: "ObjectsNotReady",
+        reason: Reason::ObjectsNotReady,
         message: "not ready; the cause is in its Pods, which this operator may not list".to_owned(),
     }
 }

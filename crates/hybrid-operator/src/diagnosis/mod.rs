@@ -19,6 +19,7 @@ mod pod;
 use helm_core::manifest::ObjectKey;
 
 use crate::cluster::Cluster;
+use crate::reasons::Reason;
 use evidence::Evidence;
 
 /// Maximum number of unready objects that are examined.
@@ -30,7 +31,7 @@ const MAX_TEXT: usize = 300;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cause {
     /// Reason in `CamelCase`, such as `ImagePullFailed`.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Reason,
     /// Object, Pod and explanation, such as `Deployment/db: Pod db-0: image x not found (12 times)`.
     pub(crate) message: String,
 }
@@ -39,7 +40,7 @@ pub(crate) struct Cause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Finding {
     severity: Severity,
-    reason: &'static str,
+    reason: Reason,
     message: String,
 }
 

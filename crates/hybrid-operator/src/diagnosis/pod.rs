@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::evidence::count_of;
 use super::{Finding, Severity, shortened, times};
+use crate::reasons::Reason;
 
 /// What is known of a Pod, and what else would tell more.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,8 +88,8 @@ fn condition<'a>(status: &'a PodStatus, type_: &str) -> Option<&'a PodCondition>
 fn unscheduled(pod: &Pod, status: &PodStatus) -> Option<Symptom> {
     let scheduled = condition(status, "PodScheduled").filter(|it| it.status == "False")?;
     let reason = match scheduled.reason.as_deref() {
-        Some("SchedulingGated") => "SchedulingGated",
-        _ => "Unschedulable",
+        Some("SchedulingGated") => Reason::SchedulingGated,
+        _ => Reason::Unschedulable,
     };
     let claims: Vec<String> = pod
         .spec
@@ -118,7 +119,7 @@ fn failed(status: &PodStatus) -> Symptom {
     Symptom {
         finding: Finding {
             severity: Severity::Crashes,
-            reason: "PodFailed",
+            reason: Reason::PodFailed,
             message: match message.filter(|text| !text.is_empty()) {
                 Some(message) => format!("{reason}: {message}"),
                 None => reason.to_owned(),
@@ -148,7 +149,7 @@ fn container(container: &ContainerStatus) -> Option<Symptom> {
     started.then(|| Symptom {
         finding: Finding {
             severity: Severity::NotReady,
-            reason: "ContainerNotReady",
+            reason: Reason::ContainerNotReady,
             message: format!("container {} is running but not ready", container.name),
         },
         clue: Clue::Events(Expected::Probe),
@@ -163,7 +164,7 @@ fn last_end(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
 fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Symptom {
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let text = waiting.message.as_deref().unwrap_or_default();
-    let cannot_run = |reason: &'static str, message: String, clue: Clue| Symptom {
+    let cannot_run = |reason: Reason, message: String, clue: Clue| Symptom {
         finding: Finding {
             severity: Severity::CannotRun,
             reason,
@@ -178,25 +179,25 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
             None => Symptom {
                 finding: Finding {
                     severity: Severity::Crashes,
-                    reason: "CrashLoop",
+                    reason: Reason::CrashLoop,
                     message: format!("container {} crashes", container.name),
                 },
                 clue: log(container, true),
             },
         },
         "InvalidImageName" => cannot_run(
-            "ImagePullFailed",
+            Reason::ImagePullFailed,
             format!("image {image} is not a valid name"),
             Clue::None,
         ),
         "ErrImageNeverPull" => cannot_run(
-            "ImagePullFailed",
+            Reason::ImagePullFailed,
             format!("image {image} is not on the node, and imagePullPolicy is Never"),
             Clue::None,
         ),
         "ErrImagePull" | "ImagePullBackOff" | "ImageInspectError" | "RegistryUnavailable" => {
             cannot_run(
-                "ImagePullFailed",
+                Reason::ImagePullFailed,
                 pull(image, text),
                 Clue::Events(Expected::Pull),
             )
@@ -204,14 +205,14 @@ fn waits(container: &ContainerStatus, waiting: &ContainerStateWaiting) -> Sympto
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             let (reason, message) = missing_reference(text).unwrap_or_else(|| {
                 let message = format!("container {}: {}", container.name, shortened(text));
-                ("ContainerNotStarted", message)
+                (Reason::ContainerNotStarted, message)
             });
             cannot_run(reason, message, Clue::None)
         }
         _ => Symptom {
             finding: Finding {
                 severity: Severity::Starting,
-                reason: "ContainerCreating",
+                reason: Reason::ContainerCreating,
                 message: format!("container {} is being created", container.name),
             },
             clue: Clue::Events(Expected::Setup),
@@ -227,9 +228,12 @@ fn crashed(
 ) -> Symptom {
     let name = &container.name;
     let (reason, how) = match ended.reason.as_deref() {
-        Some("OOMKilled") => ("OOMKilled", format!("container {name} ran out of memory")),
+        Some("OOMKilled") => (
+            Reason::OOMKilled,
+            format!("container {name} ran out of memory"),
+        ),
         _ => (
-            "CrashLoop",
+            Reason::CrashLoop,
             format!("container {name} exited with code {}", ended.exit_code),
         ),
     };
@@ -284,10 +288,10 @@ fn detail(text: &str) -> Option<String> {
 }
 
 /// Names the Secret or `ConfigMap` that a text says is missing, such as `secret "auth" not found`.
-fn missing_reference(text: &str) -> Option<(&'static str, String)> {
+fn missing_reference(text: &str) -> Option<(Reason, String)> {
     [
-        ("secret \"", "SecretMissing", "Secret"),
-        ("configmap \"", "ConfigMapMissing", "ConfigMap"),
+        ("secret \"", Reason::SecretMissing, "Secret"),
+        ("configmap \"", Reason::ConfigMapMissing, "ConfigMap"),
     ]
     .into_iter()
     .find_map(|(before, reason, kind)| {
@@ -344,8 +348,8 @@ pub(super) fn explained(
             let text = text(event);
             let (reason, message) = missing_reference(&text).unwrap_or_else(|| {
                 let reason = match event.reason.as_deref() {
-                    Some("FailedCreatePodSandBox") => "SandboxFailed",
-                    _ => "VolumePending",
+                    Some("FailedCreatePodSandBox") => Reason::SandboxFailed,
+                    _ => Reason::VolumePending,
                 };
                 (reason, shortened(&text))
             });
@@ -360,7 +364,7 @@ pub(super) fn explained(
                 return finding;
             };
             Finding {
-                reason: "ProbeFailed",
+                reason: Reason::ProbeFailed,
                 message: format!("{}{}", shortened(&text(event)), times(count_of(event))),
                 ..finding
             }

@@ -326,6 +326,100 @@ mod tests {
 
     const BOOLEAN: &str = "a boolean: true or false";
 
+    /// What the reference says: name, value, default, meaning.
+    const DOCUMENTED: &[(&str, &str, &str, &str)] = &[
+        (
+            "install-disable-hooks",
+            "boolean",
+            "`install.disableHooks`",
+            "An install runs no hooks. `false` does not turn hooks on that `watches.yaml` disables.",
+        ),
+        (
+            "install-description",
+            "text",
+            "`Install complete`",
+            "The description that `helm history` shows of an install.",
+        ),
+        (
+            "upgrade-disable-hooks",
+            "boolean",
+            "`upgrade.disableHooks`, `rollback.disableHooks`",
+            "An upgrade or a rollback runs no hooks.",
+        ),
+        (
+            "upgrade-description",
+            "text",
+            "`Upgrade complete`",
+            "The description that `helm history` shows of an upgrade.",
+        ),
+        (
+            "upgrade-force",
+            "boolean",
+            "`false`",
+            "An upgrade replaces objects (PUT) instead of applying them. Nothing is deleted.",
+        ),
+        (
+            "uninstall-disable-hooks",
+            "boolean",
+            "`uninstall.disableHooks`",
+            "An uninstall runs no hooks.",
+        ),
+        (
+            "uninstall-description",
+            "text",
+            "Helm's",
+            "The description of the record while the release is uninstalled.",
+        ),
+        (
+            "uninstall-wait",
+            "boolean",
+            "`uninstall.wait`",
+            "The custom resource stays until all objects of the release are gone.",
+        ),
+        (
+            "rollback-force",
+            "boolean",
+            "`true`",
+            "A rollback after a failed upgrade replaces objects (PUT) instead of applying them.",
+        ),
+        (
+            "reconcile-period",
+            "duration",
+            "`reconcilePeriod`",
+            "Time between two reconciles if nothing changes; `0` means never.",
+        ),
+        (
+            "paused",
+            "boolean",
+            "`false`",
+            "The release is left alone. The custom resource can still be deleted. `pauseAnnotation` in `watches.yaml` names another annotation instead.",
+        ),
+        (
+            "adopt-release",
+            "`true`, `false`, or the name of an operator",
+            "`false`",
+            "A release of the same name and chart that somebody installed with Helm is taken over. With the name of an operator, that operator takes it over from another one, too.",
+        ),
+        (
+            "reconcile-at",
+            "text",
+            "",
+            "Any new value reconciles once, now.",
+        ),
+        (
+            "force-at",
+            "text",
+            "",
+            "Any new value makes a new revision, even if nothing has changed.",
+        ),
+        (
+            "reset-at",
+            "text",
+            "",
+            "Any new value forgets the failed attempts, so that a stalled release is tried again.",
+        ),
+    ];
+
     #[expect(clippy::too_many_lines, reason = "one table")]
     fn rows() -> Vec<Row> {
         let row = |name, right, effect, wrong, shown_by| Row {
@@ -497,9 +591,24 @@ mod tests {
         let rows = rows();
         let table: BTreeSet<&str> = rows.iter().map(|row| row.name).collect();
         assert_eq!(parsed, table);
-        let documented = crate::reference::names("annotations.md", "## Annotations");
-        let documented: BTreeSet<&str> = documented.iter().map(String::as_str).collect();
+        let documented: BTreeSet<&str> = DOCUMENTED.iter().map(|row| row.0).collect();
         assert_eq!(parsed, documented);
+        let rows_of_page = DOCUMENTED.iter().map(|(name, value, default, meaning)| {
+            let name = format!("`{name}`");
+            [&name, *value, *default, *meaning]
+                .map(str::to_owned)
+                .to_vec()
+        });
+        let text = format!(
+            "Annotations of a custom resource, all with the prefix `{PREFIX}`. \
+             [Annotations](../annotations.md) shows how they are used.\n\n{}",
+            crate::reference::table(&["name", "value", "default", "meaning"], rows_of_page)
+        );
+        crate::reference::assert_generated(
+            "annotations.md",
+            "Annotations of a custom resource",
+            &text,
+        );
         crate::reference::assert_tests_exist(rows.iter().map(|row| row.shown_by));
     }
 

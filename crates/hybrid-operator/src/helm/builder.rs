@@ -370,7 +370,7 @@ impl HelmController {
                 .watch
                 .reconcile_period
                 .unwrap_or(context.limits.reconcile_period),
-            watch: self.watch.clone(),
+            watch: self.watch.clone().with_limits(context.limits.charts),
             component: None,
             chart: Arc::clone(self.chart.compiled()),
             extensions: self.extensions.clone(),

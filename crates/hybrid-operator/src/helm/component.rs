@@ -420,7 +420,7 @@ impl Components {
         let context = &self.context;
         Arc::new(Setup {
             version: 0,
-            watch,
+            watch: watch.with_limits(context.limits.charts),
             component: Some(component.to_owned()),
             chart: Arc::clone(chart.compiled()),
             extensions: Extensions::default(),

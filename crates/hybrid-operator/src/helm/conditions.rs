@@ -2,33 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Condition types. `Initialized`, `Deployed`, `ReleaseFailed`, `Irreconcilable` and `Paused` are
-/// those of the Go operators; `Ready`, `Stalled`, `TestSuccess`, `Drifted` and `Contested` are
-/// additions.
-pub(crate) mod types {
-    /// The operator has processed the custom resource.
-    pub(crate) const INITIALIZED: &str = "Initialized";
-    /// A release is deployed.
-    pub(crate) const DEPLOYED: &str = "Deployed";
-    /// The last install, upgrade or uninstall failed.
-    pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
-    /// The custom resource cannot be reconciled.
-    pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
-    /// The custom resource is paused.
-    pub(crate) const PAUSED: &str = "Paused";
-    /// Every object of the release is ready.
-    pub(crate) const READY: &str = "Ready";
-    /// The current inputs failed too often and are not retried.
-    pub(crate) const STALLED: &str = "Stalled";
-    /// The chart's tests succeeded on the deployed revision.
-    pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
-    /// The release is managed by another operator than the one that sets this condition.
-    pub(crate) const CONTESTED: &str = "Contested";
-    /// Objects differ from what was applied and are not repaired.
-    pub(crate) const DRIFTED: &str = "Drifted";
-    /// Objects cannot be watched, so that changes of them are seen late.
-    pub(crate) const WATCH_REFUSED: &str = "WatchRefused";
-}
+use crate::reasons::{ConditionType, Reason};
 
 /// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,22 +41,17 @@ pub(crate) struct Condition {
 /// Sets a condition at `now`. Returns whether its status or reason changed.
 pub(crate) fn set(
     conditions: &mut Vec<Condition>,
-    type_: &str,
+    type_: ConditionType,
     status: ConditionStatus,
-    reason: &str,
+    reason: Reason,
     message: &str,
     now: &str,
     generation: Option<i64>,
 ) -> bool {
     let condition = Condition {
-        type_: type_.to_owned(),
+        type_: type_.as_str().to_owned(),
         status,
-        // The API conventions require a reason.
-        reason: if reason.is_empty() {
-            type_.to_owned()
-        } else {
-            reason.to_owned()
-        },
+        reason: reason.as_str().to_owned(),
         message: message.to_owned(),
         last_transition_time: now.to_owned(),
         observed_generation: generation,
@@ -105,21 +74,22 @@ pub(crate) fn set(
 }
 
 /// Removes a condition.
-pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: &str) {
+pub(crate) fn remove(conditions: &mut Vec<Condition>, type_: ConditionType) {
     conditions.retain(|condition| condition.type_ != type_);
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ConditionStatus, set};
+    use crate::reasons::{ConditionType, Reason};
 
     #[test]
-    fn transition_time_changes_with_status_and_reason_is_never_empty() {
+    fn transition_time_changes_with_the_status() {
         let mut conditions = Vec::new();
         let mut put = |status, reason, now| {
             set(
                 &mut conditions,
-                "Deployed",
+                ConditionType::Deployed,
                 status,
                 reason,
                 "",
@@ -127,11 +97,11 @@ mod tests {
                 Some(1),
             )
         };
-        assert!(put(ConditionStatus::True, "InstallSuccessful", "t1"));
-        assert!(put(ConditionStatus::True, "UpgradeSuccessful", "t2"));
-        assert!(!put(ConditionStatus::True, "UpgradeSuccessful", "t3"));
-        assert!(put(ConditionStatus::False, "", "t4"));
-        assert_eq!(conditions[0].reason, "Deployed");
+        assert!(put(ConditionStatus::True, Reason::InstallSuccessful, "t1"));
+        assert!(put(ConditionStatus::True, Reason::UpgradeSuccessful, "t2"));
+        assert!(!put(ConditionStatus::True, Reason::UpgradeSuccessful, "t3"));
+        assert!(put(ConditionStatus::False, Reason::UpgradeError, "t4"));
+        assert_eq!(conditions[0].reason, "UpgradeError");
         assert_eq!(conditions[0].last_transition_time, "t4");
     }
 }

@@ -26,10 +26,11 @@ use super::setup::{Setup, timeout};
 use super::subject::Subject;
 use crate::cluster::DiscoveryError;
 use crate::cluster::read::ReadError;
+use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::render_pool::RenderPoolError;
 use crate::values::{self, ValuesError};
-use crate::watches::{DriftMode, RemediationStrategy};
+use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
 
 /// Error computing the desired state.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,10 @@ pub(super) enum DesiredError {
     Capabilities(#[from] DiscoveryError),
     /// Rendering the chart failed.
     #[error(transparent)]
-    Render(#[from] RenderError),
+    Render(RenderError),
+    /// Rendering the chart exceeded a limit, which an option raises.
+    #[error("{0}; {1}")]
+    Limit(RenderError, &'static str),
     /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
@@ -97,24 +101,34 @@ pub(super) enum DesiredError {
     TooManyLookups,
 }
 
+impl From<RenderError> for DesiredError {
+    fn from(error: RenderError) -> Self {
+        match error.limit().and_then(way_to_raise) {
+            Some(way) => Self::Limit(error, way),
+            None => Self::Render(error),
+        }
+    }
+}
+
 impl DesiredError {
     /// Returns the reason for the condition `Irreconcilable`.
-    pub(super) fn reason(&self) -> &'static str {
+    pub(super) fn reason(&self) -> Reason {
         match self {
             Self::Values(_)
             | Self::Translate(_)
             | Self::Coalesce(_)
             | Self::Kept(_)
-            | Self::Reference { .. } => "ErrorGettingValues",
-            Self::Capabilities(_) => "ErrorGettingClient",
-            Self::Record(_) => "ErrorGettingReleaseState",
+            | Self::Reference { .. } => Reason::ErrorGettingValues,
+            Self::Capabilities(_) => Reason::ErrorGettingClient,
+            Self::Record(_) => Reason::ErrorGettingReleaseState,
             Self::Render(_)
+            | Self::Limit(..)
             | Self::Pool(_)
             | Self::Deleted
             | Self::Patch(_)
             | Self::Lookup { .. }
             | Self::Duplicate { .. }
-            | Self::TooManyLookups => "ReconcileError",
+            | Self::TooManyLookups => Reason::ReconcileError,
         }
     }
 
@@ -129,6 +143,7 @@ impl DesiredError {
             | Self::Translate(_)
             | Self::Coalesce(_)
             | Self::Render(_)
+            | Self::Limit(..)
             | Self::Deleted
             | Self::Patch(_)
             | Self::Duplicate { .. }
@@ -145,6 +160,7 @@ impl DesiredError {
                 | Self::Translate(_)
                 | Self::Coalesce(_)
                 | Self::Render(_)
+                | Self::Limit(..)
                 | Self::Patch(_)
                 | Self::Duplicate { .. }
         )
@@ -152,7 +168,7 @@ impl DesiredError {
 
     /// Returns whether rendering failed, rather than computing its inputs.
     pub(super) fn is_render(&self) -> bool {
-        self.reason() == "ReconcileError"
+        self.reason() == Reason::ReconcileError
     }
 }
 
@@ -499,7 +515,11 @@ pub(super) fn reject_duplicates(
 
 /// Returns the event for a record that cannot be read.
 pub(super) fn corrupt_record_event(error: &StoreError) -> Notice {
-    Notice::warning(error.reason(), "Load", super::status::chain(error))
+    let reason = match error {
+        StoreError::Incomplete { .. } => EventReason::IncompleteRelease,
+        _ => EventReason::CorruptRelease,
+    };
+    Notice::new(reason, "Load", super::status::chain(error))
 }
 
 #[cfg(test)]

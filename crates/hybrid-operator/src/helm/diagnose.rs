@@ -124,7 +124,7 @@ mod tests {
         let mut diagnosis = Diagnosis::default();
         diagnosis.observe(Some(1), None, at(100));
         let cause = Cause {
-            reason: "CrashLoop",
+            reason: crate::reasons::Reason::CrashLoop,
             message: String::new(),
         };
         diagnosis.found(Some(cause), at(110));

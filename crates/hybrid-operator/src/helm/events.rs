@@ -11,6 +11,7 @@ use kube::runtime::events::{Event, EventType};
 use crate::cluster::Primary;
 use crate::cluster::events::{EventRecorder, EventSender};
 use crate::manager::ControllerContext;
+use crate::reasons::EventReason;
 
 /// Number of notes that have a recorder, so that repetitions are aggregated.
 const MAX_RECORDERS: usize = 256;
@@ -21,33 +22,18 @@ const MAX_NOTE_LENGTH: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Notice {
     pub(super) warning: bool,
-    pub(super) reason: String,
+    pub(super) reason: &'static str,
     pub(super) action: &'static str,
     pub(super) note: String,
 }
 
 impl Notice {
-    pub(super) fn normal(
-        reason: impl Into<String>,
-        action: &'static str,
-        note: impl Into<String>,
-    ) -> Self {
+    pub(super) fn new(reason: EventReason, action: &'static str, note: impl Into<String>) -> Self {
         Self {
-            warning: false,
-            reason: reason.into(),
+            warning: reason.is_warning(),
+            reason: reason.as_str(),
             action,
             note: note.into(),
-        }
-    }
-
-    pub(super) fn warning(
-        reason: impl Into<String>,
-        action: &'static str,
-        note: impl Into<String>,
-    ) -> Self {
-        Self {
-            warning: true,
-            ..Self::normal(reason, action, note)
         }
     }
 }
@@ -60,7 +46,7 @@ impl From<Notice> for Event {
             } else {
                 EventType::Normal
             },
-            reason: notice.reason,
+            reason: notice.reason.to_owned(),
             note: Some(notice.note.chars().take(MAX_NOTE_LENGTH).collect()),
             action: notice.action.to_owned(),
             secondary: None,

@@ -4,6 +4,7 @@ use helm_core::manifest::HookEvent;
 use helm_core::release::{Revision, Status as ReleaseStatus};
 
 use super::subject::Subject;
+use crate::reasons::Reason;
 
 /// Kind of a Helm action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +97,12 @@ impl ActionKind {
         }
     }
 
-    pub(super) fn success_reason(self) -> &'static str {
+    pub(super) fn success_reason(self) -> Reason {
         match self {
-            Self::Install => "InstallSuccessful",
-            Self::Upgrade | Self::Rollback | Self::Test => "UpgradeSuccessful",
-            Self::Uninstall => "UninstallSuccessful",
+            Self::Install => Reason::InstallSuccessful,
+            Self::Upgrade | Self::Rollback | Self::Test | Self::Uninstall => {
+                Reason::UpgradeSuccessful
+            }
         }
     }
 
@@ -111,11 +113,11 @@ impl ActionKind {
         }
     }
 
-    pub(super) fn error_reason(self) -> &'static str {
+    pub(super) fn error_reason(self) -> Reason {
         match self {
-            Self::Install => "InstallError",
-            Self::Upgrade | Self::Rollback | Self::Test => "UpgradeError",
-            Self::Uninstall => "UninstallError",
+            Self::Install => Reason::InstallError,
+            Self::Upgrade | Self::Rollback | Self::Test => Reason::UpgradeError,
+            Self::Uninstall => Reason::UninstallError,
         }
     }
 

@@ -63,6 +63,10 @@ pub(super) struct Memory {
     /// Operator that managed the release at the last reconcile.
     pub(super) managing_operator: Option<OperatorId>,
     pub(super) written: WrittenStatus,
+    /// Why the newest record does not fit into one Secret, as last reported.
+    pub(super) large_record: Option<String>,
+    /// Which fields of the status the API server drops, if any; `None` until one is written.
+    pub(super) pruned: Option<Option<String>>,
     /// Invalid annotations, as last reported.
     pub(super) problems: Vec<String>,
     /// Installed CRDs of the chart that are not served yet.

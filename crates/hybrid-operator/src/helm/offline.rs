@@ -41,7 +41,7 @@ pub enum PreviewError {
 impl From<DesiredError> for PreviewError {
     fn from(error: DesiredError) -> Self {
         match error {
-            DesiredError::Render(error) => Self::Render(error),
+            DesiredError::Render(error) | DesiredError::Limit(error, _) => Self::Render(error),
             other => Self::Other(Box::new(other)),
         }
     }
@@ -194,7 +194,7 @@ pub(super) fn finish(
         let render = RenderInput::new(release, &values)
             .capabilities(capabilities)
             .lookup(lookup.clone());
-        render_once(input.chart.compiled(), &render, patches)
+        render_once(input.chart.compiled(), render, input.watch)
     };
     let first = ReleaseInfo::new(name.as_str(), namespace.as_str());
     // As in the reconciler, the digest is that of a first revision.

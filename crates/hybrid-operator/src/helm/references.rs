@@ -15,6 +15,7 @@ use super::interest::{ObservedState, ResourceRef};
 use super::setup::Setup;
 use super::subject::Subject;
 use crate::cluster::{DiscoveryError, Scope, read};
+use crate::reasons::EventReason;
 use crate::release::StoreError;
 use crate::values::{self, Inputs, Reference, ValuesError};
 use crate::watches::{ReferenceKind, Watch};
@@ -99,7 +100,7 @@ pub(super) async fn add_last_values(
                 "{name} no longer has key {}, which valuesFrom refers to; using its last value",
                 from.key
             );
-            notices.add(Notice::warning("LastValueUsed", "Values", note));
+            notices.add(Notice::new(EventReason::LastValueUsed, "Values", note));
         }
         if let Some(text) = data.get(&from.key) {
             let kept = kept.entry(name).or_default();

@@ -24,7 +24,7 @@ use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
-use crate::watches::Patch;
+use crate::watches::Watch;
 
 /// Maximum number of renders until all `lookup` calls are resolved.
 pub(super) const LOOKUP_ROUNDS: usize = 8;
@@ -126,18 +126,19 @@ impl RenderJob {
             .capabilities(&self.capabilities)
             .lookup(self.objects)
             .cancel(cancel);
-        render_once(&self.setup.chart, &input, &self.setup.watch.patches)
+        render_once(&self.setup.chart, input, &self.setup.watch)
     }
 }
 
-/// Renders a chart and applies the patches of `watches.yaml`. No I/O.
+/// Renders a chart with the limits and the patches of `watches.yaml`. No I/O.
 pub(super) fn render_once(
     chart: &CompiledChart,
-    input: &RenderInput<'_>,
-    patches: &[Patch],
+    mut input: RenderInput<'_>,
+    watch: &Watch,
 ) -> Result<Rendered, DesiredError> {
-    let rendered = chart.render(input)?;
-    Ok(super::patches::apply(rendered, patches)?)
+    input.limits = watch.limits.of_render();
+    let rendered = chart.render(&input)?;
+    Ok(super::patches::apply(rendered, &watch.patches)?)
 }
 
 /// Waits until the custom resource is deleted. Waits forever if it was being deleted before the
@@ -289,4 +290,60 @@ fn without_bookkeeping(object: &Value) -> Value {
         metadata.remove("managedFields");
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_core::chart::{Chart, File};
+    use helm_core::values::Values;
+
+    use super::*;
+    use crate::watches::ChartLimits;
+
+    /// Renders a chart with this template.
+    fn render(template: &str, limits: ChartLimits) -> Result<Rendered, DesiredError> {
+        let chart = Chart::from_files([
+            File::new("Chart.yaml", "{apiVersion: v2, name: c, version: 0.1.0}"),
+            File::new("templates/a.yaml", template),
+        ]);
+        let chart = CompiledChart::compile(&chart.unwrap()).unwrap();
+        let values = chart.coalesce(Values::new()).unwrap();
+        let mut watch = Watch::new(GroupVersionKind::gvk("example.com", "v1", "App"), "chart");
+        watch.limits = limits;
+        let input = RenderInput::new(ReleaseInfo::new("r", "ns"), &values);
+        render_once(&chart, input, &watch)
+    }
+
+    #[test]
+    fn render_beyond_the_limits_of_its_entry_is_refused_with_the_field_that_raises_them() {
+        let memory = |size| ChartLimits {
+            memory: Some(size),
+            ..ChartLimits::default()
+        };
+        let time = |time| ChartLimits {
+            time: Some(time),
+            ..ChartLimits::default()
+        };
+        let large = "kind: A\nx: {{ repeat 3000000 \"x\" | len }}\n";
+        let long = "kind: A\n{{ range until 1000000 }}{{ $x := . }}{{ end }}\n";
+        for (template, limits, parts) in [
+            (
+                large,
+                memory(2 << 20),
+                ["a.yaml:2:", "(limit `memory`)", "`limits.memory`"],
+            ),
+            (
+                long,
+                time(Duration::from_millis(1)),
+                ["a.yaml:2:", "(limit `time`)", "`limits.time`"],
+            ),
+        ] {
+            let error = render(template, limits).unwrap_err();
+            assert!(matches!(error, DesiredError::Limit(..)), "{error}");
+            let message = error.to_string();
+            assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+        }
+        assert!(render(large, memory(20 << 20)).is_ok());
+        assert!(render(long, time(Duration::ZERO)).is_ok());
+    }
 }

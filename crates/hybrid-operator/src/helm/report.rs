@@ -26,6 +26,7 @@ use crate::action::live::{JobReadiness, Live};
 use crate::cluster::ApiError;
 use crate::controller::{self, ReconcileError};
 use crate::diagnosis::Cause;
+use crate::reasons::{EventReason, Reason};
 use crate::release::InputsDigest;
 use crate::watches::DriftMode;
 
@@ -87,7 +88,7 @@ pub(super) enum StepOutcome {
     Contended { message: String },
     /// The custom resource cannot be reconciled.
     Irreconcilable {
-        reason: &'static str,
+        reason: Reason,
         message: String,
         /// Action that could not be started, if the chart is the cause.
         kind: Option<ActionKind>,
@@ -289,9 +290,9 @@ pub(super) fn apply(outcome: &StepOutcome, objects: &ObjectsState, status: &mut 
         } => {
             match kind {
                 Some(kind) => status.failed(kind.error_reason(), message),
-                None => status.unknown(reason),
+                None => status.unknown(*reason),
             }
-            status.irreconcilable(reason, message);
+            status.irreconcilable(*reason, message);
         }
         StepOutcome::Paused => status.paused(),
         StepOutcome::Contested { message } => status.contested(message),
@@ -356,7 +357,7 @@ fn fail(failure: &Failure, status: &mut Status) {
         Some(at) => format!("{}; the next attempt is at {at}", failure.message),
         None => failure.message.clone(),
     };
-    status.irreconcilable("ReconcileError", &message);
+    status.irreconcilable(Reason::ReconcileError, &message);
 }
 
 /// Writes the status if it has changed, publishes events, and returns when to reconcile again.
@@ -390,6 +391,8 @@ pub(super) async fn publish(
         objects.cause = memory.diagnosis.cause.clone();
     }
     let redactor = memory.redactor.clone();
+    let deployed =
+        matches!(&result, Ok(report) if matches!(report.outcome, StepOutcome::Deployed(_)));
     let ended = match result {
         Ok(report) => {
             apply(&report.outcome, &objects, &mut status);
@@ -400,7 +403,7 @@ pub(super) async fn publish(
                 status.handle(&subject.annotations, revision);
             }
             if let Some(hook_error) = &report.hook_error {
-                status.irreconcilable("ReconcileError", hook_error);
+                status.irreconcilable(Reason::ReconcileError, hook_error);
             }
             match report.error.or(report.hook_error) {
                 Some(error) => Err(redactor.clean(&error).into()),
@@ -413,23 +416,33 @@ pub(super) async fn publish(
                 Err(ReconcileError::from(error))
             } else {
                 let message = redactor.clean(&chain(&error));
-                status.irreconcilable("ReconcileError", &message);
+                status.irreconcilable(Reason::ReconcileError, &message);
                 Err(message.into())
             }
         }
     };
     for remark in memory.live.take_remarks() {
-        notices.add(Notice::warning(remark.reason, "Reconcile", remark.note));
+        notices.add(Notice::new(remark.reason, "Reconcile", remark.note));
     }
-    status.redact(|message| redactor.clean(message));
     let mut written = true;
+    let pruned_before = memory.pruned.clone();
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
             status.unwatched(&report_unwatched(access, subject, memory, notices));
             memory.live.wake_when_known(&subject.primary.identity());
             status.history = Some(recent_history(access, subject));
+            report_large_record(access, subject, memory, notices, &mut status);
+            // After a restart, what was remarked is known from the status alone.
+            let remarks = memory.live.remarks();
+            if deployed || !remarks.is_empty() {
+                status.not_as_rendered(remarks);
+            }
         }
+        if let Some(pruned) = &memory.pruned {
+            status.pruned(pruned.as_deref());
+        }
+        status.redact(|message| redactor.clean(message));
         written = write(access, subject, memory, notices, &status).await?;
     }
     for notice in notices.take() {
@@ -439,6 +452,10 @@ pub(super) async fn publish(
     }
     if !written {
         return Ok(controller::Outcome::After(STATUS_CONFLICT_DELAY));
+    }
+    if memory.pruned != pruned_before && ended.is_ok() {
+        // The condition about it is written at once.
+        return Ok(controller::Outcome::After(Duration::ZERO));
     }
     Ok(match ended? {
         Next::Gone => controller::Outcome::Done,
@@ -484,19 +501,26 @@ async fn write(
         };
         memory.written = WrittenStatus::new(&patch, kept.as_ref());
         let pruned = WrittenStatus::pruned(&patch, kept.as_ref());
-        if !pruned.is_empty() {
-            let note = format!(
-                "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
-                subject.primary.gvk.kind,
-                pruned.join(", ")
-            );
-            notices.add(Notice::warning("StatusPruned", "Status", note));
+        let why = (!pruned.is_empty()).then(|| format!(
+            "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
+            subject.primary.gvk.kind,
+            pruned.join(", ")
+        ));
+        if let Some(why) = &why
+            && memory.pruned.as_ref() != Some(&Some(why.clone()))
+        {
+            notices.add(Notice::new(
+                EventReason::StatusPruned,
+                "Status",
+                why.as_str(),
+            ));
         }
+        memory.pruned = Some(why);
     }
     for transition in &status.transitions {
         notices.add(Notice {
             warning: transition.warning,
-            reason: transition.reason.clone(),
+            reason: transition.reason.as_str(),
             action: "Reconcile",
             note: transition.message.clone(),
         });
@@ -509,8 +533,8 @@ fn report_annotation_problems(subject: &Subject, memory: &mut Memory, notices: &
     let problems = &subject.annotations.problems;
     if memory.problems != *problems {
         for problem in problems {
-            notices.add(Notice::warning(
-                "InvalidAnnotation",
+            notices.add(Notice::new(
+                EventReason::InvalidAnnotation,
                 "Read",
                 problem.as_str(),
             ));
@@ -533,10 +557,40 @@ fn report_unwatched(
         .chain(subject.interests.problem(&subject.key()))
         .collect();
     for reason in found.difference(&memory.unwatched) {
-        notices.add(Notice::warning("WatchRefused", "Watch", reason.as_str()));
+        notices.add(Notice::new(
+            EventReason::WatchRefused,
+            "Watch",
+            reason.as_str(),
+        ));
     }
     memory.unwatched.clone_from(&found);
     found
+}
+
+/// Reports whether the newest record is stored in parts. Adds an event for each new one.
+fn report_large_record(
+    access: &Access,
+    subject: &Subject,
+    memory: &mut Memory,
+    notices: &Notices,
+    status: &mut Status,
+) {
+    let history = access.store.history(&subject.namespace, &subject.name);
+    let large = history.last().filter(|latest| latest.parts() > 0);
+    let why = large.map(|latest| format!(
+        "the record of revision {} is too large for one Secret and is stored in {} more, which the helm command does not read; to make it smaller, move large files out of the chart, or split the chart",
+        latest.revision,
+        latest.parts(),
+    ));
+    let told = status.large_record(why.as_deref());
+    if let Some(why) = why.as_ref().filter(|_| !told && memory.large_record != why) {
+        notices.add(Notice::new(
+            EventReason::LargeRecord,
+            "Record",
+            why.as_str(),
+        ));
+    }
+    memory.large_record = why;
 }
 
 /// Returns the newest revisions.

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::cluster::{ApiError, Primary, Target};
+use crate::cluster::{AnyObject, ApiError, Primary, Target};
 use crate::controller::{Key, Source};
 
 /// The custom resources of one controller.
@@ -70,7 +70,8 @@ impl Resources {
         match self {
             Self::Served { client, source } => {
                 let answer = api(client, source, primary).get_opt(&primary.name).await;
-                answer.map_err(|error| failed(source, "get", primary, error))
+                let answer = answer.map_err(|error| failed(source, "get", primary, error))?;
+                Ok(answer.map(|AnyObject(object)| object))
             }
             Self::Components(components) => Ok(lock(components)
                 .get(&Key::from(primary))
@@ -101,7 +102,7 @@ fn lock(
     components.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn api(client: &Client, source: &Source, primary: &Primary) -> Api<DynamicObject> {
+fn api(client: &Client, source: &Source, primary: &Primary) -> Api<AnyObject> {
     match &primary.namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, source.resource()),
         None => Api::all_with(client.clone(), source.resource()),
@@ -137,7 +138,7 @@ async fn change_served(
         }
     };
     match answer {
-        Ok(object) => {
+        Ok(AnyObject(object)) => {
             source.put(object.clone());
             Ok(Some(object))
         }

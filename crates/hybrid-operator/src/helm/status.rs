@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::annotations::Annotations;
 use super::bounded::{bounded, remembered};
-use super::conditions::{self, Condition, ConditionStatus, types};
+use super::conditions::{self, Condition, ConditionStatus};
+use crate::action::live::Remark;
 use crate::diagnosis::Cause;
+use crate::reasons::{ConditionType, EventReason, Reason};
 
 /// Maximum number of objects that a message names.
 const NAMED: usize = 5;
@@ -83,7 +85,7 @@ pub(crate) struct Transition {
     /// Whether the event is a warning.
     pub(crate) warning: bool,
     /// Reason of the condition.
-    pub(crate) reason: String,
+    pub(crate) reason: Reason,
     /// Message of the condition.
     pub(crate) message: String,
 }
@@ -149,8 +151,16 @@ impl Status {
         }
     }
 
-    fn set(&mut self, type_: &str, status: ConditionStatus, reason: &str, message: &str) {
-        let limit = if type_ == types::DEPLOYED {
+    fn set(
+        &mut self,
+        type_: ConditionType,
+        status: ConditionStatus,
+        reason: Reason,
+        message: &str,
+    ) {
+        #[cfg(test)]
+        crate::reference::conditions::assert_documented(type_, &format!("{status:?}"), reason);
+        let limit = if type_ == ConditionType::Deployed {
             MAX_NOTES
         } else {
             MAX_MESSAGE
@@ -176,93 +186,132 @@ impl Status {
         let publishes_event = status == ConditionStatus::True
             && matches!(
                 type_,
-                types::DEPLOYED
-                    | types::RELEASE_FAILED
-                    | types::IRRECONCILABLE
-                    | types::PAUSED
-                    | types::STALLED
-                    | types::CONTESTED
+                ConditionType::Deployed
+                    | ConditionType::ReleaseFailed
+                    | ConditionType::Irreconcilable
+                    | ConditionType::Paused
+                    | ConditionType::Stalled
+                    | ConditionType::Contested
             );
-        let another_failure = type_ == types::RELEASE_FAILED && !repeated;
+        let another_failure = type_ == ConditionType::ReleaseFailed && !repeated;
         if publishes_event && (changed || another_failure) {
             self.transitions.push(Transition {
-                warning: !matches!(type_, types::DEPLOYED | types::PAUSED),
-                reason: reason.to_owned(),
+                warning: !matches!(type_, ConditionType::Deployed | ConditionType::Paused),
+                reason,
                 message: message.to_owned(),
             });
         }
     }
 
-    fn remove(&mut self, type_: &str) {
+    fn remove(&mut self, type_: ConditionType) {
         conditions::remove(&mut self.conditions, type_);
     }
 
     /// Reports that the operator processes the custom resource.
     pub(crate) fn initialized(&mut self) {
-        self.set(types::INITIALIZED, ConditionStatus::True, "Initialized", "");
+        self.set(
+            ConditionType::Initialized,
+            ConditionStatus::True,
+            Reason::Initialized,
+            "",
+        );
     }
 
     /// Reports a deployed release.
-    pub(crate) fn deployed(&mut self, reason: &str, message: &str) {
+    pub(crate) fn deployed(&mut self, reason: Reason, message: &str) {
         self.initialized();
-        self.set(types::DEPLOYED, ConditionStatus::True, reason, message);
-        self.set(types::RELEASE_FAILED, ConditionStatus::False, reason, "");
+        self.set(
+            ConditionType::Deployed,
+            ConditionStatus::True,
+            reason,
+            message,
+        );
+        self.set(
+            ConditionType::ReleaseFailed,
+            ConditionStatus::False,
+            reason,
+            "",
+        );
         self.reconciled();
     }
 
     /// Returns whether the status already reports this revision as deployed without a failure.
     pub(crate) fn reports_deployed(&self, revision: Revision) -> bool {
-        let is = |type_: &str, status: ConditionStatus| {
+        let is = |type_: ConditionType, status: ConditionStatus| {
             let mut conditions = self.conditions.iter();
             conditions.any(|condition| condition.type_ == type_ && condition.status == status)
         };
         let reported = self.release.as_ref().map(|release| release.revision);
         reported == Some(revision.0)
-            && is(types::DEPLOYED, ConditionStatus::True)
-            && is(types::RELEASE_FAILED, ConditionStatus::False)
+            && is(ConditionType::Deployed, ConditionStatus::True)
+            && is(ConditionType::ReleaseFailed, ConditionStatus::False)
     }
 
     /// Reports that the custom resource is reconciled.
     pub(crate) fn reconciled(&mut self) {
         self.set(
-            types::IRRECONCILABLE,
+            ConditionType::Irreconcilable,
             ConditionStatus::False,
-            "Reconciled",
+            Reason::Reconciled,
             "",
         );
-        if self.conditions.iter().any(|c| c.type_ == types::PAUSED) {
-            self.set(types::PAUSED, ConditionStatus::False, "NotPaused", "");
+        if self
+            .conditions
+            .iter()
+            .any(|c| c.type_ == ConditionType::Paused)
+        {
+            self.set(
+                ConditionType::Paused,
+                ConditionStatus::False,
+                Reason::NotPaused,
+                "",
+            );
         }
-        self.remove(types::STALLED);
+        self.remove(ConditionType::Stalled);
     }
 
     /// Reports a failed action.
-    pub(crate) fn failed(&mut self, reason: &str, message: &str) {
+    pub(crate) fn failed(&mut self, reason: Reason, message: &str) {
         self.initialized();
         let is_deployed = |condition: &Condition| {
-            condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
+            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
         };
         if !self.conditions.iter().any(is_deployed) {
-            self.set(types::DEPLOYED, ConditionStatus::False, reason, message);
+            self.set(
+                ConditionType::Deployed,
+                ConditionStatus::False,
+                reason,
+                message,
+            );
         }
         self.set(
-            types::RELEASE_FAILED,
+            ConditionType::ReleaseFailed,
             ConditionStatus::True,
             reason,
             message,
         );
-        self.set(types::READY, ConditionStatus::False, reason, message);
+        self.set(
+            ConditionType::Ready,
+            ConditionStatus::False,
+            reason,
+            message,
+        );
     }
 
     /// Reports that the state of the release is unknown because of an error.
-    pub(crate) fn unknown(&mut self, reason: &str) {
-        self.set(types::RELEASE_FAILED, ConditionStatus::Unknown, reason, "");
+    pub(crate) fn unknown(&mut self, reason: Reason) {
+        self.set(
+            ConditionType::ReleaseFailed,
+            ConditionStatus::Unknown,
+            reason,
+            "",
+        );
     }
 
     /// Returns whether the status already reports the failure of this revision.
     pub(crate) fn reports_failure_of(&self, revision: Revision) -> bool {
         let failed = |condition: &Condition| {
-            condition.type_ == types::RELEASE_FAILED
+            condition.type_ == ConditionType::ReleaseFailed
                 && condition.status == ConditionStatus::True
                 && !condition.message.is_empty()
         };
@@ -272,28 +321,38 @@ impl Status {
 
     /// Removes the test result, which belongs to an earlier revision.
     pub(crate) fn clear_test_result(&mut self) {
-        self.remove(types::TEST_SUCCESS);
+        self.remove(ConditionType::TestSuccess);
     }
 
     /// Reports the result of the chart's tests.
     pub(crate) fn tested(&mut self, failure: Option<&str>) {
         let (status, reason) = match failure {
-            None => (ConditionStatus::True, "TestsSucceeded"),
-            Some(_) => (ConditionStatus::False, "TestsFailed"),
+            None => (ConditionStatus::True, Reason::TestsSucceeded),
+            Some(_) => (ConditionStatus::False, Reason::TestsFailed),
         };
-        self.set(types::TEST_SUCCESS, status, reason, failure.unwrap_or(""));
+        self.set(
+            ConditionType::TestSuccess,
+            status,
+            reason,
+            failure.unwrap_or(""),
+        );
     }
 
     /// Reports that the custom resource cannot be reconciled.
-    pub(crate) fn irreconcilable(&mut self, reason: &str, message: &str) {
+    pub(crate) fn irreconcilable(&mut self, reason: Reason, message: &str) {
         self.initialized();
         self.set(
-            types::IRRECONCILABLE,
+            ConditionType::Irreconcilable,
             ConditionStatus::True,
             reason,
             message,
         );
-        self.set(types::READY, ConditionStatus::False, reason, message);
+        self.set(
+            ConditionType::Ready,
+            ConditionStatus::False,
+            reason,
+            message,
+        );
     }
 
     /// Returns the generation that the conditions apply to. The newest generation is not observed
@@ -301,7 +360,7 @@ impl Status {
     /// mistaken for its result.
     fn observed_generation(&self) -> Option<i64> {
         let is_current = |condition: &&Condition| {
-            matches!(condition.type_.as_str(), types::READY | types::PAUSED)
+            (condition.type_ == ConditionType::Ready || condition.type_ == ConditionType::Paused)
                 && condition.observed_generation == self.generation
         };
         match self.conditions.iter().find(is_current) {
@@ -329,12 +388,17 @@ impl Status {
     /// Reports that the release is not retried automatically.
     pub(crate) fn stalled(&mut self, message: &str) {
         self.set(
-            types::STALLED,
+            ConditionType::Stalled,
             ConditionStatus::True,
-            "RetriesExhausted",
+            Reason::RetriesExhausted,
             message,
         );
-        self.set(types::READY, ConditionStatus::False, "Stalled", message);
+        self.set(
+            ConditionType::Ready,
+            ConditionStatus::False,
+            Reason::Stalled,
+            message,
+        );
     }
 
     /// Reports that another operator manages the release. Keeps a condition that any operator has
@@ -342,9 +406,9 @@ impl Status {
     pub(crate) fn contested(&mut self, message: &str) {
         if !self.is_contested() {
             self.set(
-                types::CONTESTED,
+                ConditionType::Contested,
                 ConditionStatus::True,
-                "OtherOperator",
+                Reason::OtherOperator,
                 message,
             );
         }
@@ -354,22 +418,23 @@ impl Status {
     /// for an older generation. An operator that still contests the release sets it again.
     pub(crate) fn clear_contested(&mut self, taken_over: bool) {
         if taken_over || !self.is_contested() {
-            self.remove(types::CONTESTED);
+            self.remove(ConditionType::Contested);
         }
     }
 
     fn is_contested(&self) -> bool {
         self.conditions.iter().any(|condition| {
-            condition.type_ == types::CONTESTED && condition.observed_generation == self.generation
+            condition.type_ == ConditionType::Contested
+                && condition.observed_generation == self.generation
         })
     }
 
     /// Reports that the custom resource is paused.
     pub(crate) fn paused(&mut self) {
         self.set(
-            types::PAUSED,
+            ConditionType::Paused,
             ConditionStatus::True,
-            "PauseReconcileAnnotationTrue",
+            Reason::PauseReconcileAnnotationTrue,
             "",
         );
     }
@@ -377,44 +442,98 @@ impl Status {
     /// Reports drift that is not repaired.
     pub(crate) fn drifted(&mut self, message: &str) {
         self.set(
-            types::DRIFTED,
+            ConditionType::Drifted,
             ConditionStatus::True,
-            "ObjectsChanged",
+            Reason::ObjectsChanged,
             message,
         );
     }
 
     /// Reports that there is no drift.
     pub(crate) fn clear_drifted(&mut self) {
-        self.remove(types::DRIFTED);
+        self.remove(ConditionType::Drifted);
     }
 
     /// Reports objects that cannot be watched, with the reason; removes the condition if there are none.
     pub(crate) fn unwatched(&mut self, objects: &BTreeSet<String>) {
         if objects.is_empty() {
-            self.remove(types::WATCH_REFUSED);
-            return;
+            return self.remove(ConditionType::WatchRefused);
         }
-        let mut named: Vec<&str> = objects.iter().map(String::as_str).collect();
-        let more = named.len().saturating_sub(NAMED);
-        named.truncate(NAMED);
-        let mut message = named.join("; ");
-        if more > 0 {
-            message = format!("{message}; and {more} more");
-        }
+        let message = some_of(objects.iter().map(String::as_str));
         self.set(
-            types::WATCH_REFUSED,
+            ConditionType::WatchRefused,
             ConditionStatus::True,
-            "CannotWatch",
+            Reason::CannotWatch,
             &message,
         );
+    }
+
+    /// Reports what is not as the chart renders it, each with the reason of its event; removes the
+    /// condition if there is nothing.
+    pub(crate) fn not_as_rendered(&mut self, remarks: &BTreeSet<Remark>) {
+        let reasons: BTreeSet<EventReason> = remarks.iter().map(|remark| remark.reason).collect();
+        let reason = match reasons.first() {
+            None => return self.remove(ConditionType::NotAsRendered),
+            Some(EventReason::ListEntriesMerged) if reasons.len() == 1 => Reason::ListEntriesMerged,
+            Some(EventReason::ObjectLeft) if reasons.len() == 1 => Reason::ObjectLeft,
+            Some(_) => Reason::SeveralReasons,
+        };
+        let message = some_of(remarks.iter().map(|remark| remark.note.as_str()));
+        self.set(
+            ConditionType::NotAsRendered,
+            ConditionStatus::True,
+            reason,
+            &message,
+        );
+    }
+
+    /// Reports why the newest record does not fit into one Secret; `None` if it does. Returns whether
+    /// the status said so already.
+    pub(crate) fn large_record(&mut self, why: Option<&str>) -> bool {
+        let of = |condition: &&Condition| condition.type_ == ConditionType::LargeRecord;
+        let told = self.conditions.iter().find(of);
+        let told = told.map(|condition| condition.message.clone());
+        match why {
+            None => self.remove(ConditionType::LargeRecord),
+            Some(why) => {
+                let status = ConditionStatus::True;
+                self.set(
+                    ConditionType::LargeRecord,
+                    status,
+                    Reason::StoredInParts,
+                    why,
+                );
+            }
+        }
+        told.as_deref() == why
+    }
+
+    /// Reports the fields of the status that the API server drops.
+    pub(crate) fn pruned(&mut self, why: Option<&str>) {
+        match why {
+            None => self.remove(ConditionType::StatusPruned),
+            Some(why) => {
+                let status = ConditionStatus::True;
+                self.set(
+                    ConditionType::StatusPruned,
+                    status,
+                    Reason::NotInSchema,
+                    why,
+                );
+            }
+        }
     }
 
     /// Reports whether all objects are ready; `missing` lists those that are not, and `cause` is why,
     /// if that is known.
     pub(crate) fn ready(&mut self, missing: &[String], cause: Option<&Cause>) {
         let Some(first) = missing.first() else {
-            return self.set(types::READY, ConditionStatus::True, "AllObjectsReady", "");
+            return self.set(
+                ConditionType::Ready,
+                ConditionStatus::True,
+                Reason::AllObjectsReady,
+                "",
+            );
         };
         if let Some(cause) = cause {
             return self.unready(cause.reason, &cause.message);
@@ -428,14 +547,14 @@ impl Status {
         // Do not write the status for progress of the same object.
         let object = |message: &str| message.split(": ").next().map(ToOwned::to_owned);
         let reported = self.conditions.iter().any(|condition| {
-            condition.type_ == types::READY
+            condition.type_ == ConditionType::Ready
                 && condition.status == ConditionStatus::False
-                && condition.reason == "ObjectsNotReady"
+                && condition.reason == Reason::ObjectsNotReady
                 && condition.observed_generation == self.generation
                 && object(&condition.message) == object(&message)
         });
         if !reported {
-            self.unready("ObjectsNotReady", &message);
+            self.unready(Reason::ObjectsNotReady, &message);
         }
     }
 
@@ -445,18 +564,23 @@ impl Status {
         self.initialized();
         match cause {
             Some(cause) => self.unready(cause.reason, &cause.message),
-            None => self.unready("Progressing", &format!("waiting for {why}")),
+            None => self.unready(Reason::Progressing, &format!("waiting for {why}")),
         }
     }
 
-    fn unready(&mut self, reason: &str, message: &str) {
-        self.set(types::READY, ConditionStatus::False, reason, message);
+    fn unready(&mut self, reason: Reason, message: &str) {
+        self.set(
+            ConditionType::Ready,
+            ConditionStatus::False,
+            reason,
+            message,
+        );
     }
 
     /// Returns since when the status says that the release is not ready.
     pub(crate) fn unready_since(&self) -> Option<Timestamp> {
         let ready = self.conditions.iter().find(|condition| {
-            condition.type_ == types::READY && condition.status == ConditionStatus::False
+            condition.type_ == ConditionType::Ready && condition.status == ConditionStatus::False
         });
         ready?.last_transition_time.parse().ok()
     }
@@ -513,7 +637,7 @@ impl Status {
     fn is_deployed(&self) -> bool {
         let mut conditions = self.conditions.iter();
         conditions.any(|condition| {
-            condition.type_ == types::DEPLOYED && condition.status == ConditionStatus::True
+            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
         })
     }
 }
@@ -591,6 +715,19 @@ impl WrittenStatus {
 }
 
 /// Hashes a value, ignoring null fields.
+/// Joins the first few texts.
+fn some_of<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let mut named: Vec<&str> = all.collect();
+    let more = named.len().saturating_sub(NAMED);
+    named.truncate(NAMED);
+    let message = named.join("; ");
+    if more > 0 {
+        format!("{message}; and {more} more")
+    } else {
+        message
+    }
+}
+
 fn hash(value: &Value) -> u64 {
     fn feed(value: &Value, hasher: &mut DefaultHasher) {
         match value {
@@ -639,6 +776,7 @@ mod tests {
     use serde_json::json;
 
     use crate::helm::annotations;
+    use crate::reasons::Reason;
 
     use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
 
@@ -647,7 +785,7 @@ mod tests {
         let now = Timestamp::from_second(1_000).unwrap();
         let build = |before: Option<&serde_json::Value>, manifest: bool| {
             let mut status = Status::read(before, now, Some(1));
-            status.deployed("InstallSuccessful", "");
+            status.deployed(Reason::InstallSuccessful, "");
             status.release = Some(ReleaseStatus {
                 name: "r".to_owned(),
                 ..ReleaseStatus::default()
@@ -672,7 +810,7 @@ mod tests {
     fn an_unchanged_status_is_not_written() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(2));
-        status.deployed("InstallSuccessful", "notes");
+        status.deployed(Reason::InstallSuccessful, "notes");
         status.ready(&[], None);
         status.release = Some(ReleaseStatus {
             name: "r".to_owned(),
@@ -686,7 +824,7 @@ mod tests {
 
         let later = Timestamp::from_second(2_000).unwrap();
         let mut again = Status::read(Some(&patch), later, Some(2));
-        again.deployed("InstallSuccessful", "notes");
+        again.deployed(Reason::InstallSuccessful, "notes");
         again.ready(&[], None);
         assert_eq!(again.patch(&WrittenStatus::default()), None);
         assert!(again.transitions.is_empty());
@@ -701,7 +839,7 @@ mod tests {
             ..ReleaseStatus::default()
         };
         let mut status = Status::read(None, now, Some(1));
-        status.deployed("InstallSuccessful", "");
+        status.deployed(Reason::InstallSuccessful, "");
         status.release = Some(release(1));
         status.manifest = DeployedManifest::Of(Some("first".to_owned()));
         let first = status.patch(&WrittenStatus::default()).unwrap();
@@ -716,7 +854,7 @@ mod tests {
 
         // The manifest of the second revision is not shown.
         let mut second = Status::read(Some(&first), now, Some(2));
-        second.deployed("UpgradeSuccessful", "");
+        second.deployed(Reason::UpgradeSuccessful, "");
         second.release = Some(release(2));
         second.manifest = DeployedManifest::Of(None);
         let mut patch = second.patch(&WrittenStatus::default()).unwrap();
@@ -727,7 +865,7 @@ mod tests {
         // The API server drops what is null.
         patch["deployedRelease"] = json!({"name": "r"});
         let mut again = Status::read(Some(&patch), now, Some(2));
-        again.deployed("UpgradeSuccessful", "");
+        again.deployed(Reason::UpgradeSuccessful, "");
         again.manifest = DeployedManifest::Of(None);
         assert_eq!(again.patch(&WrittenStatus::default()), None);
     }
@@ -738,9 +876,9 @@ mod tests {
         // The limit is in the middle of a character.
         let long = "\u{fc}".repeat(500_000);
         let mut status = Status::read(None, now, Some(1));
-        status.deployed("InstallSuccessful", &long);
-        status.failed("UpgradeError", &long);
-        status.irreconcilable("ReconcileError", &long);
+        status.deployed(Reason::InstallSuccessful, &long);
+        status.failed(Reason::UpgradeError, &long);
+        status.irreconcilable(Reason::ReconcileError, &long);
         status.stalled(&long);
         status.drifted(&long);
         status.contested(&long);
@@ -782,7 +920,7 @@ mod tests {
     fn generation_without_conditions_is_not_observed() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(1));
-        status.deployed("InstallSuccessful", "");
+        status.deployed(Reason::InstallSuccessful, "");
         assert_eq!(
             status
                 .patch(&WrittenStatus::default())
@@ -806,8 +944,8 @@ mod tests {
     fn failure_is_published_and_keeps_the_deployed_condition() {
         let now = Timestamp::from_second(1_000).unwrap();
         let mut status = Status::read(None, now, Some(1));
-        status.deployed("InstallSuccessful", "");
-        status.failed("UpgradeError", "the server said no");
+        status.deployed(Reason::InstallSuccessful, "");
+        status.failed(Reason::UpgradeError, "the server said no");
         let reported: Vec<&str> = status
             .transitions
             .iter()

@@ -20,7 +20,7 @@ use super::interest::Interests;
 use super::setup::Setup;
 use super::status::Status;
 use crate::client::ImpersonateError;
-use crate::cluster::{Cluster, Primary, Scope};
+use crate::cluster::{Cluster, Primary, Scope, left_out};
 use crate::controller::Key;
 use crate::release::{Asked, RecordMeta, Storage};
 use crate::values::{self, ValuesError};
@@ -29,6 +29,9 @@ use crate::watches::Watch;
 /// Error determining the release of a custom resource.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SubjectError {
+    /// The custom resource could not be read as a whole.
+    #[error("{0}")]
+    LeftOut(String),
     /// The release's name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -119,7 +122,7 @@ impl Subject {
         let primary = primary(resource, setup);
         let object = serde_json::to_value(resource).unwrap_or_default();
         let deleting = resource.metadata.deletion_timestamp.is_some();
-        let mut error = None;
+        let mut error = left_out(resource).map(SubjectError::LeftOut);
         let location = match locate(&primary, &object, setup, access) {
             Ok(location) => location,
             // Nothing else would uninstall the release.
@@ -129,7 +132,7 @@ impl Subject {
                 return Err(found);
             }
             Err(found) => {
-                error = Some(found);
+                error.get_or_insert(found);
                 placeholder(&primary, setup)?
             }
         };

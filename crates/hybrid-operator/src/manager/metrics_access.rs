@@ -85,6 +85,8 @@ impl IntoResponse for Refusal {
 #[derive(Debug, thiserror::Error)]
 enum ReviewError {
     #[error("cannot create a {0}; the operator's service account needs the verb create on it")]
+    Forbidden(&'static str, #[source] kube::Error),
+    #[error("cannot create a {0}")]
     Api(&'static str, #[source] kube::Error),
     #[error("the API server did not answer a {0} within {WITHIN:?}")]
     Late(&'static str),
@@ -193,7 +195,12 @@ where
 {
     let params = PostParams::default();
     match tokio::time::timeout(WITHIN, api.create(&params, review)).await {
-        Ok(answer) => answer.map_err(|source| ReviewError::Api(kind, source)),
+        Ok(answer) => answer.map_err(|source| match source {
+            kube::Error::Api(status) if status.code == 403 => {
+                ReviewError::Forbidden(kind, kube::Error::Api(status))
+            }
+            source => ReviewError::Api(kind, source),
+        }),
         Err(_) => Err(ReviewError::Late(kind)),
     }
 }

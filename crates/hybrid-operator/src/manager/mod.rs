@@ -45,6 +45,7 @@ use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
+use crate::watches::ChartLimits;
 use crate::webhook::{self, WebhookError, Webhooks};
 
 pub use crate::client::ConnectError;
@@ -155,6 +156,8 @@ pub(crate) struct Limits {
     /// Time between two reconciles of an unchanged object of a native controller, unless it has its
     /// own setting; `None` means never.
     pub(crate) sync_period: Option<Duration>,
+    /// What one render may take, unless the chart's entry says so.
+    pub(crate) charts: ChartLimits,
     /// Renders the charts of all controllers.
     pub(crate) pool: RenderPool,
 }
@@ -438,6 +441,7 @@ impl Manager {
                 max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
                 reconcile_period: options.reconcile_period,
                 sync_period: options.sync_period,
+                charts: options.chart_limits,
                 pool: RenderPool::default(),
             },
             reporting: Reporting::of(&options),

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::{CommandFactory, Parser};
 
@@ -44,6 +45,8 @@ const fn row(name: &'static str, right: &'static str, wrong: Wrong, shown_by: &'
 
 const BOOLEAN: Wrong = Wrong::Usage("maybe", "possible values: true, false");
 const DURATION: Wrong = Wrong::Usage("soon", "time: invalid duration \"soon\"");
+
+const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
 
 const FLAGS: &[Row] = &[
     row(
@@ -94,6 +97,16 @@ const FLAGS: &[Row] = &[
         Wrong::Usage("0", "expected a whole number of at least 1"),
         "number_of_concurrent_reconciles_is_limited_by_the_entry_or_the_flag",
     ),
+    row(
+        "--limit-memory",
+        "1Gi",
+        Wrong::Usage(
+            "5M",
+            "expected a size of at least 1Mi, such as 512Mi or 1Gi",
+        ),
+        LIMITS,
+    ),
+    row("--limit-time", "1m", DURATION, LIMITS),
     row(
         "--metrics-bind-address",
         ":1",
@@ -312,6 +325,43 @@ const VARIABLES: &[Row] = &[
     ),
 ];
 
+/// What the reference says about environment variables.
+const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
+    (
+        "WATCH_NAMESPACE",
+        "Namespaces to watch, separated by commas; empty or absent means all. See [namespaces](../run.md#namespaces-and-cluster-scoped-kinds).",
+    ),
+    (
+        "POD_NAMESPACE",
+        "Namespace of the operator: of its lease, and of the releases of cluster-scoped custom resources. In a Pod, the namespace of its service account stands in for it.",
+    ),
+    (
+        "POD_NAME",
+        "Name of the Pod. It marks the records that this process writes, so that its restarted container continues them at once.",
+    ),
+    ("POD_UID", "UID of the Pod, for the same purpose."),
+    (
+        "HOSTNAME",
+        "Stands in for `POD_NAME`, which it is in a Pod.",
+    ),
+    (
+        "OPERATOR_NAME",
+        "Name of the operator, and of its lease if `--leader-election-id` is not given. Operators with different names share a cluster.",
+    ),
+    (
+        "KUBERNETES_SERVICE_HOST",
+        "Set in every Pod: the API server reaches webhooks through a Service.",
+    ),
+    (
+        "KUBECONFIG",
+        "Path of the kubeconfig, if `--kubeconfig` is not given.",
+    ),
+    (
+        "RUST_LOG",
+        "Filter of the log by module, as in `hybrid_operator=debug`; takes the place of `--zap-log-level`.",
+    ),
+];
+
 /// Environment variables that libraries read, and not through the options.
 const READ_BY_LIBRARIES: &[&str] = &["KUBECONFIG", "RUST_LOG"];
 
@@ -360,17 +410,80 @@ fn set(rows: &[Row]) -> BTreeSet<String> {
     rows.iter().map(|row| row.name.to_owned()).collect()
 }
 
+/// Returns the default that a help text names, and the rest of the text.
+fn default_of(help: &str) -> (&str, &str) {
+    let default = help.rsplit_once(" [default: ");
+    default.map_or(("", help), |(text, default)| {
+        (default.trim_end_matches(['.', ']']), text)
+    })
+}
+
+/// Returns a text as a sentence.
+fn sentence(text: &str) -> String {
+    let text = reference::coded(text.trim_end_matches('.'));
+    format!("{text}.")
+}
+
+/// Returns the row of a flag in the reference.
+fn documented_flag(flag: &clap::Arg) -> Vec<String> {
+    let aliases = flag.get_all_aliases().unwrap_or_default();
+    let names = flag.get_long().into_iter().chain(aliases);
+    let names: Vec<String> = names.map(|name| format!("`--{name}`")).collect();
+    let help = flag.get_long_help().or(flag.get_help()).unwrap_or_default();
+    let help = help.to_string();
+    let (default, help) = default_of(&help);
+    let mut text = sentence(help);
+    let choices = flag.get_possible_values();
+    for choice in choices.iter().filter(|choice| choice.get_help().is_some()) {
+        let help = choice.get_help().unwrap_or_default().to_string();
+        let _ = write!(text, " `{}`: {}", choice.get_name(), sentence(&help));
+    }
+    let values = flag.get_default_values().iter();
+    let values: Vec<String> = values
+        .map(|value| format!("`{}`", value.display()))
+        .collect();
+    let default = match values.as_slice() {
+        [] => reference::coded(default),
+        values => values.join(", "),
+    };
+    vec![names.join(" or "), default, text]
+}
+
+#[test]
+fn the_pages_about_flags_and_variables_are_up_to_date() {
+    let command = RunArgs::command();
+    let mut flags: Vec<Vec<String>> = command.get_arguments().map(documented_flag).collect();
+    flags.sort();
+    let text = format!(
+        "The flags of `run`. One dash or two are accepted, and a boolean flag needs no value: `--leader-elect` \
+         is `--leader-elect=true`. [Flags and environment](../run.md) says more.\n\n{}",
+        reference::table(&["flag", "default", "meaning"], flags)
+    );
+    reference::assert_generated("flags.md", "Flags of run", &text);
+    let rows = DOCUMENTED_VARIABLES
+        .iter()
+        .map(|(name, meaning)| vec![format!("`{name}`"), (*meaning).to_owned()]);
+    let text = format!(
+        "The environment variables that `run` reads. Templates and `overrideValues` of the \
+         [watches file](../watches.md#templates) can read all others, too.\n\n{}",
+        reference::table(&["variable", "meaning"], rows)
+    );
+    reference::assert_generated("environment.md", "Environment variables of run", &text);
+}
+
 #[test]
 fn the_table_the_code_and_the_documentation_have_the_same_flags_and_variables() {
     let flags = parsed_flags();
     assert_eq!(flags, set(FLAGS));
-    assert_eq!(reference::names("run.md", "## Flags"), flags);
     let variables = read_variables();
     assert_eq!(variables, set(VARIABLES));
-    let libraries = READ_BY_LIBRARIES.iter().map(|&name| name.to_owned());
+    let documented = DOCUMENTED_VARIABLES.iter();
+    let documented = documented.filter(|(name, _)| !READ_BY_LIBRARIES.contains(name));
     assert_eq!(
-        reference::names("run.md", "## Environment variables"),
-        variables.into_iter().chain(libraries).collect()
+        documented
+            .map(|(name, _)| (*name).to_owned())
+            .collect::<BTreeSet<_>>(),
+        variables
     );
     let rows = FLAGS.iter().chain(VARIABLES);
     reference::assert_tests_exist(rows.flat_map(|row| {

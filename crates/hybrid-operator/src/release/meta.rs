@@ -143,6 +143,11 @@ pub(crate) struct RecordMeta {
 }
 
 impl RecordMeta {
+    /// Returns the number of parts of the record; 0 if it fits into one Secret.
+    pub(crate) fn parts(&self) -> u32 {
+        self.parts.as_ref().map_or(0, Parts::count)
+    }
+
     /// Reads the metadata of a Secret. Returns `None` if it is not a record.
     pub(crate) fn of(metadata: &ObjectMeta, format: Format) -> Option<Self> {
         let labels = metadata.labels.as_ref()?;

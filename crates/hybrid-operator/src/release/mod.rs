@@ -104,7 +104,8 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Returns the event reason and metric label.
+    /// Names the cause, for comparisons.
+    #[cfg(test)]
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Exists { .. } => "RevisionExists",

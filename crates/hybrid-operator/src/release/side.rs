@@ -57,6 +57,11 @@ impl Parts {
         })
     }
 
+    /// Returns their number.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
     /// Returns the names of the Secrets.
     pub(super) fn names(&self, name: &ReleaseName, revision: Revision) -> Vec<String> {
         let name = |part| format!("release-part.{name}.v{revision}.{}.{part}", self.hash);

@@ -179,8 +179,20 @@ impl LogOptions {
     }
 }
 
-/// Translates a level into a filter; `$RUST_LOG` overrides it.
-fn filter(level: LogLevel) -> EnvFilter {
+/// Reads a filter of `$RUST_LOG`; `None` if it is not set. Some of an invalid one would be ignored.
+fn explicit(text: Option<&str>) -> Result<Option<EnvFilter>, String> {
+    let Some(text) = text.filter(|text| !text.trim().is_empty()) else {
+        return Ok(None);
+    };
+    EnvFilter::try_new(text).map(Some).map_err(|error| {
+        format!(
+            "$RUST_LOG is {text:?}, which is no filter ({error}); it is ignored, and --zap-log-level holds; an example is hybrid_operator=debug,info"
+        )
+    })
+}
+
+/// Translates a level into a filter.
+pub(super) fn filter(level: LogLevel) -> EnvFilter {
     let level = level.directive();
     // An explicit directive of a crate would log more than a general one that is stricter.
     let calmer = |least: &'static str| match level {
@@ -188,20 +200,19 @@ fn filter(level: LogLevel) -> EnvFilter {
         "error" => "error",
         _ => least,
     };
-    EnvFilter::try_from_default_env().unwrap_or_else(|_| {
-        let warn = calmer("warn");
-        let error = calmer("error");
-        EnvFilter::new(format!(
-            // `controller::follow` logs the failure of a watch once, kube at each attempt. The
-            // client would log responses that it cannot parse, with the content of Secrets.
-            "{level},hyper_util={warn},h2={warn},rustls={warn},tower={warn},kube_runtime={error},kube_client={error}"
-        ))
-    })
+    let warn = calmer("warn");
+    let error = calmer("error");
+    EnvFilter::new(format!(
+        // `controller::follow` logs the failure of a watch once, kube at each attempt. The
+        // client would log responses that it cannot parse, with the content of Secrets.
+        "{level},hyper_util={warn},h2={warn},rustls={warn},tower={warn},kube_runtime={error},kube_client={error}"
+    ))
 }
 
 /// Creates what writes the log.
 pub(super) fn subscriber<W>(
     options: &LogOptions,
+    filter: EnvFilter,
     writer: W,
 ) -> impl Subscriber + Send + Sync + use<W>
 where
@@ -210,7 +221,7 @@ where
     let encoder = options.encoder;
     let options = options.clone();
     tracing_subscriber::fmt()
-        .with_env_filter(filter(options.level))
+        .with_env_filter(filter)
         .with_writer(writer)
         .fmt_fields(ZapFields { encoder })
         .event_format(ZapLines { options })
@@ -219,14 +230,32 @@ where
 
 /// Starts logging to standard error. A second call has no effect.
 pub fn start(options: &LogOptions) {
-    let subscriber = subscriber(options, std::io::stderr);
+    let explicit = explicit(std::env::var(EnvFilter::DEFAULT_ENV).ok().as_deref());
+    let (filter, problem) = match explicit {
+        Ok(explicit) => (explicit.unwrap_or_else(|| filter(options.level)), None),
+        Err(problem) => (filter(options.level), Some(problem)),
+    };
+    let subscriber = subscriber(options, filter, std::io::stderr);
     // An error means that the program has already set up its own logging.
     let _ = tracing_subscriber::util::SubscriberInitExt::try_init(subscriber);
+    if let Some(problem) = problem {
+        tracing::warn!("{problem}");
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Encoder, LogLevel, TimeEncoding, filter};
+    use super::{Encoder, LogLevel, TimeEncoding, explicit, filter};
+
+    #[test]
+    fn an_invalid_filter_is_named_and_the_level_holds() {
+        assert!(explicit(None).unwrap().is_none());
+        assert!(explicit(Some("")).unwrap().is_none());
+        let text = explicit(Some("hybrid_operator=debug")).unwrap().unwrap();
+        assert_eq!(text.to_string(), "hybrid_operator=debug");
+        let problem = explicit(Some("hybrid_operator=loud")).unwrap_err();
+        assert!(problem.contains("hybrid_operator=loud") && problem.contains("--zap-log-level"));
+    }
 
     #[test]
     fn levels_are_those_of_zap_and_others_are_refused() {

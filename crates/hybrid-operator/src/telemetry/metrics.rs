@@ -200,7 +200,7 @@ impl Metrics {
         // The encoder appends `_total` to the names of counters.
         registry.register(
             "controller_runtime_reconcile",
-            "Number of reconciles by result",
+            "Number of reconciles by result: success, error or requeue_after",
             c.total.clone(),
         );
         registry.register(
@@ -617,6 +617,40 @@ mod tests {
         let found: std::collections::BTreeSet<String> = names.map(whole).collect();
         let listed: Vec<&str> = found.iter().map(String::as_str).collect();
         assert_eq!(listed, crate::telemetry::METRICS);
+        let rows = found.iter().map(|name| documented(&text, name));
+        let table = crate::reference::table(&["metric", "type", "labels", "meaning"], rows);
+        let page = format!(
+            "`/metrics` has these metrics, and those that a program adds \
+             ([the manager](../native.md#the-manager)). A histogram has the suffixes `_bucket`, `_count` and \
+             `_sum`. [Running an operator](../operations.md#metrics) says how they are served, and \
+             `hybrid-operator generate dashboards` writes dashboards for them.\n\n{table}"
+        );
+        crate::reference::assert_generated("metrics.md", "Metrics", &page);
+    }
+
+    /// Returns the row of a metric in the reference, from what scrapers see.
+    fn documented(text: &str, name: &str) -> Vec<String> {
+        let family = name.strip_suffix("_total").unwrap_or(name);
+        let about = |what: &str| {
+            let line = format!("# {what} {family} ");
+            let mut lines = text.lines().filter_map(|found| found.strip_prefix(&line));
+            lines.next().unwrap_or_default().to_owned()
+        };
+        let sample = text.lines().find(|line| line.starts_with(name)).unwrap();
+        // A sample is NAME{LABEL="VALUE",...} NUMBER.
+        let labels = sample.split_once('{').map_or("", |(_, labels)| labels);
+        let labels = labels.rsplit_once('}').map_or("", |(labels, _)| labels);
+        let labels = labels.split('"').step_by(2);
+        let labels = labels.map(|part| part.trim_matches([',', '=']));
+        // Each bucket of a histogram has its limit as a label.
+        let labels = labels.filter(|label| !["", "le"].contains(label));
+        let labels: Vec<String> = labels.map(|label| format!("`{label}`")).collect();
+        vec![
+            format!("`{name}`"),
+            about("TYPE"),
+            labels.join(", "),
+            format!("{}.", about("HELP").trim_end_matches('.')),
+        ]
     }
 
     #[test]

@@ -323,7 +323,7 @@ mod tests {
     use serde_json::{Value, json};
     use tracing_subscriber::fmt::MakeWriter;
 
-    use super::super::logs::{Encoder, LogOptions, TimeEncoding, subscriber};
+    use super::super::logs::{Encoder, LogOptions, TimeEncoding, filter, subscriber};
 
     /// What was written.
     #[derive(Clone, Default)]
@@ -354,15 +354,18 @@ mod tests {
     /// Returns what is printed about an install and an error in a span.
     fn printed(options: &LogOptions) -> String {
         let output = Output::default();
-        tracing::subscriber::with_default(subscriber(options, output.clone()), || {
-            let span = tracing::error_span!("reconcile", controller = "web");
-            span.in_scope(|| {
-                tracing::info!(revision = 3, namespace = "ns", "installed \"it\"");
-                let error = Outer(std::io::Error::other("full\ndisk"));
-                tracing::error!(error = &error as &dyn std::error::Error, "failed");
-                tracing::debug!("details");
-            });
-        });
+        tracing::subscriber::with_default(
+            subscriber(options, filter(options.level), output.clone()),
+            || {
+                let span = tracing::error_span!("reconcile", controller = "web");
+                span.in_scope(|| {
+                    tracing::info!(revision = 3, namespace = "ns", "installed \"it\"");
+                    let error = Outer(std::io::Error::other("full\ndisk"));
+                    tracing::error!(error = &error as &dyn std::error::Error, "failed");
+                    tracing::debug!("details");
+                });
+            },
+        );
         let bytes = output.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use go_template::{Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
+use go_template::{Buffer, Limits, List, Map, Session, Str, TemplateSet, Value as GoValue};
 use helm_core::Values;
 use serde_json::{Number, Value};
 
@@ -83,14 +83,14 @@ fn render(text: &str, inputs: &Inputs<'_>, field: &str) -> Result<Vec<u8>, Value
     ]
     .into_iter()
     .collect();
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     Session::new(Limits::default())
         .execute(&set, field, &GoValue::Map(data), &mut out)
         .map_err(|source| ValuesError::Render {
             field: field.to_owned(),
             source: Box::new(source),
         })?;
-    Ok(out)
+    Ok(out.into_vec())
 }
 
 fn go_value(value: &Value) -> GoValue {

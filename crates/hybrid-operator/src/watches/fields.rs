@@ -269,6 +269,14 @@ pub(super) fn go_duration(node: &Node) -> Result<Duration, String> {
         .map_err(|e| format!("{e}; durations look like \"300ms\", \"1m30s\" or \"2h\""))
 }
 
+/// Reads a size in bytes: a text with a unit, or a number.
+pub(super) fn byte_size(node: &Node) -> Result<usize, String> {
+    let number = node.as_i64().map(|number| number.to_string());
+    let text = node.as_str().or(number.as_deref());
+    let text = text.ok_or_else(|| expected("a size such as \"512Mi\"", node))?;
+    super::limits::parse_size(text)
+}
+
 pub(super) fn choice<T: Copy>(node: &Node, choices: &[(&str, T)]) -> Result<T, String> {
     let found = node.as_str();
     choices

@@ -14,6 +14,7 @@
 
 pub(crate) mod expand;
 mod fields;
+mod limits;
 mod parse;
 mod suggest;
 mod target;
@@ -29,6 +30,7 @@ use std::time::Duration;
 use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
+pub use limits::{ChartLimits, parse_duration, parse_size, way_to_raise};
 pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use suggest::nearest;
@@ -98,6 +100,8 @@ pub struct Watch {
     pub allow_empty: bool,
     /// Whether the status shows the last lines of a crashed container's log. Default: true.
     pub crash_logs: bool,
+    /// What one render of the chart may take.
+    pub limits: ChartLimits,
     /// What to do with the definitions in the chart's `crds/`.
     pub crds: CrdPolicy,
 }
@@ -134,8 +138,16 @@ impl Watch {
             pause_annotation: None,
             allow_empty: false,
             crash_logs: true,
+            limits: ChartLimits::default(),
             crds: CrdPolicy::default(),
         }
+    }
+
+    /// Sets the limits that the entry does not set.
+    #[must_use]
+    pub(crate) fn with_limits(mut self, defaults: ChartLimits) -> Self {
+        self.limits = self.limits.or(defaults);
+        self
     }
 }
 

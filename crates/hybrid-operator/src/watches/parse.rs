@@ -10,13 +10,13 @@ use kube::core::GroupVersionKind;
 use serde_json::Value;
 
 use super::fields::{
-    Fields, boolean, choice, decode, expected, go_duration, name, namespace, pointers, positive,
-    problem, selector, string, string_list, string_map,
+    Fields, boolean, byte_size, choice, decode, expected, go_duration, name, namespace, pointers,
+    positive, problem, selector, string, string_list, string_map,
 };
 use super::{
-    ActionPolicy, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode, Entry,
-    OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation, RemediationStrategy,
-    Target, ValuesFrom, Watch, template,
+    ActionPolicy, ChartLimits, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode,
+    Entry, OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation,
+    RemediationStrategy, Target, ValuesFrom, Watch, template,
 };
 use crate::naming;
 
@@ -70,7 +70,7 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let version = fields.required("version", name);
     let kind = fields.required("kind", name);
     let chart_position = fields.position("chart");
-    let chart = fields.required("chart", name);
+    let chart = fields.required("chart", chart_path);
     let gvk = GroupVersionKind {
         group,
         version: version.clone().unwrap_or_default(),
@@ -137,6 +137,12 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         .optional("allowOperatorAccounts", boolean)
         .unwrap_or(false);
     watch.crash_logs = fields.optional("crashLogs", boolean).unwrap_or(true);
+    watch.limits = fields
+        .section("limits", |f| ChartLimits {
+            memory: f.optional("memory", byte_size),
+            time: f.optional("time", go_duration),
+        })
+        .unwrap_or_default();
     watch.allow_empty = fields.optional("allowEmpty", boolean).unwrap_or(false);
     watch.crds = fields
         .optional("crds", |node| {
@@ -320,6 +326,19 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
         name: reference?,
         namespace,
     })
+}
+
+/// Reads the path of a chart.
+fn chart_path(node: &Node) -> Result<String, String> {
+    let text = name(node)?;
+    if text.contains("://") {
+        return Err(
+            "the operator does not fetch charts; copy the chart into the project with `hybrid-operator \
+             create api --helm-chart`, or with `helm pull`, and give its path"
+                .to_owned(),
+        );
+    }
+    Ok(text)
 }
 
 /// Reads a text that is not empty and may contain templates.

@@ -56,6 +56,8 @@ const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
 const TARGETS: &str = "targets_select_objects_by_kind_version_namespace_name_and_labels";
 const DRIFT: &str = "drift_of_ignored_fields_is_left_and_can_be_reported_instead_of_repaired";
 const DEPENDS: &str = "custom_resource_waits_for_its_dependencies";
+const LIMITS: &str =
+    "render_beyond_the_limits_of_its_entry_is_refused_with_the_field_that_raises_them";
 const RETRIES: &str = "failed_upgrade_is_retried_rolled_back_or_stalled_as_configured";
 const SECRET: &str = "values_follow_a_secret_and_its_deletion_changes_nothing";
 const REFERENCES: &str = "referenced_objects_are_values_files_or_single_values";
@@ -317,6 +319,17 @@ const FIELDS: &[Row] = &[
         BOOLEAN,
         "without_crash_logs_no_log_is_read",
     ),
+    row("limits", "{time: 1m}", MAP, LIMITS),
+    row(
+        "limits.memory",
+        "1Gi",
+        (
+            "lots",
+            "expected a size of at least 1Mi, such as 512Mi or 1Gi",
+        ),
+        LIMITS,
+    ),
+    row("limits.time", "30s", DURATION, LIMITS),
     row(
         "dependsOn",
         "[{apiVersion: v1, kind: A, name: a}]",
@@ -494,7 +507,10 @@ fn the_table_the_parser_and_the_documentation_have_the_same_fields() {
             .map_or_else(|| path.clone(), |(_, field)| format!("target.{field}"))
     };
     let parser: BTreeSet<String> = parser.iter().map(target).collect();
-    assert_eq!(reference::names("watches.md", "## Fields"), parser);
+    assert_eq!(
+        reference::names("reference/watches.md", "## Fields"),
+        parser
+    );
     reference::assert_tests_exist(FIELDS.iter().map(|row| row.shown_by));
 }
 

@@ -83,6 +83,7 @@ fn all_fields_are_read() {
   pauseAnnotation: example.com/hold
   allowEmpty: true
   crashLogs: false
+  limits: {memory: 1Gi, time: 1m}
   crds: createReplace
 "#;
     let (entries, problems) = parse(text.as_bytes(), Path::new(""));
@@ -101,6 +102,8 @@ fn all_fields_are_read() {
     );
     assert!(watch.lookup_is_input);
     assert!(watch.lookup_is_trusted && watch.allow_operator_accounts && !watch.crash_logs);
+    assert_eq!(watch.limits.memory, Some(1 << 30));
+    assert_eq!(watch.limits.time, Some(Duration::from_mins(1)));
     assert_eq!(watch.values_from[0].kind, ReferenceKind::Secret);
     assert_eq!(
         watch.values_from[0].target_path.as_deref(),
@@ -159,6 +162,22 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
     DIR/watches.yaml:11:10: [1].chart: DIR/nowhere does not exist; relative paths are resolved against the folder of the watches file
     DIR/watches.yaml:12:3: [2]: `kind` is required
     "#);
+}
+
+#[test]
+fn chart_that_would_have_to_be_fetched_is_refused_with_the_way_out() {
+    for chart in [
+        "oci://ghcr.io/a/web:1.0.0",
+        "https://example.com/web-1.0.0.tgz",
+    ] {
+        let text = format!("- {{version: v1, kind: App, chart: '{chart}'}}");
+        let message = error_of(&text);
+        assert!(
+            message.contains("[0].chart: the operator does not fetch charts"),
+            "{message}"
+        );
+        assert!(message.contains("create api --helm-chart"), "{message}");
+    }
 }
 
 #[test]

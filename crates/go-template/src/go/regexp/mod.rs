@@ -22,21 +22,25 @@ use regex_automata::meta;
 
 pub use cache::cached;
 pub use error::{Error, ErrorCode};
-pub use replace::TooLong;
 
 /// Maximum memory for the automaton of a pattern, in bytes.
 const MAX_PROGRAM: usize = 48 << 20;
 /// Maximum memory for the cached states of a search, in bytes.
 const MAX_STATES: usize = 512 << 10;
 
+/// A pattern with more groups may be nested so deeply that compiling it takes much stack.
+const SHALLOW: usize = 16;
+
 /// A compiled regular expression.
 ///
 /// ```
 /// use go_template::go::regexp::Regexp;
+/// use go_template::{Budget, Buffer, Limits};
 /// let re = Regexp::new(b"a(x*)b")?;
-/// let mut out = Vec::new();
-/// re.replace_all(b"-ab-axxb-", b"${1}W", &mut out, usize::MAX).ok();
-/// assert_eq!(out, b"-W-xxW-");
+/// let budget = Budget::new(Limits::default());
+/// let mut out = Buffer::new();
+/// re.replace_all(b"-ab-axxb-", b"${1}W", &mut out, &budget).ok();
+/// assert_eq!(&*out, b"-W-xxW-");
 /// # Ok::<(), go_template::go::regexp::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -51,6 +55,16 @@ pub struct Regexp {
 impl Regexp {
     /// Compiles a pattern, like Go's `regexp.Compile`.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
+        // The compiler recurses into groups, which Go's parser limits to 1,000 levels.
+        let groups = memchr::memchr_iter(b'(', pattern).count();
+        if groups > SHALLOW {
+            bounded::grow_for_drop(|| Self::compile(pattern))
+        } else {
+            bounded::grow(|| Self::compile(pattern))
+        }
+    }
+
+    fn compile(pattern: &[u8]) -> Result<Self, Error> {
         let parsed = parse::parse(pattern)?;
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_PROGRAM))
@@ -106,7 +120,13 @@ pub fn must_compile_message(pattern: &[u8], error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bounded::{Budget, BudgetError, Buffer, Limits};
+
     use super::*;
+
+    fn budget() -> Budget {
+        Budget::new(Limits::default())
+    }
 
     fn message(pattern: &str) -> String {
         match Regexp::new(pattern.as_bytes()) {
@@ -166,7 +186,8 @@ mod tests {
         let find = |pattern: &str, text: &'static str| {
             Regexp::new(pattern.as_bytes())
                 .unwrap()
-                .find(text.as_bytes())
+                .find(text.as_bytes(), &budget())
+                .unwrap()
         };
         assert_eq!(find(r"\d", "\u{663}"), None);
         assert_eq!(find("[a&&b]", "&"), Some(&b"&"[..]));
@@ -180,10 +201,16 @@ mod tests {
     #[test]
     fn invalid_utf8_matches_replacement_runes() {
         let re = Regexp::new(".".as_bytes()).unwrap();
-        let all = re.find_all(b"a\xE4\xB8\xC3\xA9", -1).unwrap();
+        let all = re
+            .find_all(b"a\xE4\xB8\xC3\xA9", -1, &budget())
+            .unwrap()
+            .unwrap();
         assert_eq!(all, [&b"a"[..], b"\xE4", b"\xB8", b"\xC3\xA9"]);
         let re = Regexp::new("\u{FFFD}+".as_bytes()).unwrap();
-        assert_eq!(re.find(b"x\xFF\xFEy"), Some(&b"\xFF\xFE"[..]));
+        assert_eq!(
+            re.find(b"x\xFF\xFEy", &budget()).unwrap(),
+            Some(&b"\xFF\xFE"[..])
+        );
     }
 
     #[test]
@@ -198,20 +225,24 @@ mod tests {
             ("\u{e9}*", "\u{e9}\u{e9}a", "_", "_a_"),
         ];
         for (pattern, text, template, want) in cases {
-            let mut out = Vec::new();
+            let mut out = Buffer::new();
             let re = Regexp::new(pattern.as_bytes()).unwrap();
-            re.replace_all(text.as_bytes(), template.as_bytes(), &mut out, 100)
+            re.replace_all(text.as_bytes(), template.as_bytes(), &mut out, &budget())
                 .unwrap();
             assert_eq!(
-                String::from_utf8(out).unwrap(),
+                String::from_utf8(out.into_vec()).unwrap(),
                 want,
                 "{pattern} {template}"
             );
         }
         let re = Regexp::new(b"a").unwrap();
+        let short = Budget::new(Limits {
+            string: 50,
+            ..Limits::default()
+        });
         assert_eq!(
-            re.replace_all_literal(&[b'a'; 20], b"xxx", &mut Vec::new(), 50),
-            Err(TooLong)
+            re.replace_all_literal(&[b'a'; 20], b"xxx", &mut Buffer::new(), &short),
+            Err(BudgetError::String { limit: 50 })
         );
     }
 
@@ -219,13 +250,23 @@ mod tests {
     fn splits_and_finds_are_limited() {
         let re = Regexp::new(b"a*").unwrap();
         let split = |limit| {
-            re.split(b"abaabaccadaaae", limit)
+            re.split(b"abaabaccadaaae", limit, &budget())
+                .unwrap()
                 .map(|pieces| pieces.len())
         };
         assert_eq!((split(5), split(0), split(-1)), (Some(5), None, Some(7)));
-        assert_eq!(re.find_all(b"baac", 2).unwrap(), [&b""[..], b"aa"]);
-        assert_eq!(Regexp::new(b"z").unwrap().find_all(b"a", -1), None);
-        assert_eq!(re.split(b"", -1), Some(vec![&b""[..]]));
+        assert_eq!(
+            re.find_all(b"baac", 2, &budget()).unwrap().unwrap(),
+            [&b""[..], b"aa"]
+        );
+        assert_eq!(
+            Regexp::new(b"z")
+                .unwrap()
+                .find_all(b"a", -1, &budget())
+                .unwrap(),
+            None
+        );
+        assert_eq!(re.split(b"", -1, &budget()).unwrap(), Some(vec![&b""[..]]));
     }
 
     #[test]
@@ -243,12 +284,20 @@ mod tests {
 
     #[test]
     fn compiled_patterns_are_cached() {
-        let first = cached(b"kept?").unwrap();
-        assert!(std::rc::Rc::ptr_eq(&first, &cached(b"kept?").unwrap()));
+        let first = cached(b"kept?", &budget()).unwrap().unwrap();
+        assert!(std::rc::Rc::ptr_eq(
+            &first,
+            &cached(b"kept?", &budget()).unwrap().unwrap()
+        ));
         for number in 0..100 {
-            cached(format!("x{number}").as_bytes()).unwrap();
+            cached(format!("x{number}").as_bytes(), &budget())
+                .unwrap()
+                .unwrap();
         }
-        assert!(!std::rc::Rc::ptr_eq(&first, &cached(b"kept?").unwrap()));
-        assert!(cached(b"(").is_err());
+        assert!(!std::rc::Rc::ptr_eq(
+            &first,
+            &cached(b"kept?", &budget()).unwrap().unwrap()
+        ));
+        assert!(cached(b"(", &budget()).unwrap().is_err());
     }
 }

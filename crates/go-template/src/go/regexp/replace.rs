@@ -1,15 +1,11 @@
 //! Replacement of matches, literally or with a template that uses `$1` and `${name}`.
 
+use bounded::{Budget, BudgetError, Buffer};
 use regex_automata::util::captures::Captures;
 
 use super::Regexp;
 use super::search::{Haystack, is_name_rune};
 use crate::go::utf8::runes;
-
-/// The result would be longer than the caller allows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the replaced text is too long")]
-pub struct TooLong;
 
 /// A piece of a replacement template.
 enum Piece<'t> {
@@ -20,21 +16,20 @@ enum Piece<'t> {
 
 impl Regexp {
     /// Appends `text` with every match replaced by `template`, like Go's `ReplaceAllString`: `$1`,
-    /// `$name` and their forms in braces expand to groups, `$$` to a dollar sign. Fails once more
-    /// than `limit` bytes were appended.
+    /// `$name` and their forms in braces expand to groups, `$$` to a dollar sign.
     pub fn replace_all(
         &self,
         text: &[u8],
         template: &[u8],
-        out: &mut Vec<u8>,
-        limit: usize,
-    ) -> Result<(), TooLong> {
+        out: &mut Buffer,
+        budget: &Budget,
+    ) -> Result<(), BudgetError> {
         if !template.contains(&b'$') {
-            return self.replace_all_literal(text, template, out, limit);
+            return self.replace_all_literal(text, template, out, budget);
         }
         let pieces = parse_template(template);
         let mut captures = self.automaton.create_captures();
-        replace(text, out, limit, |haystack, at, out| match at {
+        replace(text, out, budget, |haystack, at, out| match at {
             MatchRequest::Find(at) => self.captures_at(haystack, at, &mut captures),
             MatchRequest::Replace => {
                 self.expand(&pieces, haystack, &captures, out);
@@ -44,15 +39,15 @@ impl Regexp {
     }
 
     /// Appends `text` with every match replaced by the literal `replacement`, like Go's
-    /// `ReplaceAllLiteralString`. Fails once more than `limit` bytes were appended.
+    /// `ReplaceAllLiteralString`.
     pub fn replace_all_literal(
         &self,
         text: &[u8],
         replacement: &[u8],
-        out: &mut Vec<u8>,
-        limit: usize,
-    ) -> Result<(), TooLong> {
-        replace(text, out, limit, |haystack, at, out| match at {
+        out: &mut Buffer,
+        budget: &Budget,
+    ) -> Result<(), BudgetError> {
+        replace(text, out, budget, |haystack, at, out| match at {
             MatchRequest::Find(at) => self.find_at(haystack, at),
             MatchRequest::Replace => {
                 out.extend_from_slice(replacement);
@@ -66,7 +61,7 @@ impl Regexp {
         pieces: &[Piece<'_>],
         haystack: &Haystack<'_>,
         captures: &Captures,
-        out: &mut Vec<u8>,
+        out: &mut Buffer,
     ) {
         let group = |index: usize| captures.get_group(index).map(|span| span.range());
         for piece in pieces {
@@ -94,14 +89,15 @@ impl Regexp {
 /// Iterates over the matches found by `run` and has it write their replacements.
 fn replace<'t>(
     text: &'t [u8],
-    out: &mut Vec<u8>,
-    limit: usize,
-    mut run: impl FnMut(&Haystack<'t>, MatchRequest, &mut Vec<u8>) -> Option<std::ops::Range<usize>>,
-) -> Result<(), TooLong> {
-    let haystack = Haystack::new(text);
+    out: &mut Buffer,
+    budget: &Budget,
+    mut run: impl FnMut(&Haystack<'t>, MatchRequest, &mut Buffer) -> Option<std::ops::Range<usize>>,
+) -> Result<(), BudgetError> {
+    let haystack = Haystack::new(text, budget)?;
     let before = out.len();
     let (mut last_end, mut at) = (0, 0);
     while at <= haystack.len() {
+        haystack.pace(at, budget)?;
         let Some(found) = run(&haystack, MatchRequest::Find(at), out) else {
             break;
         };
@@ -110,18 +106,20 @@ fn replace<'t>(
         if found.end > last_end || found.start == 0 {
             run(&haystack, MatchRequest::Replace, out);
         }
-        if out.len() - before > limit {
-            return Err(TooLong);
-        }
+        check_length(out, before, budget)?;
         last_end = found.end;
         at = found.end.max(at + haystack.width(at).max(1));
     }
     out.extend_from_slice(haystack.part(last_end..haystack.len()));
+    check_length(out, before, budget)
+}
+
+fn check_length(out: &Buffer, before: usize, budget: &Budget) -> Result<(), BudgetError> {
+    let limit = budget.limits().string;
     if out.len() - before > limit {
-        Err(TooLong)
-    } else {
-        Ok(())
+        return Err(BudgetError::String { limit });
     }
+    out.check()
 }
 
 /// Requests of the loop over matches.

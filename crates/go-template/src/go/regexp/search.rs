@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Buffer};
 use regex_automata::Input;
 use regex_automata::util::captures::Captures;
 
@@ -16,18 +18,34 @@ pub(super) struct Haystack<'t> {
     text: Cow<'t, [u8]>,
     /// For every offset in a copy, the offset in the original.
     origins: Vec<usize>,
+    /// The memory of the copy.
+    _held: Held,
 }
 
+/// Length of a text from which the clock is checked before each search: a single search may read
+/// all of it.
+const LONG: usize = 64 << 10;
+/// Matches after which the memory is checked.
+const MATCHES_BETWEEN_CHECKS: usize = 16 << 10;
+/// The memory of a match in the lists of ranges and parts, in bytes.
+const BYTES_PER_MATCH: usize = 64;
+
 impl<'t> Haystack<'t> {
-    pub(super) fn new(original: &'t [u8]) -> Self {
+    pub(super) fn new(original: &'t [u8], budget: &Budget) -> Result<Self, BudgetError> {
         if std::str::from_utf8(original).is_ok() {
-            return Self {
+            return Ok(Self {
                 original,
                 text: Cow::Borrowed(original),
                 origins: Vec::new(),
-            };
+                _held: Held::default(),
+            });
         }
-        let mut text = Vec::with_capacity(original.len() + 16);
+        // Each byte may become three, each with an offset, in vectors that grow.
+        let most = original
+            .len()
+            .saturating_mul(3 * 2 * (1 + size_of::<usize>()));
+        budget.memory(most)?;
+        let mut text = Buffer::with_capacity(original.len() + 16);
         let mut origins = Vec::with_capacity(original.len() + 16);
         for (at, rune, _) in runes(original) {
             push_rune(&mut text, rune);
@@ -35,10 +53,22 @@ impl<'t> Haystack<'t> {
             origins.resize(text.len(), at);
         }
         origins.push(original.len());
-        Self {
+        let text = text.into_vec();
+        let held = text.capacity() + origins.capacity() * size_of::<usize>();
+        Ok(Self {
             original,
             text: Cow::Owned(text),
             origins,
+            _held: Held::new(held),
+        })
+    }
+
+    /// Counts a search from `at` on as work.
+    pub(super) fn pace(&self, at: usize, budget: &Budget) -> Result<(), BudgetError> {
+        if self.len().saturating_sub(at) > LONG {
+            budget.slow(1)
+        } else {
+            budget.step(1)
         }
     }
 
@@ -65,44 +95,59 @@ impl<'t> Haystack<'t> {
 
 impl Regexp {
     /// Go's `MatchString`.
-    pub fn is_match(&self, text: &[u8]) -> bool {
-        let haystack = Haystack::new(text);
-        self.automaton
-            .is_match(Input::new(haystack.text.as_ref()).earliest(true))
+    pub fn is_match(&self, text: &[u8], budget: &Budget) -> Result<bool, BudgetError> {
+        let haystack = Haystack::new(text, budget)?;
+        Ok(self
+            .automaton
+            .is_match(Input::new(haystack.text.as_ref()).earliest(true)))
     }
 
     /// Go's `FindString`; `None` if there is no match.
-    pub fn find<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
-        let haystack = Haystack::new(text);
-        self.find_at(&haystack, 0).map(|range| haystack.part(range))
+    pub fn find<'t>(
+        &self,
+        text: &'t [u8],
+        budget: &Budget,
+    ) -> Result<Option<&'t [u8]>, BudgetError> {
+        let haystack = Haystack::new(text, budget)?;
+        Ok(self.find_at(&haystack, 0).map(|range| haystack.part(range)))
     }
 
     /// Go's `FindAllString`: at most `limit` matches, or all if it is negative. `None` stands for
     /// Go's nil if there is no match.
-    pub fn find_all<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
-        let haystack = Haystack::new(text);
-        let ranges = self.find_ranges(&haystack, limit);
+    pub fn find_all<'t>(
+        &self,
+        text: &'t [u8],
+        limit: i64,
+        budget: &Budget,
+    ) -> Result<Option<Vec<&'t [u8]>>, BudgetError> {
+        let haystack = Haystack::new(text, budget)?;
+        let ranges = self.find_ranges(&haystack, limit, budget)?;
         let found: Vec<_> = ranges
             .into_iter()
             .map(|range| haystack.part(range))
             .collect();
-        (!found.is_empty()).then_some(found)
+        Ok((!found.is_empty()).then_some(found))
     }
 
     /// Go's `Split`: at most `limit` pieces between matches, or all if it is negative. `None`
     /// stands for Go's nil if `limit` is 0.
-    pub fn split<'t>(&self, text: &'t [u8], limit: i64) -> Option<Vec<&'t [u8]>> {
+    pub fn split<'t>(
+        &self,
+        text: &'t [u8],
+        limit: i64,
+        budget: &Budget,
+    ) -> Result<Option<Vec<&'t [u8]>>, BudgetError> {
         if limit == 0 {
-            return None;
+            return Ok(None);
         }
         if self.has_pattern && text.is_empty() {
-            return Some(vec![text]);
+            return Ok(Some(vec![text]));
         }
-        let haystack = Haystack::new(text);
+        let haystack = Haystack::new(text, budget)?;
         let most = usize::try_from(limit).map_or(usize::MAX, |limit| limit.saturating_sub(1));
         let mut pieces = Vec::new();
         let (mut begin, mut end) = (0, 0);
-        for found in self.find_ranges(&haystack, limit) {
+        for found in self.find_ranges(&haystack, limit, budget)? {
             if pieces.len() >= most {
                 break;
             }
@@ -115,7 +160,7 @@ impl Regexp {
         if end != haystack.len() {
             pieces.push(haystack.part(begin..haystack.len()));
         }
-        Some(pieces)
+        Ok(Some(pieces))
     }
 
     pub(super) fn find_at(&self, haystack: &Haystack<'_>, at: usize) -> Option<Range<usize>> {
@@ -135,12 +180,22 @@ impl Regexp {
         captures.get_match().map(|found| found.range())
     }
 
-    fn find_ranges(&self, haystack: &Haystack<'_>, limit: i64) -> Vec<Range<usize>> {
+    fn find_ranges(
+        &self,
+        haystack: &Haystack<'_>,
+        limit: i64,
+        budget: &Budget,
+    ) -> Result<Vec<Range<usize>>, BudgetError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut found = Vec::new();
         let mut at = 0;
         let mut previous_end = None;
         while found.len() < limit && at <= haystack.len() {
+            haystack.pace(at, budget)?;
+            if found.len().is_multiple_of(MATCHES_BETWEEN_CHECKS) {
+                let more = found.len() + MATCHES_BETWEEN_CHECKS;
+                budget.memory(more.saturating_mul(BYTES_PER_MATCH))?;
+            }
             let Some(range) = self.find_at(haystack, at) else {
                 break;
             };
@@ -159,7 +214,7 @@ impl Regexp {
                 found.push(range);
             }
         }
-        found
+        Ok(found)
     }
 }
 

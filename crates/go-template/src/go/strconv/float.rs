@@ -1,5 +1,6 @@
 //! Floats: Go's `FormatFloat` in every format, and `ParseFloat`.
 
+use bounded::Buffer;
 use std::io::Write;
 
 use super::{NumError, hexfloat, parse_int, push_uint, underscores_ok};
@@ -131,17 +132,11 @@ fn split_exponent(text: &[u8]) -> (&[u8], i32) {
 /// precision the text is the shortest that parses to the same value of `bits` (32 or 64) bits.
 ///
 /// ```
-/// let mut out = Vec::new();
+/// let mut out = go_template::Buffer::new();
 /// go_template::go::strconv::format_float(&mut out, 1_000_000.0, b'g', None, 64);
 /// assert_eq!(out, b"1e+06");
 /// ```
-pub fn format_float(
-    dst: &mut Vec<u8>,
-    value: f64,
-    format: u8,
-    precision: Option<usize>,
-    bits: u32,
-) {
+pub fn format_float(dst: &mut Buffer, value: f64, format: u8, precision: Option<usize>, bits: u32) {
     #[allow(
         clippy::cast_possible_truncation,
         reason = "the caller asks for 32 bits"
@@ -169,7 +164,7 @@ pub fn format_float(
     }
 }
 
-fn push_special(dst: &mut Vec<u8>, value: f64) -> bool {
+fn push_special(dst: &mut Buffer, value: f64) -> bool {
     if value.is_nan() {
         dst.extend_from_slice(b"NaN");
     } else if value.is_infinite() {
@@ -180,13 +175,13 @@ fn push_special(dst: &mut Vec<u8>, value: f64) -> bool {
     true
 }
 
-fn push_sign(dst: &mut Vec<u8>, value: f64) {
+fn push_sign(dst: &mut Buffer, value: f64) {
     if value.is_sign_negative() {
         dst.push(b'-');
     }
 }
 
-fn push_shortest(dst: &mut Vec<u8>, value: f64, format: u8, bits: u32) {
+fn push_shortest(dst: &mut Buffer, value: f64, format: u8, bits: u32) {
     let magnitude = value.abs();
     // Small whole numbers are the most common in templates and need no search for the shortest
     // digits.
@@ -218,7 +213,7 @@ fn push_shortest(dst: &mut Vec<u8>, value: f64, format: u8, bits: u32) {
     }
 }
 
-fn push_fixed(dst: &mut Vec<u8>, value: f64, format: u8, precision: usize) {
+fn push_fixed(dst: &mut Buffer, value: f64, format: u8, precision: usize) {
     let magnitude = value.abs();
     let exact = precision.min(MAX_PRECISION);
     match format {
@@ -238,7 +233,7 @@ fn push_fixed(dst: &mut Vec<u8>, value: f64, format: u8, precision: usize) {
 }
 
 /// Formats `%g` with a precision: at most that many significant digits, without trailing zeros.
-fn push_general(dst: &mut Vec<u8>, magnitude: f64, format: u8, precision: usize) {
+fn push_general(dst: &mut Buffer, magnitude: f64, format: u8, precision: usize) {
     let decimals = precision.min(MAX_PRECISION) - 1;
     let text = format!("{magnitude:.decimals$e}");
     let (mantissa, exponent) = split_exponent(text.as_bytes());
@@ -281,7 +276,7 @@ fn count(digits: &[u8]) -> i32 {
 }
 
 /// Appends `d.ddde±dd` with `decimals` digits after the point.
-fn push_e(dst: &mut Vec<u8>, digits: &[u8], point: i32, decimals: usize, letter: u8) {
+fn push_e(dst: &mut Buffer, digits: &[u8], point: i32, decimals: usize, letter: u8) {
     dst.push(digits.first().copied().unwrap_or(b'0'));
     if decimals > 0 {
         dst.push(b'.');
@@ -293,7 +288,7 @@ fn push_e(dst: &mut Vec<u8>, digits: &[u8], point: i32, decimals: usize, letter:
     push_exponent(dst, if digits.is_empty() { 0 } else { point - 1 }, letter);
 }
 
-fn push_exponent(dst: &mut Vec<u8>, exponent: i32, letter: u8) {
+fn push_exponent(dst: &mut Buffer, exponent: i32, letter: u8) {
     dst.push(letter);
     dst.push(if exponent < 0 { b'-' } else { b'+' });
     if exponent.abs() < 10 {
@@ -303,7 +298,7 @@ fn push_exponent(dst: &mut Vec<u8>, exponent: i32, letter: u8) {
 }
 
 /// Appends `ddd.ddd` with `decimals` digits after the point.
-fn push_f(dst: &mut Vec<u8>, digits: &[u8], point: i32, decimals: usize) {
+fn push_f(dst: &mut Buffer, digits: &[u8], point: i32, decimals: usize) {
     let whole = usize::try_from(point).unwrap_or(0);
     if whole == 0 {
         dst.push(b'0');
@@ -403,9 +398,9 @@ mod tests {
     use super::*;
 
     fn formatted(value: f64, format: u8, precision: Option<usize>) -> String {
-        let mut out = Vec::new();
+        let mut out = bounded::Buffer::new();
         format_float(&mut out, value, format, precision, 64);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.into_vec()).unwrap()
     }
 
     #[test]

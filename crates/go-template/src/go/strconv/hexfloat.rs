@@ -1,6 +1,7 @@
 //! Floats in base 2 and 16: the formats `b` and `x`, and hexadecimal literals such as `0x1.8p-3`.
 
 use super::{NumError, push_int, push_uint, underscores_ok};
+use bounded::Buffer;
 
 /// The layout of an IEEE 754 float.
 struct Layout {
@@ -56,7 +57,7 @@ fn parts(value: f64, bits: u32) -> Parts {
 }
 
 /// Appends a finite value as `-ddddp±ddd`.
-pub(super) fn push_b(dst: &mut Vec<u8>, value: f64, bits: u32) {
+pub(super) fn push_b(dst: &mut Buffer, value: f64, bits: u32) {
     let parts = parts(value, bits);
     if value.is_sign_negative() {
         dst.push(b'-');
@@ -72,7 +73,7 @@ pub(super) fn push_b(dst: &mut Vec<u8>, value: f64, bits: u32) {
 
 /// Appends a finite value as `-0x1.yyyp±dd`.
 pub(super) fn push_x(
-    dst: &mut Vec<u8>,
+    dst: &mut Buffer,
     value: f64,
     precision: Option<usize>,
     upper: bool,
@@ -282,9 +283,9 @@ mod tests {
     use super::super::{format_float, parse_float};
 
     fn hex(value: f64, format: u8, precision: Option<usize>, bits: u32) -> String {
-        let mut out = Vec::new();
+        let mut out = bounded::Buffer::new();
         format_float(&mut out, value, format, precision, bits);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.into_vec()).unwrap()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Integers and booleans: Go's `ParseInt`, `ParseUint`, `Atoi`, `ParseBool` and `FormatInt`.
 
 use super::{NumError, underscores_ok};
+use bounded::Buffer;
 
 /// Go's `strconv.ParseUint`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
 ///
@@ -89,7 +90,7 @@ pub fn parse_bool(s: &[u8]) -> Result<bool, NumError<bool>> {
 }
 
 /// Appends `value` in decimal.
-pub fn push_int(dst: &mut Vec<u8>, value: i64) {
+pub fn push_int(dst: &mut Buffer, value: i64) {
     if value < 0 {
         dst.push(b'-');
     }
@@ -97,7 +98,7 @@ pub fn push_int(dst: &mut Vec<u8>, value: i64) {
 }
 
 /// Appends `value` in decimal.
-pub fn push_uint(dst: &mut Vec<u8>, mut value: u64) {
+pub fn push_uint(dst: &mut Buffer, mut value: u64) {
     let mut buffer = [0_u8; 20];
     let mut used = 0;
     for slot in buffer.iter_mut().rev() {
@@ -183,9 +184,9 @@ mod tests {
     fn integers_are_formatted_in_any_base() {
         assert_eq!(format_int(-255, 16), b"-ff");
         assert_eq!(format_int(i64::MIN, 10), b"-9223372036854775808");
-        let mut out = Vec::new();
+        let mut out = bounded::Buffer::new();
         push_int(&mut out, i64::MIN);
         push_uint(&mut out, 0);
-        assert_eq!(out, b"-92233720368547758080");
+        assert_eq!(&*out, b"-92233720368547758080");
     }
 }

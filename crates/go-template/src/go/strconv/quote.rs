@@ -2,25 +2,26 @@
 
 use crate::go::unicode::is_print;
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune, runes};
+use bounded::Buffer;
 
 const HEX: [u8; 16] = *b"0123456789abcdef";
 
 /// Go's `strconv.Quote`.
 pub fn quote(s: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(s.len() + 2);
+    let mut out = Buffer::with_capacity(s.len() + 2);
     push_quoted(&mut out, s);
-    out
+    out.into_vec()
 }
 
 /// Go's `strconv.QuoteToASCII`.
 pub fn quote_to_ascii(s: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(s.len() + 2);
+    let mut out = Buffer::with_capacity(s.len() + 2);
     push_quoted_ascii(&mut out, s);
-    out
+    out.into_vec()
 }
 
 /// Appends the result of [`quote`].
-pub fn push_quoted(dst: &mut Vec<u8>, s: &[u8]) {
+pub fn push_quoted(dst: &mut Buffer, s: &[u8]) {
     dst.reserve(s.len() + 2);
     dst.push(b'"');
     let mut rest = s;
@@ -46,7 +47,7 @@ pub fn push_quoted(dst: &mut Vec<u8>, s: &[u8]) {
 }
 
 /// Appends the result of [`quote_to_ascii`].
-pub fn push_quoted_ascii(dst: &mut Vec<u8>, s: &[u8]) {
+pub fn push_quoted_ascii(dst: &mut Buffer, s: &[u8]) {
     dst.push(b'"');
     for (at, rune, width) in runes(s) {
         if rune == RUNE_ERROR && width == 1 {
@@ -60,13 +61,13 @@ pub fn push_quoted_ascii(dst: &mut Vec<u8>, s: &[u8]) {
 
 /// Go's `strconv.QuoteRune`: the rune as a character literal; an invalid rune reads as U+FFFD.
 pub fn quote_rune(rune: u32) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Buffer::new();
     push_quoted_rune(&mut out, rune, false);
-    out
+    out.into_vec()
 }
 
 /// Appends a rune as a character literal, escaping all non-ASCII characters if `ascii` is set.
-pub fn push_quoted_rune(dst: &mut Vec<u8>, rune: u32, ascii: bool) {
+pub fn push_quoted_rune(dst: &mut Buffer, rune: u32, ascii: bool) {
     dst.push(b'\'');
     push_escaped(
         dst,
@@ -77,7 +78,7 @@ pub fn push_quoted_rune(dst: &mut Vec<u8>, rune: u32, ascii: bool) {
     dst.push(b'\'');
 }
 
-fn push_escaped(dst: &mut Vec<u8>, rune: char, quote: u8, ascii: bool) {
+fn push_escaped(dst: &mut Buffer, rune: char, quote: u8, ascii: bool) {
     if rune == quote as char || rune == '\\' {
         dst.extend_from_slice(&[b'\\', rune as u8]);
         return;
@@ -105,11 +106,11 @@ fn push_escaped(dst: &mut Vec<u8>, rune: char, quote: u8, ascii: bool) {
     dst.extend_from_slice(&[b'\\', short]);
 }
 
-fn push_byte_escape(dst: &mut Vec<u8>, byte: u8) {
+fn push_byte_escape(dst: &mut Buffer, byte: u8) {
     push_hex(dst, b'x', u32::from(byte), 2);
 }
 
-fn push_hex(dst: &mut Vec<u8>, letter: u8, value: u32, digits: u32) {
+fn push_hex(dst: &mut Buffer, letter: u8, value: u32, digits: u32) {
     dst.extend_from_slice(&[b'\\', letter]);
     for place in (0..digits).rev() {
         let digit = (value >> (place * 4)) & 15;

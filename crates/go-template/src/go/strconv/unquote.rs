@@ -2,6 +2,7 @@
 
 use super::NumErrorKind;
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune};
+use bounded::Buffer;
 
 /// One character of a quoted text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,7 @@ pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
         }
         return Ok(body.iter().copied().filter(|&c| c != b'\r').collect());
     }
-    let mut out = Vec::with_capacity(body.len());
+    let mut out = Buffer::with_capacity(body.len());
     let mut rest = body;
     while let Some(&first) = rest.first() {
         let unquoted = unquote_char(rest, quote)?;
@@ -47,7 +48,7 @@ pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
             return Err(NumErrorKind::Syntax);
         }
     }
-    Ok(out)
+    Ok(out.into_vec())
 }
 
 /// Go's `strconv.UnquoteChar`: the first character inside a literal. `quote` is the quote that may

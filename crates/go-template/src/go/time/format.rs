@@ -3,10 +3,11 @@
 use super::layout::{Element, Fraction, MONTHS, Offset, OffsetPrecision, WEEKDAYS, next_chunk};
 use super::{Location, STRING_LAYOUT, Time, Zone};
 use crate::go::strconv::push_int;
+use bounded::Buffer;
 
 impl Time {
     /// Appends the time formatted by the layout.
-    pub fn format(&self, layout: &[u8], dst: &mut Vec<u8>) {
+    pub fn format(&self, layout: &[u8], dst: &mut Buffer) {
         let mut rest = layout;
         while !rest.is_empty() {
             let chunk = next_chunk(rest);
@@ -20,7 +21,7 @@ impl Time {
     }
 
     /// Appends the time in a named zone.
-    pub fn format_in(&self, zone: &Zone, layout: &[u8], dst: &mut Vec<u8>) {
+    pub fn format_in(&self, zone: &Zone, layout: &[u8], dst: &mut Buffer) {
         let at = zone.at(self.unix_seconds());
         let location = Location::Fixed {
             name: at.name.into_bytes().into(),
@@ -31,7 +32,7 @@ impl Time {
 
     /// Go's `Time.String`: `m=` and seconds are the monotonic clock reading, if there is one.
     pub fn text(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(40);
+        let mut out = Buffer::with_capacity(40);
         self.format(STRING_LAYOUT, &mut out);
         if let Some(reading) = self.monotonic {
             let sign = if reading < 0 { '-' } else { '+' };
@@ -39,10 +40,10 @@ impl Time {
             let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
             out.extend_from_slice(format!(" m={sign}{seconds}.{rest:09}").as_bytes());
         }
-        out
+        out.into_vec()
     }
 
-    fn push_element(&self, element: Element, dst: &mut Vec<u8>) {
+    fn push_element(&self, element: Element, dst: &mut Buffer) {
         let [hour, minute, second] = self.clock();
         let hour12 = if hour % 12 == 0 { 12 } else { hour % 12 };
         let month = usize::from(self.month());
@@ -93,7 +94,7 @@ impl Time {
     }
 }
 
-fn push_name(dst: &mut Vec<u8>, names: &[&str], index: usize, length: Option<usize>) {
+fn push_name(dst: &mut Buffer, names: &[&str], index: usize, length: Option<usize>) {
     let name = names.get(index).copied().unwrap_or_default();
     dst.extend_from_slice(
         name.get(..length.unwrap_or(name.len()))
@@ -103,17 +104,17 @@ fn push_name(dst: &mut Vec<u8>, names: &[&str], index: usize, length: Option<usi
 }
 
 /// Pads with zeros after the sign.
-fn push_padded(dst: &mut Vec<u8>, value: i64, width: usize) {
+fn push_padded(dst: &mut Buffer, value: i64, width: usize) {
     if value < 0 {
         dst.push(b'-');
     }
-    let mut digits = Vec::with_capacity(4);
+    let mut digits = Buffer::with_capacity(4);
     crate::go::strconv::push_uint(&mut digits, value.unsigned_abs());
     dst.resize(dst.len() + width.saturating_sub(digits.len()), b'0');
     dst.extend_from_slice(&digits);
 }
 
-fn push_spaced(dst: &mut Vec<u8>, value: i64, width: u32) {
+fn push_spaced(dst: &mut Buffer, value: i64, width: u32) {
     for place in 1..width {
         if value < 10_i64.pow(place) {
             dst.push(b' ');
@@ -122,7 +123,7 @@ fn push_spaced(dst: &mut Vec<u8>, value: i64, width: u32) {
     push_int(dst, value);
 }
 
-fn push_offset(dst: &mut Vec<u8>, offset: i32, shape: Offset) {
+fn push_offset(dst: &mut Buffer, offset: i32, shape: Offset) {
     if shape.zulu && offset == 0 {
         return dst.push(b'Z');
     }
@@ -150,7 +151,7 @@ fn push_offset(dst: &mut Vec<u8>, offset: i32, shape: Offset) {
     }
 }
 
-fn push_fraction(dst: &mut Vec<u8>, nanoseconds: u32, fraction: Fraction, trim: bool) {
+fn push_fraction(dst: &mut Buffer, nanoseconds: u32, fraction: Fraction, trim: bool) {
     if trim && (fraction.digits == 0 || nanoseconds == 0) {
         return;
     }

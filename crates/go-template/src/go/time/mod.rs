@@ -64,9 +64,9 @@ impl Location {
 /// ```
 /// use go_template::go::time::Time;
 /// let time = Time::parse(b"2006-01-02", b"2024-02-29")?;
-/// let mut out = Vec::new();
+/// let mut out = go_template::Buffer::new();
 /// time.format(b"Monday, Jan _2", &mut out);
-/// assert_eq!(out, b"Thursday, Feb 29");
+/// assert_eq!(&*out, b"Thursday, Feb 29");
 /// # Ok::<(), go_template::go::time::ParseTimeError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -291,9 +291,9 @@ mod tests {
     use super::*;
 
     fn formatted(time: &Time, layout: &str) -> String {
-        let mut out = Vec::new();
+        let mut out = bounded::Buffer::new();
         time.format(layout.as_bytes(), &mut out);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(out.into_vec()).unwrap()
     }
 
     fn shown(layout: &str, value: &str) -> String {
@@ -403,10 +403,10 @@ mod tests {
     #[test]
     fn zones_come_from_the_bundled_database() {
         let show = |name: &str, seconds| {
-            let mut out = Vec::new();
+            let mut out = bounded::Buffer::new();
             let zone = Zone::load(name.as_bytes()).unwrap();
             Time::unix(seconds, 0).format_in(&zone, b"2006-01-02 15:04 MST", &mut out);
-            String::from_utf8(out).unwrap()
+            String::from_utf8(out.into_vec()).unwrap()
         };
         assert_eq!(
             show("Europe/Berlin", 1_720_000_000),

@@ -1,5 +1,6 @@
 //! Certificates, encoded like Go's `x509.CreateCertificate` does for Sprig's template.
 
+use bounded::Buffer;
 use std::net::IpAddr;
 
 use sha2::{Digest, Sha256};
@@ -228,7 +229,7 @@ fn encode_time(time: &Time) -> Result<Vec<u8>, CertificateError> {
         0..=9999 => (tag::GENERALIZED_TIME, b"20060102150405Z"),
         _ => return Err(CertificateError::Time),
     };
-    let mut text = Vec::new();
+    let mut text = Buffer::new();
     time.format(layout, &mut text);
     Ok(element(kind, &text))
 }

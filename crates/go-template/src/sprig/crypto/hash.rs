@@ -1,5 +1,6 @@
 //! Checksums in hexadecimal, and Adler-32 in decimal.
 
+use bounded::Buffer;
 use data_encoding::HEXLOWER;
 use sha1::Sha1;
 use sha2::{Digest, Sha256, Sha512};
@@ -26,7 +27,7 @@ pub(super) static FUNCS: &[Func] = &[
     }),
 ];
 
-fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8>) -> Text {
+fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Buffer) -> Text {
     let text = args.str(0).as_bytes();
     call.budget().step(text.len() as u64 / 64)?;
     let digest = D::digest(text);
@@ -38,7 +39,7 @@ fn push_digest<D: Digest>(call: &mut Call<'_>, args: &Args<'_>, out: &mut Vec<u8
     Ok(())
 }
 
-fn adler32_sum(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn adler32_sum(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     const MODULUS: u64 = 65_521;
     let (mut a, mut b) = (1_u64, 0_u64);
     // Sums of this many bytes do not overflow the counters.

@@ -14,6 +14,7 @@ mod password;
 mod pem;
 mod rsa_key;
 
+use bounded::Buffer;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -89,7 +90,7 @@ pub(super) static FUNCS: LazyLock<Vec<Func>> =
 fn gen_private_key(
     call: &mut Call<'_>,
     args: &mut Args<'_>,
-    out: &mut Vec<u8>,
+    out: &mut Buffer,
 ) -> Result<(), FuncError> {
     let key = match args.str(0).as_bytes() {
         b"" | b"rsa" => {
@@ -184,7 +185,7 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
     let mut addresses = Vec::new();
     for item in items(args.get(1)) {
         let Value::Str(text) = &item else {
-            let shown = strval(&item, call.budget().limits())?;
+            let shown = strval(&item, call.budget())?;
             let shown = String::from_utf8_lossy(&shown);
             return Err(FuncError::new(format!(
                 "error parsing ip: {shown} is not a string"
@@ -197,7 +198,7 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
     let mut names = Vec::new();
     for item in items(args.get(2)) {
         let Value::Str(text) = &item else {
-            let shown = strval(&item, call.budget().limits())?;
+            let shown = strval(&item, call.budget())?;
             let shown = String::from_utf8_lossy(&shown);
             return Err(FuncError::new(format!(
                 "error processing alternate dns name: {shown} is not a string"

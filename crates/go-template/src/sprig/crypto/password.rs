@@ -3,6 +3,7 @@
 use aes::Aes256;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use bcrypt::Version;
+use bounded::Buffer;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
@@ -38,7 +39,7 @@ pub(super) static FUNCS: &[Func] = &[
     Func::text("htpasswd", &[STRING, STRING], htpasswd),
 ];
 
-fn push_bcrypt(call: &mut Call<'_>, password: &[u8], out: &mut Vec<u8>) -> Text {
+fn push_bcrypt(call: &mut Call<'_>, password: &[u8], out: &mut Buffer) -> Text {
     call.budget().step(HASH_STEPS)?;
     if password.len() > 72 {
         out.extend_from_slice(
@@ -62,11 +63,11 @@ fn push_bcrypt(call: &mut Call<'_>, password: &[u8], out: &mut Vec<u8>) -> Text 
     Ok(())
 }
 
-fn bcrypt_hash(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn bcrypt_hash(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_bcrypt(call, args.str(0).as_bytes(), out)
 }
 
-fn htpasswd(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn htpasswd(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let user = args.str(0).as_bytes();
     if user.contains(&b':') {
         out.extend_from_slice(b"invalid username: ");
@@ -122,7 +123,7 @@ fn characters(class: u8) -> &'static [u8] {
 }
 
 /// Derives a site password from the user's password with the Master Password algorithm.
-fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn derive(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     const SEED: &[u8] = b"com.lyndir.masterpassword";
     let kind = args.str(1);
     let templates = match kind.as_bytes() {
@@ -185,7 +186,7 @@ fn xor(block: &mut [u8; BLOCK], other: &[u8; BLOCK]) {
 }
 
 /// Encrypts in CBC mode with a random initialization vector in front, in base64.
-fn encrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn encrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let (cipher, text) = (cipher(args.str(0).as_bytes()), args.str(1).as_bytes());
     if text.is_empty() {
         return Ok(());
@@ -208,7 +209,7 @@ fn encrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text
     Ok(())
 }
 
-fn decrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn decrypt_aes(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let (cipher, text) = (cipher(args.str(0).as_bytes()), args.str(1).as_bytes());
     if text.is_empty() {
         return Ok(());

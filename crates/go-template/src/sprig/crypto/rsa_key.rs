@@ -30,9 +30,14 @@ pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
     };
     loop {
         let (p, q) = std::thread::scope(|scope| {
-            let other = scope.spawn(prime);
+            // Without a second thread it only takes longer.
+            let other = std::thread::Builder::new().spawn_scoped(scope, prime);
             let p = prime();
-            (p, other.join())
+            let q = match other {
+                Ok(other) => other.join(),
+                Err(_) => Ok(prime()),
+            };
+            (p, q)
         });
         let q = q.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         // Fails only if the primes are equal or incompatible with the exponent.

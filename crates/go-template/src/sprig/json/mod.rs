@@ -3,23 +3,25 @@
 //! Hosts build their own JSON functions on [`encode`] and [`decode`].
 //!
 //! ```
-//! use go_template::{Limits, sprig::json};
+//! use go_template::{Budget, Buffer, Limits, sprig::json};
 //! let value = json::decode(br#"{"b": 1e6, "a": "<x>"}"#).value;
-//! let mut out = Vec::new();
-//! json::encode(&value, json::Style::COMPACT, &Limits::default(), &mut out)?;
-//! assert_eq!(out, br#"{"a":"\u003cx\u003e","b":1000000}"#);
+//! let budget = Budget::new(Limits::default());
+//! let mut out = Buffer::new();
+//! json::encode(&value, json::Style::COMPACT, &budget, &mut out)?;
+//! assert_eq!(&*out, br#"{"a":"\u003cx\u003e","b":1000000}"#);
 //! # Ok::<(), json::EncodeError>(())
 //! ```
 
 mod read;
 mod write;
 
-pub use read::{DecodeError, Decoded, decode};
+pub use read::{DecodeError, Decoded, decode, decode_within};
 pub use write::{EncodeError, Style, encode, push_float, push_string};
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
 use crate::value::{Type, Value};
+use bounded::Buffer;
 
 type Answer = Result<Value, FuncError>;
 type Text = Result<(), FuncError>;
@@ -48,9 +50,9 @@ impl From<EncodeError> for FuncError {
 }
 
 /// Encodes a value; encoding errors give no output, except exceeded limits.
-fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut Vec<u8>) -> Text {
+fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut Buffer) -> Text {
     let before = out.len();
-    match encode(value, style, call.budget().limits(), out) {
+    match encode(value, style, call.budget(), out) {
         Ok(()) => Ok(()),
         Err(EncodeError::Budget(error)) => Err(error.into()),
         Err(_) => {
@@ -60,51 +62,39 @@ fn push_or_nothing(call: &mut Call<'_>, value: &Value, style: Style, out: &mut V
     }
 }
 
-fn to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_or_nothing(call, args.get(0), Style::COMPACT, out)
 }
 
-fn must_to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    Ok(encode(
-        args.get(0),
-        Style::COMPACT,
-        call.budget().limits(),
-        out,
-    )?)
+fn must_to_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    Ok(encode(args.get(0), Style::COMPACT, call.budget(), out)?)
 }
 
-fn to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
+fn to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     push_or_nothing(call, args.get(0), Style::PRETTY, out)
 }
 
-fn must_to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    Ok(encode(
-        args.get(0),
-        Style::PRETTY,
-        call.budget().limits(),
-        out,
-    )?)
+fn must_to_pretty_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    Ok(encode(args.get(0), Style::PRETTY, call.budget(), out)?)
 }
 
-fn to_raw_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Vec<u8>) -> Text {
-    Ok(encode(
-        args.get(0),
-        Style::RAW,
-        call.budget().limits(),
-        out,
-    )?)
+fn to_raw_json(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    Ok(encode(args.get(0), Style::RAW, call.budget(), out)?)
 }
 
 /// Decodes JSON; errors are dropped, and a partial result is returned.
 fn from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    call.budget().step(args.str(0).len() as u64 / 8)?;
-    Ok(decode(args.str(0).as_bytes()).value)
+    let decoded = decode_within(args.str(0).as_bytes(), call.budget());
+    match decoded.error {
+        Some(DecodeError::Budget(error)) => Err(error.into()),
+        _ => Ok(decoded.value),
+    }
 }
 
 fn must_from_json(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
-    call.budget().step(args.str(0).len() as u64 / 8)?;
-    let decoded = decode(args.str(0).as_bytes());
+    let decoded = decode_within(args.str(0).as_bytes(), call.budget());
     match decoded.error {
+        Some(DecodeError::Budget(error)) => Err(error.into()),
         Some(error) => Err(FuncError::new(error.to_string())),
         None => Ok(decoded.value),
     }

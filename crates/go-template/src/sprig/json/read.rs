@@ -3,6 +3,8 @@
 use crate::go::strconv::{parse_float, quote};
 use crate::go::utf8::{RUNE_ERROR, decode_rune, push_rune};
 use crate::value::{List, Map, Str, Value};
+use bounded::memory::Held;
+use bounded::{Budget, BudgetError, Buffer, Limits};
 
 /// Go's limit for nested containers.
 const MAX_DEPTH: usize = 10_000;
@@ -27,6 +29,9 @@ pub enum DecodeError {
         /// The context.
         context: &'static str,
     },
+    /// A limit was exceeded.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
     /// Unexpected end of the text.
     #[error("unexpected end of JSON input")]
     End,
@@ -50,8 +55,15 @@ fn shown(character: u8) -> String {
 
 /// Decodes a text that consists of one JSON value.
 pub fn decode(text: &[u8]) -> Decoded {
+    decode_within(text, &Budget::new(Limits::NESTING_ONLY))
+}
+
+/// Decodes an untrusted text that consists of one JSON value.
+pub fn decode_within(text: &[u8], budget: &Budget) -> Decoded {
     let mut reader = JsonReader {
         rest: text,
+        budget,
+        held: Held::default(),
         open: Vec::new(),
         number_error: None,
     };
@@ -76,6 +88,9 @@ enum Open {
 
 struct JsonReader<'t> {
     rest: &'t [u8],
+    budget: &'t Budget,
+    /// The memory of the elements of open lists.
+    held: Held,
     open: Vec<Open>,
     number_error: Option<DecodeError>,
 }
@@ -83,6 +98,8 @@ struct JsonReader<'t> {
 impl JsonReader<'_> {
     fn read(&mut self) -> Result<Value, DecodeError> {
         'value: loop {
+            self.budget.step(1)?;
+            self.held.add(2 * size_of::<Value>());
             // Read a value, or the start of a container followed by its first member.
             let mut value = match self.peek()? {
                 b'{' => {
@@ -275,7 +292,7 @@ impl JsonReader<'_> {
             self.rest = rest;
             return Ok(Str::from(run));
         }
-        let mut out = Vec::with_capacity(length + 16);
+        let mut out = Buffer::with_capacity(length + 16);
         loop {
             let length = self.plain_length();
             let (run, tail) = self.rest.split_at(length);
@@ -302,7 +319,7 @@ impl JsonReader<'_> {
             .unwrap_or(self.rest.len())
     }
 
-    fn escape(&mut self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
+    fn escape(&mut self, out: &mut Buffer) -> Result<(), DecodeError> {
         self.advance(1);
         let plain = match self.rest.first() {
             Some(c @ (b'"' | b'\\' | b'/')) => *c,
@@ -360,7 +377,7 @@ impl JsonReader<'_> {
 }
 
 /// Appends text with U+FFFD for invalid UTF-8.
-fn push_valid(out: &mut Vec<u8>, text: &[u8]) {
+fn push_valid(out: &mut Buffer, text: &[u8]) {
     if std::str::from_utf8(text).is_ok() {
         return out.extend_from_slice(text);
     }

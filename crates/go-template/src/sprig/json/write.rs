@@ -5,10 +5,10 @@ use std::collections::HashSet;
 
 use data_encoding::BASE64;
 
-use crate::budget::{BudgetError, Limits};
 use crate::go::strconv::{format_float, push_int, push_uint};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
 use crate::value::{Kind, List, Map, Object, Type, Value};
+use bounded::{Budget, BudgetError, Buffer};
 
 /// Nesting from which enclosing containers are tracked to detect cycles.
 const DEPTH_BEFORE_CYCLES: usize = 100;
@@ -61,13 +61,13 @@ pub enum EncodeError {
 pub fn encode(
     value: &Value,
     style: Style,
-    limits: &Limits,
-    out: &mut Vec<u8>,
+    budget: &Budget,
+    out: &mut Buffer,
 ) -> Result<(), EncodeError> {
     let start = out.len();
     JsonWriter {
         style,
-        limits,
+        budget,
         start,
         out,
         depth: 0,
@@ -78,9 +78,9 @@ pub fn encode(
 
 struct JsonWriter<'a> {
     style: Style,
-    limits: &'a Limits,
+    budget: &'a Budget,
     start: usize,
-    out: &'a mut Vec<u8>,
+    out: &'a mut Buffer,
     depth: usize,
     /// The addresses of the enclosing containers.
     enclosing: HashSet<usize>,
@@ -129,25 +129,19 @@ impl JsonWriter<'_> {
         name: &'static str,
         body: impl FnOnce(&mut Self) -> Result<(), EncodeError>,
     ) -> Result<(), EncodeError> {
-        if self.depth >= self.limits.nesting {
-            return Err(BudgetError::Nesting {
-                limit: self.limits.nesting,
-            }
-            .into());
-        }
         // Shared parts can turn a small value into a long text.
-        if self.out.len() - self.start > self.limits.string {
-            return Err(BudgetError::String {
-                limit: self.limits.string,
-            }
-            .into());
+        let limit = self.budget.limits().string;
+        if self.out.len() - self.start > limit {
+            return Err(BudgetError::String { limit }.into());
         }
+        self.out.check()?;
         let watched = self.depth >= DEPTH_BEFORE_CYCLES;
         if watched && !self.enclosing.insert(address) {
             return Err(EncodeError::Cycle(name));
         }
         self.depth += 1;
-        let result = crate::stack::grow(|| body(self));
+        let budget = self.budget;
+        let result = budget.descend(|| body(self));
         self.depth -= 1;
         if watched {
             self.enclosing.remove(&address);
@@ -189,6 +183,8 @@ impl JsonWriter<'_> {
             writer.out.push(b'[');
             for (index, item) in list.iter().enumerate() {
                 writer.begin_member(index == 0);
+                writer.budget.step(1)?;
+                writer.out.check()?;
                 writer.value(&item)?;
             }
             Ok(())
@@ -207,6 +203,8 @@ impl JsonWriter<'_> {
             writer.out.push(b'{');
             for (index, (key, value)) in map.iter().enumerate() {
                 writer.begin_member(index == 0);
+                writer.budget.step(1)?;
+                writer.out.check()?;
                 writer.key(key.as_bytes());
                 writer.value(&value)?;
             }
@@ -261,7 +259,7 @@ impl JsonWriter<'_> {
 }
 
 /// Appends a float: with an exponent below `1e-6` and from `1e21` on, otherwise in full.
-pub fn push_float(out: &mut Vec<u8>, number: f64) -> Result<(), EncodeError> {
+pub fn push_float(out: &mut Buffer, number: f64) -> Result<(), EncodeError> {
     if number.is_nan() {
         return Err(EncodeError::UnsupportedValue("NaN"));
     }
@@ -285,7 +283,7 @@ pub fn push_float(out: &mut Vec<u8>, number: f64) -> Result<(), EncodeError> {
 }
 
 /// Appends a quoted string. Invalid UTF-8 becomes U+FFFD.
-pub fn push_string(out: &mut Vec<u8>, text: &[u8], escape_html: bool) {
+pub fn push_string(out: &mut Buffer, text: &[u8], escape_html: bool) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let hex = |digit: u8| HEX.get(usize::from(digit & 15)).copied().unwrap_or(b'0');
     let plain = |c: &u8| match c {

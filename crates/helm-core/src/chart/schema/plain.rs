@@ -11,13 +11,14 @@ mod read;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use bounded::{Budget, BudgetError, Limits};
 use go_template::Tree;
 use serde_json::Value;
 
 use pattern::Pattern;
 
-/// Limit on the depth of references.
-const DEPTH: usize = 256;
+/// Limit on the number of subschemas that are applied.
+const STEPS: u64 = 200_000;
 /// The largest integer up to which a float holds all integers exactly.
 const EXACT: i64 = 1 << 53;
 
@@ -131,7 +132,11 @@ impl PlainSchema {
 
     /// Validates a value.
     pub(super) fn check(&self, value: &Tree) -> Verdict {
-        self.apply(&self.root, value, 0)
+        let budget = Budget::new(Limits {
+            steps: STEPS,
+            ..Limits::NESTING_ONLY
+        });
+        self.apply(&self.root, value, &budget)
     }
 
     /// Returns the target of a reference that was resolved when the schema was parsed.
@@ -146,11 +151,14 @@ impl PlainSchema {
         }
     }
 
-    fn apply(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
-        if depth > DEPTH {
-            return Unknown;
-        }
-        let own = || self.own(node, value, depth);
+    fn apply(&self, node: &SchemaNode, value: &Tree, budget: &Budget) -> Verdict {
+        let applied: Result<_, BudgetError> =
+            budget.descend(|| Ok(self.apply_at_depth(node, value, budget)));
+        applied.unwrap_or(Unknown)
+    }
+
+    fn apply_at_depth(&self, node: &SchemaNode, value: &Tree, budget: &Budget) -> Verdict {
+        let own = || self.own(node, value, budget);
         let Some(reference) = node.reference.as_deref() else {
             return own();
         };
@@ -158,7 +166,7 @@ impl PlainSchema {
             return Unknown;
         };
         // Draft 7 ignores the siblings of `$ref`; later drafts apply them.
-        match self.apply(target, value, depth + 1) {
+        match self.apply(target, value, budget) {
             Valid if own() == Valid => Valid,
             Valid => Unknown,
             other => other,
@@ -166,7 +174,7 @@ impl PlainSchema {
     }
 
     /// Applies a schema without its reference.
-    fn own(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
+    fn own(&self, node: &SchemaNode, value: &Tree, budget: &Budget) -> Verdict {
         if let Some(fixed) = node.fixed {
             return fixed.into();
         }
@@ -182,13 +190,13 @@ impl PlainSchema {
                 (Some(pattern), Tree::Str(text)) => pattern.check(text.as_bytes()),
                 _ => Valid,
             })
-            .and(|| self.below(node, value, depth))
-            .and(|| self.combined(node, value, depth))
+            .and(|| self.below(node, value, budget))
+            .and(|| self.combined(node, value, budget))
     }
 
     /// Applies `allOf`, `anyOf`, `oneOf`, `not` and `if`.
-    fn combined(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
-        let apply = |node: &SchemaNode| self.apply(node, value, depth + 1);
+    fn combined(&self, node: &SchemaNode, value: &Tree, budget: &Budget) -> Verdict {
+        let apply = |node: &SchemaNode| self.apply(node, value, budget);
         let branch = |node: &Option<Box<SchemaNode>>| node.as_deref().map_or(Valid, apply);
         Verdict::all(node.all.iter().map(apply))
             .and(|| {
@@ -214,7 +222,7 @@ impl PlainSchema {
     }
 
     /// Applies the keywords for the children of a map or list.
-    fn below(&self, node: &SchemaNode, value: &Tree, depth: usize) -> Verdict {
+    fn below(&self, node: &SchemaNode, value: &Tree, budget: &Budget) -> Verdict {
         match value {
             Tree::Map(map) => {
                 let mut required = node.required.iter();
@@ -230,7 +238,7 @@ impl PlainSchema {
                     };
                     let known = node.properties.get(key);
                     match known.or(node.additional.as_deref()) {
-                        Some(node) => self.apply(node, value, depth + 1),
+                        Some(node) => self.apply(node, value, budget),
                         None => Valid,
                     }
                 }))
@@ -239,7 +247,7 @@ impl PlainSchema {
                 Some(node) => Verdict::all(
                     list.items()
                         .iter()
-                        .map(|item| self.apply(node, item, depth + 1)),
+                        .map(|item| self.apply(node, item, budget)),
                 ),
                 None => Valid,
             },

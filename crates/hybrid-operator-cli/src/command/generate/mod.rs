@@ -1,5 +1,8 @@
 //! `generate`: writes CRDs, samples and other files of a project.
 
+mod bundle;
+mod catalog;
+mod chart;
 mod crds;
 mod dashboards;
 mod rbac;
@@ -62,6 +65,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// Write a Helm chart of the operator itself.
+    Chart(chart::Args),
     /// Write the CRDs of charts and of native controllers.
     Crds(crds::Args),
     /// Write the roles that the operator needs for its charts and native controllers.
@@ -70,6 +75,10 @@ enum What {
     Dashboards(dashboards::Args),
     /// Write samples of custom resources with the charts' defaults.
     Samples(samples::Args),
+    /// Write a bundle for the Operator Lifecycle Manager.
+    Bundle(Box<bundle::Args>),
+    /// Write a file-based catalog of bundles.
+    Catalog(catalog::Args),
     /// Print Rust types of a chart's values.
     Types(types::Args),
     /// Print the JSON schema of watches.yaml, for editors.
@@ -85,10 +94,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         None => args.options.program.clone(),
     });
     match &args.what {
+        Some(What::Chart(args)) => chart::run(args, out),
         Some(What::Crds(args)) => crds::run(args, &program, out),
         Some(What::Rbac(args)) => rbac::run(args, &program, out),
         Some(What::Dashboards(args)) => dashboards::run(args, out),
         Some(What::Samples(args)) => samples::run(args, out),
+        Some(What::Bundle(args)) => bundle::run(args, out),
+        Some(What::Catalog(args)) => catalog::run(args, out),
         Some(What::Types(args)) => types::run(args, out),
         Some(What::WatchesSchema(args)) => watches_schema::run(args, out),
         None => all(&args.options, &program, out),

@@ -83,9 +83,6 @@ pub(super) struct HelmFlags {
     #[arg(long, hide = true)]
     validate: bool,
 
-    #[arg(long, value_name = "URL", hide = true, allow_hyphen_values = true)]
-    repo: Option<String>,
-
     #[arg(long, hide = true)]
     verify: bool,
 
@@ -100,7 +97,7 @@ pub(super) struct HelmFlags {
     without_effect: WithoutEffect,
 }
 
-/// Flags about installing, about a cluster, and about downloading charts. They are checked, as Helm
+/// Flags about installing, about a cluster, and about files that Helm keeps. They are checked, as Helm
 /// checks them, and otherwise ignored.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Without effect")]
@@ -147,8 +144,6 @@ struct WithoutEffect {
     #[arg(long, hide = true, allow_hyphen_values = true)]
     description: Option<String>,
     #[arg(long, hide = true)]
-    devel: bool,
-    #[arg(long, hide = true)]
     dependency_update: bool,
     #[arg(long, hide = true)]
     disable_openapi_validation: bool,
@@ -167,25 +162,7 @@ struct WithoutEffect {
     #[arg(long, hide = true, action = ArgAction::Append, allow_hyphen_values = true)]
     post_renderer_args: Vec<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
-    version: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
     keyring: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    username: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    password: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    cert_file: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    key_file: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    ca_file: Option<String>,
-    #[arg(long, hide = true)]
-    insecure_skip_tls_verify: bool,
-    #[arg(long, hide = true)]
-    plain_http: bool,
-    #[arg(long, hide = true)]
-    pass_credentials: bool,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     burst_limit: Option<i64>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
@@ -194,8 +171,6 @@ struct WithoutEffect {
     color: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     content_cache: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
-    registry_config: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     repository_cache: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
@@ -228,12 +203,6 @@ impl HelmFlags {
         }
         if mode != "client" && go_bool(mode) != Ok(true) {
             bail!("invalid dry-run value ({mode:?}); it must be \"client\"");
-        }
-        if let Some(url) = given(self.repo.as_ref()) {
-            bail!(
-                "--repo {url}: charts are not downloaded; run 'helm pull CHART --repo {url}' and \
-                 give the file"
-            );
         }
         if self.verify {
             bail!("--verify: signatures are not checked here; run 'helm verify CHART' first");

@@ -21,13 +21,17 @@ use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
-use crate::preview::{self, Bindings, Namespace, Request, SourceArgs, with_excerpt};
+use crate::command::chart_flags::{AccessFlags, Found};
+use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use helm_flags::HelmFlags;
 use output_dir::Documents;
 use user_values::ValueFlags;
 
 /// Default name of the release, as in Helm.
 const NAME: &str = "release-name";
+
+/// What `--devel` means.
+const WITH_PRERELEASES: &str = ">0.0.0-0";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,6 +42,10 @@ Examples:
   hybrid-operator template web web-1.2.3.tgz --show-only templates/service.yaml \\
     --namespace prod --kube-version 1.33 --api-versions monitoring.coreos.com/v1
 
+  # Charts of a registry and of a repository
+  hybrid-operator template web oci://ghcr.io/stefanprodan/charts/podinfo --version '^6'
+  hybrid-operator template web podinfo --repo https://stefanprodan.github.io/podinfo
+
   # What the operator would deploy for a custom resource of the project, without a cluster
   hybrid-operator template --cr config/samples/shop_v1_web.yaml
 
@@ -45,7 +53,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 11] = [
+const CHART_ONLY: [&str; 24] = [
     "target",
     "files",
     "set",
@@ -57,6 +65,19 @@ const CHART_ONLY: [&str; 11] = [
     "skip_schema_validation",
     "generate_name",
     "debug",
+    "repo",
+    "version",
+    "devel",
+    "username",
+    "password",
+    "pass_credentials",
+    "ca_file",
+    "cert_file",
+    "key_file",
+    "plain_http",
+    "insecure_skip_tls_verify",
+    "registry_config",
+    "chart_cache",
 ];
 
 /// Arguments of `template`.
@@ -71,9 +92,25 @@ const CHART_ONLY: [&str; 11] = [
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Name of the release [default: release-name], and path of a chart directory or a packaged
-    /// chart (.tgz)
+    /// chart (.tgz), its URL, oci://HOST/PATH, or with --repo its name
     #[arg(value_name = "CHART", num_args = 1..=2, required_unless_present = "cr")]
     target: Vec<String>,
+
+    /// Repository of the chart
+    #[arg(long, value_name = "URL")]
+    repo: Option<String>,
+
+    /// Version of the chart in a repository or registry, or a range such as '>=1.2, <2' [default: the
+    /// newest]. Without effect on a chart on this machine, as in Helm
+    #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
+    version: Option<String>,
+
+    /// Without --version: take prereleases of the chart, too
+    #[arg(long)]
+    devel: bool,
+
+    #[command(flatten)]
+    access: AccessFlags,
 
     /// Render what the operator would deploy for the custom resources of a file, or of standard input
     /// (`-`), through the watches file; can be repeated. `lookup` finds nothing
@@ -132,6 +169,9 @@ pub(crate) struct Args {
     #[arg(short, long)]
     generate_name: bool,
 
+    #[command(flatten)]
+    limits: LimitArgs,
+
     /// Print progress, and the rendered output even if it is not valid YAML
     #[arg(long)]
     debug: bool,
@@ -173,7 +213,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let name = args.release_name(name)?;
     let values = args.values.merged()?;
-    let chart = load(chart.trim())?;
+    let chart = args.load(chart.trim())?;
     if args.debug {
         let (name, count) = (chart.name(), chart.dependencies().len());
         crate::print_message(&format!("chart {name}: {count} dependencies"));
@@ -192,6 +232,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.helm.enable_dns {
         input.host_names = Some(first_address);
     }
+    input.limits = args.limits.limits().of_render();
     let rendered = match compiled.render(&input) {
         Ok(rendered) => rendered,
         Err(error) => return Err(args.render_error(&compiled, &input, error, out)?),
@@ -214,15 +255,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a chart and checks that it can be installed.
-fn load(path: &str) -> anyhow::Result<Chart> {
-    if !Path::new(path).exists() {
-        bail!("chart {path:?} not found; give a chart directory or a packaged chart (.tgz)");
-    }
-    let chart = Chart::load(path).with_context(|| format!("cannot load the chart {path:?}"))?;
+/// Checks that a chart can be installed.
+fn installable(chart: Chart, shown: &str) -> anyhow::Result<Chart> {
     for name in chart.repeated_files() {
         crate::print_message(&format!(
-            "warning: {path} contains {name} more than once; the last one counts"
+            "warning: {shown} contains {name} more than once; the last one counts"
         ));
     }
     let metadata = chart.metadata();
@@ -284,6 +321,27 @@ pub(crate) fn capabilities(
 }
 
 impl Args {
+    /// Loads the chart, which is fetched if it is not on this machine.
+    fn load(&self, chart: &str) -> anyhow::Result<Chart> {
+        let given = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (repo, mut version) = (given(&self.repo), given(&self.version));
+        if self.devel && version.is_none() {
+            version = Some(WITH_PRERELEASES.to_owned());
+        }
+        let found = self
+            .access
+            .find(chart, repo.as_deref(), version.as_deref())?;
+        if let Found::Local(path) = &found
+            && !path.exists()
+        {
+            bail!(
+                "chart {chart:?} not found; give a chart directory, a packaged chart (.tgz), a URL, \
+                 oci://HOST/PATH, or the repository with --repo"
+            );
+        }
+        installable(found.load()?, chart)
+    }
+
     /// Returns the given name, or Helm's default.
     fn release_name(&self, name: Option<&str>) -> anyhow::Result<ReleaseName> {
         let template = self.helm.name_template();
@@ -325,6 +383,7 @@ impl Args {
         let source = self.source.find(Path::new("."))?;
         preview::note_about_code(&source.root);
         let mut bindings = Bindings::load(source)?;
+        bindings.limit(self.limits);
         let namespace = match self.namespace.clone().filter(|name| !name.is_empty()) {
             Some(given) => Namespace::Given(given),
             None => Namespace::Default(self.default_namespace()),

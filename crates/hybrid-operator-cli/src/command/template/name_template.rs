@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use anyhow::Context as _;
 use go_template::{
-    Args, Call, Func, FuncError, Funcs, Limits, MissingKey, Session, Str, TemplateSet, Type, Value,
-    sprig,
+    Args, Buffer, Call, Func, FuncError, Funcs, Limits, MissingKey, Session, Str, TemplateSet,
+    Type, Value, sprig,
 };
 
 /// What Helm calls the template in errors.
@@ -26,7 +26,7 @@ pub(super) fn render(template: &str) -> anyhow::Result<String> {
     let failed = || format!("--name-template {template:?}");
     let mut set = TemplateSet::new(TEMPLATE, Arc::clone(&FUNCS)).missing_key(MissingKey::Invalid);
     set.parse(TEMPLATE, template).with_context(failed)?;
-    let mut name = Vec::new();
+    let mut name = Buffer::new();
     Session::new(Limits::default())
         .execute(&set, TEMPLATE, &Value::Nil, &mut name)
         .with_context(failed)?;

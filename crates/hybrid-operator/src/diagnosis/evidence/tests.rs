@@ -67,7 +67,7 @@ async fn the_cause_names_object_pod_and_image() {
     let found = examine(&script, &[key("apps", "Deployment", "db")])
         .await
         .unwrap();
-    assert_eq!(found.reason, "ImagePullFailed");
+    assert_eq!(found.reason.as_str(), "ImagePullFailed");
     assert_eq!(
         found.message,
         "Deployment/db: Pod db-b: image x not found (12 times)"
@@ -100,7 +100,7 @@ async fn the_log_of_a_crash_is_shown_without_control_characters() {
     let found = examine(&script, &[key("apps", "Deployment", "db")])
         .await
         .unwrap();
-    assert_eq!(found.reason, "CrashLoop");
+    assert_eq!(found.reason.as_str(), "CrashLoop");
     assert_eq!(
         found.message,
         "Deployment/db: Pod db-a: container db exited with code 2, 3 restarts; its log ends with:\nERROR no database\nbye"
@@ -122,7 +122,7 @@ async fn without_crash_logs_no_log_is_read() {
     let found = cause(&cluster, &[key("", "Pod", "web")], false)
         .await
         .unwrap();
-    assert_eq!(found.reason, "CrashLoop");
+    assert_eq!(found.reason.as_str(), "CrashLoop");
     assert!(!found.message.contains("log"), "{}", found.message);
     script.finish();
 }
@@ -136,7 +136,7 @@ async fn without_permission_to_list_pods_the_message_says_so() {
     let found = examine(&script, &[key("apps", "Deployment", "db")])
         .await
         .unwrap();
-    assert_eq!(found.reason, "ObjectsNotReady");
+    assert_eq!(found.reason.as_str(), "ObjectsNotReady");
     assert!(found.message.contains("may not list"), "{}", found.message);
 }
 
@@ -154,7 +154,7 @@ async fn what_cannot_run_is_the_cause_of_what_crashes() {
     let found = examine(&script, &[key("", "Pod", "web"), key("", "Pod", "db")]).await;
     let found = found.unwrap();
     assert_eq!(
-        (found.reason, found.message.as_str()),
+        (found.reason.as_str(), found.message.as_str()),
         ("SecretMissing", "Pod/db: Secret auth not found")
     );
     script.finish();

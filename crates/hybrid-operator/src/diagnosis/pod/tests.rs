@@ -133,7 +133,7 @@ fn what_a_waiting_container_waits_for_is_named() {
     ] {
         let pod = with_container("Pending", &container(&waiting(reason, message), &json!({})));
         let found = symptom(&pod).unwrap();
-        assert_eq!(found.finding.reason, expected, "{message}");
+        assert_eq!(found.finding.reason.as_str(), expected, "{message}");
         assert_eq!(found.finding.message, text);
         assert_eq!(found.clue, clue, "{message}");
     }
@@ -182,7 +182,7 @@ fn a_crashed_container_is_shown_with_its_exit_code_restarts_and_log() {
         ),
     ] {
         let found = symptom(&with_container("Running", &container(&state, &more))).unwrap();
-        assert_eq!(found.finding.reason, reason);
+        assert_eq!(found.finding.reason.as_str(), reason);
         assert_eq!(found.finding.message, message);
         assert_eq!(found.clue, clue);
     }
@@ -211,7 +211,10 @@ fn the_schedulers_words_are_shown_and_unbound_claims_are_looked_at() {
     let condition = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}]);
     let found = symptom(&pod(&json!({"phase": "Pending", "conditions": condition}))).unwrap();
     assert_eq!(
-        (found.finding.reason, found.finding.message.as_str()),
+        (
+            found.finding.reason.as_str(),
+            found.finding.message.as_str()
+        ),
         ("Unschedulable", words)
     );
     assert_eq!(found.clue, Clue::Claims(vec!["data-db-0".to_owned()]));
@@ -221,7 +224,7 @@ fn the_schedulers_words_are_shown_and_unbound_claims_are_looked_at() {
 fn an_evicted_pod_is_shown_with_the_reason() {
     let status = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
     let found = symptom(&pod(&status)).unwrap();
-    assert_eq!(found.finding.reason, "PodFailed");
+    assert_eq!(found.finding.reason.as_str(), "PodFailed");
     assert_eq!(
         found.finding.message,
         "Evicted: The node was low on resource: memory."
@@ -326,6 +329,9 @@ fn events_tell_what_the_status_does_not() {
         ),
     ] {
         let found = explain(state, &events);
-        assert_eq!((found.reason, found.message.as_str()), (reason, message));
+        assert_eq!(
+            (found.reason.as_str(), found.message.as_str()),
+            (reason, message)
+        );
     }
 }

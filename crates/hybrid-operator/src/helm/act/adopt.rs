@@ -11,6 +11,7 @@ use super::super::events::Notice;
 use super::super::report::Report;
 use super::{ActContext, ActError, endorse};
 use crate::action::log::{Details, Done};
+use crate::reasons::EventReason;
 use crate::release::InputsDigest;
 
 pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<Report, ActError> {
@@ -39,7 +40,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     Done {
         primary: &context.subject.primary,
         release: name,
-        revision,
+        revision: Some(revision),
         began: Some(context.subject.now),
         details: Details::default(),
     }
@@ -59,7 +60,7 @@ pub(super) async fn run(context: &ActContext<'_>, revision: Revision) -> Result<
     };
     context
         .notices
-        .add(Notice::normal("ReleaseAdopted", "Adopt", note));
+        .add(Notice::new(EventReason::ReleaseAdopted, "Adopt", note));
     Ok(Report::replan())
 }
 

@@ -16,6 +16,7 @@ use super::{ActContext, ActError, POLL_INTERVAL, obstacle};
 use crate::action::deploy::{Deployment, StoredRelease, deploy};
 use crate::action::log::{Details, Done};
 use crate::action::{ActionError, ActionProgress};
+use crate::reasons::EventReason;
 use crate::release::Failures;
 
 /// Writes the pending record of a new revision and deploys it.
@@ -48,7 +49,7 @@ pub(super) async fn start(
         let note = overridden(context, &desired.inputs.overridden);
         context
             .notices
-            .add(Notice::warning("ValueOverridden", "Values", note));
+            .add(Notice::new(EventReason::ValueOverridden, "Values", note));
     }
     continue_deployment(context, memory, stored).await
 }
@@ -145,7 +146,7 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
     Done {
         primary: &context.subject.primary,
         release: &stored.release.name,
-        revision: stored.release.revision,
+        revision: Some(stored.release.revision),
         began: stored
             .release
             .info
@@ -164,7 +165,7 @@ async fn done(context: &ActContext<'_>, kind: ActionKind, stored: &StoredRelease
         );
         context
             .notices
-            .add(Notice::warning("RolledBack", "Rollback", note));
+            .add(Notice::new(EventReason::RolledBack, "Rollback", note));
         // The inputs that failed are still desired: the plan decides what follows.
         Report::new(StepOutcome::RolledBack(deployed), Next::Now)
     } else if context.setup.watch.test.is_some() {

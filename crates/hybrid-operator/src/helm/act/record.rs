@@ -7,6 +7,7 @@ use super::super::finalizer;
 use super::super::kind::ActionKind;
 use super::{ActContext, ActError};
 use crate::action::deploy::StoredRelease;
+use crate::reasons::EventReason;
 use crate::release::{Failures, InputsDigest, RecordMeta, RecordTags};
 
 impl ActContext<'_> {
@@ -187,5 +188,5 @@ pub(super) fn unproven_record_event(meta: &RecordMeta) -> Notice {
         "release record {} has no valid proof that this operator wrote it; nothing is applied from it",
         meta.secret
     );
-    Notice::warning("UnprovenRecord", "Load", note)
+    Notice::new(EventReason::UnprovenRecord, "Load", note)
 }

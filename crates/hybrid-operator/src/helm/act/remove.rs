@@ -19,6 +19,7 @@ use super::uninstall::{may_run_hooks, readable};
 use super::{ActContext, ActError, POLL_INTERVAL};
 use crate::action::ActionProgress;
 use crate::action::uninstall::uninstall;
+use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 
 pub(super) async fn run(
@@ -91,8 +92,8 @@ pub(super) async fn run(
         }
     }
     tracing::info!(release = %subject.name, revision = revision.0, "uninstalled after a failed upgrade");
-    context.notices.add(Notice::warning(
-        "UninstalledAfterFailure",
+    context.notices.add(Notice::new(
+        EventReason::UninstalledAfterFailure,
         "Uninstall",
         format!(
             "the upgrade to revision {revision} failed, and upgrade.remediation.strategy is uninstall: the release was uninstalled and is installed again"

@@ -10,6 +10,7 @@ use super::super::report::{Deployed, Next, Report, StepOutcome};
 use super::{ActContext, ActError};
 use crate::action::log::{Details, Done};
 use crate::action::repair::repair;
+use crate::reasons::EventReason;
 
 pub(super) async fn run(
     context: &ActContext<'_>,
@@ -43,7 +44,7 @@ pub(super) async fn run(
         Done {
             primary: &context.subject.primary,
             release: &stored.release.name,
-            revision,
+            revision: Some(revision),
             began: Some(began),
             details: Details {
                 objects: Some(&names),
@@ -54,7 +55,7 @@ pub(super) async fn run(
         let note = format!("reapplied drifted objects: {names}");
         context
             .notices
-            .add(Notice::normal("DriftRepaired", "Repair", note));
+            .add(Notice::new(EventReason::DriftRepaired, "Repair", note));
     }
     let deployed = || Deployed::of(ActionKind::of_deployed(revision), &stored);
     let desired = context.desired().map(|desired| &desired.inputs.digest);

@@ -45,7 +45,7 @@ pub(super) async fn run(
     let done = Done {
         primary: &context.subject.primary,
         release: &stored.release.name,
-        revision,
+        revision: Some(revision),
         began: begun.map(Time::instant).min(),
         details: Details::default(),
     };

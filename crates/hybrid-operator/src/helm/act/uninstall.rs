@@ -2,7 +2,7 @@
 //! finalizer.
 
 use helm_core::manifest::HookEvent;
-use helm_core::release::{Revision, Status};
+use helm_core::release::Status;
 use kube::ResourceExt;
 
 use super::super::desired::{corrupt_record_event, inputs};
@@ -18,6 +18,7 @@ use crate::action::ActionProgress;
 use crate::action::deploy::StoredRelease;
 use crate::action::log::{Details, Done};
 use crate::action::uninstall::uninstall;
+use crate::reasons::EventReason;
 use crate::release::RecordMeta;
 
 pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result<Report, ActError> {
@@ -92,13 +93,13 @@ pub(super) async fn run(context: &ActContext<'_>, memory: &mut Memory) -> Result
     Done {
         primary: &subject.primary,
         release: &subject.name,
-        revision: own.last().map_or(Revision(0), |meta| meta.revision),
+        revision: own.last().map(|meta| meta.revision),
         began: deleted.map(|deleted| deleted.0),
         details: Details::default(),
     }
     .log(ActionKind::Uninstall.done());
-    context.notices.add(Notice::normal(
-        "UninstallSuccessful",
+    context.notices.add(Notice::new(
+        EventReason::UninstallSuccessful,
         "Uninstall",
         "the release was uninstalled",
     ));

@@ -16,6 +16,7 @@ use super::super::report::{Failure, Next, Report, StepOutcome, describe};
 use super::super::status::chain;
 use super::{ActContext, ActError, deployment};
 use crate::cluster::{FIELD_MANAGER, read};
+use crate::reasons::Reason;
 
 /// Delay before objects that were repaired too often are checked again.
 const CONTENDED_DELAY: Duration = Duration::from_mins(1);
@@ -66,7 +67,7 @@ pub(super) async fn refuse(
         )),
         Refusal::NoInputs => return Ok(no_inputs(context)),
         Refusal::Empty => StepOutcome::Irreconcilable {
-            reason: "ReconcileError",
+            reason: Reason::ReconcileError,
             message: "the chart renders no objects, but the release has some; if this is intended, set allowEmpty in watches.yaml".to_owned(),
             kind: Some(ActionKind::Upgrade),
         },
@@ -93,7 +94,7 @@ pub(super) async fn refuse(
 
 fn irreconcilable(message: String) -> StepOutcome {
     StepOutcome::Irreconcilable {
-        reason: "ErrorGettingReleaseState",
+        reason: Reason::ErrorGettingReleaseState,
         message,
         kind: None,
     }

@@ -13,6 +13,7 @@ use super::super::builder::{self, HelmController};
 use super::super::events::{Notice, OperatorEvents};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
 use crate::manager::{Controller, ControllerContext, ControllerError};
+use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
 use crate::watches::{self, Watch, WatchesError};
 
@@ -226,7 +227,7 @@ impl FileWatcher {
                     "continuing with what was loaded before: {}",
                     super::super::status::chain(&refused)
                 );
-                let notice = Notice::warning("ReloadRefused", "Reload", note);
+                let notice = Notice::new(EventReason::ReloadRefused, "Reload", note);
                 events.publish(notice.into()).await;
             }
         }

@@ -20,6 +20,7 @@ use super::progress::{Edition, LIMIT, Progress, Verdict};
 use crate::controller::{
     Key, Outcome, Priority, QueueHandle, Reconcile, ReconcileError, Request, Source,
 };
+use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
 
 /// What the releases of one controller are reconciled with.
@@ -181,7 +182,7 @@ impl RolloutReconciler {
         let note = format!(
             "{LIMIT} releases of {kind} in a row cannot be upgraded with the changed chart or options; {waiting} others stay as they are until the chart or the watches file changes again"
         );
-        let notice = Notice::warning("RolloutHalted", "Rollout", note);
+        let notice = Notice::new(EventReason::RolloutHalted, "Rollout", note);
         self.events.publish(notice.into()).await;
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::BudgetError;
+use crate::budget::BudgetError;
 
 /// Cancels a render from another thread. Clones are the same handle.
 ///
 /// ```
-/// let cancel = go_template::Cancel::new();
+/// let cancel = bounded::Cancel::new();
 /// let other = cancel.clone();
 /// other.cancel();
 /// assert!(cancel.is_cancelled());
@@ -35,18 +35,49 @@ impl Cancel {
 }
 
 /// Ends a render at a deadline or on cancellation.
+///
+/// The clock is the processor time of the thread that creates the `Stop` and that must check it. A
+/// busy machine, or a container that gets only a part of a processor, ends no render that others
+/// finish; a render does not wait for anything else.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    cancel: Cancel,
-    deadline: Option<(Instant, Duration)>,
+    cancel: Option<Cancel>,
+    /// The processor time at which the render ends, and the limit.
+    deadline: Option<(Duration, Duration)>,
+}
+
+/// Returns the processor time that this thread has used.
+#[cfg(unix)]
+fn used() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// Returns the time since the first call, where the processor time is not known.
+#[cfg(not(unix))]
+fn used() -> Duration {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed()
 }
 
 impl Stop {
     /// Starts the clock: the render may take `time` from now, or unlimited time without it.
     pub fn new(cancel: Cancel, time: Option<Duration>) -> Self {
+        Self {
+            cancel: Some(cancel),
+            ..Self::within(time)
+        }
+    }
+
+    /// Like [`Stop::new`], without a handle to cancel it.
+    pub fn within(time: Option<Duration>) -> Self {
         // A deadline beyond the range of the clock means no deadline.
-        let deadline = time.and_then(|time| Some((Instant::now().checked_add(time)?, time)));
-        Self { cancel, deadline }
+        let deadline = time.and_then(|time| Some((used().checked_add(time)?, time)));
+        Self {
+            cancel: None,
+            deadline,
+        }
     }
 
     /// Checks the handle and the clock.
@@ -54,13 +85,11 @@ impl Stop {
     /// # Errors
     /// [`BudgetError::Cancelled`] and [`BudgetError::Time`].
     pub fn check(&self) -> Result<(), BudgetError> {
-        if self.cancel.is_cancelled() {
+        if self.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(BudgetError::Cancelled);
         }
         match self.deadline {
-            Some((deadline, limit)) if Instant::now() > deadline => {
-                Err(BudgetError::Time { limit })
-            }
+            Some((deadline, limit)) if used() > deadline => Err(BudgetError::Time { limit }),
             _ => Ok(()),
         }
     }
@@ -87,8 +116,23 @@ mod tests {
     fn stop_reports_the_time_limit_after_the_deadline() {
         let limit = Duration::ZERO;
         let stop = Stop::new(Cancel::new(), Some(limit));
-        let begin = Instant::now();
-        while Instant::now() <= begin {}
+        let begin = used();
+        while used() <= begin {}
         assert_eq!(stop.check(), Err(BudgetError::Time { limit }));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn time_in_which_other_threads_run_does_not_count() {
+        let limit = Duration::from_millis(100);
+        let stop = Stop::new(Cancel::new(), Some(limit));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let own = Stop::within(Some(limit));
+                while own.check().is_ok() {}
+            });
+            other.join().unwrap();
+        });
+        assert_eq!(stop.check(), Ok(()));
     }
 }

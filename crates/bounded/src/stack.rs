@@ -1,0 +1,21 @@
+//! Grows the stack before recursion that follows the shape of its input: the usual 2 MiB of a
+//! thread are too little for the deepest documents.
+
+/// Upper bound for the stack use of one level of recursion.
+const RED_ZONE: usize = 128 << 10;
+/// Enough for dropping or converting a value of the maximum nesting without further checks.
+const DEEP_ZONE: usize = 2 << 20;
+const SEGMENT: usize = 4 << 20;
+
+/// Runs `body` with enough stack for one more level.
+#[inline]
+pub fn grow<T>(body: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(RED_ZONE, SEGMENT, body)
+}
+
+/// Runs `body` with enough stack for recursion that cannot be guarded, such as that of a derived
+/// `Drop` or of another library, through a value of the maximum nesting.
+#[inline]
+pub fn grow_for_drop<T>(body: impl FnOnce() -> T) -> T {
+    stacker::maybe_grow(DEEP_ZONE, SEGMENT, body)
+}

@@ -1,0 +1,131 @@
+//! What a registry asks for in the header `WWW-Authenticate` (RFC 9110, section 11.6.1).
+
+use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+
+/// How a registry wants to know who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Challenge {
+    /// By user and password.
+    Basic,
+    /// By a token of a service.
+    Bearer {
+        /// URL of the service.
+        realm: String,
+        /// The registry's name at the service.
+        service: Option<String>,
+        /// What is to be allowed.
+        scope: Option<String>,
+    },
+}
+
+/// Returns the challenge that is answered: that for a token, if there is one.
+pub(crate) fn of(headers: &HeaderMap) -> Option<Challenge> {
+    let texts = headers.get_all(WWW_AUTHENTICATE).iter();
+    let challenges: Vec<_> = texts
+        .filter_map(|value| value.to_str().ok())
+        .filter_map(parse)
+        .collect();
+    let bearer = challenges
+        .iter()
+        .find(|challenge| matches!(challenge, Challenge::Bearer { .. }));
+    bearer.or(challenges.first()).cloned()
+}
+
+/// Parses one challenge.
+fn parse(text: &str) -> Option<Challenge> {
+    let (scheme, parameters) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    if scheme.eq_ignore_ascii_case("basic") {
+        return Some(Challenge::Basic);
+    }
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return None;
+    }
+    let (mut realm, mut service, mut scope) = (None, None, None);
+    let mut rest = parameters;
+    while let Some((key, value, after)) = parameter(rest) {
+        match key.to_ascii_lowercase().as_str() {
+            "realm" => realm = Some(value),
+            "service" => service = Some(value),
+            "scope" => scope = Some(value),
+            _ => {}
+        }
+        rest = after;
+    }
+    Some(Challenge::Bearer {
+        realm: realm?,
+        service,
+        scope,
+    })
+}
+
+/// Splits `key="value"` or `key=value` off a list.
+fn parameter(text: &str) -> Option<(&str, String, &str)> {
+    let text = text.trim_start_matches([',', ' ', '\t']);
+    let (key, rest) = text.split_once('=')?;
+    let Some(quoted) = rest.strip_prefix('"') else {
+        let end = rest.find([',', ' ']).unwrap_or(rest.len());
+        let (value, after) = rest.split_at_checked(end)?;
+        return Some((key.trim(), value.to_owned(), after));
+    };
+    let mut value = String::new();
+    let mut characters = quoted.char_indices();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '"' => return Some((key.trim(), value, quoted.get(at + 1..)?)),
+            '\\' => value.push(characters.next()?.1),
+            c => value.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bearer(realm: &str, service: Option<&str>, scope: Option<&str>) -> Challenge {
+        Challenge::Bearer {
+            realm: realm.to_owned(),
+            service: service.map(str::to_owned),
+            scope: scope.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn challenges_are_parsed() {
+        let realm = "https://auth.example.com/token";
+        let cases: &[(&[&str], Option<Challenge>)] = &[
+            (
+                &[
+                    r#"Bearer realm="https://auth.example.com/token",service="r",scope="repository:a/b:pull,push""#,
+                ],
+                Some(bearer(realm, Some("r"), Some("repository:a/b:pull,push"))),
+            ),
+            (
+                &[r#"bearer Service=r , realm="https://auth.example.com/\token""#],
+                Some(bearer(realm, Some("r"), None)),
+            ),
+            (&["Basic realm=\"r\""], Some(Challenge::Basic)),
+            (
+                &[
+                    "Basic realm=\"r\"",
+                    "Bearer realm=\"https://auth.example.com/token\"",
+                ],
+                Some(bearer(realm, None, None)),
+            ),
+            (&["Negotiate"], None),
+            (&["Bearer realm=\"unclosed"], None),
+            (&["Bearer service=\"r\""], None),
+            (&[""], None),
+            (&[], None),
+        ];
+        for (texts, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for text in *texts {
+                headers.append(WWW_AUTHENTICATE, text.parse().unwrap());
+            }
+            assert_eq!(of(&headers), *expected, "{texts:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Helm charts from afar: archives behind a URL, HTTP repositories and OCI registries.
+//!
+//! ```no_run
+//! use chart_source::{Access, Cache, ChartReference, Puller};
+//!
+//! let puller = Puller::new(&Access::default(), Cache::open_default())?;
+//! let chart = ChartReference::parse("oci://ghcr.io/stefanprodan/charts/podinfo:6.9.1", None, None)?;
+//! let pulled = puller.pull_blocking(&chart)?;
+//! println!("{} has {} bytes", pulled.resolved.digest, pulled.archive.len());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`ChartReference`] says which chart is meant, [`Puller`] finds the version and fetches the archive,
+//! and [`Cache`] keeps archives by their digest. Versions and URLs are chosen as Helm chooses them.
+//!
+//! # Guarantees
+//! - An archive is compared with the digest of the index, the manifest or the reference, if there is one,
+//!   before it is returned, and each time it is read from the cache.
+//! - No answer takes more memory than its limit: see [`limits`].
+//! - Credentials are sent to the host that they were given for and, after a challenge, to the token
+//!   service that this host names. They are not sent to another host after a redirect, are not sent
+//!   without encryption unless the registry itself is reached so, and are not part of errors.
+
+mod access;
+mod body;
+mod cache;
+mod challenge;
+mod digest;
+mod docker_config;
+mod error;
+mod index;
+pub mod limits;
+mod proxy;
+mod puller;
+mod reference;
+mod registry;
+mod tls;
+mod transport;
+mod version;
+
+pub use access::{Access, Password, Patience};
+pub use cache::{Cache, CacheError};
+pub use digest::{Digest, DigestError};
+pub use docker_config::DockerConfigError;
+pub use error::PullError;
+pub use puller::{Pulled, Puller, Resolved};
+pub use reference::{ChartReference, Location, OciName, ReferenceError};

@@ -1,0 +1,18 @@
+//! Limits on what servers may send. They are checked before memory is taken.
+
+/// Largest `index.yaml` of a repository, in bytes.
+pub const INDEX: usize = 50 << 20;
+/// Largest packaged chart, in bytes.
+pub const ARCHIVE: usize = 64 << 20;
+/// Largest manifest of an OCI registry, in bytes.
+pub const MANIFEST: usize = 4 << 20;
+/// Largest page of a list of tags, in bytes.
+pub const TAGS: usize = 4 << 20;
+/// Largest number of pages of a list of tags.
+pub const TAG_PAGES: usize = 100;
+/// Largest answer of a token service, in bytes.
+pub const TOKEN: usize = 1 << 20;
+/// Largest number of redirects that are followed for one request.
+pub const REDIRECTS: usize = 10;
+/// Default size of the cache, in bytes.
+pub const CACHE: u64 = 512 << 20;

@@ -1,0 +1,224 @@
+//! Finds and fetches charts.
+
+use url::Url;
+
+use crate::access::Access;
+use crate::cache::Cache;
+use crate::digest::Digest;
+use crate::error::PullError;
+use crate::index;
+use crate::limits;
+use crate::reference::{ChartReference, Location, OciName, http_url, shown};
+use crate::registry::{Registry, check};
+use crate::transport::{Request, Transport};
+
+/// The first bytes of an archive.
+const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// Fetches charts.
+pub struct Puller {
+    transport: Transport,
+    access: Access,
+    cache: Option<Cache>,
+}
+
+/// A chart that was fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// What the reference has led to.
+    pub resolved: Resolved,
+    /// The packaged chart (`.tgz`).
+    pub archive: Vec<u8>,
+}
+
+/// What a reference has led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The version, unless only the archive says it.
+    pub version: Option<String>,
+    /// Where the archive is: a URL without its query, or an OCI name with the digest of the manifest.
+    pub url: String,
+    /// Digest of the archive.
+    pub digest: Digest,
+}
+
+impl Puller {
+    /// Creates a puller; no request is sent. Without a cache, each call fetches the archive.
+    ///
+    /// # Errors
+    /// If the files for TLS cannot be used.
+    pub fn new(access: &Access, cache: Option<Cache>) -> Result<Self, PullError> {
+        Ok(Self {
+            transport: Transport::new(access)?,
+            access: access.clone(),
+            cache,
+        })
+    }
+
+    /// Finds the version and returns its archive. If the digest of the archive is known, it is taken
+    /// from the cache; if the reference names it, without a request.
+    ///
+    /// # Errors
+    /// If the chart cannot be found or fetched, or does not have the digest that it must have.
+    pub async fn pull(&self, chart: &ChartReference) -> Result<Pulled, PullError> {
+        if let Some(digest) = chart.digest
+            && let Some(archive) = self.cached(&digest)?
+        {
+            let resolved = Resolved {
+                version: chart.version.clone(),
+                url: chart.location.to_string(),
+                digest,
+            };
+            return Ok(Pulled { resolved, archive });
+        }
+        let wanted = chart.version.as_deref();
+        let pulled = match &chart.location {
+            Location::Path(path) => return Err(PullError::Local(path.clone())),
+            Location::Archive(url) => {
+                let expected = chart.digest.map(|digest| ("the given digest", digest));
+                self.archive(url, None, expected, true).await?
+            }
+            Location::Oci(name) => self.from_registry(name, wanted).await?.0,
+            Location::Repository { url, name } => self.from_index(url, name, wanted).await?,
+        };
+        if let Some(expected) = chart.digest {
+            let url = pulled.resolved.url.clone();
+            check(url, "the given digest", expected, &pulled.archive)?;
+        }
+        Ok(pulled)
+    }
+
+    /// Does what [`pull`](Self::pull) does on the calling thread, which must not be one that runs
+    /// asynchronous tasks.
+    ///
+    /// # Errors
+    /// As [`pull`](Self::pull).
+    pub fn pull_blocking(&self, chart: &ChartReference) -> Result<Pulled, PullError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(PullError::Runtime)?;
+        let pulled = runtime.block_on(self.pull(chart));
+        // A name lookup that hangs does not hold up the caller.
+        runtime.shutdown_background();
+        pulled
+    }
+
+    fn cached(&self, digest: &Digest) -> Result<Option<Vec<u8>>, PullError> {
+        match &self.cache {
+            Some(cache) => Ok(cache.get(digest)?),
+            None => Ok(None),
+        }
+    }
+
+    fn keep(&self, digest: &Digest, archive: &[u8]) -> Result<(), PullError> {
+        match &self.cache {
+            Some(cache) => Ok(cache.put(digest, archive)?),
+            None => Ok(()),
+        }
+    }
+
+    async fn from_index(
+        &self,
+        repository: &Url,
+        name: &str,
+        wanted: Option<&str>,
+    ) -> Result<Pulled, PullError> {
+        let mut request = Request::get(index::url_of(repository), "index", limits::INDEX);
+        request.authorization = self.access.basic();
+        let text = self.transport.send(&request).await?.success(&request)?;
+        let picked = index::pick(&text, repository, name, wanted)?;
+        drop(text);
+        if picked.url.starts_with("oci://") {
+            let chart = ChartReference::parse(&picked.url, None, None)?;
+            let Location::Oci(oci) = &chart.location else {
+                return Err(PullError::NotAnArchive { url: picked.url });
+            };
+            let (pulled, manifest) = self.from_registry(oci, Some(&picked.version)).await?;
+            // An index may name the digest of the manifest or that of the archive.
+            if let Some(expected) = picked.digest.filter(|digest| *digest != manifest) {
+                let url = pulled.resolved.url.clone();
+                check(url, "the index", expected, &pulled.archive)?;
+            }
+            return Ok(pulled);
+        }
+        let url = http_url(&picked.url)?;
+        let trusted = url.origin() == repository.origin() || self.access.pass_credentials;
+        if let Some(digest) = picked.digest
+            && let Some(archive) = self.cached(&digest)?
+        {
+            let resolved = Resolved {
+                version: Some(picked.version),
+                url: shown(&url),
+                digest,
+            };
+            return Ok(Pulled { resolved, archive });
+        }
+        let expected = picked.digest.map(|digest| ("the index", digest));
+        let version = Some(picked.version);
+        self.archive(&url, version, expected, trusted).await
+    }
+
+    /// Fetches the archive behind a URL, with the credentials if its host is `trusted`, and compares
+    /// it with the digest that somebody says.
+    async fn archive(
+        &self,
+        url: &Url,
+        version: Option<String>,
+        expected: Option<(&'static str, Digest)>,
+        trusted: bool,
+    ) -> Result<Pulled, PullError> {
+        let mut request = Request::get(url.clone(), "chart", limits::ARCHIVE);
+        request.authorization = trusted.then(|| self.access.basic()).flatten();
+        let archive = self.transport.send(&request).await?.success(&request)?;
+        let url = shown(url);
+        if let Some((by, expected)) = expected {
+            check(url.clone(), by, expected, &archive)?;
+        }
+        if !archive.starts_with(&GZIP) {
+            return Err(PullError::NotAnArchive { url });
+        }
+        let digest = Digest::of(&archive);
+        self.keep(&digest, &archive)?;
+        let resolved = Resolved {
+            version,
+            url,
+            digest,
+        };
+        Ok(Pulled { resolved, archive })
+    }
+
+    /// Fetches a chart from a registry, and returns the digest of its manifest with it.
+    async fn from_registry(
+        &self,
+        name: &OciName,
+        wanted: Option<&str>,
+    ) -> Result<(Pulled, Digest), PullError> {
+        let mut registry = Registry::new(&self.transport, &self.access, name);
+        let found = registry.find(wanted).await?;
+        let digest = found.layer.digest;
+        let archive = match self.cached(&digest)? {
+            Some(archive) => archive,
+            None => {
+                let archive = registry.archive(&found.layer).await?;
+                self.keep(&digest, &archive)?;
+                archive
+            }
+        };
+        let version = found.tag.as_deref().map(|tag| tag.replace('_', "+"));
+        let resolved = Resolved {
+            version,
+            url: OciName {
+                tag: found.tag,
+                digest: Some(found.digest),
+                ..name.clone()
+            }
+            .to_string(),
+            digest,
+        };
+        if !archive.starts_with(&GZIP) {
+            return Err(PullError::NotAnArchive { url: resolved.url });
+        }
+        Ok((Pulled { resolved, archive }, found.digest))
+    }
+}

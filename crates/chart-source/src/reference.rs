@@ -1,0 +1,422 @@
+//! References of charts: a path, a URL, an OCI name, or a name in a repository.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::digest::{Digest, DigestError};
+
+/// The scheme of charts in OCI registries.
+const OCI: &str = "oci://";
+
+/// Which chart is meant, as users write it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChartReference {
+    /// Where the chart is.
+    pub location: Location,
+    /// The version or range of versions; the newest by default.
+    pub version: Option<String>,
+    /// The digest that the archive must have.
+    pub digest: Option<Digest>,
+}
+
+/// Where a chart is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// A directory or an archive on this machine.
+    Path(PathBuf),
+    /// An archive behind a URL.
+    Archive(Url),
+    /// A repository of an OCI registry.
+    Oci(OciName),
+    /// A name in the index of an HTTP repository.
+    Repository {
+        /// URL of the folder with the `index.yaml`.
+        url: Url,
+        /// Name of the chart.
+        name: String,
+    },
+}
+
+/// The name of a chart in an OCI registry: `oci://HOST[:PORT]/PATH[:TAG][@DIGEST]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OciName {
+    /// Host and port.
+    pub host: String,
+    /// Path of the repository, such as `charts/podinfo`.
+    pub repository: String,
+    /// The tag, with `_` for the `+` of a version.
+    pub tag: Option<String>,
+    /// The digest of the manifest.
+    pub digest: Option<Digest>,
+}
+
+/// A text does not name a chart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// A URL that cannot be parsed, or has no host.
+    #[error("{url:?} is not a URL of a chart or repository, such as https://example.com/charts")]
+    Url {
+        /// The text.
+        url: String,
+    },
+    /// A scheme that is not supported.
+    #[error("{url:?} has the scheme {scheme:?}; charts are fetched by https, http or oci")]
+    Scheme {
+        /// The text.
+        url: String,
+        /// Its scheme.
+        scheme: String,
+    },
+    /// An OCI name that is malformed.
+    #[error("{name:?} does not name a chart in a registry: {why}; write oci://HOST/PATH[:VERSION]")]
+    Oci {
+        /// The text.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The digest of an OCI name is malformed.
+    #[error("{name:?} has no valid digest")]
+    Digest {
+        /// The text.
+        name: String,
+        /// The cause.
+        #[source]
+        source: DigestError,
+    },
+    /// A tag and a version that differ.
+    #[error("{name} names the version {tag}, not {version}; leave out one of the two")]
+    VersionMismatch {
+        /// The reference.
+        name: String,
+        /// Its tag.
+        tag: String,
+        /// The version beside it.
+        version: String,
+    },
+    /// A version for something that has only one.
+    #[error(
+        "a version cannot be chosen for {0}, which is one certain chart; leave out the version"
+    )]
+    Version(String),
+    /// A repository and a reference that needs none.
+    #[error("{0:?} is not a name of a chart in a repository; leave out the repository")]
+    NotAName(String),
+}
+
+impl ChartReference {
+    /// Parses `chart` as Helm does: with `repo`, the name of a chart in that repository; else a URL,
+    /// an `oci://` name, or a path.
+    pub fn parse(
+        chart: &str,
+        repo: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Self, ReferenceError> {
+        let version = version.filter(|text| !text.is_empty());
+        let location = match repo.filter(|text| !text.is_empty()) {
+            Some(repo) => in_repository(chart, repo)?,
+            None => location(chart)?,
+        };
+        match (&location, version) {
+            (Location::Path(_) | Location::Archive(_), Some(_)) => {
+                return Err(ReferenceError::Version(location.to_string()));
+            }
+            (Location::Oci(oci), Some(version)) => oci.check_version(version)?,
+            _ => {}
+        }
+        Ok(Self {
+            location,
+            version: version.map(str::to_owned),
+            digest: None,
+        })
+    }
+}
+
+impl fmt::Display for ChartReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.location.fmt(f)?;
+        match &self.version {
+            Some(version) => write!(f, " {version}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Archive(url) => f.write_str(&shown(url)),
+            Self::Oci(oci) => oci.fmt(f),
+            Self::Repository { url, name } => write!(f, "{name} in {}", shown(url)),
+        }
+    }
+}
+
+impl fmt::Display for OciName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{OCI}{}/{}", self.host, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        match &self.digest {
+            Some(digest) => write!(f, "@{digest}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns a URL without what may be secret: its user, its query and its fragment.
+pub(crate) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    // Both fail only for URLs without a host, which have no user either.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
+/// Parses the URL of a repository or an archive.
+pub(crate) fn http_url(text: &str) -> Result<Url, ReferenceError> {
+    let wrong = || ReferenceError::Url {
+        url: without_user(text),
+    };
+    let url = Url::parse(text).map_err(|_| wrong())?;
+    match url.scheme() {
+        "http" | "https" if url.host_str().is_some() => Ok(url),
+        "http" | "https" => Err(wrong()),
+        scheme => Err(ReferenceError::Scheme {
+            url: without_user(text),
+            scheme: scheme.to_owned(),
+        }),
+    }
+}
+
+/// Returns a malformed URL without its user, who may have a password, and without its query.
+fn without_user(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match (text.find("://"), text.rfind('@')) {
+        (Some(start), Some(end)) if start < end => {
+            let scheme = text.get(..start + 3).unwrap_or_default();
+            let rest = text.get(end + 1..).unwrap_or_default();
+            format!("{scheme}{rest}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn in_repository(chart: &str, repo: &str) -> Result<Location, ReferenceError> {
+    if repo.starts_with(OCI) {
+        return Err(ReferenceError::Oci {
+            name: repo.to_owned(),
+            why: "a registry has no index".to_owned(),
+        });
+    }
+    if chart.is_empty() || chart.contains("://") || chart.starts_with(['/', '.']) {
+        return Err(ReferenceError::NotAName(without_user(chart)));
+    }
+    Ok(Location::Repository {
+        url: http_url(repo)?,
+        name: chart.to_owned(),
+    })
+}
+
+fn location(chart: &str) -> Result<Location, ReferenceError> {
+    if let Some(name) = chart.strip_prefix(OCI) {
+        return oci(name).map(Location::Oci);
+    }
+    if chart.contains("://") {
+        return http_url(chart).map(Location::Archive);
+    }
+    Ok(Location::Path(chart.into()))
+}
+
+/// Parses the part of an OCI name after the scheme.
+fn oci(name: &str) -> Result<OciName, ReferenceError> {
+    let wrong = |why: &str| ReferenceError::Oci {
+        name: format!("{OCI}{name}"),
+        why: why.to_owned(),
+    };
+    if name.contains('@')
+        && name
+            .split('/')
+            .next()
+            .is_some_and(|host| host.contains('@'))
+    {
+        let name = without_user(&format!("{OCI}{name}"));
+        return Err(ReferenceError::Oci {
+            name,
+            why: "credentials are not part of it".to_owned(),
+        });
+    }
+    let (rest, digest) = match name.split_once('@') {
+        Some((rest, digest)) => {
+            let parsed = digest.parse().map_err(|source| ReferenceError::Digest {
+                name: format!("{OCI}{name}"),
+                source,
+            })?;
+            (rest, Some(parsed))
+        }
+        None => (name, None),
+    };
+    let (host, path) = rest
+        .split_once('/')
+        .ok_or_else(|| wrong("it has no path"))?;
+    let (repository, tag) = match path.rsplit_once(':') {
+        Some((repository, tag)) => (repository, Some(tag.replace('+', "_"))),
+        None => (path, None),
+    };
+    let host_is_valid = Url::parse(&format!("https://{host}/")).is_ok_and(|url| {
+        url.host_str().is_some() && url.path() == "/" && url.username().is_empty()
+    });
+    if !host_is_valid {
+        return Err(wrong("it has no valid host"));
+    }
+    let is_part = |part: &str| {
+        let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-_".contains(c);
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(allowed)
+    };
+    if !repository.split('/').all(is_part) {
+        return Err(wrong(
+            "the path has lower-case letters, digits, `.`, `-` and `_` between slashes",
+        ));
+    }
+    if let Some(tag) = &tag {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
+        let starts = tag.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        if !starts || tag.len() > 128 || !tag.chars().all(allowed) {
+            return Err(wrong("the version is not a tag"));
+        }
+    }
+    Ok(OciName {
+        host: host.to_owned(),
+        repository: repository.to_owned(),
+        tag,
+        digest,
+    })
+}
+
+impl OciName {
+    fn check_version(&self, version: &str) -> Result<(), ReferenceError> {
+        match &self.tag {
+            Some(tag) if *tag != version.replace('+', "_") => {
+                Err(ReferenceError::VersionMismatch {
+                    name: self.to_string(),
+                    tag: tag.clone(),
+                    version: version.to_owned(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChartReference, Location};
+
+    fn parse(chart: &str, repo: Option<&str>, version: Option<&str>) -> Result<String, String> {
+        let reference = ChartReference::parse(chart, repo, version).map_err(|e| e.to_string())?;
+        let kind = match &reference.location {
+            Location::Path(_) => "path",
+            Location::Archive(_) => "archive",
+            Location::Oci(_) => "oci",
+            Location::Repository { .. } => "repository",
+        };
+        Ok(format!("{kind} {reference}"))
+    }
+
+    #[test]
+    fn references_are_paths_urls_oci_names_or_names_in_a_repository() {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let by_digest = format!("oci://r.example.com:5000/a/b:1.0.0@{digest}");
+        let repo = Some("https://me:secret@example.com/charts/?token=secret");
+        let cases = [
+            ("./web", None, None, "path ./web".to_owned()),
+            ("web-1.0.0.tgz", None, None, "path web-1.0.0.tgz".to_owned()),
+            (
+                "https://me:secret@example.com/web-1.0.0.tgz?token=secret",
+                None,
+                None,
+                "archive https://example.com/web-1.0.0.tgz".to_owned(),
+            ),
+            (
+                "oci://r.example.com/web",
+                None,
+                Some("^1"),
+                "oci oci://r.example.com/web ^1".to_owned(),
+            ),
+            (
+                "oci://r.example.com/web:1.0.0+b",
+                None,
+                Some("1.0.0+b"),
+                "oci oci://r.example.com/web:1.0.0_b 1.0.0+b".to_owned(),
+            ),
+            (by_digest.as_str(), None, None, format!("oci {by_digest}")),
+            (
+                "web",
+                repo,
+                Some("1.x"),
+                "repository web in https://example.com/charts/ 1.x".to_owned(),
+            ),
+        ];
+        for (chart, repo, version, expected) in cases {
+            assert_eq!(parse(chart, repo, version), Ok(expected), "{chart}");
+        }
+    }
+
+    #[test]
+    fn wrong_references_are_refused_without_showing_credentials() {
+        let repo = Some("https://example.com");
+        let cases = [
+            ("https://", None, None, "is not a URL"),
+            ("https://me:secret@:99999/x", None, None, "is not a URL"),
+            (
+                "s3://me:secret@bucket/web",
+                None,
+                None,
+                "has the scheme \"s3\"",
+            ),
+            ("oci://host", None, None, "it has no path"),
+            (
+                "oci://me:secret@host/web",
+                None,
+                None,
+                "credentials are not part",
+            ),
+            ("oci://host/Web", None, None, "lower-case letters"),
+            ("oci://host/a//b", None, None, "lower-case letters"),
+            ("oci://host/../v2", None, None, "lower-case letters"),
+            ("oci://host/web:a?b", None, None, "is not a tag"),
+            ("oci://host/web@sha256:1", None, None, "has no valid digest"),
+            (
+                "oci://host/web:1.0.0",
+                None,
+                Some("2.0.0"),
+                "names the version 1.0.0, not 2.0.0",
+            ),
+            (
+                "https://host/w.tgz",
+                None,
+                Some("2.0.0"),
+                "a version cannot be chosen",
+            ),
+            ("./web", repo, None, "is not a name of a chart"),
+            (
+                "web",
+                Some("oci://host/web"),
+                None,
+                "a registry has no index",
+            ),
+            ("web", Some("example.com"), None, "is not a URL"),
+        ];
+        for (chart, repo, version, expected) in cases {
+            let error = parse(chart, repo, version).unwrap_err();
+            assert!(error.contains(expected), "{chart}: {error}");
+            assert!(!error.contains("secret"), "{chart}: {error}");
+        }
+    }
+}

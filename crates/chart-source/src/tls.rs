@@ -1,0 +1,112 @@
+//! TLS: trusted authorities, client certificates, and verification.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::access::Access;
+use crate::error::PullError;
+
+/// Returns the configuration of TLS: the authorities of the system and those of `--ca-file`.
+pub(crate) fn config(access: &Access) -> Result<ClientConfig, PullError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| PullError::Tls(error.into()))?;
+    let builder = if access.insecure_skip_tls_verify {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(NoVerification(provider)))
+    } else {
+        builder.with_root_certificates(roots(access)?)
+    };
+    match (&access.cert_file, &access.key_file) {
+        (Some(cert), Some(key)) => {
+            let chain = certificates(cert)?;
+            let private = PrivateKeyDer::from_pem_file(key).map_err(unusable(key))?;
+            builder
+                .with_client_auth_cert(chain, private)
+                .map_err(unusable(cert))
+        }
+        (None, None) => Ok(builder.with_no_client_auth()),
+        (Some(path), None) | (None, Some(path)) => Err(PullError::Certificate {
+            path: path.clone(),
+            why: "a client needs both a certificate and a key".to_owned(),
+        }),
+    }
+}
+
+fn roots(access: &Access) -> Result<RootCertStore, PullError> {
+    let mut roots = RootCertStore::empty();
+    // Without any, all servers are untrusted, which is said when one is asked.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Some(path) = &access.ca_file {
+        for certificate in certificates(path)? {
+            roots.add(certificate).map_err(unusable(path))?;
+        }
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PullError> {
+    let found = CertificateDer::pem_file_iter(path).map_err(unusable(path))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(unusable(path))?;
+    if found.is_empty() {
+        return Err(unusable(path)("it has no certificate in PEM format"));
+    }
+    Ok(found)
+}
+
+fn unusable<E: ToString>(path: &Path) -> impl Fn(E) -> PullError {
+    move |error| PullError::Certificate {
+        path: path.to_owned(),
+        why: error.to_string(),
+    }
+}
+
+/// Accepts all certificates, as users ask for with `--insecure-skip-tls-verify`. Signatures are
+/// verified.
+#[derive(Debug)]
+struct NoVerification(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for NoVerification {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,131 @@
+//! The flags that say how charts are fetched, with Helm's names, and what they lead to.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use chart_source::{Access, Cache, ChartReference, Puller};
+use helm_core::chart::{Chart, Limits};
+
+/// How repositories and registries are reached.
+#[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
+#[command(next_help_heading = "Charts from repositories and registries")]
+#[allow(clippy::struct_excessive_bools, reason = "one per flag")]
+pub(crate) struct AccessFlags {
+    /// User of the repository or registry [default: of a registry, as 'helm registry login' or
+    /// 'docker login' has stored it]
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+
+    /// Password or token of the user
+    #[arg(long, value_name = "TEXT")]
+    password: Option<String>,
+
+    /// Send user and password also to other hosts that the index of the repository names
+    #[arg(long)]
+    pass_credentials: bool,
+
+    /// File with certificates of authorities to trust besides those of the system
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<OsString>,
+
+    /// File with the certificate of this client
+    #[arg(long, value_name = "FILE")]
+    cert_file: Option<OsString>,
+
+    /// File with the key of this client
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<OsString>,
+
+    /// Reach registries by HTTP without TLS
+    #[arg(long)]
+    plain_http: bool,
+
+    /// Do not verify the certificates of repositories and registries
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+
+    /// File with the credentials of registries [default: those of Helm and Docker]
+    #[arg(long, value_name = "FILE")]
+    registry_config: Option<OsString>,
+
+    /// Directory in which fetched charts are kept [default: `$CHART_CACHE`, else
+    /// hybrid-operator/charts in the user's cache directory]
+    #[arg(long, value_name = "DIR")]
+    chart_cache: Option<PathBuf>,
+}
+
+/// The chart that a command line names.
+pub(crate) enum Found {
+    /// A directory or an archive on this machine, which may not exist.
+    Local(PathBuf),
+    /// An archive that was fetched.
+    Fetched {
+        /// What was fetched, for messages.
+        shown: String,
+        archive: Vec<u8>,
+    },
+}
+
+impl Found {
+    /// Loads the chart.
+    pub(crate) fn load(&self) -> anyhow::Result<Chart> {
+        match self {
+            Self::Local(path) => Chart::load(path)
+                .with_context(|| format!("cannot load the chart {:?}", path.display())),
+            Self::Fetched { shown, archive } => Chart::from_archive(archive, &Limits::default())
+                .with_context(|| format!("cannot load the chart {shown}")),
+        }
+    }
+}
+
+impl AccessFlags {
+    /// Returns whether one of the flags is given.
+    pub(crate) fn is_given(&self) -> bool {
+        *self != Self::default()
+    }
+
+    /// Finds a chart, and fetches it if it is a URL, an `oci://` name, or with `repo` the name of a chart in a
+    /// repository.
+    pub(crate) fn find(
+        &self,
+        chart: &str,
+        repo: Option<&str>,
+        version: Option<&str>,
+    ) -> anyhow::Result<Found> {
+        if repo.is_none() && !chart.contains("://") {
+            return Ok(Found::Local(chart.into()));
+        }
+        let reference = ChartReference::parse(chart, repo, version)?;
+        let cache = self.chart_cache.clone().map(Cache::at);
+        let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
+        let pulled = puller
+            .pull_blocking(&reference)
+            .with_context(|| format!("cannot fetch the chart {reference}"))?;
+        Ok(Found::Fetched {
+            shown: pulled.resolved.url,
+            archive: pulled.archive,
+        })
+    }
+
+    fn access(&self) -> Access {
+        // An empty path is none, as in Helm.
+        let path = |file: &Option<OsString>| {
+            let given = file.clone().filter(|file| !file.is_empty());
+            given.map(PathBuf::from)
+        };
+        let default = || Access::default_docker_configs(|name| std::env::var(name).ok());
+        Access {
+            username: self.username.clone(),
+            password: self.password.clone().map(Into::into),
+            pass_credentials: self.pass_credentials,
+            ca_file: path(&self.ca_file),
+            cert_file: path(&self.cert_file),
+            key_file: path(&self.key_file),
+            plain_http: self.plain_http,
+            insecure_skip_tls_verify: self.insecure_skip_tls_verify,
+            docker_configs: path(&self.registry_config).map_or_else(default, |file| vec![file]),
+            ..Access::default()
+        }
+    }
+}

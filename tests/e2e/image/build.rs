@@ -1,0 +1,263 @@
+//! Builds an image's file tree from its Dockerfile without a container engine: the steps run as commands in
+//! a root directory of their own. Three things differ from a build by an engine, see [`HERE`] and
+//! [`run_in_build_stage`]: the first stage has this machine's programs, `apk` is passed over, and `cargo build`
+//! takes the programs that were built with the tests, together with the libraries that these need.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::dockerfile::{Stage, Step, parse};
+use crate::transcript::programs;
+
+/// Directories of this machine that stand for the image with the compiler.
+const HERE: &[&str] = &["usr", "bin", "sbin", "lib", "lib64"];
+
+/// Runs a command in the first stage: `$1` is its root, `$2` its working directory, `$3` the text.
+const RUN: &str = r#"
+for dir in usr dev; do mkdir -p "$1/$dir"; mount --rbind "/$dir" "$1/$dir"; done
+exec unshare --root="$1" --wd="$2" sh -ec "$3"
+"#;
+
+/// A file tree, and how its program is started.
+pub(super) struct Image {
+    tree: TempDir,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) workdir: String,
+    pub(super) user: String,
+    pub(super) entrypoint: Vec<String>,
+}
+
+impl Image {
+    fn empty() -> Self {
+        Self {
+            tree: tempfile::tempdir().unwrap(),
+            env: BTreeMap::new(),
+            workdir: "/".to_owned(),
+            user: "0".to_owned(),
+            entrypoint: Vec::new(),
+        }
+    }
+
+    /// Returns the root of the file tree.
+    pub(super) fn root(&self) -> &Path {
+        self.tree.path()
+    }
+
+    /// Returns the place of a path of the image on this machine.
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        let path = Path::new(&self.workdir).join(path);
+        self.root().join(path.strip_prefix("/").unwrap())
+    }
+
+    /// Returns the sorted paths of files and links below a directory of the image.
+    pub(super) fn files(&self, directory: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut left = vec![self.at(directory)];
+        while let Some(path) = left.pop() {
+            if path.is_dir() && !path.is_symlink() {
+                left.extend(
+                    fs::read_dir(path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+            } else {
+                let path = path.strip_prefix(self.root()).unwrap();
+                found.push(format!("/{}", path.display()));
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Replaces `$NAME` and `${NAME}` as instructions do.
+    fn expanded(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (name, value) in &self.env {
+            text = text.replace(&format!("${{{name}}}"), value);
+            text = text.replace(&format!("${name}"), value);
+        }
+        assert!(!text.contains('$'), "a variable is not set: {text}");
+        text
+    }
+}
+
+/// Builds an image from a project's Dockerfile. `base` is an image that the last stage may begin with.
+pub(super) fn build(project: &Path, dockerfile: &Path, base: Option<(&str, &Image)>) -> Image {
+    let mut built: Vec<(Option<String>, Image)> = Vec::new();
+    for stage in parse(&fs::read_to_string(dockerfile).unwrap()) {
+        let image = build_stage(project, &stage, &built, base);
+        built.push((stage.name, image));
+    }
+    built.pop().unwrap().1
+}
+
+fn build_stage(
+    project: &Path,
+    stage: &Stage,
+    built: &[(Option<String>, Image)],
+    base: Option<(&str, &Image)>,
+) -> Image {
+    let mut image = Image::empty();
+    let compiles = stage.base == "docker.io/library/rust:1.95-alpine";
+    match base.filter(|(name, _)| *name == stage.base) {
+        Some((_, base)) => {
+            copy(&base.root().join("."), image.root());
+            image.env.clone_from(&base.env);
+            image.workdir.clone_from(&base.workdir);
+            image.user.clone_from(&base.user);
+            image.entrypoint.clone_from(&base.entrypoint);
+        }
+        None if compiles => this_machine(&image),
+        None => {
+            assert_eq!(stage.base, "gcr.io/distroless/static-debian12:nonroot");
+            distroless(&mut image);
+        }
+    }
+    for step in &stage.steps {
+        match step {
+            Step::Run(text) => {
+                assert!(compiles, "the final image has no shell for: RUN {text}");
+                run_in_build_stage(&image, text);
+            }
+            Step::Copy { from, sources, to } => {
+                let to = image.at(&image.expanded(to));
+                let from = from.as_ref().map(|from| {
+                    let mut stages = built.iter();
+                    &stages
+                        .find(|(name, _)| name.as_ref() == Some(from))
+                        .unwrap()
+                        .1
+                });
+                for source in sources {
+                    match from {
+                        Some(stage) => copy_into(&stage.at(source), &to),
+                        None if source == "." => copy_context(project, &to),
+                        None => copy_into(&project.join(source), &to),
+                    }
+                }
+            }
+            Step::Env(name, value) => {
+                let value = image.expanded(value);
+                image.env.insert(name.clone(), value);
+            }
+            Step::Workdir(path) => {
+                image.workdir = image.expanded(path);
+                fs::create_dir_all(image.at(".")).unwrap();
+            }
+            Step::User(user) => image.user.clone_from(user),
+            Step::Entrypoint(words) => image.entrypoint.clone_from(words),
+        }
+    }
+    image
+}
+
+/// Puts this machine's programs into the stage that compiles.
+fn this_machine(image: &Image) {
+    for name in HERE {
+        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+            symlink(target, image.root().join(name)).unwrap();
+        }
+    }
+}
+
+/// Makes what the static distroless image has, and adds the libraries of the tests' programs, which unlike
+/// those of the image are linked dynamically.
+fn distroless(image: &mut Image) {
+    for directory in ["tmp", "etc/ssl/certs", "home/nonroot"] {
+        fs::create_dir_all(image.root().join(directory)).unwrap();
+    }
+    let passwd = "root:x:0:0:root:/root:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin\n";
+    fs::write(image.root().join("etc/passwd"), passwd).unwrap();
+    "65532".clone_into(&mut image.user);
+    let output = Command::new("ldd")
+        .arg(programs().join("memcached-operator"))
+        .output()
+        .unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    for library in output
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
+        let to = image.root().join(library.trim_start_matches('/'));
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(library, to).unwrap();
+    }
+}
+
+/// Runs a command of the stage that compiles.
+fn run_in_build_stage(image: &Image, text: &str) {
+    if text.starts_with("apk add ") {
+        return;
+    }
+    if let Some(program) = text.strip_prefix("cargo build --release --locked --bin ") {
+        let release = image.at("target/release");
+        fs::create_dir_all(&release).unwrap();
+        let debug = programs().join(program);
+        fs::hard_link(&debug, release.join(program))
+            .or_else(|_| fs::copy(&debug, release.join(program)).map(drop))
+            .unwrap();
+        return;
+    }
+    assert!(!text.contains("cargo"), "not known here: RUN {text}");
+    let output = Command::new("unshare")
+        .args(["--mount", "--", "sh", "-ec", RUN, "sh"])
+        .arg(image.root())
+        .args([&image.workdir, text])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "RUN {text}\n{error}");
+}
+
+/// Copies the project without what `.dockerignore` names at its top level.
+fn copy_context(project: &Path, to: &Path) {
+    let ignored = fs::read_to_string(project.join(".dockerignore")).unwrap();
+    let ignored: Vec<&str> = ignored
+        .lines()
+        .map(|line| {
+            line.strip_prefix('/')
+                .unwrap_or_else(|| panic!("not known here: {line}"))
+        })
+        .collect();
+    let is_ignored = |name: &str| {
+        ignored
+            .iter()
+            .any(|pattern| match pattern.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => *pattern == name,
+            })
+    };
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(project).unwrap() {
+        let entry = entry.unwrap();
+        if !is_ignored(entry.file_name().to_str().unwrap()) {
+            copy(&entry.path(), to);
+        }
+    }
+}
+
+/// Copies a file, or what is in a directory, as COPY does.
+fn copy_into(source: &Path, to: &Path) {
+    if source.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        copy(&source.join("."), to);
+    } else {
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        copy(source, to);
+    }
+}
+
+fn copy(source: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(source).arg(to).status();
+    assert!(
+        status.unwrap().success(),
+        "cp {} {}",
+        source.display(),
+        to.display()
+    );
+}

@@ -1,0 +1,108 @@
+//! Reads Dockerfiles as far as those of this repository go; everything else is refused.
+
+/// A stage: its name, the image that it begins with, and its instructions.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) name: Option<String>,
+    pub(super) base: String,
+    pub(super) steps: Vec<Step>,
+}
+
+/// An instruction.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Text of the shell.
+    Run(String),
+    /// Sources, of another stage or of the project, and the destination.
+    Copy {
+        from: Option<String>,
+        sources: Vec<String>,
+        to: String,
+    },
+    Env(String, String),
+    Workdir(String),
+    User(String),
+    Entrypoint(Vec<String>),
+}
+
+/// Returns the stages of a Dockerfile.
+pub(super) fn parse(text: &str) -> Vec<Stage> {
+    let mut stages: Vec<Stage> = Vec::new();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let text = lines.join("\n").replace("\\\n", "");
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, rest) = line.split_once(' ').unwrap();
+        let rest = rest.trim();
+        if name == "FROM" {
+            let words: Vec<&str> = rest.split_whitespace().collect();
+            let (base, name) = match words.as_slice() {
+                [base] => (base, None),
+                [base, "AS", name] => (base, Some((*name).to_owned())),
+                _ => panic!("not known here: {line}"),
+            };
+            stages.push(Stage {
+                name,
+                base: (*base).to_owned(),
+                steps: Vec::new(),
+            });
+            continue;
+        }
+        stages.last_mut().unwrap().steps.push(step(name, rest));
+    }
+    stages
+}
+
+fn step(name: &str, rest: &str) -> Step {
+    match name {
+        "RUN" => {
+            assert!(!rest.starts_with(['-', '[']), "not known here: RUN {rest}");
+            Step::Run(rest.to_owned())
+        }
+        "COPY" => {
+            let mut words: Vec<&str> = rest.split_whitespace().collect();
+            let from = words.first().and_then(|word| word.strip_prefix("--from="));
+            let from = from.map(ToOwned::to_owned);
+            if from.is_some() {
+                words.remove(0);
+            }
+            assert!(!words[0].starts_with('-'), "not known here: COPY {rest}");
+            let to = words.pop().unwrap().to_owned();
+            let sources = words.into_iter().map(ToOwned::to_owned).collect();
+            Step::Copy { from, sources, to }
+        }
+        "ENV" => {
+            let (name, value) = rest.split_once('=').unwrap();
+            assert!(!value.contains([' ', '"']), "not known here: ENV {rest}");
+            Step::Env(name.to_owned(), value.to_owned())
+        }
+        "WORKDIR" => Step::Workdir(rest.to_owned()),
+        "USER" => Step::User(rest.to_owned()),
+        "ENTRYPOINT" => Step::Entrypoint(serde_json::from_str(rest).unwrap()),
+        other => panic!("not known here: {other}"),
+    }
+}
+
+#[test]
+fn stages_instructions_and_continued_lines_are_read() {
+    let stages = parse(
+        "# x\nFROM a:1 AS build\nRUN one \\\n && two\n\nFROM b\nCOPY --from=build /x /y z/\nUSER 7\nENTRYPOINT [\"/p\", \"q\"]\n",
+    );
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(
+        (stages[0].name.as_deref(), stages[0].base.as_str()),
+        (Some("build"), "a:1")
+    );
+    assert_eq!(stages[0].steps, [Step::Run("one  && two".to_owned())]);
+    assert_eq!(
+        stages[1].steps,
+        [
+            Step::Copy {
+                from: Some("build".to_owned()),
+                sources: words(&["/x", "/y"]),
+                to: "z/".to_owned()
+            },
+            Step::User("7".to_owned()),
+            Step::Entrypoint(words(&["/p", "q"])),
+        ]
+    );
+}

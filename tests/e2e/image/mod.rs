@@ -1,0 +1,224 @@
+//! Images are built from their Dockerfiles without a container engine, and started as a kubelet would: under
+//! their user, with a read-only root, without capabilities, and with the files and variables of a service
+//! account.
+
+mod build;
+mod dockerfile;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use hybrid_operator_test::process::{Operator, RunningOperator};
+use hybrid_operator_test::{ControlPlane, TestNamespace, skipped};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+
+use crate::pod;
+use crate::transcript::{is_current, programs};
+use crate::world::{LIMIT, api, apply, condition, control_plane, root, until};
+use build::{Image, build};
+
+/// Where a kubelet puts the files of the service account.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Name of the base image of chart projects in their Dockerfiles.
+const BASE: &str = concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
+
+/// Starts a program: `$1` is the root of the image, `$2` its working directory, `$3` its user.
+const START: &str = r#"
+root=$1 dir=$2 user=$3
+shift 3
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+exec setpriv --no-new-privs unshare --root="$root" --wd="$dir" --setgid=0 --setuid="$user" "$@"
+"#;
+
+/// Returns whether the test can run; prints why not.
+fn can_run() -> bool {
+    let root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        skipped(1, &"only root can mount and change the root directory");
+    }
+    root
+}
+
+/// Starts the entrypoint of an image with access to one namespace.
+async fn start(image: &Image, plane: &ControlPlane, namespace: &TestNamespace) -> RunningOperator {
+    let client = plane.client().await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace.name());
+    let account = serde_json::from_value(json!({"metadata": {"name": "operator"}})).unwrap();
+    let created = accounts.create(&PostParams::default(), &account).await;
+    drop(created.unwrap());
+    let binding = json!({
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": namespace.name()}],
+    });
+    apply(&api(namespace, "RoleBinding"), "operator", &binding).await;
+    let token = pod::token(&client, namespace.name(), "operator").await;
+    let files = image.at(ACCOUNT);
+    fs::create_dir_all(&files).unwrap();
+    fs::write(files.join("token"), token).unwrap();
+    fs::write(files.join("ca.crt"), pod::authority(plane)).unwrap();
+    fs::write(files.join("namespace"), namespace.name()).unwrap();
+
+    let server = plane.server().unwrap().rsplit_once(':').unwrap();
+    assert!(server.0.ends_with("//127.0.0.1"), "{server:?}");
+    let operator = Operator::new("unshare")
+        .args(["--mount", "--", "sh", "-ec", START, "sh"])
+        .arg(image.root().to_str().unwrap())
+        .args([&image.workdir, &image.user])
+        .args(image.entrypoint.iter().map(String::as_str))
+        .args(["--leader-elect", "--metrics-secure"])
+        .arg("--health-probe-bind-address=127.0.0.1:{probe_port}")
+        .arg("--metrics-bind-address=127.0.0.1:{metrics_port}")
+        .env("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        .env("KUBERNETES_SERVICE_PORT", server.1)
+        .env("WATCH_NAMESPACE", namespace.name())
+        .env("OPERATOR_NAME", namespace.name());
+    let image_env = image.env.iter();
+    let operator = image_env.fold(operator, |operator, (name, value)| {
+        operator.env(name, value)
+    });
+    operator.start().await.unwrap()
+}
+
+/// Checks the user, the capabilities and the root of the process.
+fn is_confined(operator: &RunningOperator, user: &str) {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", operator.pid())).unwrap();
+    let status = read("status");
+    let line = |name: &str| {
+        let mut lines = status.lines();
+        lines
+            .find(|line| line.starts_with(name))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        line("Uid:"),
+        format!("Uid:\t{user}\t{user}\t{user}\t{user}")
+    );
+    assert_eq!(line("NoNewPrivs:"), "NoNewPrivs:\t1");
+    assert_eq!(line("CapEff:"), "CapEff:\t0000000000000000");
+    let mounts = read("mountinfo");
+    let is_root = |line: &&str| line.split(' ').nth(4) == Some("/");
+    let mount = mounts.lines().find(is_root).unwrap();
+    assert!(
+        mount.split(' ').nth(5).unwrap().starts_with("ro"),
+        "{mount}"
+    );
+}
+
+async fn memcached_is_ready(namespace: &TestNamespace, operator: &RunningOperator) {
+    let memcacheds = api(namespace, "Memcached");
+    apply(&memcacheds, "cache", &json!({"spec": {"replicaCount": 1}})).await;
+    let ready = |cr: &Value| condition(cr, "Ready").is_some_and(|c| c["status"] == "True");
+    let found = until(&memcacheds, "cache", "Ready", ready).await;
+    found.unwrap_or_else(|error| panic!("{error}\n{}", operator.log()));
+    let stopped = operator.stop(LIMIT).await.unwrap();
+    assert!(stopped.success(), "{}", operator.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn image_of_a_hybrid_project_runs_under_its_user_with_a_read_only_root() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    if !can_run() {
+        return;
+    }
+    let image = build(root(), &root().join("Dockerfile"), None);
+    let own = ["/helm-operator", "/usr/local/bin/helm-operator"];
+    for path in own {
+        assert!(image.files("/").contains(&path.to_owned()), "{path}");
+    }
+    // Nothing of the sources.
+    let files = image.files("/opt");
+    let charts = files.iter().all(|path| {
+        path == "/opt/helm/watches.yaml" || path.starts_with("/opt/helm/helm-charts/memcached/")
+    });
+    assert!(charts && files.len() > 5, "{files:#?}");
+    let namespace = TestNamespace::create(plane, "image").await.unwrap();
+    let operator = start(&image, plane, &namespace).await;
+    is_confined(&operator, "1001");
+    memcached_is_ready(&namespace, &operator).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    if !can_run() {
+        return;
+    }
+    is_current("hybrid-operator").unwrap();
+    let base = build(
+        root(),
+        &root().join("images/hybrid-operator/Dockerfile"),
+        None,
+    );
+    for path in ["/helm-operator", "/usr/local/bin/helm-operator"] {
+        let version = Command::new("unshare")
+            .arg(format!("--root={}", base.root().display()))
+            .args([path, "version"])
+            .output()
+            .unwrap();
+        assert!(version.status.success(), "{path}: {version:?}");
+    }
+
+    let project = tempfile::tempdir().unwrap();
+    let chart = root().join("helm-charts/memcached");
+    hybrid_operator(
+        project.path(),
+        &[
+            "init",
+            "--plugins",
+            "helm",
+            "--domain",
+            "example.com",
+            "--project-name",
+            "shop",
+        ],
+    );
+    let kind = [
+        "--group",
+        "cache",
+        "--version",
+        "v1alpha1",
+        "--kind",
+        "Memcached",
+    ];
+    let from = ["create", "api", "--helm-chart", chart.to_str().unwrap()];
+    hybrid_operator(project.path(), &[&from[..], &kind[..]].concat());
+    let dockerfile = project.path().join("Dockerfile");
+    let image = build(project.path(), &dockerfile, Some((BASE, &base)));
+    let namespace = TestNamespace::create(plane, "base-image").await.unwrap();
+    let operator = start(&image, plane, &namespace).await;
+    is_confined(&operator, "1001");
+    memcached_is_ready(&namespace, &operator).await;
+
+    // The Dockerfile that operator-sdk writes, with the base that `migrate` puts there.
+    let sdk = format!(
+        "FROM {BASE}\n\nENV HOME=/opt/helm\nCOPY watches.yaml ${{HOME}}/watches.yaml\nCOPY helm-charts  ${{HOME}}/helm-charts\nWORKDIR ${{HOME}}\n"
+    );
+    fs::write(&dockerfile, sdk).unwrap();
+    let same = build(project.path(), &dockerfile, Some((BASE, &base)));
+    assert_eq!(same.files("/opt"), image.files("/opt"));
+    assert_eq!(
+        (&same.entrypoint, &same.user, &same.workdir, &same.env),
+        (&image.entrypoint, &image.user, &image.workdir, &image.env)
+    );
+}
+
+/// Runs the command line in a directory.
+fn hybrid_operator(directory: &Path, arguments: &[&str]) {
+    let output = Command::new(programs().join("hybrid-operator"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}\n{error}");
+}

@@ -1,0 +1,160 @@
+// Package main answers questions about bundles and catalogs of the Operator Lifecycle Manager with the
+// packages that `operator-sdk bundle validate` and `opm` consist of.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/validation"
+	"github.com/operator-framework/api/pkg/validation/errors"
+	validator "github.com/operator-framework/api/pkg/validation/interfaces"
+	"github.com/operator-framework/operator-registry/alpha/action"
+	"github.com/operator-framework/operator-registry/alpha/action/migrations"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/pkg/lib/bundle"
+	"github.com/sirupsen/logrus"
+)
+
+const usage = `usage:
+  olm validate OPTIONAL DIR...   findings as JSON, one line for each bundle; OPTIONAL is a name, "all" or "none"
+  olm render LEVEL IMAGE DIR     the bundle as opm renders it, after the migrations up to LEVEL
+  olm init PACKAGE CHANNEL       the package as opm makes it
+  olm load DIR                   checks a catalog and writes it as opm does
+`
+
+func main() {
+	logrus.SetOutput(io.Discard)
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) >= 3 && args[0] == "validate":
+		encoder := json.NewEncoder(os.Stdout)
+		for _, dir := range args[2:] {
+			if err := encoder.Encode(findings(dir, args[1])); err != nil {
+				return err
+			}
+		}
+		return nil
+	case len(args) == 4 && args[0] == "render":
+		return render(args[1], args[2], args[3])
+	case len(args) == 3 && args[0] == "init":
+		pkg, err := action.Init{Package: args[1], DefaultChannel: args[2]}.Run()
+		if err != nil {
+			return err
+		}
+		return write(declcfg.DeclarativeConfig{Packages: []declcfg.Package{*pkg}})
+	case len(args) == 2 && args[0] == "load":
+		config, err := declcfg.LoadFS(context.Background(), os.DirFS(args[1]))
+		if err != nil {
+			return err
+		}
+		if _, err := declcfg.ConvertToModel(*config); err != nil {
+			return err
+		}
+		return write(*config)
+	}
+	return fmt.Errorf("%s", usage)
+}
+
+func write(config declcfg.DeclarativeConfig) error {
+	return declcfg.WriteYAML(config, os.Stdout)
+}
+
+func render(level, image, dir string) error {
+	chosen, err := migrations.NewMigrations(level)
+	if err != nil {
+		return err
+	}
+	reference, err := template.New("image").Parse(image)
+	if err != nil {
+		return err
+	}
+	config, err := action.Render{
+		Refs:             []string{dir},
+		AllowedRefMask:   action.RefBundleDir,
+		ImageRefTemplate: reference,
+		Migrations:       chosen,
+	}.Run(context.Background())
+	if err != nil {
+		return err
+	}
+	return write(*config)
+}
+
+type finding struct {
+	Level  string `json:"level"`
+	Detail string `json:"detail"`
+}
+
+// optional are the validators that operator-sdk runs when they are selected.
+var optional = map[string]validator.Validator{
+	"operatorhub":          validation.OperatorHubV2Validator,
+	"standardcapabilities": validation.StandardCapabilitiesValidator,
+	"standardcategories":   validation.StandardCategoriesValidator,
+	"good-practices":       validation.GoodPracticesValidator,
+	"alpha-deprecated":     validation.AlphaDeprecatedAPIsValidator,
+}
+
+// findings does what operator-sdk does: the format of the directory, its content, and chosen
+// validators.
+func findings(dir, chosen string) []finding {
+	found := []finding{}
+	add := func(level, detail string) {
+		found = append(found, finding{level, detail})
+	}
+	if err := bundle.NewImageValidator(nil, logrus.NewEntry(logrus.StandardLogger())).ValidateBundleFormat(dir); err != nil {
+		if list, ok := err.(bundle.ValidationError); ok {
+			for _, one := range list.Errors {
+				add("error", one.Error())
+			}
+		} else {
+			add("error", err.Error())
+		}
+	}
+	// With the metadata, which name the channels.
+	loaded, err := manifests.GetBundleFromDir(dir)
+	if err != nil {
+		add("error", err.Error())
+		return found
+	}
+	if err := bundle.NewImageValidator(nil, logrus.NewEntry(logrus.StandardLogger())).ValidateBundleContent(filepath.Join(dir, "manifests")); err != nil {
+		if list, ok := err.(bundle.ValidationError); ok {
+			for _, one := range list.Errors {
+				if _, isShared := one.(errors.Error); !isShared {
+					add("error", one.Error())
+				}
+			}
+		}
+	}
+	objects := loaded.ObjectsToValidate()
+	results := validation.DefaultBundleValidators.Validate(objects...)
+	for _, object := range loaded.Objects {
+		objects = append(objects, object)
+	}
+	for name, check := range optional {
+		if chosen == name || chosen == "all" {
+			results = append(results, check.Validate(objects...)...)
+		}
+	}
+	for _, result := range results {
+		for _, one := range result.Errors {
+			add("error", one.Error())
+		}
+		for _, one := range result.Warnings {
+			add("warning", one.Error())
+		}
+	}
+	return found
+}

@@ -122,7 +122,7 @@ impl<'n> NodeReader<'n> {
             NodeKind::Map(entries) => limits.descend(|| {
                 entries.iter().try_for_each(|(key, value)| {
                     if is_merge(key) {
-                        self.check_merge(value)?;
+                        check_merge(value)?;
                     } else if key.scalar().transpose()?.is_none() {
                         let message = format!("invalid map key: {}", go_syntax(key, 0));
                         return Err(Error::at(message, key.mark));
@@ -132,17 +132,6 @@ impl<'n> NodeReader<'n> {
             }),
             NodeKind::Scalar { .. } => self.node.scalar().transpose().map(drop),
         }
-    }
-
-    fn check_merge(self, value: &'n Node) -> Result<(), Error> {
-        if value.as_map().is_some() {
-            return Ok(());
-        }
-        let NodeKind::List(sources) = &value.kind else {
-            return Err(no_merge(value));
-        };
-        let wrong = sources.iter().find(|source| source.as_map().is_none());
-        wrong.map_or(Ok(()), |source| Err(no_merge(source)))
     }
 
     fn collect(
@@ -203,6 +192,17 @@ impl<'n> NodeReader<'n> {
             limits.descend(|| self.collect(entries, into, false))
         })
     }
+}
+
+fn check_merge(value: &Node) -> Result<(), Error> {
+    if value.as_map().is_some() {
+        return Ok(());
+    }
+    let NodeKind::List(sources) = &value.kind else {
+        return Err(no_merge(value));
+    };
+    let wrong = sources.iter().find(|source| source.as_map().is_none());
+    wrong.map_or(Ok(()), |source| Err(no_merge(source)))
 }
 
 fn no_merge(value: &Node) -> Error {

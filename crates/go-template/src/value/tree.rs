@@ -149,8 +149,8 @@ impl TreeMap {
     /// `None`.
     #[must_use]
     pub fn with(&self, changes: impl IntoIterator<Item = (Str, Option<Tree>)>) -> Self {
-        let mut changed = self.clone();
-        let table = &mut changed.table;
+        let mut copy = self.clone();
+        let table = &mut copy.table;
         for (key, value) in changes {
             match value {
                 Some(value) => drop(table.insert(key, value)),
@@ -158,7 +158,7 @@ impl TreeMap {
             }
         }
         table.sort();
-        changed
+        copy
     }
 
     /// Returns the Go type.

@@ -132,17 +132,18 @@ impl Schema {
                 document,
                 schemas,
                 root,
-            }) => match within_limits(document, values)
-                .map_err(|message| vec![Violation::of_schema(message)])
-                .map(|()| schemas.validate(values, *root))?
-            {
-                Err(error) if decimal::is_violation(&error) => {
-                    let mut found = Vec::new();
-                    describe(&error, &mut found);
-                    Err(found)
+            }) => {
+                within_limits(document, values)
+                    .map_err(|message| vec![Violation::of_schema(message)])?;
+                match schemas.validate(values, *root) {
+                    Err(error) if decimal::is_violation(&error) => {
+                        let mut found = Vec::new();
+                        describe(&error, &mut found);
+                        Err(found)
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
-            },
+            }
             Err(wrong) => Err(vec![wrong.clone()]),
         }
     }
@@ -245,7 +246,7 @@ fn pointer(path: &[String]) -> String {
 fn directory(charts: &[&Chart]) -> String {
     let below = charts.iter().skip(1);
     below
-        .map(|chart| format!("charts/{}/", chart.name()))
+        .flat_map(|chart| ["charts/", chart.name(), "/"])
         .collect()
 }
 
@@ -343,15 +344,12 @@ fn unescaped(text: &str) -> String {
     while let [first, after @ ..] = rest {
         let digits = after.get(..2).filter(|_| *first == b'%');
         let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = after.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = after;
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()

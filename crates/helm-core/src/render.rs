@@ -338,20 +338,20 @@ fn sort_document(
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<bool, RenderError> {
-    let failed = |error: HeadError| match budget.check() {
-        Err(BudgetError::Cancelled) => RenderError::Cancelled,
-        _ => {
-            let line = place.line + error.line - 1;
-            let source = text.lines().nth(error.line - 1).unwrap_or_default();
-            RenderError::Yaml {
-                template: path.to_string(),
-                document: place.document,
-                line,
-                column: error.column,
-                message: error.message,
-                excerpt: place::excerpt(source, line, error.column),
-                limit: error.limit,
-            }
+    let failed = |error: HeadError| {
+        if budget.check() == Err(BudgetError::Cancelled) {
+            return RenderError::Cancelled;
+        }
+        let line = place.line + error.line - 1;
+        let source = text.lines().nth(error.line - 1).unwrap_or_default();
+        RenderError::Yaml {
+            template: path.to_string(),
+            document: place.document,
+            line,
+            column: error.column,
+            message: error.message,
+            excerpt: place::excerpt(source, line, error.column),
+            limit: error.limit,
         }
     };
     let head = Head::read(text, budget).map_err(failed)?;

@@ -128,7 +128,7 @@ impl Default for Patience {
         Self {
             connect: Duration::from_secs(10),
             answer: Duration::from_secs(30),
-            whole: Duration::from_secs(300),
+            whole: Duration::from_mins(5),
             attempts: 4,
             delay: Duration::from_millis(500),
             longest_delay: Duration::from_secs(30),

@@ -118,13 +118,13 @@ fn in_file(text: &[u8], path: &Path, host: &str) -> Result<Option<Login>, Docker
             path: path.to_owned(),
             line: error.line(),
         })?;
-    let names = names(host);
-    let named = |key: &str| names.iter().any(|name| *name == bare(key));
+    let hosts = names(host);
+    let named = |key: &str| hosts.iter().any(|host| *host == bare(key));
     let helper = config.cred_helpers.iter().find(|(key, _)| named(key));
     let helper = helper.map(|(_, helper)| helper);
     let store = Some(&config.creds_store).filter(|store| !store.is_empty());
     if let Some(helper) = helper.or(store)
-        && let Some(login) = ask(helper, path, &names)?
+        && let Some(login) = ask(helper, path, &hosts)?
     {
         return Ok(Some(login));
     }
@@ -216,8 +216,8 @@ fn ask(helper: &str, path: &Path, names: &[&str]) -> Result<Option<Login>, Docke
 mod tests {
     use super::*;
 
-    fn user(name: &str, password: &str) -> Option<Login> {
-        Some(Login::User(name.to_owned(), password.to_owned().into()))
+    fn user(name: &str, password: &str) -> Login {
+        Login::User(name.to_owned(), password.to_owned().into())
     }
 
     #[test]
@@ -232,8 +232,8 @@ mod tests {
         let find = |host| in_file(text, Path::new("config.json"), host);
         let token = Login::IdentityToken("t".to_owned().into());
         for (host, expected) in [
-            ("ghcr.io", user("me", "sec:ret")),
-            ("docker.io", user("hub", "pw")),
+            ("ghcr.io", Some(user("me", "sec:ret"))),
+            ("docker.io", Some(user("hub", "pw"))),
             ("token.example.com:5000", Some(token)),
             ("empty.example.com", None),
             ("token.example.com", None),
@@ -267,11 +267,11 @@ mod tests {
         let found = |host| find(&files, host).unwrap();
         assert_eq!(
             found("a.example.com"),
-            Some((user("a", "a").unwrap(), files[1].clone()))
+            Some((user("a", "a"), files[1].clone()))
         );
         assert_eq!(
             found("b.example.com"),
-            Some((user("b", "bb").unwrap(), files[2].clone()))
+            Some((user("b", "bb"), files[2].clone()))
         );
         assert_eq!(found("c.example.com"), None);
     }

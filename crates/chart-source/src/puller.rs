@@ -78,8 +78,8 @@ impl Puller {
                 let expected = chart.digest.map(|digest| ("the given digest", digest));
                 self.archive(url, None, expected, true).await?
             }
-            Location::Oci(name) => self.from_registry(name, wanted).await?.0,
-            Location::Repository { url, name } => self.from_index(url, name, wanted).await?,
+            Location::Oci(name) => self.pull_from_registry(name, wanted).await?.0,
+            Location::Repository { url, name } => self.pull_from_index(url, name, wanted).await?,
         };
         if let Some(expected) = chart.digest {
             let url = pulled.resolved.url.clone();
@@ -118,7 +118,7 @@ impl Puller {
         }
     }
 
-    async fn from_index(
+    async fn pull_from_index(
         &self,
         repository: &Url,
         name: &str,
@@ -134,7 +134,7 @@ impl Puller {
             let Location::Oci(oci) = &chart.location else {
                 return Err(PullError::NotAnArchive { url: picked.url });
             };
-            let (pulled, manifest) = self.from_registry(oci, Some(&picked.version)).await?;
+            let (pulled, manifest) = self.pull_from_registry(oci, Some(&picked.version)).await?;
             // An index may name the digest of the manifest or that of the archive.
             if let Some(expected) = picked.digest.filter(|digest| *digest != manifest) {
                 let url = pulled.resolved.url.clone();
@@ -189,7 +189,7 @@ impl Puller {
     }
 
     /// Fetches a chart from a registry, and returns the digest of its manifest with it.
-    async fn from_registry(
+    async fn pull_from_registry(
         &self,
         name: &OciName,
         wanted: Option<&str>,
@@ -197,13 +197,12 @@ impl Puller {
         let mut registry = Registry::new(&self.transport, &self.access, name);
         let found = registry.find(wanted).await?;
         let digest = found.layer.digest;
-        let archive = match self.cached(&digest)? {
-            Some(archive) => archive,
-            None => {
-                let archive = registry.archive(&found.layer).await?;
-                self.keep(&digest, &archive)?;
-                archive
-            }
+        let archive = if let Some(archive) = self.cached(&digest)? {
+            archive
+        } else {
+            let archive = registry.archive(&found.layer).await?;
+            self.keep(&digest, &archive)?;
+            archive
         };
         let version = found.tag.as_deref().map(|tag| tag.replace('_', "+"));
         let resolved = Resolved {

@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn versions_are_picked_as_helm_picks_them() {
-        let mut versions = vec![
+        let mut versions = [
             "1.2.0",
             "1.10.0",
             "broken",

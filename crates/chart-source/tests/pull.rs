@@ -123,14 +123,11 @@ fn chart_of_a_repository_is_fetched_once_and_then_taken_from_the_cache() {
     let puller = Puller::new(&access(), Some(Cache::at(dir.path()))).unwrap();
     let mut chart = from_repository(&server.url("/repo"), "web", Some("^1.0"));
     for _ in 0..2 {
-        let pulled = puller.pull_blocking(&chart).unwrap();
-        assert_eq!(pulled.archive, ARCHIVE);
-        assert_eq!(pulled.resolved.version.as_deref(), Some("1.2.3"));
-        assert_eq!(
-            pulled.resolved.url,
-            server.url("/repo/charts/web-1.2.3.tgz")
-        );
-        assert_eq!(pulled.resolved.digest, digest);
+        let found = puller.pull_blocking(&chart).unwrap();
+        assert_eq!(found.archive, ARCHIVE);
+        assert_eq!(found.resolved.version.as_deref(), Some("1.2.3"));
+        assert_eq!(found.resolved.url, server.url("/repo/charts/web-1.2.3.tgz"));
+        assert_eq!(found.resolved.digest, digest);
     }
     let asked: Vec<_> = server
         .received()

@@ -204,6 +204,9 @@ pub(crate) struct Logic {
     pub(crate) ident: At,
     pub(crate) is_or: bool,
     pub(crate) args: Span,
+    /// Slots of variables that arguments declare, each with that of the variable of the same name
+    /// whose value it has if its argument is not evaluated.
+    pub(crate) declares: Box<[(u32, Option<u32>)]>,
 }
 
 #[derive(Debug)]

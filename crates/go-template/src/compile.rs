@@ -35,6 +35,10 @@ pub(crate) struct Compiler<'t> {
     args: Vec<Arg>,
     names: Vec<Name>,
     sets: Vec<u32>,
+    /// Number of open calls of `and` and `or`, which may not evaluate their arguments.
+    logic: usize,
+    /// What these arguments declare, see [`Logic::declares`].
+    declares: Vec<(u32, Option<u32>)>,
     /// The complete parts.
     done: Code,
 }
@@ -122,6 +126,8 @@ impl<'t> Compiler<'t> {
             args: Vec::new(),
             names: Vec::new(),
             sets: Vec::new(),
+            logic: 0,
+            declares: Vec::new(),
             done: Code::default(),
         }
     }
@@ -167,7 +173,18 @@ impl<'t> Compiler<'t> {
             Term::Function(id, func) => {
                 let kind = NodeKind::Command;
                 let pos = command.pos;
-                function(id, func, (at, At { pos, kind }), args, piped)
+                let mut call = function(id, func, (at, At { pos, kind }), args, piped);
+                if is_logic(func) {
+                    self.logic = self.logic.saturating_sub(1);
+                    // The outermost call sets the slots before it evaluates anything.
+                    if self.logic == 0 {
+                        let declares = std::mem::take(&mut self.declares);
+                        if let Expr::Logic(logic) = &mut call {
+                            logic.declares = declares.into();
+                        }
+                    }
+                }
+                call
             }
             // Any value may be printed, but a bare nil is an error.
             Term::Nil => fail(at, "nil is not a command"),
@@ -402,6 +419,9 @@ impl<'t> Build<'t> for Compiler<'t> {
     fn argument(&mut self, command: &mut Command<'t>) {
         let operand = self.take_operand();
         let Some(first) = &command.first else {
+            if matches!(operand.term, Term::Function(_, func) if is_logic(func)) {
+                self.logic += 1;
+            }
             command.first = Some(operand);
             return;
         };
@@ -438,7 +458,11 @@ impl<'t> Build<'t> for Compiler<'t> {
         let sets = self.sets.len();
         for name in pipe.variables {
             if !pipe.is_assign {
+                let outer = self.slot(name);
                 let slot = self.declare(name);
+                if self.logic > 0 {
+                    self.declares.push((slot, outer));
+                }
                 self.sets.push(slot);
             } else if let Some(slot) = self.slot(name) {
                 self.sets.push(slot);
@@ -554,7 +578,12 @@ fn function(id: FuncId, func: &Func, nodes: (At, At), args: Span, piped: bool) -
     match func.run {
         Run::And | Run::Or => {
             let is_or = matches!(func.run, Run::Or);
-            Expr::Logic(Logic { ident, is_or, args })
+            Expr::Logic(Logic {
+                ident,
+                is_or,
+                args,
+                declares: Box::default(),
+            })
         }
         _ => Expr::Call(CallCode {
             ident,
@@ -563,6 +592,11 @@ fn function(id: FuncId, func: &Func, nodes: (At, At), args: Span, piped: bool) -
             args,
         }),
     }
+}
+
+/// Returns whether a function may not evaluate its arguments.
+fn is_logic(func: &Func) -> bool {
+    matches!(func.run, Run::And | Run::Or)
 }
 
 /// Compiles to a failure with `message` at execution.

@@ -124,6 +124,9 @@ enum FuncErrorInner {
     Host(Box<dyn Error + Send + Sync>),
     #[error("{context}: {error}")]
     Context { context: String, error: FuncError },
+    /// Go cannot call the method from a template.
+    #[error("{0}")]
+    Signature(&'static str),
 }
 
 /// The longest message of a function, in bytes. Messages are copied several times.
@@ -143,6 +146,19 @@ impl FuncError {
     /// Creates an error from a message, like Go's `errors.New`.
     pub fn new(message: impl Into<String>) -> Self {
         Self(Box::new(FuncErrorInner::Message(shortened(message.into()))))
+    }
+
+    /// Creates the error for a method that templates cannot call because of its results.
+    pub(crate) fn signature(message: &'static str) -> Self {
+        Self(Box::new(FuncErrorInner::Signature(message)))
+    }
+
+    /// Returns the message of such an error.
+    pub(crate) fn wrong_signature(&self) -> Option<&'static str> {
+        match &*self.0 {
+            FuncErrorInner::Signature(message) => Some(message),
+            _ => None,
+        }
     }
 
     /// Wraps an error of the host's own type, which [`RenderError::host`] returns.

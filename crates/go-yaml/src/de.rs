@@ -100,7 +100,38 @@ impl<'n> NodeReader<'n> {
             ..Entries::default()
         };
         self.collect(entries, &mut found, self.budget.strict)?;
+        for node in found.replaced {
+            self.child(node).check()?;
+        }
         Ok(found.list)
+    }
+
+    /// Reports the errors of a value that a later duplicate key replaces: Go decodes it, too.
+    fn check(self) -> Result<(), Error> {
+        let limits = self.budget.limits;
+        limits
+            .step(1)
+            .map_err(|error| Error::from(error).located(self.node.mark))?;
+        match &self.node.kind {
+            // Its target is decoded where it stands.
+            NodeKind::Alias(_) => Ok(()),
+            NodeKind::Anchored(node) => self.child(node).check(),
+            NodeKind::List(items) => {
+                limits.descend(|| items.iter().try_for_each(|item| self.child(item).check()))
+            }
+            NodeKind::Map(entries) => limits.descend(|| {
+                entries.iter().try_for_each(|(key, value)| {
+                    if is_merge(key) {
+                        check_merge(value)?;
+                    } else if key.scalar().transpose()?.is_none() {
+                        let message = format!("invalid map key: {}", go_syntax(key, 0));
+                        return Err(Error::at(message, key.mark));
+                    }
+                    self.child(value).check()
+                })
+            }),
+            NodeKind::Scalar { .. } => self.node.scalar().transpose().map(drop),
+        }
     }
 
     fn collect(
@@ -163,6 +194,17 @@ impl<'n> NodeReader<'n> {
     }
 }
 
+fn check_merge(value: &Node) -> Result<(), Error> {
+    if value.as_map().is_some() {
+        return Ok(());
+    }
+    let NodeKind::List(sources) = &value.kind else {
+        return Err(no_merge(value));
+    };
+    let wrong = sources.iter().find(|source| source.as_map().is_none());
+    wrong.map_or(Ok(()), |source| Err(no_merge(source)))
+}
+
 fn no_merge(value: &Node) -> Error {
     let message = "map merge requires map or sequence of maps as the value";
     Error::at(message, value.mark)
@@ -182,14 +224,19 @@ struct Entries<'n> {
     /// The number of aliases through which the map was reached.
     alias_depth: u32,
     index: HashMap<Cow<'n, str>, usize>,
+    /// The values that later duplicates replaced, except for those of merged aliases, which are
+    /// decoded where they stand.
+    replaced: Vec<&'n Node>,
 }
 
 impl<'n> Entries<'n> {
     /// Sets a key and returns whether it is new.
     fn set(&mut self, key: Cow<'n, str>, value: &'n Node, aliases: u32) -> bool {
         if let Some(entry) = self.index.get(&key).and_then(|at| self.list.get_mut(*at)) {
-            entry.value = value;
-            entry.aliases = aliases;
+            let before = std::mem::replace(&mut entry.value, value);
+            if std::mem::replace(&mut entry.aliases, aliases) == 0 {
+                self.replaced.push(before);
+            }
             return false;
         }
         self.index.insert(key.clone(), self.list.len());

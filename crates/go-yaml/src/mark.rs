@@ -90,6 +90,11 @@ impl Error {
         &self.message
     }
 
+    /// Returns the offset in bytes.
+    pub(crate) fn offset(&self) -> usize {
+        self.mark.offset
+    }
+
     /// Returns the line, from 1.
     pub fn line(&self) -> usize {
         self.mark.line + 1

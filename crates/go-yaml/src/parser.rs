@@ -45,6 +45,11 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Returns the offset up to which the text was read.
+    pub(crate) fn position(&self) -> usize {
+        self.scanner.position()
+    }
+
     fn next_is(&mut self, kind: &TokenKind) -> Result<bool, Error> {
         Ok(self.scanner.peek()?.kind == *kind)
     }

@@ -51,40 +51,101 @@ pub fn parse(text: &[u8]) -> Result<Node, Error> {
 /// Parses the first document of an untrusted text. The tree counts as memory as long as the second
 /// result exists.
 pub(crate) fn parse_within(text: &[u8], limits: &Budget) -> Result<(Node, Held), Error> {
-    let text = utf8(text)?;
-    let mut parser = Parser::new(&text, limits);
+    let decoded = match utf8(text) {
+        Ok(decoded) => decoded,
+        Err(error) => return before_error(text, error, limits),
+    };
+    let mut parser = Parser::new(&decoded, limits);
     let root = parser.next_document()?.unwrap_or_else(Node::null);
     Ok((root, parser.into_held()))
 }
 
+/// Number of bytes that Go's reader decodes at once.
+const CHUNK: usize = 512;
+/// Number of characters that Go's reader looks ahead at the start of a document.
+const AHEAD: usize = 4;
+
+/// Parses the first document of a text that has an invalid character. Go reads a text in chunks, and
+/// does not see what is in a later chunk than the end of the document.
+fn before_error(text: &[u8], error: Error, limits: &Budget) -> Result<(Node, Held), Error> {
+    let invalid = error.offset();
+    let valid = text.get(..invalid).unwrap_or_default();
+    let Ok(valid) = std::str::from_utf8(valid) else {
+        return Err(error);
+    };
+    let mut parser = Parser::new(valid, limits);
+    match parser.next_document() {
+        Ok(Some(node)) if (parser.position() + AHEAD).next_multiple_of(CHUNK) <= invalid => {
+            Ok((node, parser.into_held()))
+        }
+        _ => Err(error),
+    }
+}
+
 /// Decodes the text as UTF-8, or as UTF-16 if it has such a byte-order mark.
 pub(crate) fn utf8(text: &[u8]) -> Result<std::borrow::Cow<'_, str>, Error> {
-    let wide = |big: bool, bytes: &[u8]| {
-        let units = bytes
-            .chunks_exact(2)
-            .filter_map(|pair| <[u8; 2]>::try_from(pair).ok());
-        let units = units.map(|p| {
-            if big {
-                u16::from_be_bytes(p)
-            } else {
-                u16::from_le_bytes(p)
+    let decoded: std::borrow::Cow<'_, str> = match text {
+        [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes)?.into(),
+        [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes)?.into(),
+        _ => match std::str::from_utf8(text) {
+            Ok(text) => text.into(),
+            Err(error) => {
+                let valid = text.get(..error.valid_up_to()).unwrap_or_default();
+                let mark = mark_of(&String::from_utf8_lossy(valid), valid.len());
+                return Err(Error::at("invalid leading UTF-8 octet", mark));
             }
-        });
-        char::decode_utf16(units).collect::<Result<String, _>>()
+        },
     };
-    let decoded = match text {
-        [0xFE, 0xFF, rest @ ..] => wide(true, rest).map(Into::into).ok(),
-        [0xFF, 0xFE, rest @ ..] => wide(false, rest).map(Into::into).ok(),
-        _ => std::str::from_utf8(text).map(Into::into).ok(),
-    };
-    let decoded: std::borrow::Cow<'_, str> =
-        decoded.ok_or_else(|| Error::at("invalid leading UTF-8 octet", Mark::default()))?;
-    match decoded.chars().position(|c| !allowed(c)) {
-        Some(_) => Err(Error::at(
+    match decoded.char_indices().find(|(_, c)| !allowed(*c)) {
+        Some((offset, _)) => Err(Error::at(
             "control characters are not allowed",
-            Mark::default(),
+            mark_of(&decoded, offset),
         )),
         None => Ok(decoded),
+    }
+}
+
+/// Decodes UTF-16 without its byte-order mark.
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Result<String, Error> {
+    let pairs = bytes.chunks_exact(2);
+    let is_incomplete = !pairs.remainder().is_empty();
+    let mut units = pairs.filter_map(|pair| Some(unit(pair.try_into().ok()?)));
+    let mut text = String::with_capacity(bytes.len());
+    while let Some(first) = units.next() {
+        let message = match first {
+            0xDC00..=0xDFFF => "unexpected low surrogate area",
+            0xD800..=0xDBFF => match units.next() {
+                Some(second) => {
+                    if let Some(Ok(c)) = char::decode_utf16([first, second]).next() {
+                        text.push(c);
+                        continue;
+                    }
+                    "expected low surrogate area"
+                }
+                None => "incomplete UTF-16 surrogate pair",
+            },
+            unit => {
+                text.extend(char::from_u32(unit.into()));
+                continue;
+            }
+        };
+        return Err(Error::at(message, mark_of(&text, text.len())));
+    }
+    if is_incomplete {
+        let mark = mark_of(&text, text.len());
+        return Err(Error::at("incomplete UTF-16 character", mark));
+    }
+    Ok(text)
+}
+
+/// Returns the position of a byte.
+fn mark_of(text: &str, offset: usize) -> Mark {
+    let before = text.get(..offset).unwrap_or_default();
+    let last = before.rsplit('\n').next().unwrap_or_default();
+    Mark {
+        offset,
+        line: before.matches('\n').count(),
+        column: last.chars().count(),
     }
 }
 
@@ -164,6 +225,14 @@ impl Node {
                 NodeKind::Scalar { text, .. } => Some(text),
                 _ => None,
             },
+            _ => None,
+        }
+    }
+
+    /// Returns the text of a scalar as it is written, without quotes.
+    pub fn text(&self) -> Option<&str> {
+        match &self.target().kind {
+            NodeKind::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }

@@ -16,6 +16,7 @@ pub mod chart;
 mod digest;
 pub mod engine;
 pub mod manifest;
+mod place;
 pub mod release;
 pub mod render;
 mod slots;
@@ -27,6 +28,7 @@ pub use capabilities::Capabilities;
 pub use chart::Chart;
 pub use digest::{Digest, DigestBuilder};
 pub use engine::{CompiledChart, RenderError, RenderInput};
+pub use place::Place;
 pub use render::Rendered;
 pub use values::{Coalesced, Values};
 

@@ -17,6 +17,7 @@ use crate::manifest::{
     self, DeletePolicy, Head, HeadError, Hook, HookEvent, HookExecution, KindOrder, ManifestError,
     ManifestObject, OutputLogPolicy, hook,
 };
+use crate::place;
 use crate::yaml;
 
 const NOTES: &str = "NOTES.txt";
@@ -69,6 +70,12 @@ impl Rendered {
     /// `---` and `# Source: PATH`, without hooks.
     pub fn manifest(&self) -> &str {
         &self.manifest
+    }
+
+    /// Returns template and text of each document of [`Rendered::manifest`].
+    pub fn documents(&self) -> impl Iterator<Item = (&str, &str)> {
+        let documents = self.documents.iter();
+        documents.map(|document| (&*document.path, document.text.as_str()))
     }
 
     /// Returns the objects of the manifest in install order; lists are flattened.
@@ -229,11 +236,14 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
         Err(error) => {
             let valid = content.get(..error.valid_up_to()).unwrap_or_default();
             let valid = String::from_utf8_lossy(valid);
+            let place = place::Place::of_utf8(path, content, error);
             Err(RenderError::Yaml {
                 template: path.to_owned(),
                 document: manifest::split(&valid).count().max(1),
-                line: 1 + lines(&valid, 0, valid.len()),
+                line: place.line(),
+                column: place.column(),
                 message: error.to_string(),
+                excerpt: place.excerpt().to_owned(),
                 limit: None,
             })
         }
@@ -328,15 +338,21 @@ fn sort_document(
     documents: &mut Vec<ManifestDocument>,
     hooks: &mut Vec<Hook>,
 ) -> Result<bool, RenderError> {
-    let failed = |error: HeadError| match budget.check() {
-        Err(BudgetError::Cancelled) => RenderError::Cancelled,
-        _ => RenderError::Yaml {
+    let failed = |error: HeadError| {
+        if budget.check() == Err(BudgetError::Cancelled) {
+            return RenderError::Cancelled;
+        }
+        let line = place.line + error.line - 1;
+        let source = text.lines().nth(error.line - 1).unwrap_or_default();
+        RenderError::Yaml {
             template: path.to_string(),
             document: place.document,
-            line: place.line + error.line - 1,
+            line,
+            column: error.column,
             message: error.message,
+            excerpt: place::excerpt(source, line, error.column),
             limit: error.limit,
-        },
+        }
     };
     let head = Head::read(text, budget).map_err(failed)?;
     let annotation = |name| head.annotations.get(name).map(String::as_str);
@@ -478,12 +494,19 @@ mod tests {
         let text = "\n# One.\na: 1\n---\n---\n\n# Two.\nb: 2\nc: d: e\n";
         let error = rendered(&[("c/templates/x.yaml", text)]).unwrap_err();
         let message = error.to_string();
-        for part in ["c/templates/x.yaml", "line 9 of what", "its document 2"] {
+        for part in [
+            "c/templates/x.yaml",
+            "line 9, column 5 of what",
+            "its document 2",
+        ] {
             assert!(message.contains(part), "{part} is not in {message}");
         }
         let error = rendered_bytes(&[("c/templates/x.yaml", b"a: 1\n---\nb: \xff\n".as_slice())])
             .unwrap_err();
-        assert!(error.to_string().contains("line 3 of what"), "{error}");
+        assert!(
+            error.to_string().contains("line 3, column 4 of what"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -531,20 +554,26 @@ mod tests {
 
     #[test]
     fn malformed_documents_are_errors_that_name_the_template() {
-        for text in [
-            "a: b: c",
-            "- a",
-            "text",
-            "metadata: x",
-            "kind: {}",
-            "metadata: {name: []}",
+        for (text, column) in [
+            ("a: b: c", 5),
+            ("- a", 1),
+            ("text", 1),
+            ("metadata: x", 11),
+            ("kind: {}", 7),
+            ("metadata: {name: []}", 18),
+            ("metadata: {annotations: {a: b, c: [1]}}", 35),
         ] {
-            let error = rendered(&[("c/templates/x.yaml", text)]).unwrap_err();
+            let text = format!("a: 1\n---\n# one\n{text}\n");
+            let error = rendered(&[("c/templates/x.yaml", &text)]).unwrap_err();
             let message = error.to_string();
             assert!(
                 message.starts_with("YAML parse error on c/templates/x.yaml: "),
                 "{message}"
             );
+            let place = format!("(line 4, column {column} of what");
+            assert!(message.contains(&place), "{message}");
+            let line = format!("  4 | {}\n", text.lines().last().unwrap());
+            assert!(error.excerpt().starts_with(&line), "{}", error.excerpt());
         }
         assert!(rendered(&[("c/templates/x.yaml", "Kind: 3\nmetadata: null")]).is_ok());
     }

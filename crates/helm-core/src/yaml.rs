@@ -26,6 +26,11 @@ impl YamlError {
     pub(crate) fn line(&self) -> usize {
         self.0.line()
     }
+
+    /// Returns the column in characters, from 1.
+    pub(crate) fn column(&self) -> usize {
+        self.0.column()
+    }
 }
 
 /// Parses the first document of `text` as Kubernetes does: whole numbers become integers. An empty

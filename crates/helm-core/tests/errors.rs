@@ -86,3 +86,119 @@ fn document_that_is_not_an_object_names_its_file() {
     let error = failure(&[("templates/a.yaml", "kind: Pod\na: b: c\n")]);
     insta::assert_snapshot!(error);
 }
+
+#[test]
+fn errors_in_the_files_of_a_chart_name_file_line_and_column() {
+    let good = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let below = "apiVersion: v2\nname: db\nversion: 1.0.0\n";
+    for (path, text, place, line) in [
+        (
+            "values.yaml",
+            "a: 1\nb: c: d\n".to_owned(),
+            "values.yaml:2:5",
+            "  2 | b: c: d",
+        ),
+        (
+            "charts/db/values.yaml",
+            "a: [1, 2\n".to_owned(),
+            "charts/db/values.yaml:2:1",
+            "",
+        ),
+        (
+            "Chart.yaml",
+            format!("{good}keywords: x\n"),
+            "Chart.yaml:4:11: keywords: invalid type",
+            "  4 | keywords: x",
+        ),
+        (
+            "charts/db/Chart.yaml",
+            format!("{below}dependencies:\n- name: a\n  tags: {{b: c}}\n"),
+            "charts/db/Chart.yaml:6:9: dependencies.0.tags: invalid type",
+            "  6 |   tags: {b: c}",
+        ),
+        (
+            "Chart.yaml",
+            good.replace("1.0.0", "one"),
+            "is invalid, at Chart.yaml:3:10",
+            "  3 | version: one",
+        ),
+        (
+            "Chart.yaml",
+            format!("{good}a: \t- b: [\n"),
+            "Chart.yaml:4:5",
+            "  4 | a: ",
+        ),
+    ] {
+        let files = [
+            ("Chart.yaml", good),
+            ("charts/db/Chart.yaml", below),
+            (path, &text),
+        ];
+        // The last file of a name replaces the earlier ones here.
+        let files = files
+            .iter()
+            .enumerate()
+            .filter(|(at, (name, _))| files.iter().skip(at + 1).all(|(later, _)| later != name));
+        let files = files.map(|(_, (name, text))| File::new(*name, *text));
+        let error = Chart::from_files(files).unwrap_err();
+        let mut message = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            message.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        assert!(message.contains(place), "{place} is not in {message}");
+        assert!(
+            error.excerpt().starts_with(line),
+            "{message}\n{}",
+            error.excerpt()
+        );
+        assert_eq!(line.is_empty(), error.excerpt().is_empty(), "{message}");
+    }
+}
+
+#[test]
+fn of_files_with_the_same_name_the_last_one_counts() {
+    let metadata = "apiVersion: v2\nname: web\nversion: 1.0.0\n";
+    let chart = Chart::from_files([
+        File::new("Chart.yaml", metadata),
+        File::new("Chart.yaml", "version: 2.0.0\n"),
+        File::new("values.yaml", "a: 1\n"),
+        File::new("values.yaml", "a: 2\n"),
+        File::new("templates/a.yaml", "v: first\n"),
+        File::new(
+            "templates/a.yaml",
+            "v: {{ .Values.a }} {{ .Chart.Version }} {{ .Files.Get \"f\" }}\n",
+        ),
+        File::new("f", "one"),
+        File::new("f", "two"),
+        File::new("crds/c.yaml", "c: 1\n"),
+        File::new("crds/c.yaml", "c: 2\n"),
+    ])
+    .unwrap();
+    let repeated: Vec<&str> = chart.repeated_files().iter().map(AsRef::as_ref).collect();
+    assert_eq!(
+        repeated,
+        [
+            "Chart.yaml",
+            "values.yaml",
+            "templates/a.yaml",
+            "f",
+            "crds/c.yaml"
+        ]
+    );
+    let compiled = CompiledChart::compile(&chart).unwrap();
+    let values = compiled.coalesce(Values::new()).unwrap();
+    let input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    let rendered = compiled.render(&input).unwrap();
+    assert_eq!(
+        rendered.manifest(),
+        "---\n# Source: web/templates/a.yaml\nv: 2 2.0.0 two\n\n"
+    );
+    let crds: Vec<_> = rendered
+        .crds()
+        .iter()
+        .map(|crd| crd.file().data())
+        .collect();
+    assert_eq!(crds, [b"c: 1\n", b"c: 2\n"]);
+}

@@ -29,6 +29,9 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
 use command::UsageError;
+use helm_core::RenderError;
+use helm_core::chart::LoadError;
+use helm_core::values::{CoalesceError, ValuesError};
 
 /// Exit code for wrong usage.
 const USAGE: u8 = 2;
@@ -57,15 +60,44 @@ pub fn run<T: Into<OsString>>(arguments: impl IntoIterator<Item = T>) -> ExitCod
         Err(error) => match error.downcast::<Exit>() {
             Ok(Exit::Reported) => ExitCode::FAILURE,
             Ok(Exit::Failed(code, error)) => {
-                print_message(&format!("Error: {error:#}"));
+                print_error(&error);
                 ExitCode::from(code)
             }
             Err(error) => {
-                print_message(&format!("Error: {error:#}"));
+                print_error(&error);
                 ExitCode::from(if error.is::<UsageError>() { USAGE } else { 1 })
             }
         },
     }
+}
+
+/// Prints an error, and the line of a chart's file that it is about.
+fn print_error(error: &anyhow::Error) {
+    let mut excerpts = error.chain().map(|cause| {
+        let of_load = cause.downcast_ref::<LoadError>().map(LoadError::excerpt);
+        let of_values = || {
+            cause
+                .downcast_ref::<ValuesError>()
+                .map(ValuesError::excerpt)
+        };
+        let of_schema = || {
+            cause
+                .downcast_ref::<CoalesceError>()
+                .map(CoalesceError::excerpt)
+        };
+        let of_render = || {
+            cause
+                .downcast_ref::<RenderError>()
+                .map(RenderError::excerpt)
+        };
+        let found = of_load.or_else(of_values).or_else(of_schema);
+        found.or_else(of_render).unwrap_or_default().trim_end()
+    });
+    let first = excerpts.find(|excerpt| !excerpt.is_empty());
+    let excerpt = first.map(|excerpt| format!("\n\n{excerpt}"));
+    let message = format!("{error:#}");
+    let message = message.trim_end();
+    print_message(&format!("Error: {message}{}", excerpt.unwrap_or_default()));
 }
 
 /// An end of a command that is not simply an error.

@@ -119,6 +119,8 @@ fn charts_of_a_repository_render_as_with_helm() {
         ("--version 1.2.3", "1.2.3"),
         ("--version ~1.2", "1.2.3"),
         ("--version >1.0.0-0", "2.0.0-rc.1"),
+        ("--devel", "2.0.0-rc.1"),
+        ("--devel --version 1.2.3", "1.2.3"),
         ("--version ^1,<1.10", "1.2.3"),
     ] {
         let arguments = format!("template web shop --repo {repo} {version}");

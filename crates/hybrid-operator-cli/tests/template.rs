@@ -155,7 +155,7 @@ fn errors_say_how_to_fix_them() {
     for (arguments, words) in [
         (
             &["web", "no-such-chart"][..],
-            "give a chart directory or a packaged chart",
+            "give a chart directory, a packaged chart",
         ),
         (
             &["web", "charts/shop", "--bogus"],
@@ -191,6 +191,237 @@ fn errors_say_how_to_fix_them() {
             (Some(code), 0),
             "{arguments:?}"
         );
+    }
+}
+
+/// Flags of `helm template` that are refused, each with a word of the reason.
+const REFUSED: [(&str, &str); 2] = [
+    ("--post-renderer", "pipe the output"),
+    ("--verify", "helm verify"),
+];
+
+/// Returns the flags in the output of `helm template --help`, each with its type.
+fn flags_of_helm(help: &str) -> Vec<(String, String)> {
+    let flag = |line: &str| {
+        let line = line.trim_start();
+        let line = match line.split_once(", --") {
+            Some((short, rest)) if short.len() == 2 => format!("--{rest}"),
+            _ => line.to_owned(),
+        };
+        let (name, rest) = line.split_once(' ').filter(|_| line.starts_with("--"))?;
+        let kind = rest.split_once("  ").map_or("", |(kind, _)| kind);
+        // A flag whose value is optional: `--wait WaitStrategy[=watcher]`.
+        let kind = kind.split('[').next().unwrap_or_default();
+        Some((name.to_owned(), kind.to_owned()))
+    };
+    let mut flags: Vec<_> = help.lines().filter_map(flag).collect();
+    // These are deprecated and not shown.
+    for hidden in ["--validate", "--force", "--atomic", "--hide-notes"] {
+        flags.push((hidden.to_owned(), String::new()));
+    }
+    flags.push(("--render-subchart-notes".to_owned(), String::new()));
+    flags
+}
+
+/// Returns a value for a flag, but for those that need more than a local chart.
+fn example(name: &str, kind: &str) -> Option<String> {
+    let value = match (name, kind) {
+        ("--help" | "--output-dir" | "--validate" | "--repo" | "--verify", _) => return None,
+        ("--post-renderer" | "--ca-file" | "--cert-file" | "--key-file", _) => "",
+        ("--api-versions", _) => "v1/Pod,batch/v1",
+        ("--color" | "--colour", _) => "never",
+        ("--dry-run", _) => "client",
+        ("--kube-version", _) => "1.30",
+        ("--name-template", _) => "a-{{ upper \"b\" | lower }}",
+        ("--show-only", _) => "templates/config.yaml",
+        ("--values", _) => "charts/shop/ci/prod-values.yaml",
+        ("--set-file", _) => "greeting=charts/shop/files/shop.conf",
+        ("--set" | "--set-string" | "--set-literal" | "--labels", _) => "greeting=1",
+        ("--set-json", _) => "greeting=\"x\"",
+        ("--wait", _) => "legacy",
+        (_, "") => "true",
+        (_, "duration") => "1m30s",
+        (_, "int") => "3",
+        (_, "float32") => "2.5",
+        _ => "text",
+    };
+    Some(value.to_owned())
+}
+
+#[test]
+fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let help = template(&helm, &["--help".to_owned()]);
+    let flags = flags_of_helm(&String::from_utf8(help.stdout).unwrap());
+    assert!(flags.len() > 60, "{flags:?}");
+    let mut wrong = Vec::new();
+    for (name, kind) in &flags {
+        let Some(value) = example(name, kind) else {
+            continue;
+        };
+        let arguments = ["charts/shop".to_owned(), format!("{name}={value}")];
+        let (ours, theirs) = (template(PROGRAM, &arguments), template(&helm, &arguments));
+        if ours.stdout != theirs.stdout || ours.status.code() != theirs.status.code() {
+            let stderr = String::from_utf8_lossy(&ours.stderr).into_owned();
+            wrong.push((arguments, stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    for (name, reason) in REFUSED {
+        assert!(flags.iter().any(|(flag, _)| flag == name), "{name}");
+        let value = if name == "--verify" { "true" } else { "x" };
+        let refused = template(
+            PROGRAM,
+            &["charts/shop".to_owned(), format!("{name}={value}")],
+        );
+        let stderr = String::from_utf8_lossy(&refused.stderr);
+        assert!(stderr.contains(reason) && stderr.contains(name), "{stderr}");
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    }
+}
+
+#[test]
+fn values_of_flags_without_an_effect_are_checked_as_in_helm() {
+    for (flags, is_valid) in [
+        (&["--dry-run"][..], true),
+        (&["--dry-run=true"], true),
+        (&["--dry-run=none"], false),
+        (&["--dry-run=server"], false),
+        (&["--validate"], false),
+        (&["--wait"], true),
+        (&["--wait=later"], false),
+        (&["--timeout", "5"], false),
+        (&["--qps", "many"], false),
+        (&["--color", "blue"], false),
+        (&["--labels", "team=a,tier=b"], true),
+        (&["--labels", "team"], false),
+        (&["--labels", "owner=a"], false),
+        (&["--force", "--force-conflicts"], false),
+        (&["--atomic=f", "--server-side=T"], true),
+        (&["--server-side=auto"], false),
+        (&["--description", "-", "--devel"], true),
+        (&["--output-dir="], true),
+        (&["--name-template=A"], false),
+        (&["--name-template={{"], false),
+        (&["--name-template=a", "-s", "templates/config.yaml"], true),
+    ] {
+        let mut arguments = vec!["charts/shop".to_owned()];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let mut programs = vec![PathBuf::from(PROGRAM)];
+        programs.extend(helm::ensure_or_skip().unwrap());
+        for program in programs {
+            let found = template(&program, &arguments);
+            let stderr = String::from_utf8_lossy(&found.stderr);
+            assert_eq!(
+                found.status.success(),
+                is_valid,
+                "{} {flags:?}: {stderr}",
+                program.display()
+            );
+        }
+    }
+}
+
+/// Returns the files below a directory with their contents.
+fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            let text = std::fs::read_to_string(&path).unwrap();
+            files.push((path, text));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn the_output_directory_gets_the_files_that_helm_writes() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    for flags in [
+        &[][..],
+        &["--release-name", "--include-crds"],
+        &["--no-hooks", "--include-crds"],
+        &["--skip-tests", "--release-name=false"],
+    ] {
+        let folders = [PROGRAM.into(), helm.clone()].map(|program: PathBuf| {
+            let target = tempfile::tempdir().unwrap();
+            let charts = folder().join("charts");
+            // The second run adds to and replaces files of the first.
+            let printed = [(); 2].map(|()| {
+                let mut command = Command::new(&program);
+                command.args(["template", "web"]).arg(charts.join("shop"));
+                command.args(["--output-dir", "out"]).args(flags);
+                command.env("KUBECONFIG", charts.join("no-kubeconfig"));
+                let found = command.current_dir(target.path()).output().unwrap();
+                assert!(found.status.success(), "{found:?}");
+                String::from_utf8(found.stdout).unwrap()
+            });
+            let files = files_below(target.path()).into_iter();
+            let files: Vec<_> = files
+                .map(|(path, text)| (path.strip_prefix(target.path()).unwrap().to_owned(), text))
+                .collect();
+            assert!(files.len() > 2, "{files:?}");
+            (printed, files)
+        });
+        assert_eq!(folders[0], folders[1], "{flags:?}");
+    }
+}
+
+#[test]
+fn an_output_directory_that_cannot_be_written_is_an_error_that_names_the_file() {
+    let file = folder().join("charts/shop/Chart.yaml");
+    let arguments = ["charts/shop", "--output-dir", file.to_str().unwrap()];
+    let found = template(PROGRAM, &arguments.map(str::to_owned));
+    let stderr = String::from_utf8_lossy(&found.stderr);
+    assert!(
+        stderr.contains("Chart.yaml/shop/templates/config.yaml"),
+        "{stderr}"
+    );
+    assert_eq!(found.status.code(), Some(1));
+    let arguments = [
+        "charts/shop",
+        "--output-dir",
+        "x",
+        "-s",
+        "templates/config.yaml",
+    ];
+    let found = template(PROGRAM, &arguments.map(str::to_owned));
+    assert!(String::from_utf8_lossy(&found.stderr).contains("--show-only"));
+}
+
+#[test]
+fn host_names_are_resolved_only_on_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path();
+    std::fs::create_dir(chart.join("templates")).unwrap();
+    std::fs::write(
+        chart.join("Chart.yaml"),
+        "{apiVersion: v2, name: dns, version: 1.0.0}",
+    )
+    .unwrap();
+    let text = "a: {{ getHostByName \"127.0.0.1\" | quote }}";
+    std::fs::write(chart.join("templates/a.yaml"), text).unwrap();
+    for (flags, expected) in [
+        (&[][..], "a: \"\"\n"),
+        (&["--enable-dns"], "a: \"127.0.0.1\"\n"),
+    ] {
+        let mut arguments = vec![chart.to_string_lossy().into_owned()];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let mut programs = vec![PathBuf::from(PROGRAM)];
+        programs.extend(helm::ensure_or_skip().unwrap());
+        for program in programs {
+            let found = template(program, &arguments);
+            let text = String::from_utf8(found.stdout).unwrap();
+            assert!(text.ends_with(expected), "{text}");
+        }
     }
 }
 

@@ -166,14 +166,14 @@ fn serve(
                 body.len()
             );
             for (name, value) in headers {
-                head.push_str(&format!("{name}: {value}\r\n"));
+                head = format!("{head}{name}: {value}\r\n");
             }
             stream.write_all(format!("{head}\r\n").as_bytes())?;
             stream.write_all(&body)
         }
         Reply::Endless => {
             stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
-            let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
+            let chunk = format!("10000\r\n{}\r\n", " ".repeat(0x10000)).into_bytes();
             loop {
                 stream.write_all(&chunk)?;
             }

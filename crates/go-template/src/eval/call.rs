@@ -195,7 +195,10 @@ impl<'r> Eval<'r> {
         }
         let mut context = self.call_context();
         let result = (method.run)(&mut context, receiver, &mut Args::new(&mut values));
-        result.map_err(|error| self.failed_call(at, method.name, error))
+        result.map_err(|error| match error.wrong_signature() {
+            Some(message) => self.fail(message),
+            None => self.failed_call(at, method.name, error),
+        })
     }
 }
 

@@ -109,6 +109,10 @@ impl Eval<'_> {
         to: &mut Value,
     ) -> Result<()> {
         self.at = logic.ident;
+        for (slot, outer) in &logic.declares {
+            let value = outer.map(|outer| self.slot(outer).clone());
+            self.set_slot(*slot, &value.unwrap_or(Value::Invalid));
+        }
         to.put(Value::Invalid);
         for arg in self.code.args(logic.args) {
             self.arg(arg, || Type::REFLECT, dot, to)?;

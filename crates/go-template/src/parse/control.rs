@@ -194,12 +194,15 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
     }
 
     fn control(&mut self, control: Control) -> Result<PartOf<'t, B>> {
-        self.nest(|parser| {
-            let variables = parser.scope.variables.len();
-            let part = parser.branch(control)?;
-            parser.scope.variables.truncate(variables);
-            Ok(part)
-        })
+        self.nest(|parser| parser.scoped(control))
+    }
+
+    /// Parses a control structure, whose variables end with it.
+    fn scoped(&mut self, control: Control) -> Result<PartOf<'t, B>> {
+        let variables = self.scope.variables.len();
+        let part = self.branch(control)?;
+        self.scope.variables.truncate(variables);
+        Ok(part)
     }
 
     fn branch(&mut self, control: Control) -> Result<PartOf<'t, B>> {
@@ -220,7 +223,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 self.next();
                 self.builder.otherwise();
                 let mut list = self.builder.list();
-                let nested = self.control(control)?;
+                let nested = self.link(|parser| parser.scoped(control))?;
                 self.builder.push(&mut list, nested);
                 Some(self.builder.close_list(list))
             }

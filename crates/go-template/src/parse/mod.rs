@@ -22,6 +22,8 @@ use crate::value::Str;
 
 /// Maximum nesting of control structures and parentheses together.
 const MAX_NESTING: usize = 500;
+/// Maximum length of chains of `{{else if}}` and `{{else with}}` that are open together.
+const MAX_LINKS: usize = 2_000;
 
 /// A template defined by a text.
 #[derive(Debug)]
@@ -65,6 +67,8 @@ struct Parser<'t, B: Build<'t>> {
     builder: B,
     scope: TemplateScope<'t>,
     nesting: usize,
+    /// Number of open links of chains of `{{else if}}`.
+    links: usize,
     definitions: Vec<Definition<B::Template>>,
     by_name: HashMap<Str, usize>,
 }
@@ -118,6 +122,7 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
             builder,
             scope: TemplateScope::new(),
             nesting: 0,
+            links: 0,
             definitions: Vec::new(),
             by_name: HashMap::new(),
         }
@@ -266,6 +271,18 @@ impl<'t, B: Build<'t>> Parser<'t, B> {
                 format!("{}{dots}", String::from_utf8_lossy(&quoted))
             }
         }
+    }
+
+    /// Runs `parse` for the next link of a chain, which is nested in the one before.
+    fn link<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.links >= MAX_LINKS {
+            return Err(self.error("max expression depth exceeded"));
+        }
+        self.links += 1;
+        self.scope.depth = self.scope.depth.max(self.nesting + self.links);
+        let result = bounded::grow(|| parse(self));
+        self.links -= 1;
+        result
     }
 
     /// Runs `parse` one nesting level deeper.

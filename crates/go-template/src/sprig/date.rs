@@ -1,7 +1,9 @@
 //! Dates and durations, and the methods that templates can call on them.
 
+use std::sync::LazyLock;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
 use bounded::Buffer;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::error::FuncError;
 use crate::func::{Args, Call, Func};
@@ -105,6 +107,7 @@ const fn method(name: &'static str, params: &'static [Type], run: MethodFn) -> M
 
 /// Parameter lists are statics, because they may refer to a type whose methods refer to them.
 static TIME_PARAM: [Type; 1] = [Type::new(&TIME_INFO)];
+static LOCATION_PARAM: [Type; 1] = [Type::new(&LOCATION_POINTER_INFO)];
 static DURATION_PARAM: [Type; 1] = [Type::new(&DURATION_INFO)];
 
 static TIME_METHODS: &[Method] = &[
@@ -121,12 +124,35 @@ static TIME_METHODS: &[Method] = &[
     method("After", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_gt)
     }),
+    method("AppendBinary", &[Type::BYTES], |_, time, args| {
+        appended(args.get(0), &binary(&time_of(time))?)
+    }),
+    method("AppendFormat", &[Type::BYTES, STRING], |_, time, args| {
+        let mut text = Buffer::new();
+        time_of(time).format(args.str(1).as_bytes(), &mut text);
+        appended(args.get(0), &text)
+    }),
+    method("AppendText", &[Type::BYTES], |_, time, args| {
+        let mut text = Buffer::new();
+        time_of(time).format(RFC3339_NANO, &mut text);
+        appended(args.get(0), &text)
+    }),
     method("Before", &TIME_PARAM, |_, time, args| {
         compare(time, args, std::cmp::Ordering::is_lt)
+    }),
+    method("Clock", &[], |_, _, _| {
+        Err(FuncError::signature(
+            "function Clock has 3 return values; should be 1 or 2",
+        ))
     }),
     method("Compare", &TIME_PARAM, |_, time, args| {
         let order = time_of(time).compare(&time_of(args.get(0)));
         Ok(Value::Int(order as i64))
+    }),
+    method("Date", &[], |_, _, _| {
+        Err(FuncError::signature(
+            "function Date has 3 return values; should be 1 or 2",
+        ))
     }),
     method("Day", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).day().into()))
@@ -139,7 +165,27 @@ static TIME_METHODS: &[Method] = &[
         time_of(time).format(args.str(0).as_bytes(), &mut out);
         Ok(Value::from(out))
     }),
+    method("GoString", &[], |_, time, _| {
+        Ok(Value::from(go_syntax(&time_of(time))))
+    }),
+    method("GobEncode", &[], |_, time, _| {
+        Ok(Value::bytes(binary(&time_of(time))?))
+    }),
     method("Hour", &[], |_, time, _| Ok(clock(time, 0))),
+    method("ISOWeek", &[], |_, _, _| {
+        Err(FuncError::signature(
+            "invalid function signature for ISOWeek: second return value should be error; is int",
+        ))
+    }),
+    method("In", &LOCATION_PARAM, |_, time, args| {
+        let location = match args.get(0) {
+            Value::Object(object) => object.data::<Location>().cloned(),
+            _ => None,
+        };
+        let missing = || FuncError::new("time: missing Location in call to Time.In");
+        let location = location.ok_or_else(missing)?;
+        Ok(time_value(time_of(time).with_location(location)))
+    }),
     method("IsDST", &[], |_, _, _| Ok(Value::Bool(false))),
     method("IsZero", &[], |_, time, _| {
         Ok(Value::Bool(time_of(time).is_zero()))
@@ -148,6 +194,9 @@ static TIME_METHODS: &[Method] = &[
     method("Location", &[], |_, time, _| {
         let location = time_of(time).location().clone();
         Ok(Value::Object(Object::opaque(LOCATION, location)))
+    }),
+    method("MarshalBinary", &[], |_, time, _| {
+        Ok(Value::bytes(binary(&time_of(time))?))
     }),
     method("MarshalJSON", &[], |_, time, _| {
         let mut out = Buffer::from(&b"\""[..]);
@@ -204,7 +253,54 @@ static TIME_METHODS: &[Method] = &[
     method("YearDay", &[], |_, time, _| {
         Ok(Value::Int(time_of(time).year_day().into()))
     }),
+    method("Zone", &[], |_, _, _| {
+        Err(FuncError::signature(
+            "invalid function signature for Zone: second return value should be error; is int",
+        ))
+    }),
+    method("ZoneBounds", &[], |_, _, _| {
+        Err(FuncError::signature(
+            "invalid function signature for ZoneBounds: second return value should be error; is \
+             time.Time",
+        ))
+    }),
 ];
+
+/// Adds bytes to a `[]byte`.
+fn appended(before: &Value, more: &[u8]) -> Answer {
+    let mut bytes = match before {
+        Value::Bytes(bytes) => bytes.as_bytes().to_vec(),
+        _ => Vec::new(),
+    };
+    bytes.extend_from_slice(more);
+    Ok(Value::bytes(bytes))
+}
+
+/// Encodes a time like Go's `MarshalBinary`: a version, seconds since year 1, nanoseconds, and the
+/// minutes of the offset, to which the second version adds seconds.
+fn binary(time: &Time) -> Result<Vec<u8>, FuncError> {
+    let (minutes, seconds) = match time.location() {
+        Location::Utc => (-1, 0),
+        fixed @ Location::Fixed { .. } => (fixed.offset() / 60, fixed.offset() % 60),
+    };
+    let is_fixed = *time.location() != Location::Utc;
+    let unexpected = || FuncError::new("Time.MarshalBinary: unexpected zone offset");
+    let offset = i16::try_from(minutes).map_err(|_| unexpected())?;
+    if is_fixed && offset == -1 {
+        return Err(unexpected());
+    }
+    let mut out = vec![if seconds == 0 { 1 } else { 2 }];
+    let since_year_one = time.unix_seconds().wrapping_add(62_135_596_800);
+    out.extend_from_slice(&since_year_one.to_be_bytes());
+    out.extend_from_slice(&time.nanosecond().to_be_bytes());
+    out.extend_from_slice(&offset.to_be_bytes());
+    if let Ok(seconds) = i8::try_from(seconds)
+        && seconds != 0
+    {
+        out.extend_from_slice(&seconds.to_be_bytes());
+    }
+    Ok(out)
+}
 
 static DURATION_METHODS: &[Method] = &[
     method("Abs", &[], |_, span, _| {
@@ -363,8 +459,14 @@ pub(super) fn current_time() -> Time {
     )
 }
 
+/// Returns the current time. Like Go's, it also has a reading of the clock that counts from the start
+/// of the program, which is part of its text.
 fn now(_: &mut Call<'_>, _: &mut Args<'_>) -> Answer {
-    Ok(time_value(current_time()))
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let running = START.elapsed().as_nanos();
+    // Go's clock begins at 1.
+    let running = i64::try_from(running).unwrap_or(i64::MAX).saturating_add(1);
+    Ok(time_value(current_time().with_monotonic(running)))
 }
 
 /// Returns a time, or that of seconds since 1970; other values mean the current time.

@@ -77,7 +77,8 @@ fn has_key(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 fn pluck(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let key = args.str(0);
     let maps = args.rest(1).iter().filter_map(Value::as_map);
-    Ok(Value::list(maps.filter_map(|map| map.get(key)).collect()))
+    let found: Vec<Value> = maps.filter_map(|map| map.get(key)).collect();
+    Ok(Value::List(List::from(found).appended_to(0)))
 }
 
 /// Returns the keys, ordered within each dictionary; Go's order is random.
@@ -87,7 +88,7 @@ fn keys(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         call.budget().step(map.len() as u64)?;
         keys.extend(map.keys());
     }
-    Ok(Value::List(List::strings(keys)))
+    Ok(Value::List(List::strings(keys).appended_to(0)))
 }
 
 /// Returns the values in the order of their keys; Go's order is random.
@@ -96,7 +97,8 @@ fn values(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
         return Ok(Value::list(Vec::new()));
     };
     call.budget().step(map.len() as u64)?;
-    Ok(Value::list(map.iter().map(|(_, value)| value).collect()))
+    let values: Vec<Value> = map.iter().map(|(_, value)| value).collect();
+    Ok(Value::List(List::from(values).appended_to(0)))
 }
 
 fn pick(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -188,7 +190,7 @@ fn copy(value: &Value, budget: &Budget) -> Result<Value, BudgetError> {
                 .iter()
                 .map(|item| nested(&item))
                 .collect::<Result<_, _>>()?;
-            Value::List(List::new(list.go_type(), items))
+            Value::List(List::new(list.go_type(), items).with_capacity(list.capacity()))
         }
         Value::Map(map) => {
             let entries = map.iter().map(|(key, value)| Ok((key, nested(&value)?)));

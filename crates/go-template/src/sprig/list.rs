@@ -61,6 +61,11 @@ fn list_of(value: &Value, message: &str) -> Result<List, FuncError> {
     }
 }
 
+/// Returns a list that Go makes by appending its elements.
+fn appended(items: Vec<Value>) -> Value {
+    Value::List(List::from(items).appended_to(0))
+}
+
 fn list(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(Value::list(args.take_rest(0)))
 }
@@ -71,7 +76,7 @@ fn push(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let mut items = Vec::with_capacity(list.len() + 1);
     items.extend(list.iter());
     items.push(args.take(1));
-    Ok(Value::list(items))
+    Ok(Value::List(List::from(items).extended_from(list.len())))
 }
 
 fn prepend(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -80,7 +85,11 @@ fn prepend(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let mut items = Vec::with_capacity(list.len() + 1);
     items.push(args.take(1));
     items.extend(list.iter());
-    Ok(Value::list(items))
+    let items = List::from(items);
+    Ok(Value::List(match list.len() {
+        0 => items,
+        _ => items.extended_from(1),
+    }))
 }
 
 fn chunk(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -142,9 +151,8 @@ fn reverse(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
 fn compact(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let list = list_of(args.get(0), "Cannot compact on type")?;
     call.budget().range(list.len())?;
-    Ok(Value::list(
-        list.iter().filter(|item| !is_empty(item)).collect(),
-    ))
+    let kept: Vec<Value> = list.iter().filter(|item| !is_empty(item)).collect();
+    Ok(appended(kept))
 }
 
 fn is_in(items: &[Value], wanted: &Value, budget: &Budget) -> Result<bool, BudgetError> {
@@ -165,7 +173,7 @@ fn uniq(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
             kept.push(item);
         }
     }
-    Ok(Value::list(kept))
+    Ok(appended(kept))
 }
 
 fn without(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -178,7 +186,7 @@ fn without(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
             kept.push(item);
         }
     }
-    Ok(Value::list(kept))
+    Ok(appended(kept))
 }
 
 fn has(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -232,6 +240,6 @@ fn concat(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     Ok(if items.is_empty() {
         Value::NilOf(Type::LIST)
     } else {
-        Value::list(items)
+        appended(items)
     })
 }

@@ -272,10 +272,8 @@ fn integers(call: &mut Call<'_>, start: i64, end: i64, step: i64) -> Result<Vec<
 }
 
 fn int_list(numbers: Vec<i64>) -> Value {
-    Value::List(List::new(
-        Type::INTS,
-        numbers.into_iter().map(Value::Int).collect(),
-    ))
+    let numbers = numbers.into_iter().map(Value::Int).collect();
+    Value::List(List::new(Type::INTS, numbers).appended_to(0))
 }
 
 fn until(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

@@ -104,6 +104,17 @@ fn must_find(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     ))
 }
 
+/// Elements for which Go makes room before it collects matches.
+const FIRST_MATCHES: usize = 10;
+
+/// Returns matches as a `[]string`, or nil for `None`.
+fn matches(found: Option<Vec<&[u8]>>) -> Value {
+    match strings(found) {
+        Value::List(list) => Value::List(list.appended_to(FIRST_MATCHES)),
+        nil => nil,
+    }
+}
+
 /// Returns a `[]string`, or nil for `None`.
 fn strings(found: Option<Vec<&[u8]>>) -> Value {
     found.map_or(Value::NilOf(Type::STRINGS), |found| {
@@ -113,20 +124,14 @@ fn strings(found: Option<Vec<&[u8]>>) -> Value {
 
 fn find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Panic)?;
-    Ok(strings(regexp.find_all(
-        args.str(1).as_bytes(),
-        args.int(2),
-        call.budget(),
-    )?))
+    let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
+    Ok(matches(found))
 }
 
 fn must_find_all(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     let regexp = compiled(call, args, OnError::Return)?;
-    Ok(strings(regexp.find_all(
-        args.str(1).as_bytes(),
-        args.int(2),
-        call.budget(),
-    )?))
+    let found = regexp.find_all(args.str(1).as_bytes(), args.int(2), call.budget())?;
+    Ok(matches(found))
 }
 
 fn split(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

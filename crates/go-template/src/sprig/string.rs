@@ -345,8 +345,11 @@ fn texts(call: &mut Call<'_>, value: &Value) -> Result<List, FuncError> {
             _ => Ok(Value::from(&*strval(value, budget)?)),
         }
     };
+    // Go makes room for the nils, too.
+    let mut room = 0;
     let items = if is_slice(value) {
         let items = value.as_list().unwrap_or_else(|| List::from(Vec::new()));
+        room = items.len();
         let present = items.iter().filter(|item| !matches!(item, Value::Nil));
         present.map(|item| text(&item)).collect::<Result<_, _>>()?
     } else if matches!(value, Value::Nil) {
@@ -354,7 +357,7 @@ fn texts(call: &mut Call<'_>, value: &Value) -> Result<List, FuncError> {
     } else {
         vec![text(value)?]
     };
-    Ok(List::new(Type::STRINGS, items))
+    Ok(List::new(Type::STRINGS, items).with_capacity(room))
 }
 
 fn to_strings(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {

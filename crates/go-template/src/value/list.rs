@@ -1,12 +1,13 @@
 //! `List`: Go's slice; handles and sub-slices share one array, as in Go.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
 use bounded::memory::Held;
 
 use super::deep_drop;
+use super::growth;
 use super::{Str, Type, Value};
 
 /// A slice of values. Clones and the results of [`List::slice`] share the elements: sorting one in
@@ -28,8 +29,15 @@ pub struct List {
 struct ListCell {
     ty: Type,
     items: RefCell<Vec<Value>>,
+    /// Length of the array: there are zero values behind the items.
+    capacity: Cell<u32>,
     /// The memory of the elements without what they refer to.
-    _held: Held,
+    held: RefCell<Held>,
+}
+
+/// Returns the memory of a list with room for this many elements.
+fn memory(room: usize) -> usize {
+    size_of::<ListCell>() + room * size_of::<Value>()
 }
 
 impl List {
@@ -40,12 +48,37 @@ impl List {
         Self {
             cell: Rc::new(ListCell {
                 ty,
-                _held: Held::new(size_of::<ListCell>() + items.capacity() * size_of::<Value>()),
+                held: RefCell::new(Held::new(memory(items.capacity()))),
                 items: RefCell::new(items),
+                capacity: Cell::new(len),
             }),
             start: 0,
             len,
         }
+    }
+
+    /// Gives a new list the capacity that Go's `append` leaves when it adds the elements one by one,
+    /// to an array of `first` elements.
+    #[must_use]
+    pub fn appended_to(self, first: usize) -> Self {
+        let capacity = growth::appended(self.cell.ty, first, self.len());
+        self.with_capacity(capacity)
+    }
+
+    /// Gives a new list the capacity that Go's `append` leaves when it adds all elements but the
+    /// first `old` at once.
+    #[must_use]
+    pub(crate) fn extended_from(self, old: usize) -> Self {
+        let capacity = growth::grown(self.cell.ty, old, self.len());
+        self.with_capacity(capacity)
+    }
+
+    /// Gives a new list a capacity, which is at least its length.
+    #[must_use]
+    pub(crate) fn with_capacity(self, capacity: usize) -> Self {
+        let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
+        self.cell.capacity.set(capacity.max(self.len));
+        self
     }
 
     /// Creates a `[]string`.
@@ -76,11 +109,8 @@ impl List {
 
     /// Go's `cap`: the number of elements from the first of this slice to the end of the array.
     pub fn capacity(&self) -> usize {
-        self.cell
-            .items
-            .borrow()
-            .len()
-            .saturating_sub(self.start as usize)
+        let capacity = self.cell.capacity.get();
+        capacity.saturating_sub(self.start) as usize
     }
 
     /// Returns the element at `index`.
@@ -101,6 +131,14 @@ impl List {
     pub fn slice(&self, start: usize, end: usize) -> Self {
         let end = end.min(self.capacity());
         let start = start.min(end);
+        // What is behind the elements is created only if it is asked for.
+        let last = self.start as usize + end;
+        let mut items = self.cell.items.borrow_mut();
+        if last > items.len() {
+            items.resize_with(last, || Value::zero(self.cell.ty.elem()));
+            self.cell.held.borrow_mut().set(memory(items.capacity()));
+        }
+        drop(items);
         let narrow = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         Self {
             cell: Rc::clone(&self.cell),

@@ -15,6 +15,7 @@ mod access;
 mod bytes;
 mod deep_drop;
 mod follow;
+mod growth;
 mod list;
 mod map;
 mod number;

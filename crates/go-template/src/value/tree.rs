@@ -69,10 +69,11 @@ impl Tree {
     pub(crate) fn wrap(&self) -> Value {
         match self {
             Self::Bytes(bytes) => Value::bytes(Str::clone(bytes)),
-            Self::List(list) => Value::List(List::new(
-                list.ty,
-                list.items.iter().map(Self::wrap).collect(),
-            )),
+            // Lists come from JSON, which Go decodes by appending.
+            Self::List(list) => {
+                let items = list.items.iter().map(Self::wrap).collect();
+                Value::List(List::new(list.ty, items).appended_to(0))
+            }
             Self::Map(map) => Value::Map(Map::from_tree(Arc::clone(map))),
             _ => self.leaf().unwrap_or_default(),
         }
@@ -148,8 +149,8 @@ impl TreeMap {
     /// `None`.
     #[must_use]
     pub fn with(&self, changes: impl IntoIterator<Item = (Str, Option<Tree>)>) -> Self {
-        let mut changed = self.clone();
-        let table = &mut changed.table;
+        let mut copy = self.clone();
+        let table = &mut copy.table;
         for (key, value) in changes {
             match value {
                 Some(value) => drop(table.insert(key, value)),
@@ -157,7 +158,7 @@ impl TreeMap {
             }
         }
         table.sort();
-        changed
+        copy
     }
 
     /// Returns the Go type.

@@ -105,6 +105,11 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Returns the offset up to which the text was read.
+    pub(crate) fn position(&self) -> usize {
+        self.mark.offset
+    }
+
     /// Returns the next token without consuming it.
     pub(crate) fn peek(&mut self) -> Result<&Token, Error> {
         self.fill()?;

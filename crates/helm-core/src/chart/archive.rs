@@ -1,7 +1,6 @@
 //! Reads `.tgz` archives of charts. The content is not trusted.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 use std::io::{self, Cursor, Read};
 
 use flate2::read::MultiGzDecoder;
@@ -105,9 +104,6 @@ pub enum ArchiveError {
     /// A device or another special file.
     #[error("the chart archive contains {0:?}, which is not a regular file")]
     Irregular(String),
-    /// Two files with the same name.
-    #[error("the chart archive contains {0:?} twice")]
-    Duplicate(String),
     /// No files.
     #[error("no files in the chart archive")]
     Empty,
@@ -173,14 +169,16 @@ fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
 fn entries(unpacked: &[u8], room: &Room<'_>) -> Result<Vec<File>, ArchiveError> {
     let mut tar = tar::Archive::new(Cursor::new(unpacked));
     let mut files = Vec::new();
-    let mut names = HashSet::new();
     let entries = tar.entries_with_seek().map_err(ArchiveError::Unpack)?;
     for entry in entries {
         room.entry()?;
         let entry = entry.map_err(ArchiveError::Unpack)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let kind = entry.header().entry_type();
-        if kind.is_dir() || path.ends_with('/') || kind.is_pax_global_extensions() {
+        // Old archives mark a directory by the slash alone; in others, it is part of a file's name.
+        let is_old = entry.header().as_bytes().get(TYPE_AT) == Some(&0);
+        let is_directory = kind.is_dir() || is_old && path.ends_with('/');
+        if is_directory || kind.is_pax_global_extensions() {
             continue;
         }
         if kind.is_symlink() || kind.is_hard_link() {
@@ -194,9 +192,6 @@ fn entries(unpacked: &[u8], room: &Room<'_>) -> Result<Vec<File>, ArchiveError> 
         room.size(size)?;
         let data = content(unpacked, entry.raw_file_position(), size)
             .ok_or_else(|| ArchiveError::Unpack(io::ErrorKind::UnexpectedEof.into()))?;
-        if !names.insert(name.clone()) {
-            return Err(ArchiveError::Duplicate(name));
-        }
         let modified = modified(entry.header());
         files.push(File::new(name, without_bom(data)).modified_at(modified));
     }
@@ -206,6 +201,9 @@ fn entries(unpacked: &[u8], room: &Room<'_>) -> Result<Vec<File>, ArchiveError> 
         Ok(files)
     }
 }
+
+/// Position of a header's type, which is 0 in old archives.
+const TYPE_AT: usize = 156;
 
 fn content(unpacked: &[u8], start: u64, size: u64) -> Option<&[u8]> {
     let start = usize::try_from(start).ok()?;
@@ -324,7 +322,25 @@ mod tests {
     }
 
     #[test]
-    fn hostile_paths_links_and_duplicates_are_rejected() {
+    fn a_slash_at_the_end_of_a_files_name_is_dropped() {
+        let mut tar = tar::Builder::new(Vec::new());
+        for (path, kind) in [("web/c/dd/", b'0'), ("web/d/", 0)] {
+            let mut header = tar::Header::new_ustar();
+            let bytes = header.as_mut_bytes();
+            bytes[..path.len()].copy_from_slice(path.as_bytes());
+            bytes[TYPE_AT] = kind;
+            header.set_size(0);
+            header.set_cksum();
+            tar.append(&header, b"".as_slice()).unwrap();
+        }
+        let archive = gzip(&tar.into_inner().unwrap());
+        let files = read(&archive, &Limits::default()).unwrap();
+        let names: Vec<_> = files.iter().map(File::name).collect();
+        assert_eq!(names, ["c/dd"]);
+    }
+
+    #[test]
+    fn hostile_paths_and_links_are_rejected() {
         let limits = Limits::default();
         for (path, message) in [
             ("web/../../etc/passwd", "leads outside the chart"),
@@ -340,8 +356,6 @@ mod tests {
         assert!(link.contains("link"), "{link}");
         let device = error(&[("web/a", tar::EntryType::Char, b"")], &limits);
         assert!(device.contains("not a regular file"), "{device}");
-        let twice = error(&[("web/a", FILE, b"1"), ("web/./a", FILE, b"2")], &limits);
-        assert!(twice.contains("twice"), "{twice}");
     }
 
     #[test]

@@ -5,35 +5,111 @@ use go_template::go::unicode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{Lock, Metadata};
+use super::{File, Lock, Metadata};
+use crate::place::Place;
 use crate::yaml::{self, YamlError};
 
 /// An error in a file that describes a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum ChartYamlError {
     /// The text is not UTF-8.
-    #[error("it is not UTF-8")]
-    Utf8(#[source] std::str::Utf8Error),
+    #[error("it is not UTF-8 at {place}")]
+    Utf8 {
+        /// Where.
+        place: Box<Place>,
+        /// The error.
+        #[source]
+        error: std::str::Utf8Error,
+    },
     /// The text is not YAML.
-    #[error("it is not valid YAML")]
-    Yaml(#[source] YamlError),
+    #[error("it is not valid YAML at {place}")]
+    Yaml {
+        /// Where.
+        place: Box<Place>,
+        /// The error.
+        #[source]
+        error: YamlError,
+    },
     /// The document is not a map.
     #[error("it is not a map")]
     NotAMap,
     /// A field has the wrong type.
-    #[error("{0}")]
-    Field(String),
+    #[error("{}{message}", at(.place.as_deref()))]
+    Field {
+        /// Where, if that is known.
+        place: Option<Box<Place>>,
+        /// The field and its type.
+        message: String,
+    },
 }
+
+fn at(place: Option<&Place>) -> String {
+    place.map(|place| format!("{place}: ")).unwrap_or_default()
+}
+
+impl ChartYamlError {
+    /// Returns the place to name.
+    pub(super) fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Utf8 { place, .. } | Self::Yaml { place, .. } => Some(place),
+            Self::Field { place, .. } => place.as_deref(),
+            Self::NotAMap => None,
+        }
+    }
+
+    /// Returns the place to name.
+    pub(super) fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Utf8 { place, .. } | Self::Yaml { place, .. } => Some(place),
+            Self::Field { place, .. } => place.as_deref_mut(),
+            Self::NotAMap => None,
+        }
+    }
+}
+
+/// Fields of `Chart.yaml`, of its maintainers and dependencies, and of lock files.
+const FIELDS: [&str; 17] = [
+    "name",
+    "home",
+    "sources",
+    "version",
+    "description",
+    "keywords",
+    "maintainers",
+    "icon",
+    "apiVersion",
+    "condition",
+    "tags",
+    "appVersion",
+    "deprecated",
+    "annotations",
+    "kubeVersion",
+    "dependencies",
+    "type",
+];
+const MAINTAINER_FIELDS: [&str; 3] = ["name", "email", "url"];
+const DEPENDENCY_FIELDS: [&str; 8] = [
+    "name",
+    "version",
+    "repository",
+    "condition",
+    "tags",
+    "enabled",
+    "import-values",
+    "alias",
+];
+const LOCK_FIELDS: [&str; 3] = ["generated", "digest", "dependencies"];
 
 /// Merges the fields of a YAML text into those of an earlier one: lists item by item, as Go decodes
 /// into a struct that has content already. Nulls leave scalars unchanged.
 pub(super) fn overlay(
     document: &mut Map<String, Value>,
+    file: &str,
     text: &[u8],
 ) -> Result<(), ChartYamlError> {
-    match read_yaml(text)? {
+    match read_yaml(file, text)? {
         Value::Object(fields) => {
-            lay_over(document, fields);
+            lay_over(document, canonical(fields, &FIELDS));
             Ok(())
         }
         Value::Null => Ok(()),
@@ -41,9 +117,53 @@ pub(super) fn overlay(
     }
 }
 
-fn read_yaml(text: &[u8]) -> Result<Value, ChartYamlError> {
-    let text = std::str::from_utf8(text).map_err(ChartYamlError::Utf8)?;
-    yaml::parse(text).map_err(ChartYamlError::Yaml)
+fn read_yaml(file: &str, text: &[u8]) -> Result<Value, ChartYamlError> {
+    let valid = std::str::from_utf8(text).map_err(|error| ChartYamlError::Utf8 {
+        place: Box::new(Place::of_utf8(file, text, error)),
+        error,
+    })?;
+    yaml::parse(valid).map_err(|error| ChartYamlError::Yaml {
+        place: Box::new(Place::of_yaml(file, valid, &error)),
+        error,
+    })
+}
+
+/// Gives fields the names that they are decoded by: Go accepts names of another case, and of several
+/// that differ in case the last in the order of the alphabet counts.
+fn canonical(fields: Map<String, Value>, names: &[&str]) -> Map<String, Value> {
+    let mut sorted: Vec<(String, Value)> = fields.into_iter().collect();
+    sorted.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut found = Map::new();
+    for (key, mut value) in sorted {
+        let name = names.iter().find(|name| is_alike(name, &key));
+        let inner: &[&str] = match name {
+            Some(&"maintainers") => &MAINTAINER_FIELDS,
+            Some(&"dependencies") => &DEPENDENCY_FIELDS,
+            _ => &[],
+        };
+        if !inner.is_empty() {
+            each(&mut value, |item| {
+                if let Value::Object(fields) = item {
+                    *fields = canonical(std::mem::take(fields), inner);
+                }
+            });
+        }
+        let name = name.map_or(key, |name| (*name).to_owned());
+        let one: Map<String, Value> = [(name, value)].into_iter().collect();
+        lay_over(&mut found, one);
+    }
+    found
+}
+
+/// Returns whether Go's JSON decoder takes `key` for the field `name`: letters that fold to ASCII
+/// letters count as these.
+fn is_alike(name: &str, key: &str) -> bool {
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(key.chars().map(fold))
 }
 
 fn lay_over(below: &mut Map<String, Value>, above: Map<String, Value>) {
@@ -72,44 +192,102 @@ fn lay_over(below: &mut Map<String, Value>, above: Map<String, Value>) {
 }
 
 /// Returns the metadata of a chart from the fields of `Chart.yaml` and `requirements.yaml`.
-pub(super) fn read(mut document: Map<String, Value>) -> Result<Metadata, ChartYamlError> {
+pub(super) fn read(
+    mut document: Map<String, Value>,
+    source: Option<&File>,
+) -> Result<Metadata, ChartYamlError> {
     for (key, value) in &mut document {
         match key.as_str() {
-            "sources" | "keywords" => each(value, text),
-            "annotations" => values_of(value, text),
+            "sources" | "keywords" => each(value, text_or_empty),
+            "annotations" => values_of(value, text_or_empty),
             "maintainers" => each(value, |item| values_of(item, text)),
             "dependencies" => each(value, dependency),
             "deprecated" => {}
             _ => text(value),
         }
     }
-    typed(document)
+    typed(document, source)
 }
 
 /// Returns the content of a lock file.
-pub(super) fn lock(text: &[u8]) -> Result<Lock, ChartYamlError> {
-    match read_yaml(text)? {
-        Value::Object(mut document) => {
+pub(super) fn lock(file: &File) -> Result<Lock, ChartYamlError> {
+    match read_yaml(file.name(), file.data())? {
+        Value::Object(document) => {
+            let mut document = canonical(document, &LOCK_FIELDS);
             if let Some(dependencies) = document.get_mut("dependencies") {
                 each(dependencies, dependency);
             }
-            typed(document)
+            typed(document, Some(file))
         }
         Value::Null => Ok(Lock::default()),
         _ => Err(ChartYamlError::NotAMap),
     }
 }
 
-fn typed<T: DeserializeOwned>(document: Map<String, Value>) -> Result<T, ChartYamlError> {
-    T::deserialize(Value::Object(document))
-        .map_err(|error| ChartYamlError::Field(error.to_string()))
+fn typed<T: DeserializeOwned>(
+    document: Map<String, Value>,
+    source: Option<&File>,
+) -> Result<T, ChartYamlError> {
+    let document = Value::Object(document);
+    T::deserialize(&document).map_err(|error| {
+        let path = culprit::<T>(&document);
+        let place = source.and_then(|file| Place::of_path(file.name(), file.data(), &path));
+        ChartYamlError::Field {
+            message: format!("{}: {error}", path.join(".")),
+            place: place.map(Box::new),
+        }
+    })
+}
+
+/// Returns the path of the first value that cannot be decoded.
+fn culprit<T: DeserializeOwned>(document: &Value) -> Vec<String> {
+    // Each part is decoded alone, inside of what is around it.
+    fn search<T: DeserializeOwned>(
+        value: &Value,
+        path: &mut Vec<String>,
+        wrap: &dyn Fn(Value) -> Value,
+    ) {
+        // The fields of dependencies are the deepest.
+        if path.len() == 4 {
+            return;
+        }
+        let fails = |part: Value| T::deserialize(wrap(part)).is_err();
+        match value {
+            // A container that fails when it is empty has the wrong type itself.
+            Value::Object(_) if fails(Value::Object(Map::new())) => {}
+            Value::Array(_) if fails(Value::Array(Vec::new())) => {}
+            Value::Object(fields) => {
+                let inside = |key: &str, part: Value| Value::from_iter([(key.to_owned(), part)]);
+                let bad = fields
+                    .iter()
+                    .find(|(key, part)| fails(inside(key, (*part).clone())));
+                if let Some((key, part)) = bad {
+                    path.push(key.clone());
+                    search::<T>(part, path, &|part| wrap(inside(key, part)));
+                }
+            }
+            Value::Array(items) => {
+                let inside = |part: Value| Value::Array(vec![part]);
+                let bad = items.iter().position(|part| fails(inside(part.clone())));
+                if let Some((index, part)) = bad.and_then(|index| Some((index, items.get(index)?)))
+                {
+                    path.push(index.to_string());
+                    search::<T>(part, path, &|part| wrap(inside(part)));
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut path = Vec::new();
+    search::<T>(document, &mut path, &|part| part);
+    path
 }
 
 fn dependency(value: &mut Value) {
     let Value::Object(fields) = value else { return };
     for (key, value) in fields {
         match key.as_str() {
-            "tags" => each(value, text),
+            "tags" => each(value, text_or_empty),
             "import-values" | "enabled" => {}
             _ => text(value),
         }
@@ -137,6 +315,14 @@ fn text(value: &mut Value) {
         _ => return,
     };
     *value = Value::String(text);
+}
+
+/// Like [`text`] where null is the empty string.
+fn text_or_empty(value: &mut Value) {
+    if value.is_null() {
+        *value = Value::String(String::new());
+    }
+    text(value);
 }
 
 /// Validates the metadata and removes unprintable characters, as Helm does when it loads a chart.

@@ -1,6 +1,6 @@
 //! Loads charts from directories and archives, with one parser over a list of files for both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -15,6 +15,7 @@ use super::content_digest::LazyDigest;
 use super::ignore::{IgnoreError, Rules};
 use super::schema::Schema;
 use super::{Chart, ChartInner, File, Limits, Lock, OwnValues};
+use crate::place::Place;
 use crate::release::Time;
 use crate::values::{self, ValuesError};
 
@@ -80,6 +81,14 @@ pub enum LoadError {
     /// The content of `Chart.yaml` is invalid.
     #[error("validation: {0}")]
     Invalid(String),
+    /// A field of `Chart.yaml` is invalid.
+    #[error("validation: {message}, at {place}")]
+    InvalidField {
+        /// Where.
+        place: Box<Place>,
+        /// The error.
+        message: String,
+    },
     /// `values.yaml` cannot be parsed.
     #[error("cannot load values.yaml")]
     Values(#[source] ValuesError),
@@ -97,6 +106,43 @@ pub enum LoadError {
 }
 
 impl LoadError {
+    /// Adds the place to an error in a field of `Chart.yaml`, which the error names.
+    fn of_metadata(message: String, source: Option<&File>) -> Self {
+        let name = message.strip_prefix("chart.metadata.");
+        let field = name.and_then(|name| name.split(' ').next());
+        let place = source
+            .zip(field)
+            .and_then(|(file, field)| Place::of_path(file.name(), file.data(), &[field]));
+        match place {
+            Some(place) => Self::InvalidField {
+                place: Box::new(place),
+                message,
+            },
+            None => Self::Invalid(message),
+        }
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Metadata { error, .. } => error.place_mut(),
+            Self::InvalidField { place, .. } => Some(place),
+            Self::Values(error) => error.place_mut(),
+            Self::Subchart { error, .. } => error.place_mut(),
+            _ => None,
+        }
+    }
+
+    /// Returns the line of the file with a caret, or an empty text.
+    pub fn excerpt(&self) -> &str {
+        match self {
+            Self::Metadata { error, .. } => error.place().map_or("", Place::excerpt),
+            Self::InvalidField { place, .. } => place.excerpt(),
+            Self::Values(error) => error.excerpt(),
+            Self::Subchart { error, .. } => error.excerpt(),
+            _ => "",
+        }
+    }
+
     /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -252,14 +298,18 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
     let mut parts = Parts::default();
     let mut document = serde_json::Map::new();
     let mut found = false;
+    let mut chart_yaml = None;
     // Chart.yaml is read first, wherever it is in the list, because requirements.yaml adds to it.
     for file in files.iter().filter(|file| file.name() == "Chart.yaml") {
         found = true;
-        chart_yaml::overlay(&mut document, file.data()).map_err(|error| LoadError::Metadata {
-            file: "Chart.yaml",
-            error,
+        chart_yaml::overlay(&mut document, file.name(), file.data()).map_err(|error| {
+            LoadError::Metadata {
+                file: "Chart.yaml",
+                error,
+            }
         })?;
         parts.modified = file.modified();
+        chart_yaml = Some(file.clone());
     }
     let is_v1 = document
         .get("apiVersion")
@@ -271,17 +321,22 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
     if !found {
         return Err(LoadError::NoChartYaml);
     }
-    let mut metadata = chart_yaml::read(document).map_err(|error| LoadError::Metadata {
-        file: "Chart.yaml",
-        error,
-    })?;
+    let mut metadata =
+        chart_yaml::read(document, chart_yaml.as_ref()).map_err(|error| LoadError::Metadata {
+            file: "Chart.yaml",
+            error,
+        })?;
     if metadata.api_version.is_empty() {
         "v1".clone_into(&mut metadata.api_version);
     }
-    chart_yaml::validate(&mut metadata).map_err(LoadError::Invalid)?;
+    chart_yaml::validate(&mut metadata)
+        .map_err(|message| LoadError::of_metadata(message, chart_yaml.as_ref()))?;
     let mut dependencies = Vec::new();
     for (name, files) in std::mem::take(&mut parts.below) {
-        let chart = subchart(&name, &files, room, depth + 1).map_err(|error| {
+        let chart = subchart(&name, &files, room, depth + 1).map_err(|mut error| {
+            if let Some(place) = error.place_mut() {
+                place.move_below(&format!("charts/{name}"));
+            }
             let (name, chart) = (name.clone(), metadata.name.clone());
             LoadError::Subchart {
                 name,
@@ -305,6 +360,7 @@ pub(super) fn files(files: Vec<File>, room: &Room<'_>, depth: usize) -> Result<C
         files: parts.files.into(),
         dependencies,
         modified: parts.modified,
+        repeated: parts.repeated.into(),
         digest: Arc::new(digest),
     })))
 }
@@ -323,6 +379,9 @@ struct Parts {
     modified: Option<Time>,
     /// All files outside `charts/`, for the digest.
     all: Vec<File>,
+    seen: HashSet<Arc<str>>,
+    /// Names that several files have.
+    repeated: Vec<Arc<str>>,
 }
 
 impl Parts {
@@ -342,27 +401,36 @@ impl Parts {
             return Ok(());
         }
         self.all.push(file.clone());
+        if !self.seen.insert(Arc::clone(&file.name)) {
+            self.repeated.push(Arc::clone(&file.name));
+            // The last one counts, except for CRDs, which are all shown.
+            if !file.name().starts_with("crds/") {
+                self.templates
+                    .retain(|earlier| earlier.name() != file.name());
+                self.files.retain(|earlier| earlier.name() != file.name());
+            }
+        }
         let unreadable = |file| move |error| LoadError::Metadata { file, error };
         match file.name() {
             "Chart.yaml" => {}
             "Chart.lock" => {
-                self.lock = Some(chart_yaml::lock(file.data()).map_err(unreadable("Chart.lock"))?);
+                self.lock = Some(chart_yaml::lock(&file).map_err(unreadable("Chart.lock"))?);
             }
             "values.yaml" => {
-                self.values = Some(values::read_tree(file.data()).map_err(LoadError::Values)?);
+                self.values =
+                    Some(values::read_tree(file.name(), file.data()).map_err(LoadError::Values)?);
                 self.values_file = Some(file);
             }
             "values.schema.json" => self.schema = Some(file),
             "requirements.yaml" => {
-                chart_yaml::overlay(document, file.data())
+                chart_yaml::overlay(document, file.name(), file.data())
                     .map_err(unreadable("requirements.yaml"))?;
                 if is_v1 {
                     self.files.push(file);
                 }
             }
             "requirements.lock" => {
-                let lock =
-                    chart_yaml::lock(file.data()).map_err(unreadable("requirements.lock"))?;
+                let lock = chart_yaml::lock(&file).map_err(unreadable("requirements.lock"))?;
                 self.lock = Some(lock);
                 if is_v1 {
                     self.files.push(file);

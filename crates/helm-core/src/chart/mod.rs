@@ -127,6 +127,8 @@ struct ChartInner {
     files: Arc<[File]>,
     dependencies: Vec<Chart>,
     modified: Option<Time>,
+    /// Names that several files have.
+    repeated: Arc<[Arc<str>]>,
     /// Digest of the chart as it was loaded, before dependencies were disabled or renamed.
     digest: Arc<LazyDigest>,
 }
@@ -273,6 +275,12 @@ impl Chart {
     /// Returns the modification time of `Chart.yaml`, if known.
     pub fn modified(&self) -> Option<Time> {
         self.0.modified
+    }
+
+    /// Returns the names that several files of the chart have, which is possible in an archive. The
+    /// last of these files counts, as in Helm.
+    pub fn repeated_files(&self) -> &[Arc<str>] {
+        &self.0.repeated
     }
 
     /// Returns the chart with other dependencies.

@@ -14,6 +14,7 @@ use go_template::{Tree, TreeMap};
 use serde_json::Value;
 
 use super::{Chart, File};
+use crate::place::Place;
 use crate::values::tree;
 
 use plain::{PlainSchema, Verdict};
@@ -24,8 +25,41 @@ const URL: &str = "file:///values.schema.json";
 pub(crate) struct Schema {
     file: File,
     plain: OnceLock<Option<PlainSchema>>,
-    compiled: OnceLock<Result<CompiledSchema, String>>,
+    compiled: OnceLock<Result<CompiledSchema, Violation>>,
 }
+
+/// A reason why values are not valid, or why a schema cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Violation {
+    /// The keys and indexes that lead to the value; `None` if the schema itself is wrong.
+    path: Option<Vec<String>>,
+    /// The path of the rule in the schema.
+    rule: Vec<String>,
+    message: String,
+}
+
+impl Violation {
+    /// An error in the schema itself.
+    fn of_schema(message: String) -> Self {
+        Self {
+            path: None,
+            rule: Vec::new(),
+            message,
+        }
+    }
+}
+
+/// Values that a chart's schema, or those of its dependencies, reject.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    /// A paragraph for each chart.
+    pub(crate) text: String,
+    /// The lines of the files that the text names.
+    pub(crate) excerpt: String,
+}
+
+/// Limit on the excerpts of one error.
+const MAX_EXCERPTS: usize = 5;
 
 struct CompiledSchema {
     document: Value,
@@ -59,19 +93,20 @@ impl Schema {
         &self.file
     }
 
-    fn compile(&self) -> Result<CompiledSchema, String> {
+    fn compile(&self) -> Result<CompiledSchema, Violation> {
+        let wrong = |message| Violation::of_schema(message);
         let document: Value =
-            serde_json::from_slice(self.file.data()).map_err(|e| e.to_string())?;
-        pattern::check(&document)?;
+            serde_json::from_slice(self.file.data()).map_err(|error| wrong(error.to_string()))?;
+        pattern::check(&document).map_err(wrong)?;
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(Offline));
         compiler
             .add_resource(URL, document.clone())
-            .map_err(|e| e.to_string())?;
+            .map_err(|error| wrong(error.to_string()))?;
         let mut schemas = Schemas::new();
         let root = compiler
             .compile(URL, &mut schemas)
-            .map_err(|e| format!("{e:#}"))?;
+            .map_err(|error| wrong(format!("{error:#}")))?;
         Ok(CompiledSchema {
             document,
             schemas,
@@ -79,9 +114,8 @@ impl Schema {
         })
     }
 
-    /// Validates `values` and returns one line per error. Lines do not contain the values
-    /// themselves, which may be secret.
-    fn check(&self, values: &Tree) -> Result<(), String> {
+    /// Validates `values`. Errors do not contain the values themselves, which may be secret.
+    fn check(&self, values: &Tree) -> Result<(), Vec<Violation>> {
         let plain = self
             .plain
             .get_or_init(|| PlainSchema::read(self.file.data()));
@@ -92,23 +126,25 @@ impl Schema {
         self.check_compiled(&tree::to_json(values))
     }
 
-    fn check_compiled(&self, values: &Value) -> Result<(), String> {
+    fn check_compiled(&self, values: &Value) -> Result<(), Vec<Violation>> {
         match self.compiled.get_or_init(|| self.compile()) {
             Ok(CompiledSchema {
                 document,
                 schemas,
                 root,
-            }) => match within_limits(document, values)
-                .and_then(|()| Ok(schemas.validate(values, *root)))?
-            {
-                Err(error) if decimal::is_violation(&error) => {
-                    let mut text = String::new();
-                    describe(&error, &mut text);
-                    Err(text)
+            }) => {
+                within_limits(document, values)
+                    .map_err(|message| vec![Violation::of_schema(message)])?;
+                match schemas.validate(values, *root) {
+                    Err(error) if decimal::is_violation(&error) => {
+                        let mut found = Vec::new();
+                        describe(&error, &mut found);
+                        Err(found)
+                    }
+                    _ => Ok(()),
                 }
-                _ => Ok(()),
-            },
-            Err(message) => Err(format!("{message}\n")),
+            }
+            Err(wrong) => Err(vec![wrong.clone()]),
         }
     }
 }
@@ -122,37 +158,149 @@ fn within_limits(schema: &Value, values: &Value) -> Result<(), String> {
     match cost {
         Ok(cost) if cost <= MAX_APPLIED => Ok(()),
         Ok(_) => Err(format!(
-            "the schema applies more than {MAX_APPLIED} subschemas to the values\n"
+            "the schema applies more than {MAX_APPLIED} subschemas to the values"
         )),
-        Err(error) => Err(format!("the schema cannot be checked: {error}\n")),
+        Err(error) => Err(format!("the schema cannot be checked: {error}")),
     }
 }
 
 /// Validates the values of a chart and of its dependencies. The error has a paragraph for each
 /// chart with invalid values.
-pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), String> {
-    let mut text = String::new();
-    check_below(chart, &Tree::from(values.clone()), &mut text);
-    if text.is_empty() { Ok(()) } else { Err(text) }
+pub(crate) fn check(chart: &Chart, values: &TreeMap) -> Result<(), Rejected> {
+    let mut rejected = Rejected::default();
+    check_below(&[chart], &Tree::from(values.clone()), &mut rejected);
+    if rejected.text.is_empty() {
+        Ok(())
+    } else {
+        Err(rejected)
+    }
 }
 
-fn check_below(chart: &Chart, values: &Tree, text: &mut String) {
+/// Validates the values of the last of `charts`, which are a chart and the dependency of a dependency
+/// that leads to it.
+fn check_below(charts: &[&Chart], values: &Tree, rejected: &mut Rejected) {
+    let Some(chart) = charts.last() else { return };
     if let Some(schema) = chart.checker()
-        && let Err(errors) = schema.check(values)
+        && let Err(violations) = schema.check(values)
     {
-        let _ = write!(text, "{}:\n{errors}", chart.name());
+        let _ = writeln!(rejected.text, "{}:", chart.name());
+        for violation in &violations {
+            let schema = place_in_schema(schema, violation, charts);
+            let value = place_of_value(violation, values, charts);
+            rejected.add(violation, value, schema);
+        }
     }
     for below in chart.dependencies() {
         let name = below.name();
         let Tree::Map(values) = values else { continue };
         match values.get(name) {
             None | Some(Tree::Nil) => {}
-            Some(values @ Tree::Map(_)) => check_below(below, values, text),
+            Some(values @ Tree::Map(_)) => {
+                let charts: Vec<&Chart> = charts.iter().copied().chain([below]).collect();
+                check_below(&charts, values, rejected);
+            }
             Some(_) => {
-                let _ = writeln!(text, "{name}:\ninvalid type for values: expected a map");
+                let _ = writeln!(
+                    rejected.text,
+                    "{name}:\ninvalid type for values: expected a map"
+                );
             }
         }
     }
+}
+
+impl Rejected {
+    /// Adds a line with the places of the value and of the rule, and the excerpt of the first of
+    /// them.
+    fn add(&mut self, violation: &Violation, value: Option<Place>, schema: Option<Place>) {
+        let message = &violation.message;
+        let _ = match &violation.path {
+            Some(path) => write!(self.text, "- at '{}': {message}", pointer(path)),
+            None => write!(self.text, "{message}"),
+        };
+        let _ = match (&value, &schema) {
+            (Some(value), Some(schema)) => writeln!(self.text, " ({value}, required by {schema})"),
+            (None, Some(schema)) => writeln!(self.text, " (required by {schema})"),
+            (Some(value), None) => writeln!(self.text, " ({value})"),
+            (None, None) => writeln!(self.text),
+        };
+        let Some(shown) = value.or(schema) else {
+            return;
+        };
+        let is_new = !self.excerpt.contains(&format!("{shown}\n"));
+        if is_new && self.excerpt.matches(" | ").count() < 2 * MAX_EXCERPTS {
+            let _ = write!(self.excerpt, "{shown}\n{}", shown.excerpt());
+        }
+    }
+}
+
+/// Formats a path as a JSON pointer.
+fn pointer(path: &[String]) -> String {
+    let escaped = path
+        .iter()
+        .map(|step| format!("/{}", step.replace('~', "~0").replace('/', "~1")));
+    escaped.collect()
+}
+
+/// Returns the directory of the last of `charts` within the first, with a slash at its end.
+fn directory(charts: &[&Chart]) -> String {
+    let below = charts.iter().skip(1);
+    below
+        .flat_map(|chart| ["charts/", chart.name(), "/"])
+        .collect()
+}
+
+/// Returns the place of the rule that is violated.
+fn place_in_schema(schema: &Schema, violation: &Violation, charts: &[&Chart]) -> Option<Place> {
+    violation.path.as_ref()?;
+    let file = format!("{}{}", directory(charts), schema.file.name());
+    Place::of_path(&file, schema.file.data(), &violation.rule)
+}
+
+/// Returns the place of a value in the values file of its chart, or of a chart above it, if the value
+/// comes from there and not from the user.
+fn place_of_value(violation: &Violation, values: &Tree, charts: &[&Chart]) -> Option<Place> {
+    let path = violation.path.as_ref()?;
+    let wrong = descend(values, path)?;
+    for (depth, chart) in charts.iter().enumerate() {
+        let below = charts.iter().skip(depth + 1).map(|chart| chart.name());
+        let path: Vec<&str> = below.chain(path.iter().map(String::as_str)).collect();
+        let (raw, _) = chart.value_trees();
+        let own = Tree::Map(std::sync::Arc::clone(raw));
+        let is_here = match (descend(&own, &path), wrong) {
+            (Some(Tree::Map(_)), Tree::Map(_)) => true,
+            (Some(own), wrong) => tree::to_json(own) == tree::to_json(wrong),
+            (None, _) => false,
+        };
+        let file = chart.values_file().filter(|_| is_here);
+        if let Some(file) = file {
+            let above = charts.get(..=depth).unwrap_or_default();
+            let name = format!("{}{}", directory(above), file.name());
+            return Place::of_path(&name, file.data(), &path);
+        }
+    }
+    None
+}
+
+/// Returns the value at a path.
+fn descend<'t, S: AsRef<str>>(tree: &'t Tree, path: &[S]) -> Option<&'t Tree> {
+    let mut found = tree;
+    for step in path {
+        found = match found {
+            Tree::Map(map) => map.get(step.as_ref())?,
+            Tree::List(list) => list.items().get(step.as_ref().parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(found)
+}
+
+/// Splits a JSON pointer into keys and indexes.
+fn steps(pointer: &str) -> Vec<String> {
+    let steps = pointer.split('/').skip(1);
+    steps
+        .map(|step| step.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 /// Returns whether a chart or one of its dependencies has a schema.
@@ -160,8 +308,8 @@ pub(crate) fn has_schema(chart: &Chart) -> bool {
     chart.checker().is_some() || chart.dependencies().iter().any(has_schema)
 }
 
-/// Adds a line for each innermost cause.
-fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
+/// Adds each innermost cause.
+fn describe(error: &ValidationError<'_, '_>, found: &mut Vec<Violation>) {
     if !decimal::is_violation(error) {
         return;
     }
@@ -178,10 +326,33 @@ fn describe(error: &ValidationError<'_, '_>, text: &mut String) {
         ErrorKind::ContentMediaType { want, .. } => Some(format!("is not of media type {want}")),
         other => Some(other.to_string()),
     };
-    if let Some(shown) = shown {
-        let _ = writeln!(text, "- at '{}': {shown}", error.instance_location);
+    if let Some(message) = shown {
+        let rule = error.schema_url.split_once('#');
+        found.push(Violation {
+            path: Some(steps(&error.instance_location.to_string())),
+            rule: steps(&unescaped(rule.map_or("", |(_, fragment)| fragment))),
+            message,
+        });
     }
-    error.causes.iter().for_each(|cause| describe(cause, text));
+    error.causes.iter().for_each(|cause| describe(cause, found));
+}
+
+/// Decodes the `%XX` of a URL.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = after.get(2..).unwrap_or_default();
+        } else {
+            bytes.push(*first);
+            rest = after;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -189,8 +360,60 @@ mod tests {
     use super::*;
 
     fn errors(schema: &str, values: &str) -> Result<(), String> {
-        Schema::new(File::new("values.schema.json", schema))
-            .check_compiled(&serde_json::from_str(values).unwrap())
+        let found = Schema::new(File::new("values.schema.json", schema))
+            .check_compiled(&serde_json::from_str(values).unwrap());
+        found.map_err(|found| {
+            let mut rejected = Rejected::default();
+            for violation in &found {
+                rejected.add(violation, None, None);
+            }
+            rejected.text
+        })
+    }
+
+    #[test]
+    fn errors_name_the_places_of_value_and_rule() {
+        let chart = |name: &str| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
+        let schema = "{\"properties\": {\n  \"a/b\": {\"type\": \"string\"},\n  \
+                      \"list\": {\"items\": {\"type\": \"string\"}}\n}}";
+        let files = [
+            ("Chart.yaml", chart("web")),
+            ("values.yaml", "top: 1\ndb:\n  list: [x, 2]\n".to_owned()),
+            ("charts/db/Chart.yaml", chart("db")),
+            ("charts/db/values.yaml", "# own\na/b: 7\n".to_owned()),
+            ("charts/db/values.schema.json", schema.to_owned()),
+        ];
+        let files = files.map(|(name, text)| File::new(name, text));
+        let chart = Chart::from_files(files).unwrap();
+        let coalesced = |user: &str| {
+            let user = crate::values::read(user.as_bytes()).unwrap();
+            crate::values::coalesce(&chart, user).unwrap_err()
+        };
+        let error = coalesced("");
+        let text = error.to_string();
+        for line in [
+            "- at '/a~1b': want string, but got number (charts/db/values.yaml:2:6, required by \
+             charts/db/values.schema.json:2:10)",
+            "- at '/list/1': want string, but got number (values.yaml:3:13, required by \
+             charts/db/values.schema.json:3:21)",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        assert!(
+            error
+                .excerpt()
+                .contains("values.yaml:3:13\n  3 |   list: [x, 2]\n")
+        );
+        // A value of the user has no place in the chart.
+        let error = coalesced("db: {'a/b': 8, list: []}");
+        let line =
+            "'/a~1b': want string, but got number (required by charts/db/values.schema.json:2:10)";
+        assert!(error.to_string().contains(line), "{error}");
+        assert!(
+            error.excerpt().contains("  2 |   \"a/b\": {"),
+            "{}",
+            error.excerpt()
+        );
     }
 
     #[test]

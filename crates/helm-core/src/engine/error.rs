@@ -71,7 +71,7 @@ pub enum RenderError {
     MissingDependencies(Vec<String>),
     /// A rendered document is not YAML, or its head is malformed.
     #[error(
-        "YAML parse error on {template}: {message} (line {line} of what the template renders, in its document {document})"
+        "YAML parse error on {template}: {message} (line {line}, column {column} of what the template renders, in its document {document})"
     )]
     Yaml {
         /// The template.
@@ -80,8 +80,12 @@ pub enum RenderError {
         document: usize,
         /// The line of the output of the template, from 1.
         line: usize,
+        /// The column in characters, from 1.
+        column: usize,
         /// The error.
         message: String,
+        /// The rendered line with a caret.
+        excerpt: String,
         /// The exceeded limit, if that is the error.
         limit: Option<BudgetError>,
     },
@@ -158,7 +162,9 @@ impl RenderError {
     /// Returns the source line with a caret and the chain of includes, or an empty string.
     pub fn excerpt(&self) -> &str {
         match self {
-            Self::Parse { excerpt, .. } | Self::Execution { excerpt, .. } => excerpt,
+            Self::Parse { excerpt, .. }
+            | Self::Execution { excerpt, .. }
+            | Self::Yaml { excerpt, .. } => excerpt,
             _ => "",
         }
     }

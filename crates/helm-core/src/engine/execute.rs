@@ -33,7 +33,10 @@ pub(super) fn files(
     let mut session = Session::new(input.limits.clone())
         .with_stop(stop.clone())
         .with_weak_secrets(input.weak_secrets)
-        .with_host(RenderState::new(Arc::clone(&input.lookup)));
+        .with_host(RenderState::new(
+            Arc::clone(&input.lookup),
+            input.host_names,
+        ));
     let scopes = scopes(linked, input);
     let mut output = Output {
         files: Vec::with_capacity(linked.files.len()),

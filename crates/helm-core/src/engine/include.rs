@@ -8,7 +8,7 @@ use go_template::{Args, Call, Func, FuncError, Map, Str, Type, Value};
 use memchr::memmem::{Finder, find_iter};
 
 use super::lookup::{Lookup, LookupAnswer, LookupKey, MAX_KEY_LENGTH, MAX_LOOKUPS};
-use super::strip;
+use super::{HostNames, strip};
 use crate::capabilities::CapabilityReads;
 use crate::values::tree::from_json;
 
@@ -22,7 +22,7 @@ pub(crate) static FUNCS: &[Func] = &[
         &[Type::STRING, Type::STRING, Type::STRING, Type::STRING],
         lookup,
     ),
-    Func::text("getHostByName", &[Type::STRING], get_host_by_name),
+    Func::value("getHostByName", &[Type::STRING], get_host_by_name),
 ];
 
 /// The longest message of `fail` and `required`, in bytes.
@@ -38,6 +38,7 @@ pub(crate) struct RenderState {
     /// Number of calls of `tpl` that are being executed.
     tpl_depth: usize,
     lookup: Arc<dyn Lookup>,
+    host_names: Option<HostNames>,
     /// The objects that were looked up.
     pub(crate) lookups: BTreeSet<LookupKey>,
     /// The lookups that are not in the snapshot.
@@ -49,11 +50,12 @@ pub(crate) struct RenderState {
 }
 
 impl RenderState {
-    pub(crate) fn new(lookup: Arc<dyn Lookup>) -> Self {
+    pub(crate) fn new(lookup: Arc<dyn Lookup>, host_names: Option<HostNames>) -> Self {
         Self {
             included: Vec::new(),
             tpl_depth: 0,
             lookup,
+            host_names,
             lookups: BTreeSet::new(),
             unknown: BTreeSet::new(),
             reads: CapabilityReads::default(),
@@ -187,9 +189,16 @@ fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Buffer) -> Result<(), Fun
     Err(warning(args.str(0)))
 }
 
-fn get_host_by_name(_: &mut Call<'_>, _: &mut Args<'_>, _: &mut Buffer) -> Result<(), FuncError> {
-    // Rendering does not use the network.
-    Ok(())
+fn get_host_by_name(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    let host_names = call.host::<RenderState>().and_then(|host| host.host_names);
+    let Some(resolve) = host_names else {
+        return Ok(Value::Str(Str::from("")));
+    };
+    let name = args.str(0).to_string_lossy();
+    match resolve(&name) {
+        Ok(address) => Ok(Value::Str(Str::from(address.as_str()))),
+        Err(error) => Err(FuncError::new(format!("cannot resolve {name:?}: {error}"))),
+    }
 }
 
 fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {

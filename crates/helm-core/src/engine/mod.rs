@@ -110,7 +110,13 @@ pub struct RenderInput<'a> {
     /// Whether keys, certificates and password hashes may be weak. They are fast to generate then;
     /// only for renders whose secrets nobody uses.
     pub weak_secrets: bool,
+    /// Returns an address of a host for `getHostByName` (`--enable-dns`). Without it, which is the
+    /// default, the function returns an empty text and rendering does not use the network.
+    pub host_names: Option<HostNames>,
 }
+
+/// Returns an address of a host.
+pub type HostNames = fn(&str) -> std::io::Result<String>;
 
 impl<'a> RenderInput<'a> {
     /// Creates the input of a render without a cluster.
@@ -126,6 +132,7 @@ impl<'a> RenderInput<'a> {
             cancel: Cancel::new(),
             subchart_notes: false,
             weak_secrets: false,
+            host_names: None,
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bounded::{Budget, BudgetError};
 use serde_json::{Map, Value};
 
+use crate::place::Place;
 use crate::yaml::{self, Selection};
 
 /// The fields of a document that decide how it is sorted.
@@ -25,9 +26,21 @@ pub(crate) struct HeadError {
     pub(crate) message: String,
     /// The line of the document, from 1.
     pub(crate) line: usize,
+    /// The column in characters, from 1.
+    pub(crate) column: usize,
     /// The exceeded limit, if that is the error.
     pub(crate) limit: Option<BudgetError>,
 }
+
+/// A value of a wrong type.
+struct Mismatch {
+    /// The keys that lead to it.
+    path: Vec<String>,
+    message: String,
+}
+
+/// What Helm calls the document.
+const DOCUMENT: &str = "SimpleHead";
 
 /// The fields that are read.
 const SELECTION: &[(&str, Selection)] = &[
@@ -50,20 +63,25 @@ impl Head {
             yaml::parse_selection(text, Selection::Fields(SELECTION), budget).map_err(|error| {
                 HeadError {
                     line: error.line(),
+                    column: error.column(),
                     message: error.to_string(),
                     limit: error.limit().cloned(),
                 }
             })?;
-        Self::of(&object).map_err(|message| HeadError {
-            line: 1,
-            message,
-            limit: None,
+        Self::of(&object).map_err(|Mismatch { path, message }| {
+            let place = Place::of_path("", text.as_bytes(), &path);
+            HeadError {
+                message,
+                line: place.as_ref().map_or(1, Place::line),
+                column: place.as_ref().map_or(1, Place::column),
+                limit: None,
+            }
         })
     }
 
     /// Reads the head as Go decodes it: numbers and booleans count as strings, field names are
     /// case-insensitive, other types are errors.
-    fn of(object: &Value) -> Result<Self, String> {
+    fn of(object: &Value) -> Result<Self, Mismatch> {
         let mut head = Self {
             kind: String::new(),
             name: String::new(),
@@ -71,7 +89,7 @@ impl Head {
             annotations: BTreeMap::new(),
             is_blank: object.is_null(),
         };
-        let Some(fields) = map(object, "SimpleHead")? else {
+        let Some(fields) = map(object, DOCUMENT)? else {
             return Ok(head);
         };
         string(field(fields, "apiVersion"), "apiVersion")?;
@@ -92,8 +110,11 @@ impl Head {
             return Ok(head);
         };
         for (key, value) in annotations {
-            let value = string(Some(value), "metadata.annotations")?.into_owned();
-            head.annotations.insert(key.clone(), value);
+            let value = string(Some(value), "metadata.annotations").map_err(|mut error| {
+                error.path.push(key.clone());
+                error
+            })?;
+            head.annotations.insert(key.clone(), value.into_owned());
         }
         Ok(head)
     }
@@ -108,7 +129,7 @@ fn field<'o>(fields: &'o Map<String, Value>, name: &str) -> Option<&'o Value> {
     })
 }
 
-fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>>, String> {
+fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>>, Mismatch> {
     match value {
         Value::Null => Ok(None),
         Value::Object(map) => Ok(Some(map)),
@@ -116,7 +137,7 @@ fn map<'o>(value: &'o Value, name: &str) -> Result<Option<&'o Map<String, Value>
     }
 }
 
-fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, String> {
+fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Mismatch> {
     match value {
         None | Some(Value::Null) => Ok(Cow::default()),
         Some(Value::String(text)) => Ok(Cow::Borrowed(text)),
@@ -126,7 +147,7 @@ fn string<'o>(value: Option<&'o Value>, name: &str) -> Result<Cow<'o, str>, Stri
     }
 }
 
-fn type_mismatch(value: &Value, name: &str, wanted: &str) -> String {
+fn type_mismatch(value: &Value, name: &str, wanted: &str) -> Mismatch {
     let found = match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -135,5 +156,9 @@ fn type_mismatch(value: &Value, name: &str, wanted: &str) -> String {
         Value::Array(_) => "a list",
         Value::Object(_) => "a map",
     };
-    format!("{name} is {found}, not {wanted}")
+    let keys = name.split('.').filter(|key| *key != DOCUMENT);
+    Mismatch {
+        path: keys.map(str::to_owned).collect(),
+        message: format!("{name} is {found}, not {wanted}"),
+    }
 }

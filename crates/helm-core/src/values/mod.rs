@@ -32,6 +32,7 @@ pub use prepare::{CoalesceError, Coalesced, coalesce};
 pub(crate) use prepare::{Resolved, Resolver};
 pub use set_flag::{SetError, set, set_file, set_json, set_literal, set_string};
 
+use crate::place::Place;
 use crate::yaml::{self, YamlError};
 
 /// Values by key.
@@ -50,32 +51,71 @@ pub enum ValuesError {
         error: std::io::Error,
     },
     /// It is not UTF-8.
-    #[error("the values are not UTF-8")]
-    Utf8(#[source] std::str::Utf8Error),
+    #[error("the values are not UTF-8 at {place}")]
+    Utf8 {
+        /// Where.
+        place: Box<Place>,
+        /// The error.
+        #[source]
+        error: std::str::Utf8Error,
+    },
     /// Text follows a `---`.
     #[error("invalid Yaml document separator: {0}")]
     Separator(String),
     /// The text is not YAML.
-    #[error("the values are not valid YAML")]
-    Yaml(#[source] YamlError),
+    #[error("the values are not valid YAML at {place}")]
+    Yaml {
+        /// Where.
+        place: Box<Place>,
+        /// The error.
+        #[source]
+        error: YamlError,
+    },
     /// A document is not a map.
     #[error("the values are {0}, not a map")]
     NotAMap(&'static str),
 }
 
+impl ValuesError {
+    /// Returns the line with a caret, or an empty text.
+    pub fn excerpt(&self) -> &str {
+        match self {
+            Self::Utf8 { place, .. } | Self::Yaml { place, .. } => place.excerpt(),
+            _ => "",
+        }
+    }
+
+    /// Returns the place to name.
+    pub(crate) fn place_mut(&mut self) -> Option<&mut Place> {
+        match self {
+            Self::Utf8 { place, .. } | Self::Yaml { place, .. } => Some(place),
+            _ => None,
+        }
+    }
+}
+
 /// Parses a values file as `--values` and a chart's `values.yaml` are parsed: each document is
 /// merged over the previous ones. An empty file gives no values.
 pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
-    Ok(tree::to_map(&read_tree(text)?))
+    Ok(tree::to_map(&read_tree("", text)?))
 }
 
 /// Parses a values file into the form that templates read.
-pub(crate) fn read_tree(text: &[u8]) -> Result<TreeMap, ValuesError> {
-    let text = std::str::from_utf8(text).map_err(ValuesError::Utf8)?;
+pub(crate) fn read_tree(file: &str, text: &[u8]) -> Result<TreeMap, ValuesError> {
+    let whole = text;
+    let text = std::str::from_utf8(text).map_err(|error| ValuesError::Utf8 {
+        place: Box::new(Place::of_utf8(file, whole, error)),
+        error,
+    })?;
     let limits = Budget::new(Limits::default());
     let mut values = TreeMap::new(Type::MAP, []);
-    for document in documents(text)? {
-        match yaml::parse_tree(document.as_bytes(), &limits).map_err(ValuesError::Yaml)? {
+    for (above, document) in documents(text)? {
+        let tree =
+            yaml::parse_tree(document.as_bytes(), &limits).map_err(|error| ValuesError::Yaml {
+                place: Box::new(Place::new(file, text, above + error.line(), error.column())),
+                error,
+            })?;
+        match tree {
             Tree::Map(map) if values.is_empty() => {
                 values = Arc::try_unwrap(map).unwrap_or_else(|map| (*map).clone());
             }
@@ -113,31 +153,38 @@ pub fn merge(mut base: Values, over: Values) -> Values {
 }
 
 /// Splits a stream at lines that begin with `---`, as Kubernetes' YAML reader does; only a line
-/// feed ends a line.
-fn documents(text: &str) -> Result<Vec<Cow<'_, str>>, ValuesError> {
+/// feed ends a line. Returns each document after the number of lines above it.
+fn documents(text: &str) -> Result<Vec<(usize, Cow<'_, str>)>, ValuesError> {
     let is_one = !text.starts_with("---") && !text.contains("\n---") && !text.contains('\r');
     if is_one && (text.is_empty() || text.ends_with('\n')) {
         let document = Some(text).filter(|text| !text.is_empty());
-        return Ok(document.map(Cow::Borrowed).into_iter().collect());
+        return Ok(document
+            .map(|text| (0, Cow::Borrowed(text)))
+            .into_iter()
+            .collect());
     }
     let mut documents = Vec::new();
     let mut current = String::new();
-    for line in text.lines() {
+    let mut first = 0;
+    for (number, line) in text.lines().enumerate() {
         if let Some(after) = line.strip_prefix("---") {
             let after = after.trim();
             if !after.is_empty() && !after.starts_with('#') {
                 return Err(ValuesError::Separator(after.to_owned()));
             }
             if !current.is_empty() {
-                documents.push(Cow::Owned(std::mem::take(&mut current)));
+                documents.push((first, Cow::Owned(std::mem::take(&mut current))));
                 continue;
             }
+        }
+        if current.is_empty() {
+            first = number;
         }
         current.push_str(line);
         current.push('\n');
     }
     if !current.is_empty() {
-        documents.push(Cow::Owned(current));
+        documents.push((first, Cow::Owned(current)));
     }
     Ok(documents)
 }
@@ -169,6 +216,31 @@ mod tests {
     }
 
     #[test]
+    fn errors_name_line_and_column_in_the_whole_file() {
+        for (text, place, excerpt) in [
+            (
+                "a: 1\nb: c: d\n",
+                "line 2, column 5",
+                "  2 | b: c: d\n    |     ^\n",
+            ),
+            (
+                "a: 1\r\n---\nb: 2\n---\n# more\nc: [\n",
+                "line 7, column 1",
+                "",
+            ),
+            (
+                "a: 1\nb: x\u{1}y\n",
+                "line 2, column 5",
+                "  2 | b: x\u{1}y\n    |     ^\n",
+            ),
+        ] {
+            let error = read(text.as_bytes()).unwrap_err();
+            assert!(error.to_string().ends_with(place), "{text:?}: {error}");
+            assert_eq!(error.excerpt(), excerpt, "{text:?}");
+        }
+    }
+
+    #[test]
     fn non_map_is_an_error() {
         assert_eq!(
             read(b"[1]").unwrap_err().to_string(),
@@ -178,6 +250,6 @@ mod tests {
             read(b"{}\n--- x\n{}"),
             Err(ValuesError::Separator(_))
         ));
-        assert!(matches!(read(b"\xff"), Err(ValuesError::Utf8(_))));
+        assert!(matches!(read(b"\xff"), Err(ValuesError::Utf8 { .. })));
     }
 }

@@ -26,15 +26,28 @@ pub enum CoalesceError {
     },
     /// A chart's schema rejects the values.
     #[error(
-        "values don't meet the specifications of the schema(s) in the following chart(s):\n{0}"
+        "values don't meet the specifications of the schema(s) in the following chart(s):\n{text}"
     )]
-    Schema(String),
+    Schema {
+        /// The violations, with the places of values and rules in the chart's files.
+        text: String,
+        /// The lines of these files.
+        excerpt: String,
+    },
 }
 
 impl CoalesceError {
     /// Returns the reason for events and metrics.
     pub fn reason(&self) -> &'static str {
         "InvalidValues"
+    }
+
+    /// Returns the lines of the chart's files that the error names, or an empty text.
+    pub fn excerpt(&self) -> &str {
+        match self {
+            Self::Schema { excerpt, .. } => excerpt,
+            Self::NotAMap { .. } => "",
+        }
     }
 }
 
@@ -88,7 +101,10 @@ impl Resolver {
             json: OnceLock::new(),
         }));
         if check && schema::has_schema(coalesced.chart()) {
-            schema::check(coalesced.chart(), coalesced.tree()).map_err(CoalesceError::Schema)?;
+            schema::check(coalesced.chart(), coalesced.tree()).map_err(|rejected| {
+                let schema::Rejected { text, excerpt } = rejected;
+                CoalesceError::Schema { text, excerpt }
+            })?;
         }
         Ok(coalesced)
     }

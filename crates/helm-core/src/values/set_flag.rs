@@ -1,6 +1,7 @@
 //! The flags `--set`, `--set-string`, `--set-json`, `--set-file` and `--set-literal`
 //! (Helm's package `strvals`).
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use bounded::memory::Held;
@@ -124,6 +125,7 @@ pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
 
 /// Applies a `--set-json` flag: a JSON object to merge, or names with JSON values.
 pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
+    let flag = &*without_lone_surrogates(flag);
     if flag.trim_start().starts_with('{') {
         let mut object: Value =
             serde_json::from_str(flag).map_err(|error| SetError::Json(error.to_string()))?;
@@ -141,6 +143,36 @@ pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
         held: Held::default(),
     };
     parser.run(values)
+}
+
+/// Replaces escapes of surrogates that are not pairs by that of U+FFFD, as Go's JSON decoder does.
+/// The length of the text stays the same.
+fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
+    const REPLACEMENT: &str = "\\ufffd";
+    let escape = |at: usize| {
+        let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut replaced = Cow::Borrowed(json);
+    let mut at = 0;
+    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
+        at += found;
+        at += match escape(at) {
+            Some(0xD800..=0xDBFF) if matches!(escape(at + 6), Some(0xDC00..=0xDFFF)) => 12,
+            Some(0xD800..=0xDFFF) => {
+                replaced.to_mut().replace_range(at..at + 6, REPLACEMENT);
+                6
+            }
+            Some(_) => 6,
+            // The escaped character may be several bytes long.
+            None => {
+                1 + json
+                    .get(at + 1..)
+                    .map_or(0, |rest| rest.chars().next().map_or(0, char::len_utf8))
+            }
+        };
+    }
+    replaced
 }
 
 fn parse(
@@ -430,5 +462,34 @@ fn typed(text: String) -> Value {
     match text.parse::<i64>() {
         Ok(number) if !text.starts_with('0') => Value::from(number),
         _ => Value::String(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_lone_surrogates_in_json_are_replaced_as_in_go() {
+        for (flag, expected) in [
+            (r#"a="\ud800""#, "{\"a\":\"\u{fffd}\"}"),
+            (r#"{"a":"\ud800x\udc00"}"#, "{\"a\":\"\u{fffd}x\u{fffd}\"}"),
+            (
+                r#"a="\ud83d\ude00\\ud800""#,
+                "{\"a\":\"\u{1f600}\\\\ud800\"}",
+            ),
+            (r#"a={"\udfff":1}"#, "{\"a\":{\"\u{fffd}\":1.0}}"),
+            (
+                r#"a="\ud800\ud83d\ude00é\n",b=1"#,
+                "{\"a\":\"\u{fffd}\u{1f600}é\\n\",\"b\":1.0}",
+            ),
+        ] {
+            let mut values = Values::new();
+            set_json(flag, &mut values).unwrap();
+            assert_eq!(Value::from(values).to_string(), expected, "{flag}");
+        }
+        let mut values = Values::new();
+        assert!(set_json("a=\"\\", &mut values).is_err());
+        assert!(set_json("a=\"\\ud8", &mut values).is_err());
     }
 }

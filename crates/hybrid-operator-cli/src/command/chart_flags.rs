@@ -1,5 +1,6 @@
 //! The flags that say how charts are fetched, with Helm's names, and what they lead to.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -26,15 +27,15 @@ pub(crate) struct AccessFlags {
 
     /// File with certificates of authorities to trust besides those of the system
     #[arg(long, value_name = "FILE")]
-    ca_file: Option<PathBuf>,
+    ca_file: Option<OsString>,
 
     /// File with the certificate of this client
-    #[arg(long, value_name = "FILE", requires = "key_file")]
-    cert_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    cert_file: Option<OsString>,
 
     /// File with the key of this client
-    #[arg(long, value_name = "FILE", requires = "cert_file")]
-    key_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<OsString>,
 
     /// Reach registries by HTTP without TLS
     #[arg(long)]
@@ -46,7 +47,7 @@ pub(crate) struct AccessFlags {
 
     /// File with the credentials of registries [default: those of Helm and Docker]
     #[arg(long, value_name = "FILE")]
-    registry_config: Option<PathBuf>,
+    registry_config: Option<OsString>,
 
     /// Directory in which fetched charts are kept [default: `$CHART_CACHE`, else
     /// hybrid-operator/charts in the user's cache directory]
@@ -108,20 +109,22 @@ impl AccessFlags {
     }
 
     fn access(&self) -> Access {
+        // An empty path is none, as in Helm.
+        let path = |file: &Option<OsString>| {
+            let given = file.clone().filter(|file| !file.is_empty());
+            given.map(PathBuf::from)
+        };
         let default = || Access::default_docker_configs(|name| std::env::var(name).ok());
         Access {
             username: self.username.clone(),
             password: self.password.clone().map(Into::into),
             pass_credentials: self.pass_credentials,
-            ca_file: self.ca_file.clone(),
-            cert_file: self.cert_file.clone(),
-            key_file: self.key_file.clone(),
+            ca_file: path(&self.ca_file),
+            cert_file: path(&self.cert_file),
+            key_file: path(&self.key_file),
             plain_http: self.plain_http,
             insecure_skip_tls_verify: self.insecure_skip_tls_verify,
-            docker_configs: self
-                .registry_config
-                .clone()
-                .map_or_else(default, |file| vec![file]),
+            docker_configs: path(&self.registry_config).map_or_else(default, |file| vec![file]),
             ..Access::default()
         }
     }

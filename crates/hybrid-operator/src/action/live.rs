@@ -328,7 +328,7 @@ impl Live {
     }
 
     /// Returns everything that was remarked since the beginning of the revision.
-    pub(crate) fn remarks(&self) -> &BTreeSet<Remark> {
+    pub(crate) fn reported(&self) -> &BTreeSet<Remark> {
         &self.reported
     }
 

@@ -151,7 +151,7 @@ pub(crate) enum ActionError {
         revision: u32,
         /// The parse error.
         #[source]
-        source: ManifestError,
+        source: Box<ManifestError>,
     },
     /// A hook failed.
     #[error("{event} hook {name} failed: {message}")]
@@ -218,8 +218,10 @@ impl ActionError {
 
 /// Parses the objects of a recorded manifest.
 fn objects(manifest: &str, revision: u32) -> Result<Vec<ManifestObject>, ActionError> {
-    helm_core::manifest::parse_objects(manifest)
-        .map_err(|source| ActionError::Manifest { revision, source })
+    helm_core::manifest::parse_objects(manifest).map_err(|source| ActionError::Manifest {
+        revision,
+        source: Box::new(source),
+    })
 }
 
 /// Deletes the objects that only a failed revision has, and none of the revisions in `kept`.

@@ -16,7 +16,7 @@ pub enum BuildError {
         path: PathBuf,
         /// The underlying error.
         #[source]
-        source: LoadError,
+        source: Box<LoadError>,
     },
     /// A template of the chart cannot be parsed.
     #[error("cannot parse the templates of {}", path.display())]
@@ -25,7 +25,7 @@ pub enum BuildError {
         path: PathBuf,
         /// The underlying error.
         #[source]
-        source: RenderError,
+        source: Box<RenderError>,
     },
 }
 
@@ -62,11 +62,11 @@ impl Chart {
     ) -> Result<Self, BuildError> {
         let chart = chart.map_err(|source| BuildError::Load {
             path: path.to_owned(),
-            source,
+            source: Box::new(source),
         })?;
         let compiled = CompiledChart::compile(&chart).map_err(|source| BuildError::Parse {
             path: path.to_owned(),
-            source,
+            source: Box::new(source),
         })?;
         Ok(Self(Arc::new(compiled)))
     }

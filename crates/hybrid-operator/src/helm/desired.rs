@@ -49,10 +49,10 @@ pub(super) enum DesiredError {
     Capabilities(#[from] DiscoveryError),
     /// Rendering the chart failed.
     #[error(transparent)]
-    Render(RenderError),
+    Render(Box<RenderError>),
     /// Rendering the chart exceeded a limit, which an option raises.
     #[error("{0}; {1}")]
-    Limit(RenderError, &'static str),
+    Limit(Box<RenderError>, &'static str),
     /// The render pool did not run the render.
     #[error("cannot render the chart")]
     Pool(#[from] RenderPoolError),
@@ -104,8 +104,8 @@ pub(super) enum DesiredError {
 impl From<RenderError> for DesiredError {
     fn from(error: RenderError) -> Self {
         match error.limit().and_then(way_to_raise) {
-            Some(way) => Self::Limit(error, way),
-            None => Self::Render(error),
+            Some(way) => Self::Limit(Box::new(error), way),
+            None => Self::Render(Box::new(error)),
         }
     }
 }
@@ -271,7 +271,7 @@ pub(super) async fn desired(
     if let Content::Rendered(rendered) = &content {
         let wanted = rendered
             .objects()
-            .map_err(|error| DesiredError::Render(RenderError::Object(error)))?;
+            .map_err(|error| DesiredError::from(RenderError::Object(error)))?;
         reject_duplicates(&wanted, &subject.namespace)?;
         let deployed = history
             .iter()

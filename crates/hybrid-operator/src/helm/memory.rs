@@ -44,6 +44,18 @@ pub(super) struct Obstacles {
 /// The memories of all custom resources of a controller.
 pub(super) type Memories = Arc<Mutex<HashMap<Key, Memory>>>;
 
+/// What is known of the fields of the status that the API server drops.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) enum Pruned {
+    /// Nothing: this process has not written a status yet.
+    #[default]
+    Unknown,
+    /// It drops none.
+    None,
+    /// It drops some, as this text says.
+    Some(String),
+}
+
 /// State remembered between reconciles of one custom resource.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
@@ -65,8 +77,7 @@ pub(super) struct Memory {
     pub(super) written: WrittenStatus,
     /// Why the newest record does not fit into one Secret, as last reported.
     pub(super) large_record: Option<String>,
-    /// Which fields of the status the API server drops, if any; `None` until one is written.
-    pub(super) pruned: Option<Option<String>>,
+    pub(super) pruned: Pruned,
     /// Invalid annotations, as last reported.
     pub(super) problems: Vec<String>,
     /// Installed CRDs of the chart that are not served yet.

@@ -41,7 +41,7 @@ pub enum PreviewError {
 impl From<DesiredError> for PreviewError {
     fn from(error: DesiredError) -> Self {
         match error {
-            DesiredError::Render(error) | DesiredError::Limit(error, _) => Self::Render(error),
+            DesiredError::Render(error) | DesiredError::Limit(error, _) => Self::Render(*error),
             other => Self::Other(Box::new(other)),
         }
     }

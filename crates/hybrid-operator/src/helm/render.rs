@@ -90,12 +90,11 @@ pub(super) async fn render(
             rendered = work => rendered?,
             () = wait_for_deletion(access, subject) => return Err(DesiredError::Deleted),
         };
-        match rendered {
-            Err(DesiredError::Render(RenderError::NeedsLookup(keys))) => {
-                for key in keys {
-                    lookups.look_up(setup, access, subject, key).await?;
-                }
-            }
+        let needed = match rendered {
+            Err(DesiredError::Render(error)) => match *error {
+                RenderError::NeedsLookup(keys) => keys,
+                other => return Err(DesiredError::Render(Box::new(other))),
+            },
             rendered => {
                 let rendered = rendered?;
                 let inputs = setup.watch.lookup_is_input && !rendered.lookups().is_empty();
@@ -106,6 +105,9 @@ pub(super) async fn render(
                     missing_kind: lookups.missing_kind,
                 });
             }
+        };
+        for key in needed {
+            lookups.look_up(setup, access, subject, key).await?;
         }
     }
     Err(DesiredError::TooManyLookups)

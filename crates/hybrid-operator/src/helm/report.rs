@@ -16,7 +16,7 @@ use super::events::{Notice, Notices};
 use super::extend::ReleaseContext;
 use super::finalizer;
 use super::kind::ActionKind;
-use super::memory::Memory;
+use super::memory::{Memory, Pruned};
 use super::observe::Observation;
 use super::setup::Setup;
 use super::status::{DeployedManifest, HistoryEntry, ReleaseStatus, Status, WrittenStatus, chain};
@@ -429,18 +429,7 @@ pub(super) async fn publish(
     if !matches!(ended, Ok(Next::Gone)) {
         report_annotation_problems(subject, memory, notices);
         if !observation.facts.contested {
-            status.unwatched(&report_unwatched(access, subject, memory, notices));
-            memory.live.wake_when_known(&subject.primary.identity());
-            status.history = Some(recent_history(access, subject));
-            report_large_record(access, subject, memory, notices, &mut status);
-            // After a restart, what was remarked is known from the status alone.
-            let remarks = memory.live.remarks();
-            if deployed || !remarks.is_empty() {
-                status.not_as_rendered(remarks);
-            }
-        }
-        if let Some(pruned) = &memory.pruned {
-            status.pruned(pruned.as_deref());
+            report_what_lasts(access, subject, deployed, memory, notices, &mut status);
         }
         status.redact(|message| redactor.clean(message));
         written = write(access, subject, memory, notices, &status).await?;
@@ -501,21 +490,20 @@ async fn write(
         };
         memory.written = WrittenStatus::new(&patch, kept.as_ref());
         let pruned = WrittenStatus::pruned(&patch, kept.as_ref());
-        let why = (!pruned.is_empty()).then(|| format!(
-            "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
-            subject.primary.gvk.kind,
-            pruned.join(", ")
-        ));
-        if let Some(why) = &why
-            && memory.pruned.as_ref() != Some(&Some(why.clone()))
-        {
-            notices.add(Notice::new(
-                EventReason::StatusPruned,
-                "Status",
-                why.as_str(),
-            ));
-        }
-        memory.pruned = Some(why);
+        memory.pruned = if pruned.is_empty() {
+            Pruned::None
+        } else {
+            let why = format!(
+                "the CRD of {} has no {}, so the API server drops them; add the fields or x-kubernetes-preserve-unknown-fields",
+                subject.primary.gvk.kind,
+                pruned.join(", ")
+            );
+            let pruned = Pruned::Some(why.clone());
+            if memory.pruned != pruned {
+                notices.add(Notice::new(EventReason::StatusPruned, "Status", why));
+            }
+            pruned
+        };
     }
     for transition in &status.transitions {
         notices.add(Notice {
@@ -565,6 +553,32 @@ fn report_unwatched(
     }
     memory.unwatched.clone_from(&found);
     found
+}
+
+/// Sets the conditions about what lasts whatever the step was: objects that are not watched or not as
+/// rendered, a large record, a status that is cut. `deployed` says whether a revision was deployed.
+fn report_what_lasts(
+    access: &Access,
+    subject: &Subject,
+    deployed: bool,
+    memory: &mut Memory,
+    notices: &Notices,
+    status: &mut Status,
+) {
+    status.unwatched(&report_unwatched(access, subject, memory, notices));
+    memory.live.wake_when_known(&subject.primary.identity());
+    status.history = Some(recent_history(access, subject));
+    report_large_record(access, subject, memory, notices, status);
+    // After a restart, what was remarked is known from the status alone.
+    let remarks = memory.live.reported();
+    if deployed || !remarks.is_empty() {
+        status.not_as_rendered(remarks);
+    }
+    match &memory.pruned {
+        Pruned::Unknown => {}
+        Pruned::None => status.pruned(None),
+        Pruned::Some(why) => status.pruned(Some(why)),
+    }
 }
 
 /// Reports whether the newest record is stored in parts. Adds an event for each new one.

@@ -30,10 +30,16 @@ impl Time {
         self.clone().with_location(location).format(layout, dst);
     }
 
-    /// Go's `Time.String`, without the monotonic clock reading.
+    /// Go's `Time.String`: `m=` and seconds are the monotonic clock reading, if there is one.
     pub fn text(&self) -> Vec<u8> {
         let mut out = Buffer::with_capacity(40);
         self.format(STRING_LAYOUT, &mut out);
+        if let Some(reading) = self.monotonic {
+            let sign = if reading < 0 { '-' } else { '+' };
+            let nanoseconds = reading.unsigned_abs();
+            let (seconds, rest) = (nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000);
+            out.extend_from_slice(format!(" m={sign}{seconds}.{rest:09}").as_bytes());
+        }
         out.into_vec()
     }
 

@@ -74,6 +74,8 @@ pub struct Time {
     seconds: i64,
     nanoseconds: u32,
     location: Location,
+    /// Nanoseconds of a clock that only runs forward, for times that were read from a clock.
+    monotonic: Option<i64>,
 }
 
 impl Default for Time {
@@ -90,7 +92,15 @@ impl Time {
             seconds,
             nanoseconds,
             location: Location::Utc,
+            monotonic: None,
         }
+    }
+
+    /// Adds the reading of a clock that only runs forward.
+    #[must_use]
+    pub fn with_monotonic(mut self, nanoseconds: i64) -> Self {
+        self.monotonic = Some(nanoseconds);
+        self
     }
 
     /// Returns the instant of a date and time of day, shown in UTC. Values out of range carry over
@@ -110,6 +120,7 @@ impl Time {
     #[must_use]
     pub fn with_location(mut self, location: Location) -> Self {
         self.location = location;
+        self.monotonic = None;
         self
     }
 
@@ -152,6 +163,7 @@ impl Time {
                 .wrapping_add(carry),
             nanoseconds: u32::try_from(nanoseconds.rem_euclid(SECOND)).unwrap_or(0),
             location: self.location.clone(),
+            monotonic: self.monotonic.and_then(|now| now.checked_add(span.0)),
         }
     }
 
@@ -187,19 +199,21 @@ impl Time {
     /// Rounds down to a multiple of `unit` since the zero time, like Go's `Truncate`.
     #[must_use]
     pub fn truncate(&self, unit: Duration) -> Self {
+        let wall = self.clone().with_location(self.location.clone());
         match self.rest_of(unit) {
-            Some(rest) => self.add(Duration(-rest)),
-            None => self.clone(),
+            Some(rest) => wall.add(Duration(-rest)),
+            None => wall,
         }
     }
 
     /// Rounds to the nearest multiple of `unit` since the zero time, half up, like Go's `Round`.
     #[must_use]
     pub fn round(&self, unit: Duration) -> Self {
+        let wall = self.clone().with_location(self.location.clone());
         match self.rest_of(unit) {
-            Some(rest) if rest < unit.0 - rest => self.add(Duration(-rest)),
-            Some(rest) => self.add(Duration(unit.0 - rest)),
-            None => self.clone(),
+            Some(rest) if rest < unit.0 - rest => wall.add(Duration(-rest)),
+            Some(rest) => wall.add(Duration(unit.0 - rest)),
+            None => wall,
         }
     }
 

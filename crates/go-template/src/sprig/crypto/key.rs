@@ -35,7 +35,14 @@ pub(super) enum KeyError {
     NoSigner,
     #[error("rsa: {0}")]
     Rsa(String),
+    #[error(
+        "crypto/rsa: {0}-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+    )]
+    TooShort(usize),
 }
+
+/// Keys with fewer bits do not sign, as in Go.
+const MIN_RSA_BITS: usize = 1024;
 
 /// A private key.
 pub(super) enum PrivateKey {
@@ -207,6 +214,9 @@ impl PrivateKey {
 
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match self {
+            Self::Rsa(key) if key.n().bits() < MIN_RSA_BITS => {
+                Err(KeyError::TooShort(key.n().bits()))
+            }
             Self::Rsa(key) => {
                 let scheme = Pkcs1v15Sign {
                     hash_len: Some(32),

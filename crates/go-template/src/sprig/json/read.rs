@@ -146,7 +146,7 @@ impl JsonReader<'_> {
                             self.open.push(Open::List(items));
                             continue 'value;
                         }
-                        value = Value::List(List::from(items));
+                        value = Value::List(List::from(items).appended_to(0));
                     }
                     (Open::Map(map, key), b',' | b'}') => {
                         self.advance(1);

@@ -26,8 +26,8 @@ struct Context {
     namespace: String,
 }
 
-/// Returns `HELM_NAMESPACE`, else the namespace of the current context of the files in `KUBECONFIG`
-/// (or of `~/.kube/config`), else `default`. Files that cannot be read are ignored.
+/// Returns `HELM_NAMESPACE`, else the namespace of the context `HELM_KUBECONTEXT`, or of the current
+/// context, of the files in `KUBECONFIG` (or of `~/.kube/config`), else `default`. Files that cannot be read are ignored.
 pub(super) fn namespace(env: impl Fn(&str) -> Option<OsString>) -> String {
     let set = |name| env(name).filter(|value| !value.is_empty());
     if let Some(namespace) = set("HELM_NAMESPACE") {
@@ -44,10 +44,12 @@ pub(super) fn namespace(env: impl Fn(&str) -> Option<OsString>) -> String {
         .iter()
         .filter_map(|path| go_yaml::from_slice(&std::fs::read(path).ok()?).ok())
         .collect();
+    let named = set("HELM_KUBECONTEXT").map(|name| name.to_string_lossy().into_owned());
     let current = files
         .iter()
         .map(|file| &file.current_context)
         .find(|name| !name.is_empty());
+    let current = named.as_ref().or(current);
     let mut contexts = files.iter().flat_map(|file| &file.contexts);
     let context = current.and_then(|current| contexts.find(|named| named.name == *current));
     context
@@ -74,6 +76,12 @@ mod tests {
         assert_eq!(namespace(env), "prod");
         let env = |name: &str| (name == "HELM_NAMESPACE").then(|| OsString::from("mine"));
         assert_eq!(namespace(env), "mine");
+        let env = |name: &str| match name {
+            "KUBECONFIG" => Some(paths.clone()),
+            "HELM_KUBECONTEXT" => Some(OsString::from("there")),
+            _ => None,
+        };
+        assert_eq!(namespace(env), "wrong");
         assert_eq!(namespace(|_| None), "default");
     }
 }

@@ -1,11 +1,15 @@
 //! `hybrid-operator template [NAME] CHART`: prints the same output as `helm template`. With `--cr`,
 //! prints what the operator would deploy for custom resources.
 
+mod helm_flags;
 mod kube_context;
+mod name_template;
+mod output_dir;
 mod show_only;
 mod user_values;
 
 use std::io::Write;
+use std::net::ToSocketAddrs as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -13,17 +17,21 @@ use clap::{Arg, ArgAction};
 use helm_core::capabilities::KubeVersion;
 use helm_core::chart::Chart;
 use helm_core::engine::{Output, ReleaseInfo, RenderError, RenderInput};
-use helm_core::manifest::HookEvent;
+use helm_core::manifest::{Hook, HookEvent};
 use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
-use crate::command::UsageError;
 use crate::command::chart_flags::{AccessFlags, Found};
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
+use helm_flags::HelmFlags;
+use output_dir::Documents;
 use user_values::ValueFlags;
 
 /// Default name of the release, as in Helm.
 const NAME: &str = "release-name";
+
+/// What `--devel` means.
+const WITH_PRERELEASES: &str = ">0.0.0-0";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +53,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 23] = [
+const CHART_ONLY: [&str; 24] = [
     "target",
     "files",
     "set",
@@ -59,6 +67,7 @@ const CHART_ONLY: [&str; 23] = [
     "debug",
     "repo",
     "version",
+    "devel",
     "username",
     "password",
     "pass_credentials",
@@ -92,9 +101,13 @@ pub(crate) struct Args {
     repo: Option<String>,
 
     /// Version of the chart in a repository or registry, or a range such as '>=1.2, <2' [default: the
-    /// newest]
+    /// newest]. Without effect on a chart on this machine, as in Helm
     #[arg(long, value_name = "VERSION", allow_hyphen_values = true)]
     version: Option<String>,
+
+    /// Without --version: take prereleases of the chart, too
+    #[arg(long)]
+    devel: bool,
 
     #[command(flatten)]
     access: AccessFlags,
@@ -162,6 +175,9 @@ pub(crate) struct Args {
     /// Print progress, and the rendered output even if it is not valid YAML
     #[arg(long)]
     debug: bool,
+
+    #[command(flatten)]
+    helm: HelmFlags,
 }
 
 /// Accepts `--name=true` and `--name=false` for a boolean flag, as in Helm.
@@ -171,6 +187,7 @@ fn switch(arg: Arg) -> Arg {
     }
     arg.action(ArgAction::Set)
         .value_name("BOOL")
+        .value_parser(helm_flags::go_bool)
         .num_args(0..=1)
         .require_equals(true)
         .default_value("false")
@@ -181,6 +198,10 @@ fn switch(arg: Arg) -> Arg {
 
 /// Renders the chart and prints it.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    args.helm.check()?;
+    if args.helm.output_dir().is_some() && !args.show_only.is_empty() {
+        bail!("--show-only selects from standard output; leave it or --output-dir out");
+    }
     let capabilities = capabilities(args.kube_version.as_deref(), &args.api_versions)?;
     if !args.cr.is_empty() {
         return args.print_previews(&capabilities, out);
@@ -208,6 +229,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         release = release.upgrade_to(Revision::FIRST);
     }
     let mut input = RenderInput::new(release, &coalesced).capabilities(&capabilities);
+    if args.helm.enable_dns {
+        input.host_names = Some(first_address);
+    }
     input.limits = args.limits.limits().of_render();
     let rendered = match compiled.render(&input) {
         Ok(rendered) => rendered,
@@ -216,6 +240,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     // Helm prints it, too, but cannot install it.
     if let Err(error) = rendered.objects() {
         crate::print_message(&format!("warning: {error}"));
+    }
+    if let Some(directory) = args.helm.output_dir() {
+        let release = args.helm.uses_release_name().then_some(name.as_str());
+        let documents = args.documents(&coalesced, &rendered);
+        return output_dir::write(directory, release, &documents, out);
     }
     let text = args.format_output(&coalesced, &rendered);
     if args.show_only.is_empty() {
@@ -227,7 +256,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Checks that a chart can be installed.
-fn installable(chart: Chart) -> anyhow::Result<Chart> {
+fn installable(chart: Chart, shown: &str) -> anyhow::Result<Chart> {
+    for name in chart.repeated_files() {
+        crate::print_message(&format!(
+            "warning: {shown} contains {name} more than once; the last one counts"
+        ));
+    }
     let metadata = chart.metadata();
     if metadata.is_library() {
         bail!(
@@ -258,6 +292,13 @@ fn installable(chart: Chart) -> anyhow::Result<Chart> {
     Ok(chart)
 }
 
+/// Returns the first address of a host, for `getHostByName`.
+fn first_address(host: &str) -> std::io::Result<String> {
+    let mut addresses = (host, 0).to_socket_addrs()?;
+    let first = addresses.next().ok_or(std::io::ErrorKind::NotFound)?;
+    Ok(first.ip().to_string())
+}
+
 /// Returns the default namespace, from the environment or the kubeconfig.
 pub(crate) fn default_namespace() -> String {
     kube_context::namespace(|name| std::env::var_os(name))
@@ -282,37 +323,55 @@ pub(crate) fn capabilities(
 impl Args {
     /// Loads the chart, which is fetched if it is not on this machine.
     fn load(&self, chart: &str) -> anyhow::Result<Chart> {
+        let given = |text: &'_ Option<String>| text.clone().filter(|text| !text.is_empty());
+        let (repo, mut version) = (given(&self.repo), given(&self.version));
+        if self.devel && version.is_none() {
+            version = Some(WITH_PRERELEASES.to_owned());
+        }
         let found = self
             .access
-            .find(chart, self.repo.as_deref(), self.version.as_deref())?;
-        if let Found::Local(path) = &found {
-            if self.version.is_some() {
-                let message =
-                    "--version is for charts of repositories and registries; leave it out";
-                return Err(UsageError(message.to_owned()).into());
-            }
-            if !path.exists() {
-                bail!(
-                    "chart {chart:?} not found; give a chart directory, a packaged chart (.tgz), a URL, \
-                     oci://HOST/PATH, or the repository with --repo"
-                );
-            }
+            .find(chart, repo.as_deref(), version.as_deref())?;
+        if let Found::Local(path) = &found
+            && !path.exists()
+        {
+            bail!(
+                "chart {chart:?} not found; give a chart directory, a packaged chart (.tgz), a URL, \
+                 oci://HOST/PATH, or the repository with --repo"
+            );
         }
-        installable(found.load()?)
+        installable(found.load()?, chart)
     }
 
     /// Returns the given name, or Helm's default.
     fn release_name(&self, name: Option<&str>) -> anyhow::Result<ReleaseName> {
-        if name.is_some() && self.generate_name {
-            bail!("cannot set --generate-name and also specify a name; leave one of them out");
+        let template = self.helm.name_template();
+        for (flag, is_set) in [
+            ("--generate-name", self.generate_name),
+            ("--name-template", template.is_some()),
+        ] {
+            if name.is_some() && is_set {
+                bail!("cannot set {flag} and also specify a name; leave one of them out");
+            }
         }
-        let name = name.unwrap_or(NAME);
-        ReleaseName::new(name).context("release name check failed")
+        let name = match template {
+            Some(template) => name_template::render(template)?,
+            None => name.unwrap_or(NAME).to_owned(),
+        };
+        ReleaseName::new(name.as_str()).context("release name check failed")
     }
 
     fn namespace(&self) -> String {
         let given = self.namespace.clone().filter(|name| !name.is_empty());
-        given.unwrap_or_else(default_namespace)
+        given.unwrap_or_else(|| self.default_namespace())
+    }
+
+    fn default_namespace(&self) -> String {
+        let (file, context) = (&self.helm.kubeconfig, &self.helm.kube_context);
+        kube_context::namespace(|name| match name {
+            "KUBECONFIG" if !file.is_empty() => Some(file.into()),
+            "HELM_KUBECONTEXT" if !context.is_empty() => Some(context.into()),
+            _ => std::env::var_os(name),
+        })
     }
 
     /// Prints what the operator would deploy for the custom resources of `--cr`.
@@ -327,7 +386,7 @@ impl Args {
         bindings.limit(self.limits);
         let namespace = match self.namespace.clone().filter(|name| !name.is_empty()) {
             Some(given) => Namespace::Given(given),
-            None => Namespace::Default(default_namespace()),
+            None => Namespace::Default(self.default_namespace()),
         };
         let request = Request::read(&self.cr, &self.from, &bindings, &namespace)?;
         let mut text = String::new();
@@ -357,15 +416,27 @@ impl Args {
         }
         text.push_str(rendered.manifest());
         let mut text = format!("{}\n", text.trim());
-        if self.no_hooks {
-            return text;
-        }
-        for hook in rendered.hooks() {
-            if !(self.skip_tests && hook.runs_at(&HookEvent::Test)) {
-                push_document(&mut text, &hook.path, &hook.manifest);
-            }
+        for hook in self.hooks(rendered) {
+            push_document(&mut text, &hook.path, &hook.manifest);
         }
         text
+    }
+
+    /// Returns the hooks to print.
+    fn hooks<'a>(&self, rendered: &'a Rendered) -> Vec<&'a Hook> {
+        let is_shown =
+            |hook: &&Hook| !self.no_hooks && !(self.skip_tests && hook.runs_at(&HookEvent::Test));
+        rendered.hooks().iter().filter(is_shown).collect()
+    }
+
+    /// Returns what `--output-dir` writes.
+    fn documents<'a>(&self, values: &Coalesced, rendered: &'a Rendered) -> Documents<'a> {
+        let crds = self.include_crds.then(|| values.chart().crds());
+        Documents {
+            crds: crds.unwrap_or_default(),
+            manifest: rendered.documents().collect(),
+            hooks: self.hooks(rendered),
+        }
     }
 
     /// Returns the error of a chart that cannot be rendered. With `--debug`, prints the output

@@ -11,7 +11,7 @@ use helm_core::values::{self, SetError, Values};
 #[derive(Debug, clap::Args)]
 pub(super) struct ValueFlags {
     /// Set values from a YAML file, or from standard input (`-`); can be repeated, the last one wins
-    #[arg(short = 'f', long = "values", value_name = "FILES", value_delimiter = ',', action = ArgAction::Append, allow_hyphen_values = true)]
+    #[arg(short = 'f', long = "values", value_name = "FILES", action = ArgAction::Append, allow_hyphen_values = true)]
     files: Vec<String>,
 
     /// Set values: `a.b=1,c[0]=x,d={y,z}`; can be repeated
@@ -42,7 +42,9 @@ impl ValueFlags {
     /// Merges all values.
     pub(super) fn merged(&self) -> anyhow::Result<Values> {
         let mut merged = Values::new();
-        for path in &self.files {
+        // An empty argument is an empty list; an empty path in a list is an error.
+        let lists = self.files.iter().filter(|list| !list.is_empty());
+        for path in lists.flat_map(|list| list.split(',')) {
             if path.contains("://") {
                 bail!("--values {path}: URLs are not supported; download the file first");
             }

@@ -87,6 +87,8 @@ fn after(path: &str, start: &str, end: &str) -> String {
 fn crates_that_are_released_have_the_version_of_the_workspace() {
     let version = env!("CARGO_PKG_VERSION");
     for name in [
+        "bounded",
+        "chart-source",
         "go-yaml",
         "go-template",
         "helm-core",

@@ -288,12 +288,12 @@ fn failure(url: &Url, error: ClientError) -> PullError {
     }
 }
 
-/// Returns the error of TLS that an error of the connection is, or contains.
+/// Returns the error of TLS that an error of the connection is, or contains. An I/O error names the
+/// cause of what it contains as its own, so what it contains is asked first.
 fn tls_error<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
-    let inner = error.downcast_ref::<std::io::Error>();
-    let inner = inner.and_then(std::io::Error::get_ref);
-    match inner {
-        Some(inner) => inner.downcast_ref(),
+    let contained = error.downcast_ref::<std::io::Error>();
+    match contained.and_then(std::io::Error::get_ref) {
+        Some(contained) => tls_error(contained),
         None => error.downcast_ref(),
     }
 }

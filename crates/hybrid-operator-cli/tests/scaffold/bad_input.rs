@@ -184,7 +184,7 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &native,
             &format!("{api} Shop --helm-chart ../lonely"),
             2,
-            "leave out one of both",
+            "cannot be used for a native kind; leave them out",
         ),
         (
             &native,

@@ -243,7 +243,7 @@ fn text<'c>(path: &str, content: &'c [u8]) -> Result<Cow<'c, str>, RenderError> 
                 line: place.line(),
                 column: place.column(),
                 message: error.to_string(),
-                excerpt: place.excerpt().to_owned(),
+                excerpt: place.excerpt().into(),
                 limit: None,
             })
         }
@@ -350,7 +350,7 @@ fn sort_document(
             line,
             column: error.column,
             message: error.message,
-            excerpt: place::excerpt(source, line, error.column),
+            excerpt: place::excerpt(source, line, error.column).into(),
             limit: error.limit,
         }
     };

@@ -144,7 +144,7 @@ fn errors_in_the_files_of_a_chart_name_file_line_and_column() {
         let mut message = error.to_string();
         let mut source = std::error::Error::source(&error);
         while let Some(cause) = source {
-            message.push_str(&format!(": {cause}"));
+            message = format!("{message}: {cause}");
             source = cause.source();
         }
         assert!(message.contains(place), "{place} is not in {message}");

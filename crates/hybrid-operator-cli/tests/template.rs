@@ -253,8 +253,8 @@ fn every_flag_of_helm_template_does_the_same_or_is_refused_with_a_reason() {
     let Some(helm) = helm::ensure_or_skip().unwrap() else {
         return;
     };
-    let help = template(&helm, &["--help".to_owned()]);
-    let flags = flags_of_helm(&String::from_utf8(help.stdout).unwrap());
+    let usage = template(&helm, &["--help".to_owned()]);
+    let flags = flags_of_helm(&String::from_utf8(usage.stdout).unwrap());
     assert!(flags.len() > 60, "{flags:?}");
     let mut wrong = Vec::new();
     for (name, kind) in &flags {

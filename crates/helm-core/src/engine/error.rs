@@ -85,7 +85,7 @@ pub enum RenderError {
         /// The error.
         message: String,
         /// The rendered line with a caret.
-        excerpt: String,
+        excerpt: Box<str>,
         /// The exceeded limit, if that is the error.
         limit: Option<BudgetError>,
     },
@@ -162,9 +162,8 @@ impl RenderError {
     /// Returns the source line with a caret and the chain of includes, or an empty string.
     pub fn excerpt(&self) -> &str {
         match self {
-            Self::Parse { excerpt, .. }
-            | Self::Execution { excerpt, .. }
-            | Self::Yaml { excerpt, .. } => excerpt,
+            Self::Parse { excerpt, .. } | Self::Execution { excerpt, .. } => excerpt,
+            Self::Yaml { excerpt, .. } => excerpt,
             _ => "",
         }
     }

@@ -99,12 +99,12 @@ impl AccessFlags {
         let reference = ChartReference::parse(chart, repo, version)?;
         let cache = self.chart_cache.clone().map(Cache::at);
         let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
-        let pulled = puller
+        let found = puller
             .pull_blocking(&reference)
             .with_context(|| format!("cannot fetch the chart {reference}"))?;
         Ok(Found::Fetched {
-            shown: pulled.resolved.url,
-            archive: pulled.archive,
+            shown: found.resolved.url,
+            archive: found.archive,
         })
     }
 

@@ -42,7 +42,7 @@ const KUBE_VERSION: &str = "1.36";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Chart directory, packaged chart (.tgz), its URL, oci://HOST/PATH, with --repo its name, or a
+    /// Chart directory, packaged chart (.tgz), its URL, `oci://HOST/PATH`, with --repo its name, or a
     /// project
     #[arg(value_name = "CHART", default_value = ".")]
     path: PathBuf,

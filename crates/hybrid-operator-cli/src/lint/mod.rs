@@ -144,11 +144,11 @@ fn not_rendered(error: &SurveyError) -> Finding {
     let cause =
         std::error::Error::source(error).map_or(String::new(), |cause| format!(": {cause}"));
     let way = match error {
-        SurveyError::Refused {
-            source: RefusedRender::Render(error),
-            ..
-        } => error.limit().and_then(way_to_raise),
-        _ => None,
+        SurveyError::Refused { source, .. } => match &**source {
+            RefusedRender::Render(error) => error.limit().and_then(way_to_raise),
+            _ => None,
+        },
+        SurveyError::Parse(_) => None,
     };
     Finding {
         file: "Chart.yaml".to_owned(),

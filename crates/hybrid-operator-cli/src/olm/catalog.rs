@@ -133,6 +133,10 @@ fn edge(csv: &Value) -> Value {
     edge
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "callers make the value for this"
+)]
 fn property(kind: &str, value: Value) -> Value {
     json!({"type": kind, "value": value})
 }
@@ -303,6 +307,10 @@ fn related_images(csv: &Value, bundle: &str) -> Vec<Value> {
 
 /// A package of a catalog: its objects by schema and name.
 #[derive(Debug, Default)]
+#[allow(
+    clippy::struct_field_names,
+    reason = "these are the schemas of a catalog"
+)]
 pub(crate) struct Package {
     package: Option<Value>,
     channels: BTreeMap<String, Value>,

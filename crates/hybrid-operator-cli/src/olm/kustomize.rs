@@ -75,7 +75,7 @@ fn objects(directory: &Path, is_top: bool) -> anyhow::Result<Vec<Value>> {
             "apiVersion" | "kind" | "resources" => {}
             "namePrefix" if is_top => prefix(&mut objects, value.as_str().unwrap_or_default()),
             "namespace" if is_top => {
-                set_namespace(&mut objects, value.as_str().unwrap_or_default())
+                set_namespace(&mut objects, value.as_str().unwrap_or_default());
             }
             "images" => set_images(&mut objects, value),
             other => bail!(

@@ -116,10 +116,10 @@ impl Parts {
                     "ClusterRoleBinding" => &mut self.cluster_permissions,
                     _ => &mut self.permissions,
                 };
-                let rules = permissions
+                let granted = permissions
                     .entry(text(subject, "/name").to_owned())
                     .or_default();
-                rules.extend(items(found, "/rules").cloned());
+                granted.extend(items(found, "/rules").cloned());
             }
             if !mine.is_empty() {
                 taken.insert(role.clone());

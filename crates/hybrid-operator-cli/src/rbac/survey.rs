@@ -118,7 +118,7 @@ pub(crate) enum SurveyError {
         combinations: usize,
         /// Why the first was refused.
         #[source]
-        source: RefusedRender,
+        source: Box<RefusedRender>,
     },
 }
 
@@ -177,11 +177,17 @@ pub(crate) fn survey_within(
         let combinations = combinations.len();
         return Err(SurveyError::Refused {
             combinations,
-            source,
+            source: Box::new(source),
         });
     }
     survey.add_static(&templates);
     Ok(survey)
+}
+
+impl From<CoalesceError> for RefusedRender {
+    fn from(error: CoalesceError) -> Self {
+        Self::Values(Box::new(error))
+    }
 }
 
 /// Why a combination was not rendered.
@@ -189,7 +195,7 @@ pub(crate) fn survey_within(
 pub(crate) enum RefusedRender {
     /// The values do not match the chart's schema.
     #[error(transparent)]
-    Values(#[from] CoalesceError),
+    Values(Box<CoalesceError>),
     /// The templates fail.
     #[error(transparent)]
     Render(Box<RenderError>),

@@ -25,7 +25,7 @@ pub(crate) enum ChartError {
         path: PathBuf,
         /// The cause.
         #[source]
-        source: LoadError,
+        source: Box<LoadError>,
     },
     /// A file of the chart cannot be read.
     #[error("cannot read {}", path.display())]
@@ -99,9 +99,9 @@ impl ChartSource {
     /// Reads an archive that was fetched; `shown` names it in messages.
     pub(crate) fn from_archive(shown: &str, data: &[u8]) -> Result<Self, ChartError> {
         let path = Path::new(shown);
-        let load = |source| ChartError::Load {
+        let load = |source: LoadError| ChartError::Load {
             path: path.to_owned(),
-            source,
+            source: Box::new(source),
         };
         let limits = Limits::default();
         let chart = Chart::from_archive(data, &limits).map_err(load)?;
@@ -112,9 +112,9 @@ impl ChartSource {
     }
 
     fn read(path: &Path) -> Result<Self, ChartError> {
-        let load = |source| ChartError::Load {
+        let load = |source: LoadError| ChartError::Load {
             path: path.to_owned(),
-            source,
+            source: Box::new(source),
         };
         // Reports everything that is wrong with it, with the limits of archives.
         let chart = Chart::load(path).map_err(load)?;
@@ -176,7 +176,7 @@ impl ChartSource {
             .collect();
         let chart = Chart::from_files(files.clone()).map_err(|source| ChartError::Load {
             path: name.into(),
-            source,
+            source: Box::new(source),
         })?;
         Ok(Self { chart, files })
     }

@@ -335,10 +335,8 @@ fn objects_can_come_from_kustomize() {
         "crd/bases/cache.example.com_memcacheds.yaml",
         "samples/cache_v1alpha1_memcached.yaml",
     ] {
-        objects += &format!(
-            "---\n{}",
-            fs::read_to_string(root.join("config").join(file)).unwrap()
-        );
+        objects += "---\n";
+        objects += &fs::read_to_string(root.join("config").join(file)).unwrap();
     }
     fs::write(root.join("all.yaml"), objects).unwrap();
     fs::write(

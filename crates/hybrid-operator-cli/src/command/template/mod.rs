@@ -92,7 +92,7 @@ const CHART_ONLY: [&str; 24] = [
 #[allow(clippy::struct_excessive_bools, reason = "one per flag")]
 pub(crate) struct Args {
     /// Name of the release [default: release-name], and path of a chart directory or a packaged
-    /// chart (.tgz), its URL, oci://HOST/PATH, or with --repo its name
+    /// chart (.tgz), its URL, `oci://HOST/PATH`, or with --repo its name
     #[arg(value_name = "CHART", num_args = 1..=2, required_unless_present = "cr")]
     target: Vec<String>,
 
@@ -425,7 +425,7 @@ impl Args {
     /// Returns the hooks to print.
     fn hooks<'a>(&self, rendered: &'a Rendered) -> Vec<&'a Hook> {
         let is_shown =
-            |hook: &&Hook| !self.no_hooks && !(self.skip_tests && hook.runs_at(&HookEvent::Test));
+            |hook: &&Hook| !(self.no_hooks || self.skip_tests && hook.runs_at(&HookEvent::Test));
         rendered.hooks().iter().filter(is_shown).collect()
     }
 

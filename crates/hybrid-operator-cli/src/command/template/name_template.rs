@@ -33,10 +33,12 @@ pub(super) fn render(template: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the type of all functions")]
 fn env(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     Ok(text(&variable(&args.str(0).to_string_lossy())))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the type of all functions")]
 fn expandenv(_: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
     Ok(text(&expand(&args.str(0).to_string_lossy(), variable)))
 }

@@ -214,6 +214,10 @@ fn is_address(email: &str) -> bool {
     })
 }
 
+#[allow(
+    clippy::too_many_lines,
+    reason = "the checks stand one after the other"
+)]
 fn good_practices(bundle: &Bundle, findings: &mut Vec<Finding>) {
     let csv = &bundle.csv;
     let deployments: Vec<&Value> = items(csv, "/spec/install/spec/deployments").collect();

@@ -132,7 +132,7 @@ pub enum BudgetError {
         /// The limit.
         limit: Duration,
     },
-    /// The render was cancelled with [`Cancel::cancel`].
+    /// The render was cancelled by its caller.
     #[error("the render was cancelled")]
     Cancelled,
 }

@@ -17,8 +17,13 @@ pub(crate) static FUNCS: &[Func] = &[
     Func::text("toYaml", &[Type::ANY], to_yaml),
     Func::text("mustToYaml", &[Type::ANY], must_to_yaml),
     Func::text("toYamlPretty", &[Type::ANY], to_yaml_pretty),
-    Func::value("fromYaml", &[Type::STRING], from_yaml),
-    Func::value("fromYamlArray", &[Type::STRING], from_yaml_array),
+    // A document of the maximum nesting is dropped and converted without further checks of the stack.
+    Func::value("fromYaml", &[Type::STRING], |call, args| {
+        bounded::grow_for_drop(|| from_yaml(call, args))
+    }),
+    Func::value("fromYamlArray", &[Type::STRING], |call, args| {
+        bounded::grow_for_drop(|| from_yaml_array(call, args))
+    }),
 ];
 
 fn to_yaml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {

@@ -28,7 +28,7 @@ soak: ## Run ten minutes of a faulty API server, and of deletions in each exampl
 base-image: ## Build the image for projects of charts alone, as BASE_IMG
 	$(CONTAINER_TOOL) build -t $(BASE_IMG) -f images/hybrid-operator/Dockerfile .
 
-check-static: deny check-go check-generated
+check-static: deny check-go check-generated check-crates
 
 .PHONY: check-generated
 check-generated: ## Check that generated files are up to date
@@ -38,9 +38,13 @@ check-generated: ## Check that generated files are up to date
 deny: ## Check licences, duplicate versions, sources and advisories of the dependencies
 	@tests/dependencies
 
+.PHONY: check-crates
+check-crates: ## Check features, WebAssembly, the oldest Rust and the packages of the crates that others use
+	@tests/crates
+
 .PHONY: check-go
 check-go: ## Check the formatting of the Go sources
-	@test -z "$$(gofmt -l tests/control-plane tests/olm)" || { echo "gofmt: $$(gofmt -l tests/control-plane tests/olm)"; exit 1; }
+	@test -z "$$(gofmt -l tests fuzz)" || { echo "gofmt: $$(gofmt -l tests fuzz)"; exit 1; }
 
 .PHONY: generate
 generate: ## Write generated files (CRDs, roles, samples, dashboards, docs/reference)
@@ -59,6 +63,11 @@ book: ## Build the book of docs/ in target/book (mdbook is installed there once)
 .PHONY: conformance
 conformance: ## Compare with Helm's output (CASES=DIR, VECTORS=DIR, or CHARTS=DIR HELM=PATH for other folders)
 	cargo run -q --locked --release -p helm-core --example conformance
+
+.PHONY: fuzz-helm
+fuzz-helm: ## Compare random renders with Helm's engine for MINUTES (10); SEED=N repeats a run, CHARTS=DIR adds charts
+	mkdir -p target/tools && cd fuzz/helm && go build -o ../../target/tools/fuzz-helm .
+	HELM_ENGINE=target/tools/fuzz-helm MINUTES=$(or $(MINUTES),10) cargo run -q --locked -p helm-core --example fuzz_helm
 
 .PHONY: bench
 bench: ## Compare the chart engine with Helm's, and starts with bare programs; see docs/benchmarks.md

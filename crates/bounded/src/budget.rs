@@ -4,9 +4,12 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::memory::{self, Scope};
+use crate::stack::STACK_GROWS;
 use crate::stop::Stop;
 
-/// Limits of one render. The defaults are far above what real charts need.
+/// Limits of one render. The defaults are far above what real charts need. In WebAssembly, where the
+/// stack cannot grow, those of the depth are lower: a program that is linked with a larger stack can
+/// raise them.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Nested templates (`template`, `include`, `tpl`), in levels.
@@ -27,9 +30,13 @@ pub struct Limits {
     pub nesting: usize,
     /// Memory that the values and the output hold at any one time, in bytes.
     pub memory: usize,
-    /// Processor time of the whole render.
+    /// Processor time of the whole render. There is no clock on `wasm32-unknown-unknown`, where this has
+    /// no effect.
     pub time: Option<Duration>,
 }
+
+/// The default limit of the nesting.
+const NESTING: usize = if STACK_GROWS { 1_000 } else { 100 };
 
 impl Limits {
     /// Limits only of the nesting, for data of the program's own user. What takes too long or too
@@ -42,7 +49,7 @@ impl Limits {
         range: usize::MAX,
         regex: usize::MAX,
         keys: usize::MAX,
-        nesting: 1_000,
+        nesting: NESTING,
         memory: usize::MAX,
         time: None,
     };
@@ -51,14 +58,14 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            depth: 5_000,
+            depth: if STACK_GROWS { 5_000 } else { 50 },
             steps: 100_000_000,
             output: 512 << 20,
             string: 128 << 20,
             range: 10_000_000,
             regex: 48 << 20,
             keys: 50,
-            nesting: 1_000,
+            nesting: NESTING,
             memory: 256 << 20,
             time: Some(Duration::from_secs(10)),
         }
@@ -202,6 +209,9 @@ impl Budget {
     }
 
     /// Counts work. A function that creates or visits `steps` elements calls this first.
+    ///
+    /// # Errors
+    /// [`BudgetError::Steps`], and like [`Budget::check`].
     #[inline]
     pub fn step(&self, steps: u64) -> Result<(), BudgetError> {
         let taken = self.steps.get().saturating_add(steps);
@@ -214,6 +224,10 @@ impl Budget {
     }
 
     /// Checks the number of steps, the memory, the clock and the cancel handle.
+    ///
+    /// # Errors
+    /// [`BudgetError::Steps`], [`BudgetError::Memory`], [`BudgetError::Time`] or
+    /// [`BudgetError::Cancelled`]; after the first error, every later step fails, too.
     #[cold]
     pub fn check(&self) -> Result<(), BudgetError> {
         let steps = self.steps.get();
@@ -232,6 +246,9 @@ impl Budget {
     }
 
     /// Checks that `bytes` may be allocated in addition to what is held.
+    ///
+    /// # Errors
+    /// [`BudgetError::Memory`] if they do not fit.
     #[inline]
     pub fn memory(&self, bytes: usize) -> Result<(), BudgetError> {
         if memory::fits(bytes) {
@@ -242,6 +259,9 @@ impl Budget {
     }
 
     /// Recurses into a nested value: counts a step, limits the depth and grows the stack.
+    ///
+    /// # Errors
+    /// [`BudgetError::Nesting`], those of [`Budget::step`], and those of `body`.
     #[inline]
     pub fn descend<T, E: From<BudgetError>>(
         &self,
@@ -260,6 +280,9 @@ impl Budget {
     }
 
     /// Checks the length of a string before it is created, and counts it as work.
+    ///
+    /// # Errors
+    /// [`BudgetError::String`], [`BudgetError::Memory`], and those of [`Budget::step`].
     pub fn string(&self, length: usize) -> Result<(), BudgetError> {
         if length > self.limits.string {
             return Err(BudgetError::String {
@@ -272,6 +295,9 @@ impl Budget {
     }
 
     /// Checks the length of a list before it is created, and counts it as work.
+    ///
+    /// # Errors
+    /// [`BudgetError::Range`], [`BudgetError::Memory`], and those of [`Budget::step`].
     pub fn range(&self, length: usize) -> Result<(), BudgetError> {
         if length > self.limits.range {
             return Err(BudgetError::Range {
@@ -284,6 +310,9 @@ impl Budget {
     }
 
     /// Checks the memory of a compiled regular expression.
+    ///
+    /// # Errors
+    /// [`BudgetError::Regex`] if it is larger than the limit.
     pub fn regex(&self, bytes: usize) -> Result<(), BudgetError> {
         let limit = self.limits.regex;
         if bytes > limit {
@@ -293,6 +322,9 @@ impl Budget {
     }
 
     /// Counts a private key and its work before it is generated, and checks the clock.
+    ///
+    /// # Errors
+    /// [`BudgetError::Keys`], and those of [`Budget::check`].
     pub fn key(&self, steps: u64) -> Result<(), BudgetError> {
         let limit = self.limits.keys;
         if self.keys.get() >= limit {
@@ -303,12 +335,18 @@ impl Budget {
     }
 
     /// Counts the work of a slow call before it, and checks the clock.
+    ///
+    /// # Errors
+    /// Those of [`Budget::check`].
     pub fn slow(&self, steps: u64) -> Result<(), BudgetError> {
         self.steps.set(self.steps.get().saturating_add(steps));
         self.check()
     }
 
     /// Counts bytes written.
+    ///
+    /// # Errors
+    /// [`BudgetError::Output`] if all templates together wrote more than the limit.
     pub fn output(&self, bytes: usize) -> Result<(), BudgetError> {
         self.output.set(self.output.get().saturating_add(bytes));
         if self.output.get() > self.limits.output {
@@ -320,6 +358,9 @@ impl Budget {
     }
 
     /// Enters a nested template. Each `Ok` must be followed by [`Budget::leave`].
+    ///
+    /// # Errors
+    /// [`BudgetError::Depth`] if as many templates are nested already.
     pub fn enter(&self) -> Result<(), BudgetError> {
         if self.depth.get() >= self.limits.depth {
             return Err(BudgetError::Depth {

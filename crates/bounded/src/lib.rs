@@ -7,6 +7,7 @@
 //!   clock and grows the stack.
 //! * A [`Buffer`] is the only output: it does not grow beyond the memory that is left.
 //! * [`memory`] counts the bytes that values hold while they are alive.
+#![warn(clippy::missing_errors_doc)]
 
 mod budget;
 mod buffer;
@@ -16,5 +17,10 @@ mod stop;
 
 pub use budget::{Budget, BudgetError, Limits};
 pub use buffer::Buffer;
-pub use stack::{grow, grow_for_drop};
+pub use stack::{STACK_GROWS, grow, grow_for_drop};
 pub use stop::{Cancel, Stop};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,6 +1,10 @@
 //! Grows the stack before recursion that follows the shape of its input: the usual 2 MiB of a
 //! thread are too little for the deepest documents.
 
+/// Whether the stack can grow. It cannot in WebAssembly, where the limits of depth are therefore lower by
+/// default.
+pub const STACK_GROWS: bool = !cfg!(target_family = "wasm");
+
 /// Upper bound for the stack use of one level of recursion.
 const RED_ZONE: usize = 128 << 10;
 /// Enough for dropping or converting a value of the maximum nesting without further checks.

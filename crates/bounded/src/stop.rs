@@ -39,6 +39,9 @@ impl Cancel {
 /// The clock is the processor time of the thread that creates the `Stop` and that must check it. A
 /// busy machine, or a container that gets only a part of a processor, ends no render that others
 /// finish; a render does not wait for anything else.
+///
+/// There is no clock on `wasm32-unknown-unknown`: a time limit has no effect there, and
+/// [`Limits::steps`](crate::Limits::steps) bounds the work.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     cancel: Option<Cancel>,
@@ -54,8 +57,14 @@ fn used() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
+/// Returns no time, where there is no clock: reading that of the standard library panics.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+fn used() -> Duration {
+    Duration::ZERO
+}
+
 /// Returns the time since the first call, where the processor time is not known.
-#[cfg(not(unix))]
+#[cfg(not(any(unix, all(target_family = "wasm", target_os = "unknown"))))]
 fn used() -> Duration {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     START.get_or_init(std::time::Instant::now).elapsed()

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::hidden;
 use bounded::BudgetError;
 
 /// A location in the text of a template.
@@ -124,7 +125,18 @@ enum FuncErrorInner {
     Host(Box<dyn Error + Send + Sync>),
     #[error("{context}: {error}")]
     Context { context: String, error: FuncError },
+    /// A message with the content of a value.
+    #[error("{before}{value}{after}")]
+    Value {
+        before: &'static str,
+        value: String,
+        after: &'static str,
+    },
     /// Go cannot call the method from a template.
+    #[cfg_attr(
+        not(feature = "sprig"),
+        allow(dead_code, reason = "only the types of Sprig have such methods")
+    )]
     #[error("{0}")]
     Signature(&'static str),
 }
@@ -135,7 +147,10 @@ const MAX_MESSAGE: usize = 64 << 10;
 /// Cuts off the end of a message that is too long.
 fn shortened(mut message: String) -> String {
     if message.len() > MAX_MESSAGE {
-        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let end = (0..=MAX_MESSAGE)
+            .rev()
+            .find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or_default());
         message.push_str("...");
         message.shrink_to_fit();
     }
@@ -149,6 +164,7 @@ impl FuncError {
     }
 
     /// Creates the error for a method that templates cannot call because of its results.
+    #[cfg(feature = "sprig")]
     pub(crate) fn signature(message: &'static str) -> Self {
         Self(Box::new(FuncErrorInner::Signature(message)))
     }
@@ -158,6 +174,40 @@ impl FuncError {
         match &*self.0 {
             FuncErrorInner::Signature(message) => Some(message),
             _ => None,
+        }
+    }
+
+    /// Creates an error whose message contains the content of a value, which
+    /// [`RenderError::without_values`] leaves out. Texts in quotes are left out of every message.
+    pub fn with_value(before: &'static str, value: impl Into<String>, after: &'static str) -> Self {
+        Self(Box::new(FuncErrorInner::Value {
+            before,
+            value: shortened(value.into()),
+            after,
+        }))
+    }
+
+    /// Formats the error without the contents of values.
+    fn hidden(&self) -> String {
+        match &*self.0 {
+            FuncErrorInner::Message(message) => hidden::quoted(message),
+            FuncErrorInner::Parse(error) => {
+                let Location { file, line, .. } = error.location();
+                let message = hidden::token(error.message());
+                format!("template: {file}:{line}: {message}")
+            }
+            FuncErrorInner::Render(error) => error.without_values().message(),
+            FuncErrorInner::Context { context, error } => {
+                format!("{}: {}", hidden::quoted(context), error.hidden())
+            }
+            FuncErrorInner::Value {
+                before,
+                value,
+                after,
+            } => format!("{before}{}{after}", hidden::sized(value.len())),
+            FuncErrorInner::Budget(_) | FuncErrorInner::Host(_) | FuncErrorInner::Signature(_) => {
+                self.to_string()
+            }
         }
     }
 
@@ -242,6 +292,8 @@ pub(crate) struct Failure {
     pub(crate) template: String,
     /// The failing node and its location; `None` if the template could not start.
     pub(crate) at: Option<(Location, String)>,
+    /// The length of the text, if it was given to a function during the render.
+    pub(crate) given: Option<usize>,
     pub(crate) cause: Cause,
     /// Number of failures from here to the innermost.
     pub(crate) levels: usize,
@@ -252,6 +304,13 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 pub(crate) enum Cause {
     Message(String),
+    /// A message with the content of a value, and the name of its type.
+    Value {
+        before: &'static str,
+        value: String,
+        type_name: String,
+        after: &'static str,
+    },
     Function {
         name: String,
         error: FuncError,
@@ -269,11 +328,33 @@ impl Cause {
         match self {
             Self::Message(message) => message.clone(),
             Self::Budget(error) => error.to_string(),
+            Self::Value {
+                before,
+                value,
+                after,
+                ..
+            } => format!("{before}{value}{after}"),
             Self::Function { name, error } => format!("error calling {name}: {error}"),
             Self::NotAssociated { set } => {
                 let (template, set) = (go_quote(template), go_quote(set));
                 format!("no template {template} associated with template {set}")
             }
+        }
+    }
+
+    /// Like [`Cause::message`], without the contents of values.
+    fn hidden(&self, template: &str) -> String {
+        match self {
+            Self::Value {
+                before,
+                type_name,
+                after,
+                ..
+            } => format!("{before}a value of type {type_name}{after}"),
+            Self::Function { name, error } => {
+                format!("error calling {name}: {}", error.hidden())
+            }
+            _ => self.message(template),
         }
     }
 }
@@ -287,6 +368,7 @@ impl Failure {
         let mut failure = Self {
             template,
             at,
+            given: None,
             cause,
             levels: 1,
             left_out: 0,
@@ -330,6 +412,9 @@ pub struct Frame {
     pub location: Option<Location>,
     /// The part of the action that was being evaluated, as Go prints it.
     pub node: String,
+    /// The length of the template's text in bytes, if it was given to a function during the render, as to
+    /// Helm's `tpl`.
+    pub given: Option<usize>,
 }
 
 impl RenderError {
@@ -345,6 +430,7 @@ impl RenderError {
                     .as_ref()
                     .map(|(_, node)| node.clone())
                     .unwrap_or_default(),
+                given: failure.given,
             })
             .collect()
     }
@@ -380,27 +466,26 @@ impl RenderError {
     /// Formats the error with the innermost location, its line with a caret, and the chain of
     /// callers.
     pub fn report(&self) -> impl fmt::Display + '_ {
-        Report(move |f| {
-            writeln!(f, "{}", self.message())?;
-            let frames = self.frames();
-            for (depth, frame) in frames.iter().rev().enumerate() {
-                let what = if depth == 0 { "in" } else { "called from" };
-                match &frame.location {
-                    Some(location) => {
-                        writeln!(
-                            f,
-                            "  {what} {} at {location}: {}",
-                            frame.template, frame.node
-                        )?;
-                        if depth == 0 {
-                            location.excerpt(f)?;
-                        }
-                    }
-                    None => writeln!(f, "  {what} {}", frame.template)?,
-                }
-            }
-            Ok(())
-        })
+        report(self.message(), self.frames())
+    }
+
+    /// Returns the error for readers who must not see the contents of values.
+    ///
+    /// ```
+    /// use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value};
+    /// let mut set = TemplateSet::new("set", Funcs::new().into());
+    /// set.parse("main", "{{ range . }}{{ end }}")?;
+    /// let mut session = Session::new(Limits::default());
+    /// let error = session
+    ///     .execute(&set, "main", &Value::from("hunter2"), &mut Buffer::new())
+    ///     .unwrap_err();
+    /// assert_eq!(error.message(), "range can't iterate over hunter2");
+    /// let hidden = "range can't iterate over a value of type string";
+    /// assert_eq!(error.without_values().message(), hidden);
+    /// # Ok::<(), go_template::ParseError>(())
+    /// ```
+    pub fn without_values(&self) -> WithoutValues<'_> {
+        WithoutValues(self)
     }
 
     fn failures(&self) -> impl Iterator<Item = &Failure> {
@@ -415,6 +500,61 @@ impl RenderError {
     fn causes(&self) -> impl Iterator<Item = &FuncError> {
         std::iter::successors(self.0.inner(), |error| error.inner())
     }
+}
+
+/// An error without the contents of values: texts in quotes, and the text given to functions such as
+/// Helm's `tpl`, are replaced by their length. Names of fields, functions and templates stay.
+#[derive(Clone, Copy, Debug)]
+pub struct WithoutValues<'e>(&'e RenderError);
+
+impl WithoutValues<'_> {
+    /// Like [`RenderError::frames`]; a text that was given to a function is replaced by its length.
+    pub fn frames(&self) -> Vec<Frame> {
+        let mut frames = self.0.frames();
+        for frame in &mut frames {
+            let Some(length) = frame.given else { continue };
+            frame.node = hidden::sized(length);
+            if let Some(location) = &mut frame.location {
+                location.source_line.clear();
+            }
+        }
+        frames
+    }
+
+    /// Like [`RenderError::message`].
+    pub fn message(&self) -> String {
+        let innermost = self.0.failures().last().unwrap_or(&self.0.0);
+        innermost.cause.hidden(&innermost.template)
+    }
+
+    /// Like [`RenderError::report`].
+    pub fn report(&self) -> impl fmt::Display + use<> {
+        report(self.message(), self.frames())
+    }
+}
+
+/// Formats a message with the innermost location, its line with a caret, and the chain of callers.
+fn report(message: String, frames: Vec<Frame>) -> impl fmt::Display + use<> {
+    Report(move |f| {
+        writeln!(f, "{message}")?;
+        for (depth, frame) in frames.iter().rev().enumerate() {
+            let what = if depth == 0 { "in" } else { "called from" };
+            match &frame.location {
+                Some(location) => {
+                    writeln!(
+                        f,
+                        "  {what} {} at {location}: {}",
+                        frame.template, frame.node
+                    )?;
+                    if depth == 0 && !location.source_line.is_empty() {
+                        location.excerpt(f)?;
+                    }
+                }
+                None => writeln!(f, "  {what} {}", frame.template)?,
+            }
+        }
+        Ok(())
+    })
 }
 
 /// Implements `Display` by a closure.

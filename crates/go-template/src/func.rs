@@ -332,12 +332,24 @@ impl<'a> Call<'a> {
         self.session
     }
 
+    /// Returns the time to use instead of the system's clock.
+    #[cfg(feature = "sprig")]
+    pub(crate) fn time(&self) -> Option<std::time::SystemTime> {
+        self.session.time()
+    }
+
     /// Executes the template `name` of the current set, appending to `out` (`ExecuteTemplate`).
+    ///
+    /// # Errors
+    /// If there is no such template, or it fails.
     pub fn execute(&mut self, name: &Str, data: &Value, out: &mut Buffer) -> Result<(), FuncError> {
         Ok(self.session.execute(self.set, name.as_bytes(), data, out)?)
     }
 
     /// Executes a template of another set, appending to `out`.
+    ///
+    /// # Errors
+    /// If the template fails.
     pub fn execute_in(
         &mut self,
         set: &TemplateSet,
@@ -350,6 +362,9 @@ impl<'a> Call<'a> {
 
     /// Parses `text` as a template `name` on top of the current set, for [`Call::execute_in`], as
     /// Helm's `tpl` does. A session parses each text only once.
+    ///
+    /// # Errors
+    /// If the text is not a template, or parsing it exceeds a limit.
     pub fn parse(
         &mut self,
         name: &Str,
@@ -359,6 +374,9 @@ impl<'a> Call<'a> {
     }
 
     /// Calls a function after checking arguments against its parameters.
+    ///
+    /// # Errors
+    /// If an argument has the wrong type, or the function fails.
     pub fn invoke(&mut self, func: &Func, args: &mut [Value]) -> Result<Value, FuncError> {
         eval::invoke(self, func, args)
     }

@@ -5,6 +5,7 @@
 )]
 
 use crate::ast::Pos;
+use crate::delimiters::Delimiters;
 use crate::go::strconv;
 use crate::go::unicode::{is_digit, is_letter, is_print};
 use crate::go::utf8::{RUNE_ERROR, decode_rune};
@@ -77,6 +78,8 @@ pub(crate) const MAX_TEXT_LENGTH: usize = Pos::MAX as usize;
 /// Returns tokens one by one.
 pub(crate) struct Lexer<'t> {
     text: &'t [u8],
+    left: &'t [u8],
+    right: &'t [u8],
     start: usize,
     pos: usize,
     paren_depth: usize,
@@ -87,20 +90,20 @@ pub(crate) struct Lexer<'t> {
     pub(crate) continue_is_keyword: bool,
 }
 
-const LEFT: &[u8; 2] = b"{{";
-const RIGHT: &[u8] = b"}}";
 const LEFT_COMMENT: &[u8] = b"/*";
-const RIGHT_COMMENT: &[u8; 2] = b"*/";
+const RIGHT_COMMENT: &[u8] = b"*/";
 /// A trim marker and the space that separates it.
 const TRIM: usize = 2;
 
 impl<'t> Lexer<'t> {
     /// Creates a lexer that starts outside of actions and reads at most [`MAX_TEXT_LENGTH`] bytes of
     /// `text`.
-    pub(crate) fn new(text: &'t [u8]) -> Self {
+    pub(crate) fn new(text: &'t [u8], delimiters: &'t Delimiters) -> Self {
         let text = text.get(..MAX_TEXT_LENGTH).unwrap_or(text);
         Self {
             text,
+            left: delimiters.left.as_bytes(),
+            right: delimiters.right.as_bytes(),
             start: 0,
             pos: 0,
             paren_depth: 0,
@@ -137,7 +140,7 @@ impl<'t> Lexer<'t> {
             return false;
         }
         // The last space may belong to a right delimiter.
-        if self.text.get(end) == Some(&b'-') {
+        if self.text.get(end) == Some(&b'-') || is_space(self.right[0]) {
             return false;
         }
         self.pos = end;
@@ -205,7 +208,7 @@ impl<'t> Lexer<'t> {
     /// Scans text up to the next action, or the action's left delimiter.
     fn content(&mut self) -> Token {
         loop {
-            let Some(found) = find_pair(self.rest(), *LEFT) else {
+            let Some(found) = find(self.rest(), self.left) else {
                 self.pos = self.text.len();
                 let kind = if self.pos > self.start {
                     TokenKind::Text
@@ -217,7 +220,7 @@ impl<'t> Lexer<'t> {
             let delimiter = self.pos + found;
             if found > 0 {
                 self.pos = delimiter;
-                if has_left_trim(&self.text[delimiter + LEFT.len()..]) {
+                if has_left_trim(&self.text[delimiter + self.left.len()..]) {
                     self.pos = self.start + trim_end(&self.text[self.start..delimiter]);
                 }
                 let text = self.token(TokenKind::Text);
@@ -227,12 +230,12 @@ impl<'t> Lexer<'t> {
                     return text;
                 }
             }
-            let marker = if has_left_trim(&self.text[delimiter + LEFT.len()..]) {
+            let marker = if has_left_trim(&self.text[delimiter + self.left.len()..]) {
                 TRIM
             } else {
                 0
             };
-            self.pos = delimiter + LEFT.len();
+            self.pos = delimiter + self.left.len();
             if !self.text[self.pos + marker..].starts_with(LEFT_COMMENT) {
                 let token = self.token(TokenKind::LeftDelim);
                 self.pos += marker;
@@ -252,7 +255,7 @@ impl<'t> Lexer<'t> {
     /// Skips a comment and the white space that it trims.
     fn comment(&mut self) -> Option<Token> {
         self.pos += LEFT_COMMENT.len();
-        let Some(end) = find_pair(self.rest(), *RIGHT_COMMENT) else {
+        let Some(end) = find(self.rest(), RIGHT_COMMENT) else {
             return Some(self.fail("unclosed comment"));
         };
         self.pos += end + RIGHT_COMMENT.len();
@@ -267,14 +270,14 @@ impl<'t> Lexer<'t> {
     /// Returns whether a right delimiter follows and, if so, whether it trims.
     fn at_right_delim(&self) -> Option<bool> {
         let rest = self.rest();
-        if has_right_trim(rest) && rest[TRIM..].starts_with(RIGHT) {
+        if has_right_trim(rest) && rest[TRIM..].starts_with(self.right) {
             return Some(true);
         }
-        rest.starts_with(RIGHT).then_some(false)
+        rest.starts_with(self.right).then_some(false)
     }
 
     fn skip_right_delim(&mut self, trims: bool) {
-        self.pos += RIGHT.len();
+        self.pos += self.right.len();
         if trims {
             self.pos += TRIM;
             self.pos += self
@@ -290,7 +293,7 @@ impl<'t> Lexer<'t> {
             self.pos += TRIM;
             self.ignore();
         }
-        self.pos += RIGHT.len();
+        self.pos += self.right.len();
         let token = self.token(TokenKind::RightDelim);
         if trims {
             self.pos += self
@@ -309,7 +312,7 @@ impl<'t> Lexer<'t> {
         let Some(&byte) = self.text.get(self.pos) else {
             return self.fail("unclosed action");
         };
-        if (is_space(byte) || byte == b'}')
+        if (is_space(byte) || byte == self.right[0])
             && let Some(trims) = self.at_right_delim()
         {
             if self.paren_depth == 0 {
@@ -392,7 +395,7 @@ impl<'t> Lexer<'t> {
             .count();
         self.pos += spaces;
         let last = self.pos - 1;
-        if has_right_trim(&self.text[last..]) && self.text[last + TRIM..].starts_with(RIGHT) {
+        if has_right_trim(&self.text[last..]) && self.text[last + TRIM..].starts_with(self.right) {
             self.pos = last;
             if spaces == 1 {
                 return self.right_delim(true);
@@ -485,7 +488,7 @@ impl<'t> Lexer<'t> {
             None | Some(b' ' | b'\t' | b'\r' | b'\n' | b'.' | b',' | b'|' | b':' | b')' | b'(') => {
                 true
             }
-            Some(_) => self.rest().starts_with(RIGHT),
+            Some(_) => self.rest().starts_with(self.right),
         }
     }
 
@@ -566,9 +569,13 @@ fn narrow(offset: usize) -> Pos {
     offset as Pos
 }
 
-/// Finds two adjacent bytes. The first one is rare enough to search for it alone.
-fn find_pair(text: &[u8], pair: [u8; 2]) -> Option<usize> {
-    memchr::memchr_iter(pair[0], text).find(|at| text.get(at + 1) == Some(&pair[1]))
+/// Finds a text that is not empty. Its first byte is rare enough to search for it alone.
+fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
+    let second = wanted.get(1);
+    memchr::memchr_iter(wanted[0], text).find(|at| {
+        let is_second = second.is_none() || text.get(at + 1) == second;
+        is_second && (wanted.len() <= 2 || text[*at..].starts_with(wanted))
+    })
 }
 
 /// The bytes of identifiers in ASCII.
@@ -621,7 +628,8 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<(TokenKind, String)> {
-        let mut lexer = Lexer::new(text.as_bytes());
+        let delimiters = Delimiters::default();
+        let mut lexer = Lexer::new(text.as_bytes(), &delimiters);
         let mut tokens = Vec::new();
         loop {
             let token = lexer.next_token();

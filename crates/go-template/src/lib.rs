@@ -25,26 +25,34 @@
 //! assert_eq!(&*out, b"Hello, \"world\"!");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+#![warn(clippy::missing_errors_doc)]
 
 mod ast;
 mod builtin;
 mod code;
 mod compile;
+mod delimiters;
 mod error;
 mod eval;
 pub mod fmt;
 mod func;
 pub mod go;
+mod hidden;
 mod lex;
 mod parse;
+#[cfg(feature = "serde")]
+mod serde;
 mod session;
 mod set;
+#[cfg(feature = "sprig")]
 pub mod sprig;
 mod value;
 
 pub use bounded::{Budget, BudgetError, Buffer, Cancel, Limits, Stop};
-pub use error::{Frame, FuncError, Location, ParseError, RenderError};
+pub use error::{Frame, FuncError, Location, ParseError, RenderError, WithoutValues};
 pub use func::{Args, Call, Closure, Func, Funcs, TextFn, ValueFn};
+#[cfg(feature = "serde")]
+pub use serde::{ConvertError, from_value, to_value};
 pub use session::Session;
 pub use set::{MissingKey, ParsedTemplates, Template, TemplateSet};
 pub use value::{

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
@@ -50,6 +51,7 @@ pub struct Session {
     /// The memory of `texts`.
     texts_held: Held,
     weak_secrets: bool,
+    time: Option<SystemTime>,
     pub(crate) slots: Vec<Value>,
 }
 
@@ -65,6 +67,7 @@ impl Session {
             texts: HashMap::new(),
             texts_held: Held::default(),
             weak_secrets: false,
+            time: None,
             slots: Vec::new(),
         }
     }
@@ -86,8 +89,24 @@ impl Session {
     }
 
     /// Returns whether secrets may be weak.
+    #[cfg(feature = "crypto")]
     pub(crate) fn has_weak_secrets(&self) -> bool {
         self.weak_secrets
+    }
+
+    /// Sets the time that functions use instead of the system's clock, for output that is reproducible
+    /// and for platforms without a clock, such as `wasm32-unknown-unknown`, where functions that need
+    /// the time fail otherwise.
+    #[must_use]
+    pub fn with_time(mut self, time: SystemTime) -> Self {
+        self.time = Some(time);
+        self
+    }
+
+    /// Returns the time to use instead of the system's clock.
+    #[cfg(feature = "sprig")]
+    pub(crate) fn time(&self) -> Option<SystemTime> {
+        self.time
     }
 
     /// Adds data that functions access through [`crate::Call::host`].
@@ -114,6 +133,9 @@ impl Session {
 
     /// Executes the template `name` with `data` as dot, appending to `out`. Output before an error
     /// remains.
+    ///
+    /// # Errors
+    /// If there is no such template, it fails, or a limit is exceeded ([`RenderError::budget`]).
     pub fn execute(
         &mut self,
         set: &TemplateSet,
@@ -137,6 +159,9 @@ impl Session {
 
     /// Executes a template with `data` as dot, appending to `out`. Template names are looked up in
     /// `set`.
+    ///
+    /// # Errors
+    /// If it fails or a limit is exceeded ([`RenderError::budget`]).
     pub fn execute_template(
         &mut self,
         set: &TemplateSet,
@@ -156,7 +181,7 @@ impl Session {
     ) -> Result<(TemplateSet, Arc<Template>), FuncError> {
         let key = (name.clone(), text.clone());
         if let Some(template) = self.texts.get(&key)
-            && template.has_funcs(set.funcs())
+            && template.is_like(set)
         {
             return Ok((set.clone(), Arc::clone(template)));
         }
@@ -165,7 +190,7 @@ impl Session {
         let size = compiled_size(text);
         self.budget.memory(size)?;
         let mut layer = set.layer();
-        let template = layer.parse(name.clone(), text.clone())?;
+        let template = layer.parse_given(name.clone(), text.clone())?;
         // A text that defines nothing and does not name itself needs no separate layer.
         let names_itself = memchr::memmem::find(text.as_bytes(), name.as_bytes()).is_some();
         if layer.len() == 1 && !names_itself && text.len() <= MAX_CACHED_LENGTH {

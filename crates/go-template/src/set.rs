@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::ast::{self, At, Pos};
 use crate::code::{Body, Code};
 use crate::compile::Compiler;
+use crate::delimiters::Delimiters;
 use crate::error::ParseError;
 use crate::func::Funcs;
 use crate::parse;
@@ -29,6 +30,9 @@ pub(crate) struct Source {
     pub(crate) name: Str,
     pub(crate) text: Str,
     pub(crate) code: Code,
+    pub(crate) delimiters: Delimiters,
+    /// Whether the text was given to a function during a render.
+    pub(crate) is_given: bool,
 }
 
 /// A compiled template.
@@ -48,16 +52,17 @@ impl Template {
         &self.name
     }
 
-    /// Returns whether it was compiled with these functions.
-    pub(crate) fn has_funcs(&self, funcs: &Arc<Funcs>) -> bool {
-        Arc::ptr_eq(&self.funcs, funcs)
+    /// Returns whether it was compiled with the functions and delimiters of `set`.
+    pub(crate) fn is_like(&self, set: &TemplateSet) -> bool {
+        Arc::ptr_eq(&self.funcs, &set.0.funcs) && self.source.delimiters == set.0.delimiters
     }
 
     /// Returns the node `at` as Go prints it. The tree is rebuilt from the text.
     #[cold]
     pub(crate) fn describe(&self, at: At) -> String {
         let text = self.source.text.as_bytes();
-        let tree = parse::tree(&self.source.name, text, &self.funcs, self.start);
+        let language = (&*self.funcs, &self.source.delimiters);
+        let tree = parse::tree(&self.source.name, text, language, self.start);
         let node = ast::describe(&tree, text, at).unwrap_or_default();
         String::from_utf8_lossy(&node).into_owned()
     }
@@ -121,6 +126,7 @@ struct Layer {
     own: Table<Arc<Template>>,
     funcs: Arc<Funcs>,
     missing_key: MissingKey,
+    delimiters: Delimiters,
     name: Str,
 }
 
@@ -135,6 +141,7 @@ impl TemplateSet {
             own: Table::default(),
             funcs,
             missing_key,
+            delimiters: Delimiters::default(),
             name,
         }))
     }
@@ -152,6 +159,25 @@ impl TemplateSet {
         Self(Arc::new(layer))
     }
 
+    /// Returns the same templates with other texts that enclose the actions of what is parsed next
+    /// (Go's `Delims`). An empty text stands for the default, `{{` or `}}`.
+    ///
+    /// ```
+    /// use go_template::{Buffer, Funcs, Limits, Session, TemplateSet, Value};
+    /// let mut set = TemplateSet::new("set", Funcs::new().into()).delimiters("<%", "%>");
+    /// set.parse("page", "<% printf \"%d\" 3 %> {{ text }}")?;
+    /// let mut out = Buffer::new();
+    /// Session::new(Limits::default()).execute(&set, "page", &Value::Nil, &mut out)?;
+    /// assert_eq!(&*out, b"3 {{ text }}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn delimiters(&self, left: impl Into<Str>, right: impl Into<Str>) -> Self {
+        let mut layer = self.new_layer();
+        layer.delimiters = Delimiters::new(left.into(), right.into());
+        Self(Arc::new(layer))
+    }
+
     /// Returns a set on top of this one: it has the same templates, and templates parsed into it do
     /// not affect this set (Go's `Clone`).
     #[must_use]
@@ -165,6 +191,7 @@ impl TemplateSet {
             own: Table::default(),
             funcs: Arc::clone(&self.0.funcs),
             missing_key: self.0.missing_key,
+            delimiters: self.0.delimiters.clone(),
             name: self.0.name.clone(),
         }
     }
@@ -172,6 +199,9 @@ impl TemplateSet {
     /// Parses `text` as the template `name`, together with the templates that it defines, and adds
     /// them (Go's `New(name).Parse(text)`). An empty template does not replace an earlier one of
     /// the same name, but is still returned.
+    ///
+    /// # Errors
+    /// If the text is not a template. The set stays as it was.
     pub fn parse(
         &mut self,
         name: impl Into<Str>,
@@ -183,17 +213,45 @@ impl TemplateSet {
 
     /// Parses `text` like [`TemplateSet::parse`] without adding it. The result can be added to any
     /// set with the same functions.
+    ///
+    /// # Errors
+    /// If the text is not a template.
     pub fn parse_detached(
         &self,
         name: impl Into<Str>,
         text: impl Into<Str>,
     ) -> Result<ParsedTemplates, ParseError> {
-        let (name, text) = (name.into(), text.into());
+        self.parse_text(name.into(), text.into(), false)
+    }
+
+    /// Parses a text that was given to a function during a render, and adds it.
+    pub(crate) fn parse_given(
+        &mut self,
+        name: Str,
+        text: Str,
+    ) -> Result<Arc<Template>, ParseError> {
+        let parsed = self.parse_text(name, text, true)?;
+        Ok(self.add(&parsed))
+    }
+
+    fn parse_text(
+        &self,
+        name: Str,
+        text: Str,
+        is_given: bool,
+    ) -> Result<ParsedTemplates, ParseError> {
         let funcs = &self.0.funcs;
         let compiler = Compiler::new(text.as_bytes());
-        let (definitions, compiler) = parse::parse(&name, text.as_bytes(), funcs, compiler)?;
+        let language = (&**funcs, &self.0.delimiters);
+        let (definitions, compiler) = parse::parse(&name, text.as_bytes(), language, compiler)?;
         let code = compiler.finish();
-        let source = Arc::new(Source { name, text, code });
+        let source = Arc::new(Source {
+            name,
+            text,
+            code,
+            delimiters: self.0.delimiters.clone(),
+            is_given,
+        });
         let templates = definitions.into_iter().map(|definition| {
             let template = Template {
                 name: definition.name,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
@@ -124,8 +125,7 @@ impl<'n> NodeReader<'n> {
                     if is_merge(key) {
                         check_merge(value)?;
                     } else if key.scalar().transpose()?.is_none() {
-                        let message = format!("invalid map key: {}", go_syntax(key, 0));
-                        return Err(Error::at(message, key.mark));
+                        return Err(self.invalid_key(key));
                     }
                     self.child(value).check()
                 })
@@ -144,7 +144,7 @@ impl<'n> NodeReader<'n> {
             if is_merge(key) {
                 self.merge(value, into)?;
             } else {
-                let name = key_text(key, value)?;
+                let name = self.key_text(key, value)?;
                 let aliases = self.budget.alias_depth.get() - into.alias_depth;
                 let fresh = into.set(name.clone(), value, aliases);
                 if !fresh && strict {
@@ -191,6 +191,42 @@ impl<'n> NodeReader<'n> {
             let limits = self.budget.limits;
             limits.descend(|| self.collect(entries, into, false))
         })
+    }
+
+    /// Returns a key as in JSON: as text.
+    fn key_text(self, key: &'n Node, value: &Node) -> Result<Cow<'n, str>, Error> {
+        let Some(scalar) = key.scalar() else {
+            return Err(self.invalid_key(key));
+        };
+        Ok(match scalar? {
+            Scalar::Str(text) => text,
+            Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
+            Scalar::Int(value) => value.to_string().into(),
+            Scalar::Uint(number) => {
+                let message = format!(
+                    "unsupported map key of type: uint64, key: {number:#x}, value: {}",
+                    go_value(value)
+                );
+                return Err(Error::conversion(message, key.mark));
+            }
+            Scalar::Float(value) => crate::float::key(value).into(),
+            Scalar::Null => {
+                let message = format!(
+                    "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
+                    go_value(value)
+                );
+                return Err(Error::conversion(message, key.mark));
+            }
+        })
+    }
+
+    /// Returns the error of a key that is no scalar. Go decodes the key first, and reports an error in it.
+    fn invalid_key(self, key: &'n Node) -> Error {
+        let invalid = || {
+            let message = format!("invalid map key: {}", go_syntax(key, 0));
+            Error::at(message, key.mark)
+        };
+        self.child(key).check().err().unwrap_or_else(invalid)
     }
 }
 
@@ -260,34 +296,6 @@ fn is_merge(key: &Node) -> bool {
     }
 }
 
-/// Returns a key as in JSON: as text.
-fn key_text<'k>(key: &'k Node, value: &Node) -> Result<Cow<'k, str>, Error> {
-    let Some(scalar) = key.scalar() else {
-        let message = format!("invalid map key: {}", go_syntax(key, 0));
-        return Err(Error::at(message, key.mark));
-    };
-    Ok(match scalar? {
-        Scalar::Str(text) => text,
-        Scalar::Bool(value) => if value { "true" } else { "false" }.into(),
-        Scalar::Int(value) => value.to_string().into(),
-        Scalar::Uint(number) => {
-            let message = format!(
-                "unsupported map key of type: uint64, key: {number:#x}, value: {}",
-                go_value(value)
-            );
-            return Err(Error::conversion(message, key.mark));
-        }
-        Scalar::Float(value) => crate::float::key(value).into(),
-        Scalar::Null => {
-            let message = format!(
-                "unsupported map key of type: %!s(<nil>), key: <nil>, value: {}",
-                go_value(value)
-            );
-            return Err(Error::conversion(message, key.mark));
-        }
-    })
-}
-
 /// Formats a top-level value like Go's `%#v`.
 fn go_value(node: &Node) -> String {
     if node.is_null() {
@@ -301,6 +309,28 @@ fn go_syntax(node: &Node, depth: usize) -> String {
     let mut text = String::new();
     push_go_syntax(node, depth, &mut text);
     text
+}
+
+/// Quotes a text like Go's `strconv.Quote`.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '\u{7}' => out.push_str("\\a"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{b}' => out.push_str("\\v"),
+            '\u{c}' => out.push_str("\\f"),
+            '\'' => out.push(c),
+            ' '..='~' | '\n' | '\r' | '\t' => out.extend(c.escape_debug()),
+            '\0'..='\u{7f}' => drop(write!(out, "\\x{:02x}", u32::from(c))),
+            // Escaped are the characters that are not printable.
+            _ if !c.escape_debug().to_string().starts_with("\\u") => out.push(c),
+            '\u{80}'..='\u{ffff}' => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            _ => drop(write!(out, "\\U{:08x}", u32::from(c))),
+        }
+    }
+    out.push('"');
+    out
 }
 
 /// Appends not much more than `MAX_LENGTH` bytes, because aliases may expand excessively.
@@ -345,13 +375,13 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
         NodeKind::Scalar { text, .. } => {
             let shown = match node.scalar() {
                 Some(Ok(Scalar::Str(text))) if text.len() > MAX_LENGTH => "...".to_owned(),
-                Some(Ok(Scalar::Str(text))) => format!("{text:?}"),
+                Some(Ok(Scalar::Str(text))) => quoted(&text),
                 Some(Ok(Scalar::Null)) => "interface {}(nil)".to_owned(),
                 Some(Ok(Scalar::Bool(value))) => value.to_string(),
                 Some(Ok(Scalar::Int(value))) => value.to_string(),
                 Some(Ok(Scalar::Uint(value))) => format!("{value:#x}"),
                 Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
-                _ => format!("{text:?}"),
+                _ => quoted(text),
             };
             out.push_str(&shown);
         }
@@ -441,7 +471,7 @@ impl<'de> Deserializer<'de> for NodeReader<'de> {
         }
         match self.node.as_map() {
             Some([(key, value)]) => {
-                let name = key_text(key, value)?;
+                let name = self.key_text(key, value)?;
                 visitor.visit_enum(Variant {
                     name,
                     value: self.child(value),

@@ -16,6 +16,7 @@
 //!   in the form of yaml.v3.
 //! * [`tree`] keeps the position of every node, for files whose errors are reported together.
 //! * [`documents`] reads a stream of several documents.
+#![warn(clippy::missing_errors_doc)]
 
 mod de;
 mod direct;

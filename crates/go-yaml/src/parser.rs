@@ -21,6 +21,8 @@ pub(crate) struct Parser<'a> {
     /// The memory of all nodes.
     held: Held,
     implicit_start: bool,
+    /// The error of the first alias that stands in its own anchor.
+    cyclic: Option<Error>,
     first: bool,
 }
 
@@ -41,6 +43,7 @@ impl<'a> Parser<'a> {
             limits,
             held: Held::default(),
             implicit_start: true,
+            cyclic: None,
             first: true,
         }
     }
@@ -105,7 +108,10 @@ impl<'a> Parser<'a> {
             self.node(true, false)?
         };
         self.implicit_start = self.skip_if(&TokenKind::DocumentEnd)?;
-        Ok(Some(root))
+        match self.cyclic.take() {
+            Some(error) => Err(error),
+            None => Ok(Some(root)),
+        }
     }
 
     /// Reads directives. Returns whether the document must begin with `---`.
@@ -166,10 +172,12 @@ impl<'a> Parser<'a> {
                     tag: None,
                     kind: NodeKind::Alias(Arc::clone(node)),
                 }),
-                Some(None) => Err(Error::at(
-                    format!("anchor '{name}' value contains itself"),
-                    mark,
-                )),
+                // Go finds this when it decodes the document, if it could parse it.
+                Some(None) => {
+                    let message = format!("anchor '{name}' value contains itself");
+                    self.cyclic.get_or_insert(Error::at(message, mark));
+                    Ok(empty_scalar(mark))
+                }
                 None => Err(Error::at(
                     format!("unknown anchor '{name}' referenced"),
                     mark,

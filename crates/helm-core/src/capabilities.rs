@@ -79,6 +79,9 @@ pub struct KubeVersion {
 impl KubeVersion {
     /// Parses a version as `--kube-version` does: at least two numbers, with an optional leading
     /// `v` and any text after them.
+    ///
+    /// # Errors
+    /// If the text is not a version.
     pub fn parse(text: &str) -> Result<Self, VersionError> {
         let numbers = text.trim_start();
         let numbers = numbers.strip_prefix('v').unwrap_or(numbers);

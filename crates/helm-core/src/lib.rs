@@ -10,6 +10,7 @@
 //! * [`manifest`]: documents, install order, hooks, object identities, differences by meaning.
 //! * [`release`]: Helm's release record and how it is stored in a Secret.
 //! * [`capabilities`]: what templates see of the cluster.
+#![warn(clippy::missing_errors_doc)]
 
 pub mod capabilities;
 pub mod chart;

@@ -129,6 +129,9 @@ impl Rendered {
 
     /// Modifies objects of the manifest like a post-renderer; `change` returns whether it changed
     /// the object. Unchanged documents keep their bytes.
+    ///
+    /// # Errors
+    /// If a document is not a Kubernetes object, and those of `change`.
     pub fn change_objects<E>(
         &mut self,
         mut change: impl FnMut(&mut Value) -> Result<bool, E>,

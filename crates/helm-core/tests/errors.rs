@@ -202,3 +202,75 @@ fn of_files_with_the_same_name_the_last_one_counts() {
         .collect();
     assert_eq!(crds, [b"c: 1\n", b"c: 2\n"]);
 }
+
+/// Renders a template with secret values and returns the errors without and with these.
+fn hidden_and_shown(template: &str) -> (String, String) {
+    let values = "password: hunter2\ntext: \"line\\nsecret {{ .nope.hunter2 }} hunter2\"\nbroken: \"hunter2 {{ hunter2 }}\"\n";
+    let chart = Chart::from_files([
+        File::new("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+        File::new("values.yaml", values),
+        File::new("templates/a.yaml", template),
+    ])
+    .unwrap();
+    let compiled = CompiledChart::compile(&chart).unwrap();
+    let values = compiled.coalesce(Values::new()).unwrap();
+    let mut input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    let hidden = shown(&compiled.render(&input).unwrap_err());
+    input.values_in_errors = true;
+    (hidden, shown(&compiled.render(&input).unwrap_err()))
+}
+
+#[test]
+fn errors_do_not_show_the_contents_of_values_unless_asked_to() {
+    for (template, message) in [
+        (
+            "{{ tpl .Values.broken . }}",
+            "error calling tpl: cannot parse template a string of 21 bytes: template: gotpl:1: function a \
+             string of 7 bytes not defined",
+        ),
+        (
+            "{{ range .Values.password }}{{ end }}",
+            "range can't iterate over a value of type string",
+        ),
+        (
+            "{{ semverCompare .Values.password \"1.0.0\" }}",
+            "improper constraint: a string of 7 bytes",
+        ),
+        (
+            "{{ mustRegexMatch (print \"(\" .Values.password) \"\" }}",
+            "error calling mustRegexMatch: error parsing regexp: missing closing ): a string of 8 bytes",
+        ),
+        (
+            "{{ mustToDate \"2006\" .Values.password }}",
+            "parsing time a string of 7 bytes as a string of 4 bytes: cannot parse a string of 7 bytes as \
+             a string of 4 bytes",
+        ),
+        (
+            "{{ genSelfSignedCert \"a\" (list .Values.password) nil 1 }}",
+            "error parsing ip: a string of 7 bytes",
+        ),
+    ] {
+        let (hidden, shown) = hidden_and_shown(template);
+        assert!(hidden.contains(message), "{hidden}");
+        assert!(!hidden.contains("hunter2"), "{hidden}");
+        assert!(shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn failure_within_the_text_of_tpl_names_its_place_and_length() {
+    let (hidden, shown) = hidden_and_shown("{{ tpl .Values.text . }}");
+    let place = "gotpl:2:15\n  executing \"gotpl\" at <a string of 39 bytes>:";
+    assert!(hidden.contains(place), "{hidden}");
+    assert!(!hidden.contains("secret"), "{hidden}");
+    assert!(
+        shown.contains("2 | secret {{ .nope.hunter2 }} hunter2"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn message_of_the_charts_author_is_shown_as_it_is() {
+    let (hidden, _) = hidden_and_shown("{{ fail \"set \\\"a\\\" or `b`\" }}");
+    assert!(hidden.contains("set \"a\" or `b`"), "{hidden}");
+}

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use helm_core::chart::File;
 use helm_core::engine::{ReleaseInfo, RenderInput};
 use helm_core::values::{self, Values};
 use helm_core::{Chart, CompiledChart};
@@ -56,4 +57,31 @@ fn own_charts_render_as_in_helm() {
         }
     }
     assert_eq!(cases, 30);
+}
+
+#[test]
+fn a_template_reads_only_the_chart_and_its_values() {
+    let render = |template: &str| {
+        let files = [
+            File::new("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            File::new("templates/map.yaml", template),
+        ];
+        let chart = Chart::from_files(files).unwrap();
+        let compiled = CompiledChart::compile(&chart).map_err(|error| error.to_string())?;
+        let values = compiled.coalesce(Values::new()).unwrap();
+        let input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+        let rendered = compiled.render(&input).map_err(|error| error.to_string())?;
+        Ok::<_, String>(rendered.manifest().to_owned())
+    };
+    for name in ["../../../etc/hostname", "/etc/hostname", "Chart.yaml/.."] {
+        let manifest = render(&format!("found: {{{{ .Files.Get {name:?} | quote }}}}")).unwrap();
+        assert!(manifest.contains("found: \"\""), "{name}: {manifest}");
+    }
+    for function in ["env", "expandenv"] {
+        let error = render(&format!("found: {{{{ {function} \"HOME\" }}}}")).unwrap_err();
+        let unknown = format!("function \"{function}\" not defined");
+        assert!(error.contains(&unknown), "{error}");
+    }
+    let manifest = render("found: {{ getHostByName \"localhost\" | quote }}").unwrap();
+    assert!(manifest.contains("found: \"\""), "{manifest}");
 }

@@ -253,13 +253,13 @@ impl Eval<'_> {
             Some(Number::Uint(count)) => count,
             Some(Number::Float(_)) | None => {
                 let shown = self.shown(value);
-                return Err(self.fail(format!("range can't iterate over {shown}")));
+                return Err(self.fail_with("range can't iterate over ", shown, value, ""));
             }
         };
         if range.pipe.sets.len() > 1 {
             let shown = self.shown(value);
-            let what = "to iterate over more than one variable";
-            return Err(self.fail(format!("can't use {shown} {what}")));
+            let what = " to iterate over more than one variable";
+            return Err(self.fail_with("can't use ", shown, value, what));
         }
         let limit = self.session.budget().limits().range;
         match usize::try_from(count) {

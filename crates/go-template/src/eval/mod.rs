@@ -140,6 +140,23 @@ impl<'r> Eval<'r> {
         self.failure(Cause::Message(message.into()))
     }
 
+    /// Returns an error at the current node whose message shows a value.
+    #[cold]
+    fn fail_with(
+        &self,
+        before: &'static str,
+        shown: String,
+        value: &Value,
+        after: &'static str,
+    ) -> RenderError {
+        self.failure(Cause::Value {
+            before,
+            value: shown,
+            type_name: value.type_name().to_string(),
+            after,
+        })
+    }
+
     /// Returns an exceeded limit as an error at the current node.
     #[cold]
     fn over(&self, error: BudgetError) -> RenderError {
@@ -174,10 +191,9 @@ impl<'r> Eval<'r> {
         let offset = usize::try_from(self.at.pos).unwrap_or(usize::MAX);
         let location = Location::new(&source.name.to_string_lossy(), text, offset);
         let template = self.template.name.to_string();
-        RenderError(Box::new(Failure::new(
-            template,
-            Some((location, self.template.describe(self.at))),
-            cause,
-        )))
+        let at = Some((location, self.template.describe(self.at)));
+        let mut failure = Failure::new(template, at, cause);
+        failure.given = source.is_given.then_some(text.len());
+        RenderError(Box::new(failure))
     }
 }

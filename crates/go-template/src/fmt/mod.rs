@@ -25,6 +25,9 @@ use crate::value::{Kind, Value};
 use bounded::{Budget, BudgetError, Buffer};
 
 /// Appends `args`, with spaces between arguments if neither is a string (`fmt.Sprint`).
+///
+/// # Errors
+/// An exceeded limit, such as that of the nesting.
 pub fn sprint(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     let mut previous_is_string = false;
     for (index, arg) in args.iter().enumerate() {
@@ -39,6 +42,9 @@ pub fn sprint(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), B
 }
 
 /// Appends `args` with spaces between them and a newline (`fmt.Sprintln`).
+///
+/// # Errors
+/// An exceeded limit, such as that of the nesting.
 pub fn sprintln(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     for (index, arg) in args.iter().enumerate() {
         if index > 0 {
@@ -51,6 +57,9 @@ pub fn sprintln(args: &[Value], budget: &Budget, out: &mut Buffer) -> Result<(),
 }
 
 /// Appends `args` formatted by `format` (`fmt.Sprintf`).
+///
+/// # Errors
+/// An exceeded limit, such as that of the nesting.
 pub fn sprintf(
     format: &[u8],
     args: &[Value],
@@ -61,6 +70,9 @@ pub fn sprintf(
 }
 
 /// Appends a value in its default format (`%v`).
+///
+/// # Errors
+/// An exceeded limit, such as that of the nesting.
 #[inline]
 pub fn print_value(value: &Value, budget: &Budget, out: &mut Buffer) -> Result<(), BudgetError> {
     match value {

@@ -39,6 +39,9 @@ pub struct Decimal {
 
 impl Decimal {
     /// Returns the shortest decimal that parses to `value`.
+    ///
+    /// # Errors
+    /// If the number is not finite.
     pub fn from_float(value: f64) -> Result<Self, DecimalError> {
         if value.is_nan() {
             return Err(DecimalError::NotFinite("NaN"));
@@ -116,6 +119,9 @@ impl Decimal {
     }
 
     /// Returns the quotient by a float, rounded to 16 decimal places, half away from zero.
+    ///
+    /// # Errors
+    /// If the divisor is zero or not finite.
     pub fn div_float(&self, divisor: f64) -> Result<Self, DecimalError> {
         let other = Self::from_float(divisor)?;
         // At most 17 digits.

@@ -65,6 +65,9 @@ pub(super) fn quote(text: &[u8]) -> String {
 
 impl Duration {
     /// Go's `time.ParseDuration`.
+    ///
+    /// # Errors
+    /// If the text is not a duration, with Go's message.
     pub fn parse(text: &[u8]) -> Result<Self, ParseDurationError> {
         let invalid = || ParseDurationError::Invalid(text.to_vec());
         let (negative, mut rest) = match text {

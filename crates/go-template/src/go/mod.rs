@@ -6,6 +6,7 @@
 
 pub mod decimal;
 pub mod duration;
+#[cfg(feature = "sprig")]
 pub mod regexp;
 pub mod semver;
 pub mod strconv;

@@ -73,6 +73,9 @@ pub struct Url {
 
 impl Url {
     /// Go's `url.Parse`.
+    ///
+    /// # Errors
+    /// If the text is not a URL.
     pub fn parse(text: &[u8]) -> Result<Self, ParseUrlError> {
         let (url, fragment) = cut(text, b'#');
         let refused = |url: &[u8], reason| ParseUrlError::Refused {
@@ -376,6 +379,9 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
 }
 
 /// Parses `user` or `user:password` for a URL assembled from parts.
+///
+/// # Errors
+/// If the text is not the user of a URL.
 pub fn parse_user_info(text: &[u8]) -> Result<Option<UserInfo>, ParseUrlError> {
     let url = [b"proto://", text, b"@host"].concat();
     Ok(Url::parse(&url)?.user)

@@ -1,7 +1,8 @@
 //! Parses a text directly into the code of its templates.
 //!
 //! The parser has three tokens of look-ahead and rejects what Go rejects, with Go's messages. It
-//! has a stricter limit of its own: control structures and parentheses may nest 500 deep.
+//! has a stricter limit of its own: control structures and parentheses may nest 500 deep, and 100 deep where
+//! the stack cannot grow.
 
 mod build;
 mod control;
@@ -10,20 +11,22 @@ mod number;
 
 use std::collections::HashMap;
 
+use bounded::STACK_GROWS;
 use build::TreeBuilder;
 pub(crate) use build::{Build, Part, Word};
 pub(crate) use control::Control;
 
 use crate::ast::{NodeList, Pos};
+use crate::delimiters::Delimiters;
 use crate::error::{Location, ParseError};
 use crate::func::Funcs;
 use crate::lex::{self, Lexer, Token, TokenKind};
 use crate::value::Str;
 
 /// Maximum nesting of control structures and parentheses together.
-const MAX_NESTING: usize = 500;
+const MAX_NESTING: usize = if STACK_GROWS { 500 } else { 100 };
 /// Maximum length of chains of `{{else if}}` and `{{else with}}` that are open together.
-const MAX_LINKS: usize = 2_000;
+const MAX_LINKS: usize = if STACK_GROWS { 2_000 } else { 100 };
 
 /// A template defined by a text.
 #[derive(Debug)]
@@ -41,10 +44,10 @@ pub(crate) struct Definition<T> {
 pub(crate) fn parse<'t, B: Build<'t>>(
     file: &'t Str,
     text: &'t [u8],
-    funcs: &'t Funcs,
+    (funcs, delimiters): (&'t Funcs, &'t Delimiters),
     builder: B,
 ) -> Result<(Vec<Definition<B::Template>>, B)> {
-    let mut parser = Parser::new(file, text, funcs, builder);
+    let mut parser = Parser::new(file, Lexer::new(text, delimiters), funcs, builder);
     if text.len() > lex::MAX_TEXT_LENGTH {
         return Err(parser.error("the text is too long"));
     }
@@ -53,8 +56,13 @@ pub(crate) fn parse<'t, B: Build<'t>>(
 }
 
 /// Returns the syntax tree of the template that begins at `start` of a text that parsed before.
-pub(crate) fn tree(file: &Str, text: &[u8], funcs: &Funcs, start: Pos) -> NodeList {
-    let (definitions, _) = parse(file, text, funcs, TreeBuilder::default()).unwrap_or_default();
+pub(crate) fn tree(
+    file: &Str,
+    text: &[u8],
+    language: (&Funcs, &Delimiters),
+    start: Pos,
+) -> NodeList {
+    let (definitions, _) = parse(file, text, language, TreeBuilder::default()).unwrap_or_default();
     let mut definitions = definitions.into_iter();
     let found = definitions.find(|definition| definition.start == start);
     found.map_or_else(NodeList::default, |definition| definition.template)
@@ -111,8 +119,7 @@ impl TemplateScope<'_> {
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
 impl<'t, B: Build<'t>> Parser<'t, B> {
-    fn new(file: &'t Str, text: &'t [u8], funcs: &'t Funcs, builder: B) -> Self {
-        let mut lexer = Lexer::new(text);
+    fn new(file: &'t Str, mut lexer: Lexer<'t>, funcs: &'t Funcs, builder: B) -> Self {
         lexer.break_is_keyword = funcs.find(b"break").is_none();
         lexer.continue_is_keyword = funcs.find(b"continue").is_none();
         Self {
@@ -326,7 +333,7 @@ mod tests {
         let parsed = parse(
             &Str::from("t"),
             text.as_bytes(),
-            &Funcs::new(),
+            (&Funcs::new(), &Delimiters::default()),
             TreeBuilder::default(),
         );
         parsed.map(|_| ()).unwrap_err().to_string()
@@ -401,7 +408,9 @@ mod tests {
             Str::from("t"),
             b"{{define `a`}}x{{end}}{{define `a`}} {{/* c */}}{{end}}",
         );
-        let (definitions, _) = parse(&file, text, &Funcs::new(), TreeBuilder::default()).unwrap();
+        let (funcs, delimiters) = (Funcs::new(), Delimiters::default());
+        let language = (&funcs, &delimiters);
+        let (definitions, _) = parse(&file, text, language, TreeBuilder::default()).unwrap();
         let names: Vec<_> = definitions.iter().map(|def| def.name.to_string()).collect();
         assert_eq!(names, ["a", "t"]);
         assert!(!definitions[0].is_empty && definitions[1].is_empty);

@@ -449,68 +449,85 @@ fn unix_units(time: &Value, per_second: i64) -> i64 {
         .wrapping_add(fraction)
 }
 
-pub(super) fn current_time() -> Time {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Time::unix(
+/// Whether the platform has clocks. Reading those of the standard library panics where there is none.
+const HAS_CLOCK: bool = !cfg!(all(target_family = "wasm", target_os = "unknown"));
+
+/// Returns the time of the session, or that of the system's clock.
+pub(super) fn current_time(call: &Call<'_>) -> Result<Time, FuncError> {
+    let now = match call.time() {
+        Some(time) => time,
+        None if HAS_CLOCK => SystemTime::now(),
+        None => {
+            return Err(FuncError::new(
+                "this platform has no clock; set the time of the session",
+            ));
+        }
+    };
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Time::unix(
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         since.subsec_nanos(),
-    )
+    ))
 }
 
 /// Returns the current time. Like Go's, it also has a reading of the clock that counts from the start
 /// of the program, which is part of its text.
-fn now(_: &mut Call<'_>, _: &mut Args<'_>) -> Answer {
+fn now(call: &mut Call<'_>, _: &mut Args<'_>) -> Answer {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let now = current_time(call)?;
+    if call.time().is_some() {
+        return Ok(time_value(now));
+    }
     let running = START.elapsed().as_nanos();
     // Go's clock begins at 1.
     let running = i64::try_from(running).unwrap_or(i64::MAX).saturating_add(1);
-    Ok(time_value(current_time().with_monotonic(running)))
+    Ok(time_value(now.with_monotonic(running)))
 }
 
 /// Returns a time, or that of seconds since 1970; other values mean the current time.
-fn any_time(value: &Value) -> Time {
-    match value {
+fn any_time(call: &Call<'_>, value: &Value) -> Result<Time, FuncError> {
+    Ok(match value {
         Value::Int(seconds) | Value::Int64(seconds) | Value::SmallInt(SmallInt::Int32, seconds) => {
             Time::unix(*seconds, 0)
         }
         Value::Object(object) if object.go_type() == TIME => time_of(value),
-        _ => current_time(),
-    }
+        _ => current_time(call)?,
+    })
 }
 
-fn push_date(out: &mut Buffer, layout: &[u8], value: &Value, zone: &[u8]) {
-    let time = any_time(value);
+fn push_date(call: &Call<'_>, out: &mut Buffer, layout: &[u8], value: &Value, zone: &[u8]) -> Text {
+    let time = any_time(call, value)?;
     match Zone::load(zone) {
         Some(zone) => time.format_in(&zone, layout, out),
-        None => time.with_location(Location::Utc).format(layout, out),
+        None if cfg!(feature = "time-zones") => {
+            time.with_location(Location::Utc).format(layout, out);
+        }
+        None => {
+            return Err(FuncError::new(format!(
+                "the time zone {} needs the feature time-zones of the crate go-template",
+                String::from_utf8_lossy(&strconv::quote(zone))
+            )));
+        }
     }
-}
-
-fn date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_date(out, args.str(0).as_bytes(), args.get(1), b"Local");
     Ok(())
 }
 
-fn date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_date(
-        out,
-        args.str(0).as_bytes(),
-        args.get(1),
-        args.str(2).as_bytes(),
-    );
-    Ok(())
+fn date(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    push_date(call, out, args.str(0).as_bytes(), args.get(1), b"Local")
 }
 
-fn html_date(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_date(out, b"2006-01-02", args.get(0), b"Local");
-    Ok(())
+fn date_in_zone(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    let (layout, zone) = (args.str(0).as_bytes(), args.str(2).as_bytes());
+    push_date(call, out, layout, args.get(1), zone)
 }
 
-fn html_date_in_zone(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
-    push_date(out, b"2006-01-02", args.get(0), args.str(1).as_bytes());
-    Ok(())
+fn html_date(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    push_date(call, out, b"2006-01-02", args.get(0), b"Local")
+}
+
+fn html_date_in_zone(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+    let zone = args.str(1).as_bytes();
+    push_date(call, out, b"2006-01-02", args.get(0), zone)
 }
 
 fn date_modify(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
@@ -542,13 +559,13 @@ fn unix_epoch(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     Ok(())
 }
 
-fn ago(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+fn ago(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let then = match args.get(0) {
         // Of the integers, only these two are treated as times here.
-        Value::SmallInt(..) => current_time(),
-        value => any_time(value),
+        Value::SmallInt(..) => current_time(call)?,
+        value => any_time(call, value)?,
     };
-    current_time()
+    current_time(call)?
         .since(&then)
         .round(Duration(SECOND))
         .push_text(out);
@@ -567,12 +584,12 @@ fn duration(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
 }
 
 /// Formats the largest unit of a span, such as `3d`.
-fn duration_round(_: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
+fn duration_round(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Text {
     let span = match args.get(0) {
         Value::Str(text) => Duration::parse(text.as_bytes()).unwrap_or_default(),
         Value::Int64(nanoseconds) => Duration(*nanoseconds),
         value @ Value::Object(object) if object.go_type() == TIME => {
-            current_time().since(&time_of(value))
+            current_time(call)?.since(&time_of(value))
         }
         _ => Duration(0),
     };

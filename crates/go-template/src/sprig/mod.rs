@@ -25,11 +25,13 @@
 
 mod case;
 mod convert;
+#[cfg(feature = "crypto")]
 mod crypto;
 mod date;
 mod default;
 mod dict;
 mod encoding;
+mod hash;
 pub mod json;
 mod list;
 mod math;
@@ -50,16 +52,19 @@ pub use date::{DURATION, MONTH, TIME, WEEKDAY, duration_value, time_value};
 
 use crate::func::Func;
 
-/// All functions.
+/// All functions; without the feature `crypto`, all but those for keys, certificates, passwords and
+/// ciphers.
 pub static FUNCS: LazyLock<Vec<Func>> = LazyLock::new(|| {
-    let tables: [&[Func]; 19] = [
+    let tables: &[&[Func]] = &[
         case::FUNCS,
         convert::FUNCS,
+        #[cfg(feature = "crypto")]
         &crypto::FUNCS,
         date::FUNCS,
         default::FUNCS,
         dict::FUNCS,
         encoding::FUNCS,
+        hash::FUNCS,
         json::FUNCS,
         list::FUNCS,
         math::FUNCS,

@@ -68,6 +68,7 @@ impl List {
     /// Gives a new list the capacity that Go's `append` leaves when it adds all elements but the
     /// first `old` at once.
     #[must_use]
+    #[cfg(feature = "sprig")]
     pub(crate) fn extended_from(self, old: usize) -> Self {
         let capacity = growth::grown(self.cell.ty, old, self.len());
         self.with_capacity(capacity)

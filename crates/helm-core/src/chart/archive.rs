@@ -110,6 +110,9 @@ pub enum ArchiveError {
 }
 
 /// Returns the files of an archive, with the chart's directory removed from their paths.
+///
+/// # Errors
+/// If the text is not an archive of a chart, has entries that are not files, or exceeds a limit.
 pub fn read(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
     read_into(archive, &Room::new(limits))
 }
@@ -125,6 +128,7 @@ pub(crate) fn read_into(archive: &[u8], room: &Room<'_>) -> Result<Vec<File>, Ar
         .get()
         .saturating_add(overhead)
         .saturating_add(1 << 20);
+    #[cfg(feature = "libdeflate")]
     if let Some(unpacked) = unpack_whole(archive, bound) {
         return entries(&unpacked, room);
     }
@@ -147,12 +151,15 @@ fn ends(tar: &[u8]) -> bool {
 }
 
 /// The first bytes of a gzip member.
+#[cfg(feature = "libdeflate")]
 const MAGIC: &[u8] = b"\x1f\x8b\x08";
 /// Largest number of bytes that one deflated byte can expand to.
+#[cfg(feature = "libdeflate")]
 const MAX_EXPANSION: u64 = 1032;
 
 /// Unpacks an archive that is a single gzip member of the size in its trailer, as nearly all are.
 /// This takes half the time of streaming. Returns `None` for all other archives.
+#[cfg(feature = "libdeflate")]
 fn unpack_whole(archive: &[u8], bound: u64) -> Option<Vec<u8>> {
     let size = u32::from_le_bytes(*archive.last_chunk()?);
     let members = memchr::memmem::find_iter(archive, MAGIC).take(2).count();

@@ -42,6 +42,9 @@ enum MatchTarget {
 
 impl Rules {
     /// Parses a `.helmignore` file.
+    ///
+    /// # Errors
+    /// If a pattern is malformed.
     pub fn parse(text: &str) -> Result<Self, IgnoreError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let rules = text

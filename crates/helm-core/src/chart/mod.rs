@@ -165,22 +165,34 @@ impl OwnValues {
 impl Chart {
     /// Loads a chart from a directory, honouring its `.helmignore`, or from a `.tgz` archive, with
     /// the default [`Limits`].
+    ///
+    /// # Errors
+    /// If a file cannot be read, is malformed, or exceeds a limit.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         Self::load_within(path, &Limits::default())
     }
 
     /// Loads a chart with the given `limits`.
+    ///
+    /// # Errors
+    /// Like [`Chart::load`].
     pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Self, LoadError> {
         load::path(path.as_ref(), limits)
     }
 
     /// Loads a chart from the bytes of a `.tgz` archive.
+    ///
+    /// # Errors
+    /// If the text is not an archive, or the files are not those of a chart.
     pub fn from_archive(archive: &[u8], limits: &Limits) -> Result<Self, LoadError> {
         load::archive(archive, &archive::Room::new(limits), 0)
     }
 
     /// Builds a chart from its files. Directories and archives are loaded through this function
     /// too.
+    ///
+    /// # Errors
+    /// If the files are not those of a chart.
     pub fn from_files(files: impl IntoIterator<Item = File>) -> Result<Self, LoadError> {
         load::files(
             files.into_iter().collect(),

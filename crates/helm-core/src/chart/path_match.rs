@@ -8,6 +8,9 @@ pub struct PatternError;
 /// Returns whether `pattern` matches the whole of `name`: `*` and `?` match anything but `/`,
 /// `[a-z]` and `[^a-z]` match one character, `\` escapes the next character. A malformed pattern is
 /// an error only if matching reaches the malformed part.
+///
+/// # Errors
+/// If the pattern is malformed.
 pub fn matches(pattern: &str, name: &str) -> Result<bool, PatternError> {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();

@@ -1,9 +1,13 @@
 //! Parses the templates of a chart once, and links those that take part in a render.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, mpsc};
+use std::sync::{Arc, LazyLock};
+#[cfg(feature = "parallel")]
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicUsize, Ordering},
+    sync::mpsc,
+};
 
 use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
 
@@ -165,13 +169,27 @@ impl Templates {
 }
 
 /// The threads that parse. There are none if they cannot be started.
+#[cfg(feature = "parallel")]
 static POOL: LazyLock<Option<rayon::ThreadPool>> =
     LazyLock::new(|| rayon::ThreadPoolBuilder::new().build().ok());
 
 /// Minimum size of all templates, in bytes, for parsing them on several threads.
+#[cfg(feature = "parallel")]
 const MIN_PARALLEL_SIZE: usize = 24 << 10;
 
+/// Parses texts.
+#[cfg(not(feature = "parallel"))]
+fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
+    let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
+    let parsed = texts.into_iter().map(|(path, text)| {
+        let parsed = set.parse_detached(path.as_str(), text);
+        (path, parsed)
+    });
+    parsed.collect()
+}
+
 /// Parses texts, on the threads of a pool if they are large.
+#[cfg(feature = "parallel")]
 fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
     let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
     // Asking for the number of threads starts the pool.
@@ -214,12 +232,14 @@ fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplate
 }
 
 /// Texts to parse, which the threads take one by one.
+#[cfg(feature = "parallel")]
 struct ParseQueue {
     set: TemplateSet,
     texts: Vec<(String, Str)>,
     next: AtomicUsize,
 }
 
+#[cfg(feature = "parallel")]
 impl ParseQueue {
     fn one(&self) -> Option<(String, Result<ParsedTemplates, ParseError>)> {
         let (path, text) = self.texts.get(self.next.fetch_add(1, Ordering::Relaxed))?;

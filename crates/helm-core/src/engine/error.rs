@@ -105,19 +105,28 @@ impl RenderError {
         }
     }
 
-    /// Converts an execution error to Helm's wording.
-    pub(super) fn from_execution(error: &go_template::RenderError) -> Self {
-        let frames = error.frames();
+    /// Converts an execution error to Helm's wording, with the contents of values only if `shows` says so.
+    pub(super) fn from_execution(error: &go_template::RenderError, shows: bool) -> Self {
+        let hidden = error.without_values();
+        let (frames, problem, excerpt) = if shows {
+            (error.frames(), error.message(), error.report().to_string())
+        } else {
+            (
+                hidden.frames(),
+                hidden.message(),
+                hidden.report().to_string(),
+            )
+        };
         let outermost = frames.iter().find_map(|frame| frame.location.as_ref());
         let message = match (error.host::<Warning>(), outermost) {
             (Some(Warning(message)), Some(location)) => {
                 format!("execution error at ({location}): {message}")
             }
-            _ => traced(error, &frames),
+            _ => traced(&problem, &frames),
         };
         Self::Execution {
             message,
-            excerpt: include::without_marks(&error.report().to_string()),
+            excerpt: include::without_marks(&excerpt),
             limit: error.budget().cloned(),
         }
     }
@@ -171,7 +180,7 @@ impl RenderError {
 
 /// Returns the trace of the templates being executed, outermost first: position and action, and the
 /// error for the innermost.
-fn traced(error: &go_template::RenderError, frames: &[Frame]) -> String {
+fn traced(problem: &str, frames: &[Frame]) -> String {
     let mut text = String::new();
     for (depth, frame) in frames.iter().enumerate() {
         match &frame.location {
@@ -188,7 +197,7 @@ fn traced(error: &go_template::RenderError, frames: &[Frame]) -> String {
             }
         }
         if depth + 1 == frames.len() {
-            let _ = write!(text, "    {}", error.message());
+            let _ = write!(text, "    {problem}");
         }
     }
     text

@@ -37,6 +37,9 @@ pub(super) fn files(
             Arc::clone(&input.lookup),
             input.host_names,
         ));
+    if let Some(time) = input.time {
+        session = session.with_time(time);
+    }
     let scopes = scopes(linked, input);
     let mut output = Output {
         files: Vec::with_capacity(linked.files.len()),
@@ -52,7 +55,7 @@ pub(super) fn files(
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);
         if let Err(error) = result {
-            return Err(failure(&mut session, &error));
+            return Err(failure(&mut session, &error, input.values_in_errors));
         }
         strip::no_values(&mut text, 0);
         held.add(text.capacity());
@@ -73,7 +76,11 @@ pub(super) fn files(
 }
 
 /// Returns the error for a failed template.
-fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderError {
+fn failure(
+    session: &mut Session,
+    error: &go_template::RenderError,
+    shows_values: bool,
+) -> RenderError {
     if error.budget() == Some(&BudgetError::Cancelled) {
         return RenderError::Cancelled;
     }
@@ -86,7 +93,7 @@ fn failure(session: &mut Session, error: &go_template::RenderError) -> RenderErr
         Some(_) => None,
         None => needed(session),
     };
-    needed.unwrap_or_else(|| RenderError::from_execution(error))
+    needed.unwrap_or_else(|| RenderError::from_execution(error, shows_values))
 }
 
 /// Returns the lookups that the snapshot has no answer for.

@@ -85,6 +85,11 @@ pub(crate) struct Warning(pub(crate) String);
 #[error("more than {MAX_LOOKUPS} different objects are looked up")]
 pub(crate) struct TooManyLookups;
 
+/// The caller cannot look up an object.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct LookupFailed(String);
+
 /// Returns a text without the marks that Helm puts around an author's message.
 pub(crate) fn without_marks(text: &str) -> String {
     text.replace("HELM_ERR_START", "")
@@ -246,7 +251,7 @@ fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> 
             }
             Ok(Value::Map(Map::new()))
         }
-        LookupAnswer::Failed(message) => Err(FuncError::new(message)),
+        LookupAnswer::Failed(message) => Err(FuncError::host(LookupFailed(message))),
     }
 }
 

@@ -38,6 +38,7 @@ mod values_object;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use compile::Templates;
 pub use error::RenderError;
@@ -108,8 +109,14 @@ pub struct RenderInput<'a> {
     /// Whether to render the notes of dependencies too (`--render-subchart-notes`).
     pub subchart_notes: bool,
     /// Whether keys, certificates and password hashes may be weak. They are fast to generate then;
-    /// only for renders whose secrets nobody uses.
+    /// only for renders whose secrets nobody uses. Without the feature `crypto` there are none.
     pub weak_secrets: bool,
+    /// Whether errors show the contents of values and the text given to `tpl`, which may be secret
+    /// (`--debug`). Without it, which is the default, errors name their place, kind and length.
+    pub values_in_errors: bool,
+    /// The time that templates see, in place of the system's clock. A platform without a clock, such as
+    /// `wasm32-unknown-unknown`, needs it for charts that use the time.
+    pub time: Option<SystemTime>,
     /// Returns an address of a host for `getHostByName` (`--enable-dns`). Without it, which is the
     /// default, the function returns an empty text and rendering does not use the network.
     pub host_names: Option<HostNames>,
@@ -132,6 +139,8 @@ impl<'a> RenderInput<'a> {
             cancel: Cancel::new(),
             subchart_notes: false,
             weak_secrets: false,
+            values_in_errors: false,
+            time: None,
             host_names: None,
         }
     }
@@ -158,6 +167,13 @@ impl<'a> RenderInput<'a> {
         self
     }
 
+    /// Sets the time that templates see.
+    #[must_use]
+    pub fn time(mut self, time: SystemTime) -> Self {
+        self.time = Some(time);
+        self
+    }
+
     /// Starts the clock of a render.
     fn start(&self) -> Stop {
         Stop::new(self.cancel.clone(), self.limits.time)
@@ -176,6 +192,9 @@ struct CompiledInner {
 impl CompiledChart {
     /// Parses all templates of a chart. A parse error in a dependency is reported only by renders
     /// that the dependency takes part in.
+    ///
+    /// # Errors
+    /// [`RenderError::Parse`] if a file of the chart itself is not a template.
     pub fn compile(chart: &Chart) -> Result<Self, RenderError> {
         let templates = Templates::parse(chart)?;
         let resolver = Resolver::new(chart.clone());
@@ -192,16 +211,25 @@ impl CompiledChart {
 
     /// Coalesces the user's values with those of the chart and validates them against its schemas;
     /// see [`crate::values::coalesce`].
+    ///
+    /// # Errors
+    /// If the values do not match a schema, or a dependency's condition or import is malformed.
     pub fn coalesce(&self, user: Values) -> Result<Coalesced, CoalesceError> {
         self.0.resolver.coalesce(user, true)
     }
 
     /// Like [`CompiledChart::coalesce`], without schema validation (`--skip-schema-validation`).
+    ///
+    /// # Errors
+    /// Like [`CompiledChart::coalesce`], without those of schemas.
     pub fn coalesce_unchecked(&self, user: Values) -> Result<Coalesced, CoalesceError> {
         self.0.resolver.coalesce(user, false)
     }
 
     /// Renders the chart into manifest, hooks and notes.
+    ///
+    /// # Errors
+    /// Every variant of [`RenderError`]; [`RenderError::NeedsLookup`] asks for objects, and for another render.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Rendered, RenderError> {
         self.check_installable()?;
         let chart = input.values.chart();
@@ -236,6 +264,10 @@ impl CompiledChart {
     }
 
     /// Renders the chart's files in Helm's order, without parsing or sorting the documents.
+    ///
+    /// # Errors
+    /// Those of the templates: [`RenderError::Parse`], [`RenderError::Execution`],
+    /// [`RenderError::NeedsLookup`], [`RenderError::TooManyLookups`] and [`RenderError::Cancelled`].
     pub fn render_files(&self, input: &RenderInput<'_>) -> Result<Output, RenderError> {
         self.execute(input, &input.start())
     }

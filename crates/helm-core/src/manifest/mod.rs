@@ -159,6 +159,9 @@ impl ManifestObject {
 
 /// Returns the objects of a manifest in order. Items of a `List` are returned separately; empty
 /// documents are skipped.
+///
+/// # Errors
+/// If a document is not YAML or not a Kubernetes object.
 pub fn parse_objects(manifest: &str) -> Result<Vec<ManifestObject>, ManifestError> {
     let mut objects = Vec::new();
     for (index, text) in split(manifest).enumerate() {

@@ -45,6 +45,9 @@ impl CodecError {
 
 /// Returns the record as Helm stores it under the key `release` of a Secret, before the base64
 /// encoding by Kubernetes itself.
+///
+/// # Errors
+/// If the record cannot be serialized.
 pub fn encode(release: &Release) -> Result<String, CodecError> {
     pack(&to_json(release)?)
 }
@@ -58,6 +61,9 @@ pub(crate) fn pack(json: &[u8]) -> Result<String, CodecError> {
 
 /// Decodes a stored record of Helm 3 or 4, which may also be uncompressed. Unknown fields are
 /// ignored.
+///
+/// # Errors
+/// If the text is not a record, or unpacks to more than [`MAX_UNPACKED`] bytes.
 pub fn decode(stored: &[u8]) -> Result<Release, CodecError> {
     serde_json::from_slice(&unpack(stored)?).map_err(CodecError::Json)
 }
@@ -92,6 +98,9 @@ pub(crate) fn unpack(stored: &[u8]) -> Result<Vec<u8>, CodecError> {
 }
 
 /// Returns the record as JSON, byte for byte as Go's `json.Marshal` writes it.
+///
+/// # Errors
+/// If the record cannot be serialized.
 pub fn to_json(release: &Release) -> Result<Vec<u8>, CodecError> {
     go_json(release).map_err(CodecError::Json)
 }

@@ -65,6 +65,9 @@ const REMOVAL_STEPS: [RemovalStep; 4] = [
 /// chart's files, templates, and schema and values, none of which Helm's rollback, uninstall, get
 /// and test need; last the manifest, hooks and config, after which Helm sees an empty release with
 /// notes that say so.
+///
+/// # Errors
+/// If the record cannot be serialized.
 pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError> {
     let usual = limit - limit / RESERVE;
     let record = codec::encode(release)?;
@@ -95,6 +98,9 @@ pub fn compact(release: &Release, limit: usize) -> Result<Compacted, CodecError>
 }
 
 /// Restores what [`compact`] took out.
+///
+/// # Errors
+/// If the text is not such a record, or does not belong to the chart.
 pub fn restore(release: &mut Release, removed: &[u8]) -> Result<(), CodecError> {
     let json = codec::unpack(removed)?;
     let Removed { chart, body } = serde_json::from_slice(&json).map_err(CodecError::Json)?;

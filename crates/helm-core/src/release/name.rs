@@ -42,6 +42,9 @@ pub struct ReleaseName(String);
 
 impl ReleaseName {
     /// Validates the name as Helm does.
+    ///
+    /// # Errors
+    /// If Helm does not accept the name.
     pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
         let name = name.into();
         if name.is_empty() {
@@ -62,6 +65,9 @@ impl ReleaseName {
     /// assert_eq!(name.as_str().len(), 53);
     /// # Ok::<(), helm_core::release::NameError>(())
     /// ```
+    ///
+    /// # Errors
+    /// If Helm does not accept the name.
     pub fn for_resource(name: &str) -> Result<Self, NameError> {
         if name.len() <= MAX_LENGTH {
             return Self::new(name);
@@ -76,6 +82,9 @@ impl ReleaseName {
 
     /// Returns the release name for a custom resource whose own name is taken by another resource's
     /// release: `NAME-KIND`, shortened as in [`ReleaseName::for_resource`].
+    ///
+    /// # Errors
+    /// If Helm does not accept the name.
     pub fn for_resource_of_kind(name: &str, kind: &str) -> Result<Self, NameError> {
         Self::for_resource(&format!("{name}-{}", kind.to_lowercase()))
     }

@@ -96,6 +96,9 @@ impl ValuesError {
 
 /// Parses a values file as `--values` and a chart's `values.yaml` are parsed: each document is
 /// merged over the previous ones. An empty file gives no values.
+///
+/// # Errors
+/// If the text is not YAML, or not a map.
 pub fn read(text: &[u8]) -> Result<Values, ValuesError> {
     Ok(tree::to_map(&read_tree("", text)?))
 }
@@ -128,6 +131,9 @@ pub(crate) fn read_tree(file: &str, text: &[u8]) -> Result<TreeMap, ValuesError>
 }
 
 /// Reads the values file at `path`.
+///
+/// # Errors
+/// If the file cannot be read, is not YAML, or not a map.
 pub fn read_file(path: impl AsRef<Path>) -> Result<Values, ValuesError> {
     let path = path.as_ref();
     let text = std::fs::read(path).map_err(|error| ValuesError::Read {

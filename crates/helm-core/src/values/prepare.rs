@@ -195,6 +195,9 @@ impl std::fmt::Debug for Coalesced {
 /// ```
 ///
 /// A [`crate::CompiledChart`] coalesces faster because it caches resolved dependencies.
+///
+/// # Errors
+/// If the values do not match a schema, or a dependency's condition or import is malformed.
 pub fn coalesce(chart: &Chart, user: Values) -> Result<Coalesced, CoalesceError> {
     Resolver::new(chart.clone()).coalesce(user, true)
 }

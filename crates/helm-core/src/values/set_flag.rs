@@ -84,16 +84,25 @@ impl From<BudgetError> for SetError {
 /// assert_eq!(serde_json::Value::from(values), expected);
 /// # Ok::<(), helm_core::values::SetError>(())
 /// ```
+///
+/// # Errors
+/// If the text is malformed, or names an index that is too large.
 pub fn set(flag: &str, values: &mut Values) -> Result<(), SetError> {
     parse(flag, values, &mut |text| Ok(typed(text)))
 }
 
 /// Applies a `--set-string` flag: all values are strings.
+///
+/// # Errors
+/// If the text is malformed, or names an index that is too large.
 pub fn set_string(flag: &str, values: &mut Values) -> Result<(), SetError> {
     parse(flag, values, &mut |text| Ok(Value::String(text)))
 }
 
 /// Applies a `--set-file` flag: each value is the content of the named file, which `read` returns.
+///
+/// # Errors
+/// If the text is malformed, or names an index that is too large.
 pub fn set_file(
     flag: &str,
     values: &mut Values,
@@ -112,6 +121,9 @@ pub fn set_file(
 }
 
 /// Applies a `--set-literal` flag: everything after the first `=` is one string.
+///
+/// # Errors
+/// If the text is malformed, or names an index that is too large.
 pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
     let mut parser = FlagParser {
         rest: flag,
@@ -124,6 +136,9 @@ pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
 }
 
 /// Applies a `--set-json` flag: a JSON object to merge, or names with JSON values.
+///
+/// # Errors
+/// If the text is malformed, or names an index that is too large.
 pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
     let flag = &*without_lone_surrogates(flag);
     if flag.trim_start().starts_with('{') {

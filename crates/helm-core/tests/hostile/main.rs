@@ -83,7 +83,7 @@ fn run(input: &Input) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs the inputs of a group, two at a time.
+/// Runs the inputs of a group, one after the other.
 fn check(group: &str) {
     let only = std::env::var("ONLY").unwrap_or_default();
     let inputs = INPUTS.iter().filter(|input| input.group == group);

@@ -142,7 +142,9 @@ pub(crate) fn render(chart: &CompiledChart, case: &Case, user: Values) -> Result
         release = release.upgrade_to(Revision::FIRST);
     }
     let capabilities = capabilities(&case.kube_version, &case.api_versions)?;
-    let input = RenderInput::new(release, &values).capabilities(&capabilities);
+    let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
+    // Helm's messages show values.
+    input.values_in_errors = true;
     chart.render(&input).map_err(|error| error.to_string())
 }
 

@@ -119,7 +119,9 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
         None => Values::new(),
     };
     let values = compiled.coalesce(user).map_err(|error| error.to_string())?;
-    let input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    let mut input = RenderInput::new(ReleaseInfo::new("demo", "default"), &values);
+    // Helm's messages show values.
+    input.values_in_errors = true;
     let rendered = compiled.render(&input).map_err(|error| error.to_string())?;
     let mut text = format!("{}\n", rendered.manifest().trim());
     for hook in rendered.hooks() {

@@ -127,7 +127,9 @@ pub(crate) fn render(vector: &Vector) -> Result<Vec<u8>, String> {
     let compiled = CompiledChart::compile(&chart).map_err(text)?;
     let values = compiled.coalesce(user).map_err(text)?;
     let capabilities = capabilities(&vector.kube_version, &vector.api_versions)?;
-    let input = RenderInput::new(release(&vector.release), &values).capabilities(&capabilities);
+    let mut input = RenderInput::new(release(&vector.release), &values).capabilities(&capabilities);
+    // Helm's messages show values.
+    input.values_in_errors = true;
     let mut output = compiled.render_files(&input).map_err(text)?;
     if vector.template.is_some() {
         let main = format!("{}/{MAIN}", chart.name());

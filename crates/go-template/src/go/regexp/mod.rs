@@ -54,6 +54,9 @@ pub struct Regexp {
 
 impl Regexp {
     /// Compiles a pattern, like Go's `regexp.Compile`.
+    ///
+    /// # Errors
+    /// If the pattern is not a regular expression of Go, or takes too much memory.
     pub fn new(pattern: &[u8]) -> Result<Self, Error> {
         // The compiler recurses into groups, which Go's parser limits to 1,000 levels.
         let groups = memchr::memchr_iter(b'(', pattern).count();

@@ -17,6 +17,9 @@ enum Piece<'t> {
 impl Regexp {
     /// Appends `text` with every match replaced by `template`, like Go's `ReplaceAllString`: `$1`,
     /// `$name` and their forms in braces expand to groups, `$$` to a dollar sign.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn replace_all(
         &self,
         text: &[u8],
@@ -40,6 +43,9 @@ impl Regexp {
 
     /// Appends `text` with every match replaced by the literal `replacement`, like Go's
     /// `ReplaceAllLiteralString`.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn replace_all_literal(
         &self,
         text: &[u8],

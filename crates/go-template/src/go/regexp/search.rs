@@ -95,6 +95,9 @@ impl<'t> Haystack<'t> {
 
 impl Regexp {
     /// Go's `MatchString`.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn is_match(&self, text: &[u8], budget: &Budget) -> Result<bool, BudgetError> {
         let haystack = Haystack::new(text, budget)?;
         Ok(self
@@ -103,6 +106,9 @@ impl Regexp {
     }
 
     /// Go's `FindString`; `None` if there is no match.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn find<'t>(
         &self,
         text: &'t [u8],
@@ -114,6 +120,9 @@ impl Regexp {
 
     /// Go's `FindAllString`: at most `limit` matches, or all if it is negative. `None` stands for
     /// Go's nil if there is no match.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn find_all<'t>(
         &self,
         text: &'t [u8],
@@ -131,6 +140,9 @@ impl Regexp {
 
     /// Go's `Split`: at most `limit` pieces between matches, or all if it is negative. `None`
     /// stands for Go's nil if `limit` is 0.
+    ///
+    /// # Errors
+    /// An exceeded limit.
     pub fn split<'t>(
         &self,
         text: &'t [u8],

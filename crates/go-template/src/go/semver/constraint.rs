@@ -79,6 +79,9 @@ struct Constraint {
 
 impl Constraints {
     /// Parses constraints, like `semver.NewConstraint`.
+    ///
+    /// # Errors
+    /// If the text is not a constraint.
     pub fn new(text: &[u8]) -> Result<Self, ParseConstraintError> {
         if text.len() > MAX_LENGTH {
             return Err(ParseConstraintError::TooLong);

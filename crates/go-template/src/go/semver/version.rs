@@ -71,6 +71,9 @@ pub struct Version {
 
 impl Version {
     /// Parses a version loosely, like `semver.NewVersion`.
+    ///
+    /// # Errors
+    /// If the text is not a version.
     pub fn new(text: &[u8]) -> Result<Self, ParseVersionError> {
         if text.len() > MAX_LENGTH {
             return Err(ParseVersionError::TooLong);
@@ -89,6 +92,9 @@ impl Version {
     }
 
     /// Parses a version by the specification, like `semver.StrictNewVersion`.
+    ///
+    /// # Errors
+    /// If the text is not a version of three numbers.
     pub fn strict(text: &[u8]) -> Result<Self, ParseVersionError> {
         if text.is_empty() {
             return Err(ParseVersionError::Empty);
@@ -149,6 +155,9 @@ impl Version {
     }
 
     /// Returns the next patch version; a prerelease becomes its release.
+    ///
+    /// # Errors
+    /// If the number would overflow.
     pub fn next_patch(&self) -> Result<Self, ParseVersionError> {
         let step = u64::from(self.prerelease.is_empty());
         let patch = self
@@ -159,6 +168,9 @@ impl Version {
     }
 
     /// Returns the next minor version.
+    ///
+    /// # Errors
+    /// If the number would overflow.
     pub fn next_minor(&self) -> Result<Self, ParseVersionError> {
         let minor = self
             .minor
@@ -168,6 +180,9 @@ impl Version {
     }
 
     /// Returns the next major version.
+    ///
+    /// # Errors
+    /// If the number would overflow.
     pub fn next_major(&self) -> Result<Self, ParseVersionError> {
         let major = self
             .major
@@ -190,6 +205,9 @@ impl Version {
     }
 
     /// Returns the version with another prerelease.
+    ///
+    /// # Errors
+    /// If the text is not a pre-release.
     pub fn with_prerelease(&self, prerelease: &str) -> Result<Self, ParseVersionError> {
         if !prerelease.is_empty() {
             check_prerelease(prerelease)?;
@@ -202,6 +220,9 @@ impl Version {
     }
 
     /// Returns the version with other metadata.
+    ///
+    /// # Errors
+    /// If the text is not build metadata.
     pub fn with_metadata(&self, metadata: &str) -> Result<Self, ParseVersionError> {
         if !metadata.is_empty() {
             check_identifiers(metadata.as_bytes(), &ParseVersionError::Metadata)?;

@@ -323,6 +323,9 @@ fn push_f(dst: &mut Buffer, digits: &[u8], point: i32, decimals: usize) {
 
 /// Go's `strconv.ParseFloat`: decimal and hexadecimal floats, `inf`, `infinity` and `nan`,
 /// underscores as in Go's literals. With 32 bits the value is rounded to an `f32`.
+///
+/// # Errors
+/// If the text is not a number, or out of range.
 pub fn parse_float(s: &[u8], bits: u32) -> Result<f64, NumError<f64>> {
     if let Some(value) = special(s) {
         return Ok(value);

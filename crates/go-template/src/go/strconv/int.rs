@@ -6,6 +6,9 @@ use bounded::Buffer;
 /// Go's `strconv.ParseUint`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
 ///
 /// A base above 36 or a width above 64 is clamped; callers pass constants.
+///
+/// # Errors
+/// If the text is not a number, or out of range.
 pub fn parse_uint(s: &[u8], base: u32, bits: u32) -> Result<u64, NumError<u64>> {
     let prefixed = base == 0;
     let (base, digits) = match (base, s) {
@@ -48,6 +51,9 @@ pub fn parse_uint(s: &[u8], base: u32, bits: u32) -> Result<u64, NumError<u64>> 
 }
 
 /// Go's `strconv.ParseInt`. `base` 0 accepts prefixes and underscores; `bits` is 1 to 64.
+///
+/// # Errors
+/// If the text is not a number, or out of range.
 pub fn parse_int(s: &[u8], base: u32, bits: u32) -> Result<i64, NumError<i64>> {
     let (negative, magnitude) = match s {
         [b'-', rest @ ..] => (true, rest),
@@ -76,11 +82,17 @@ pub fn parse_int(s: &[u8], base: u32, bits: u32) -> Result<i64, NumError<i64>> {
 }
 
 /// Go's `strconv.Atoi` on a 64-bit machine.
+///
+/// # Errors
+/// If the text is not a number, or out of range.
 pub fn atoi(s: &[u8]) -> Result<i64, NumError<i64>> {
     parse_int(s, 10, 64)
 }
 
 /// Go's `strconv.ParseBool`.
+///
+/// # Errors
+/// If the text is not a bool.
 pub fn parse_bool(s: &[u8]) -> Result<bool, NumError<bool>> {
     match s {
         b"1" | b"t" | b"T" | b"true" | b"TRUE" | b"True" => Ok(true),

@@ -17,6 +17,9 @@ pub struct Unquoted<'a> {
 
 /// Go's `strconv.Unquote`: a literal in double quotes, in backquotes, or one character in single
 /// quotes.
+///
+/// # Errors
+/// If the text is not a literal.
 pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
     let (quote, body) = match s {
         [first @ (b'"' | b'\'' | b'`'), body @ .., last] if first == last => (*first, body),
@@ -53,6 +56,9 @@ pub fn unquote(s: &[u8]) -> Result<Vec<u8>, NumErrorKind> {
 
 /// Go's `strconv.UnquoteChar`: the first character inside a literal. `quote` is the quote that may
 /// be escaped and must not occur unescaped; zero allows neither.
+///
+/// # Errors
+/// If the text does not begin with a character of a literal.
 pub fn unquote_char(s: &[u8], quote: u8) -> Result<Unquoted<'_>, NumErrorKind> {
     let (escape, rest) = match s {
         [] | [b'\\'] => return Err(NumErrorKind::Syntax),

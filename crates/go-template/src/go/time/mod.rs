@@ -7,6 +7,10 @@ mod civil;
 mod format;
 mod layout;
 mod parse;
+#[cfg(not(feature = "time-zones"))]
+#[path = "no_zones.rs"]
+mod zone;
+#[cfg(feature = "time-zones")]
 mod zone;
 
 use std::sync::Arc;
@@ -401,6 +405,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "time-zones")]
     fn zones_come_from_the_bundled_database() {
         let show = |name: &str, seconds| {
             let mut out = bounded::Buffer::new();

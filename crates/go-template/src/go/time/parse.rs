@@ -80,6 +80,9 @@ struct Fields<'v> {
 
 impl Time {
     /// Parses `value` by `layout`; without a zone in the text, the time is in UTC.
+    ///
+    /// # Errors
+    /// If the text does not match the layout, with Go's message.
     pub fn parse(layout: &[u8], value: &[u8]) -> Result<Self, ParseTimeError> {
         let mut fields = Fields::default();
         let (mut rest, mut text) = (layout, value);

@@ -2,21 +2,12 @@
 
 use ed25519_dalek::Signer as _;
 use p256::elliptic_curve::sec1::ToSec1Point;
-use rsa::pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey, EncodeRsaPublicKey};
-use rsa::traits::PublicKeyParts;
-use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey};
-use sha2::{Digest, Sha256};
 
 use super::der::{DerReader, Malformed, bit_string, element, integer, oid, sequence, tag};
 use super::dsa::{self, DsaKey};
-use super::entropy::Entropy;
 use super::pem;
-use super::rsa_key::{self, KeySize};
+use super::rsa_key::{self, KeySize, RsaError, RsaKey};
 use crate::error::FuncError;
-
-/// The DER prefix of a PKCS #1 signature that identifies SHA-256.
-const SHA256_PREFIX: &[u8] =
-    b"\x30\x31\x30\x0D\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
 
 /// An error while parsing or using a key. The texts are those of Sprig and Go.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,20 +24,13 @@ pub(super) enum KeyError {
     Parse(&'static str, String),
     #[error("x509: certificate private key does not implement crypto.Signer")]
     NoSigner,
-    #[error("rsa: {0}")]
-    Rsa(String),
-    #[error(
-        "crypto/rsa: {0}-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
-    )]
-    TooShort(usize),
+    #[error(transparent)]
+    Rsa(#[from] RsaError),
 }
-
-/// Keys with fewer bits do not sign, as in Go.
-const MIN_RSA_BITS: usize = 1024;
 
 /// A private key.
 pub(super) enum PrivateKey {
-    Rsa(Box<RsaPrivateKey>),
+    Rsa(Box<RsaKey>),
     /// On the curve P-256, the only one for which Sprig generates keys.
     Ec(Box<p256::SecretKey>),
     Ed25519(Box<ed25519_dalek::SigningKey>),
@@ -78,7 +62,7 @@ impl PrivateKey {
     }
 
     pub(super) fn generate_dsa() -> Result<Self, FuncError> {
-        Ok(Self::Dsa(Box::new(dsa::generate(&mut Entropy::new()?))))
+        Ok(Self::Dsa(Box::new(dsa::generate()?)))
     }
 
     /// Parses the first block of a PEM text, like Sprig's `parsePrivateKeyPEM`.
@@ -140,14 +124,9 @@ impl PrivateKey {
     }
 
     /// Encodes the key in PEM, in the form that Go uses for its kind.
-    pub(super) fn to_pem(&self) -> Result<String, KeyError> {
-        Ok(match self {
-            Self::Rsa(key) => {
-                let bytes = key
-                    .to_pkcs1_der()
-                    .map_err(|error| KeyError::Rsa(error.to_string()))?;
-                pem::encode("RSA PRIVATE KEY", bytes.as_bytes())
-            }
+    pub(super) fn to_pem(&self) -> String {
+        match self {
+            Self::Rsa(key) => pem::encode("RSA PRIVATE KEY", &key.to_der()),
             Self::Ec(key) => {
                 let curve = element(tag::OID, oid::P256);
                 let bytes = sequence(&[
@@ -168,19 +147,16 @@ impl PrivateKey {
                 pem::encode("PRIVATE KEY", &bytes)
             }
             Self::Dsa(key) => pem::encode("DSA PRIVATE KEY", &key.to_der()),
-        })
+        }
     }
 
     /// Returns the public key as encoded in certificates, and the bits that identify it.
     pub(super) fn public_key(&self) -> Result<PublicKey, KeyError> {
         let (algorithm, bits) = match self {
             Self::Rsa(key) => {
-                let public = key.to_public_key().to_pkcs1_der();
-                let bits = public
-                    .map_err(|error| KeyError::Rsa(error.to_string()))?
-                    .into_vec();
                 let null = element(tag::NULL, &[]);
-                (sequence(&[&element(tag::OID, oid::RSA), &null]), bits)
+                let algorithm = sequence(&[&element(tag::OID, oid::RSA), &null]);
+                (algorithm, key.public_to_der())
             }
             Self::Ec(key) => {
                 let curve = element(tag::OID, oid::P256);
@@ -214,18 +190,7 @@ impl PrivateKey {
 
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         match self {
-            Self::Rsa(key) if key.n().bits() < MIN_RSA_BITS => {
-                Err(KeyError::TooShort(key.n().bits()))
-            }
-            Self::Rsa(key) => {
-                let scheme = Pkcs1v15Sign {
-                    hash_len: Some(32),
-                    prefix: SHA256_PREFIX.into(),
-                };
-                let hash = Sha256::digest(message);
-                key.sign(scheme, &hash)
-                    .map_err(|error| KeyError::Rsa(error.to_string()))
-            }
+            Self::Rsa(key) => Ok(key.sign(message)?),
             Self::Ec(key) => {
                 let key = p256::ecdsa::SigningKey::from(&**key);
                 let signature: p256::ecdsa::Signature = key.sign(message);
@@ -249,16 +214,8 @@ fn ec_point(key: &p256::SecretKey) -> Vec<u8> {
     key.public_key().to_sec1_point(false).as_bytes().to_vec()
 }
 
-fn rsa_from_der(bytes: &[u8]) -> Result<PrivateKey, KeyError> {
-    let key = RsaPrivateKey::from_pkcs1_der(bytes);
-    let key = key.map_err(|error| KeyError::Rsa(error.to_string()))?;
-    key.validate()
-        .map_err(|error| KeyError::Rsa(error.to_string()))?;
-    // A key that is not longer than its padding cannot sign.
-    if key.n() < &(BigUint::from(1_u8) << 511) {
-        return Err(KeyError::Rsa("the key is too short".to_owned()));
-    }
-    Ok(PrivateKey::Rsa(Box::new(key)))
+fn rsa_from_der(bytes: &[u8]) -> Result<PrivateKey, RsaError> {
+    Ok(PrivateKey::Rsa(Box::new(RsaKey::from_der(bytes)?)))
 }
 
 /// Parses a SEC 1 key. The curve is given in the key or in its wrapper.

@@ -1,4 +1,4 @@
-//! Cryptography: checksums, passwords, private keys and certificates.
+//! Cryptography: passwords, ciphers, private keys and certificates.
 //!
 //! Keys and certificates are random and differ between renders, but their form agrees with Go:
 //! types of PEM blocks, algorithms, extensions and their order, validity, serial numbers. Only the
@@ -7,11 +7,10 @@
 mod certificate;
 mod der;
 mod dsa;
-mod entropy;
-mod hash;
 mod key;
 mod password;
 mod pem;
+mod prime;
 mod rsa_key;
 
 use bounded::Buffer;
@@ -85,7 +84,7 @@ static OWN_FUNCS: &[Func] = &[
 ];
 
 pub(super) static FUNCS: LazyLock<Vec<Func>> =
-    LazyLock::new(|| [OWN_FUNCS, hash::FUNCS, password::FUNCS].concat());
+    LazyLock::new(|| [OWN_FUNCS, password::FUNCS].concat());
 
 fn gen_private_key(
     call: &mut Call<'_>,
@@ -119,13 +118,8 @@ fn gen_private_key(
             return Ok(());
         }
     };
-    out.extend(key_pem(&key)?.into_bytes());
+    out.extend(key.to_pem().into_bytes());
     Ok(())
-}
-
-fn key_pem(key: &PrivateKey) -> Result<String, FuncError> {
-    key.to_pem()
-        .map_err(|error| FuncError::new(error.to_string()))
 }
 
 fn certificate_value(certificate: impl Into<Value>, key: impl Into<Value>) -> Value {
@@ -169,15 +163,15 @@ fn key_argument(args: &Args<'_>, index: usize) -> Result<PrivateKey, FuncError> 
 }
 
 /// Returns the template of an authority: name and days of validity are the first two arguments.
-fn authority_template(args: &Args<'_>) -> CertificateTemplate {
-    CertificateTemplate {
+fn authority_template(call: &Call<'_>, args: &Args<'_>) -> Result<CertificateTemplate, FuncError> {
+    Ok(CertificateTemplate {
         common_name: args.str(0).as_bytes().to_vec(),
         addresses: Vec::new(),
         names: Vec::new(),
-        not_before: current_time(),
+        not_before: current_time(call)?,
         days: args.int(1),
         is_authority: true,
-    }
+    })
 }
 
 /// Returns the template of other certificates: name, IP addresses, DNS names, days of validity.
@@ -187,12 +181,14 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
         let Value::Str(text) = &item else {
             let shown = strval(&item, call.budget())?;
             let shown = String::from_utf8_lossy(&shown);
-            return Err(FuncError::new(format!(
-                "error parsing ip: {shown} is not a string"
-            )));
+            return Err(FuncError::with_value(
+                "error parsing ip: ",
+                shown,
+                " is not a string",
+            ));
         };
         let address = text.to_str().and_then(|text| text.parse::<IpAddr>().ok());
-        let failed = || FuncError::new(format!("error parsing ip: {text}"));
+        let failed = || FuncError::with_value("error parsing ip: ", text.to_string(), "");
         addresses.push(address.ok_or_else(failed)?);
     }
     let mut names = Vec::new();
@@ -200,9 +196,11 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
         let Value::Str(text) = &item else {
             let shown = strval(&item, call.budget())?;
             let shown = String::from_utf8_lossy(&shown);
-            return Err(FuncError::new(format!(
-                "error processing alternate dns name: {shown} is not a string"
-            )));
+            return Err(FuncError::with_value(
+                "error processing alternate dns name: ",
+                shown,
+                " is not a string",
+            ));
         };
         names.push(text.as_bytes().to_vec());
     }
@@ -210,7 +208,7 @@ fn leaf_template(call: &mut Call<'_>, args: &Args<'_>) -> Result<CertificateTemp
         common_name: args.str(0).as_bytes().to_vec(),
         addresses,
         names,
-        not_before: current_time(),
+        not_before: current_time(call)?,
         days: args.int(3),
         is_authority: false,
     })
@@ -227,21 +225,21 @@ fn create(template: &CertificateTemplate, key: &PrivateKey, issuer: &Issuer<'_>)
     let certificate = template.create(key, issuer)?;
     Ok(certificate_value(
         pem::encode("CERTIFICATE", &certificate),
-        key_pem(key)?,
+        key.to_pem(),
     ))
 }
 
 fn gen_ca(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     create(
-        &authority_template(args),
+        &authority_template(call, args)?,
         &new_rsa_key(call)?,
         &Issuer::Itself,
     )
 }
 
-fn gen_ca_with_key(_: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
+fn gen_ca_with_key(call: &mut Call<'_>, args: &mut Args<'_>) -> Answer {
     create(
-        &authority_template(args),
+        &authority_template(call, args)?,
         &key_argument(args, 2)?,
         &Issuer::Itself,
     )

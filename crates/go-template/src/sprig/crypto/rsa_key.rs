@@ -1,17 +1,23 @@
-//! RSA keys generated as in Go: two primes of half the bits, and the exponent 65537.
-//!
-//! The primes come from `crypto-primes`, whose fixed-width arithmetic finds them three times faster
-//! than the `rsa` crate, which does the rest.
+//! RSA keys as in Go: generated with two primes of half the bits and the exponent 65537, read and written in
+//! the form of PKCS #1, and used to sign.
 
-use crypto_bigint::{
-    Bounded, Encoding, RandomBits, RandomMod, U1024, U2048, UnsignedWithMontyForm,
-};
-use crypto_primes::hazmat::{SetBits, SmallFactorsSieveFactory};
-use crypto_primes::{Flavor, is_prime, sieve_and_find};
-use rsa::{BigUint, RsaPrivateKey};
+use crypto_bigint::modular::{BoxedMontyForm, BoxedMontyParams};
+use crypto_bigint::{BoxedUint, ConcatenatingMul, NonZero, Odd, U1024, U2048};
+use sha2::{Digest, Sha256};
 
-use super::entropy::Entropy;
+use super::der::{DerReader, Malformed, integer, sequence, tag};
+use super::prime::{self, Width};
 use crate::error::FuncError;
+
+/// The DER prefix of a PKCS #1 signature that identifies SHA-256.
+const SHA256_PREFIX: &[u8] =
+    b"\x30\x31\x30\x0D\x06\x09\x60\x86\x48\x01\x65\x03\x04\x02\x01\x05\x00\x04\x20";
+
+/// Keys with fewer bits do not sign, as in Go.
+const MIN_BITS: u32 = 1024;
+/// Larger keys are refused: the time of a signature grows with the third power of the bits.
+const MAX_BITS: u32 = 16_384;
+const EXPONENT: u32 = 65_537;
 
 /// The size of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,76 +28,427 @@ pub(super) enum KeySize {
     Bits4096,
 }
 
-/// Generates a key. Its primes are searched in parallel.
-pub(super) fn generate(size: KeySize) -> Result<RsaPrivateKey, FuncError> {
-    let prime = || match size {
-        KeySize::Bits2048 => random_prime::<U1024>(),
-        KeySize::Bits4096 => random_prime::<U2048>(),
-    };
+/// An error while reading or using a key. Most texts are Go's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RsaError {
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("x509: unsupported private key version")]
+    Version,
+    #[error("crypto/rsa: keys with more than two primes are not supported")]
+    MultiPrime,
+    #[error("x509: private key contains zero or negative value")]
+    NotPositive,
+    #[error("crypto/rsa: {0}-bit keys are larger than the limit of {MAX_BITS} bits")]
+    TooLong(u32),
+    #[error(
+        "crypto/rsa: {0}-bit keys are insecure (see https://go.dev/pkg/crypto/rsa#hdr-Minimum_key_size)"
+    )]
+    TooShort(u32),
+    #[error("crypto/rsa: {0}")]
+    Invalid(&'static str),
+}
+
+/// A private key whose numbers fit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RsaKey {
+    modulus: Odd<BoxedUint>,
+    public_exponent: BoxedUint,
+    private_exponent: BoxedUint,
+    primes: [Odd<BoxedUint>; 2],
+    /// The private exponent modulo each prime less one.
+    exponents: [BoxedUint; 2],
+    /// The inverse of the second prime modulo the first.
+    coefficient: BoxedUint,
+}
+
+/// Generates a key.
+pub(super) fn generate(size: KeySize) -> Result<RsaKey, FuncError> {
+    match size {
+        KeySize::Bits2048 => generate_from::<U1024>(),
+        KeySize::Bits4096 => generate_from::<U2048>(),
+    }
+}
+
+fn generate_from<T: Width>() -> Result<RsaKey, FuncError> {
     loop {
-        let (p, q) = std::thread::scope(|scope| {
-            // Without a second thread it only takes longer.
-            let other = std::thread::Builder::new().spawn_scoped(scope, prime);
-            let p = prime();
-            let q = match other {
-                Ok(other) => other.join(),
-                Err(_) => Ok(prime()),
-            };
-            (p, q)
-        });
-        let q = q.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        // Fails only if the primes are equal or incompatible with the exponent.
-        if let Ok(key) = RsaPrivateKey::from_p_q(p?, q?, BigUint::from(65_537_u32)) {
+        let primes = prime::search::<T>(2)?;
+        let mut primes = primes
+            .iter()
+            .map(|prime| number(prime.to_be_bytes().as_ref()));
+        // A prime does not fit if it is a multiple of the exponent more than one.
+        if let (Some(p), Some(q)) = (primes.next(), primes.next())
+            && let Ok(key) = RsaKey::from_primes(p, q)
+        {
             return Ok(key);
         }
     }
 }
 
-/// Generates a prime that fills `T`. Its two highest bits are set, so that the product of two
-/// primes has twice the bits.
-fn random_prime<T>() -> Result<BigUint, FuncError>
-where
-    T: UnsignedWithMontyForm + RandomBits + RandomMod + Bounded + Encoding,
-{
-    let mut random = Entropy::new()?;
-    let failed = |error| FuncError::new(format!("error generating rsa key: {error}"));
-    let sieve = SmallFactorsSieveFactory::<T>::new(Flavor::Any, T::BITS, SetBits::TwoMsb)
-        .map_err(failed)?;
-    loop {
-        let found = sieve_and_find(&mut random, sieve.clone(), |_, candidate| {
-            is_prime(Flavor::Any, candidate)
-        });
-        if let Some(prime) = found.map_err(failed)? {
-            return Ok(BigUint::from_bytes_be(prime.to_be_bytes().as_ref()));
-        }
+impl RsaKey {
+    fn from_primes(p: BoxedUint, q: BoxedUint) -> Result<Self, RsaError> {
+        let modulus = p.concatenating_mul(&q);
+        let order = less_one(&p).concatenating_mul(less_one(&q));
+        let exponent = number(&EXPONENT.to_be_bytes());
+        let order = NonZero::new(order).into_option();
+        let order = order.ok_or(RsaError::Invalid("invalid prime"))?;
+        // The exponent is prime, so that the inverse follows from the remainder of the order: some multiple of the
+        // order is one less than a multiple of the exponent.
+        let private = inverse_of_prime(EXPONENT, &order)?;
+        Self::checked(modulus, exponent, private, p, q, None)
     }
+
+    /// Reads the sequence of PKCS #1. The numbers after the primes may be missing.
+    pub(super) fn from_der(bytes: &[u8]) -> Result<Self, RsaError> {
+        let mut whole = DerReader::new(bytes);
+        let mut fields = whole.sequence()?;
+        if !whole.is_empty() {
+            return Err(RsaError::Malformed(Malformed));
+        }
+        match fields.expect(tag::INTEGER)? {
+            [0] => {}
+            [1] => return Err(RsaError::MultiPrime),
+            _ => return Err(RsaError::Version),
+        }
+        let mut next = || positive(fields.expect(tag::INTEGER)?);
+        let (modulus, public, private) = (next()?, next()?, next()?);
+        let (p, q) = (next()?, next()?);
+        let computed = if fields.is_empty() {
+            None
+        } else {
+            let mut next = || positive(fields.expect(tag::INTEGER)?);
+            Some(([next()?, next()?], next()?))
+        };
+        Self::checked(modulus, public, private, p, q, computed)
+    }
+
+    /// Makes a key of numbers that are checked as Go checks them. The numbers that speed up a signature, the
+    /// exponents for both primes and the coefficient, are computed unless they are given.
+    fn checked(
+        modulus: BoxedUint,
+        public_exponent: BoxedUint,
+        private_exponent: BoxedUint,
+        p: BoxedUint,
+        q: BoxedUint,
+        computed: Option<([BoxedUint; 2], BoxedUint)>,
+    ) -> Result<Self, RsaError> {
+        use RsaError::Invalid;
+
+        let bits = modulus.bits_vartime();
+        if bits > MAX_BITS {
+            return Err(RsaError::TooLong(bits));
+        }
+        if private_exponent >= modulus {
+            return Err(Invalid("invalid private exponent"));
+        }
+        let even = "public modulus is even";
+        let modulus = Odd::new(modulus).into_option().ok_or(Invalid(even))?;
+        if public_exponent < number(&[2]) {
+            return Err(Invalid("public exponent too small or negative"));
+        }
+        if !public_exponent.bit_vartime(0) {
+            return Err(Invalid("public exponent is even"));
+        }
+        if public_exponent.bits_vartime() > 31 {
+            return Err(Invalid("public exponent too large"));
+        }
+        if p >= *modulus || q >= *modulus {
+            return Err(Invalid("invalid prime"));
+        }
+        if p.concatenating_mul(&q) != *modulus {
+            return Err(Invalid("p * q != n"));
+        }
+        let orders = [&p, &q].map(|prime| NonZero::new(less_one(prime)).into_option());
+        let odd = |prime| Odd::new(prime).into_option();
+        let ([Some(p_order), Some(q_order)], Some(p), Some(q)) = (orders, odd(p), odd(q)) else {
+            return Err(Invalid("invalid prime"));
+        };
+        let ([p_exponent, q_exponent], coefficient) = if let Some(computed) = computed {
+            computed
+        } else {
+            let exponents = [&p_order, &q_order].map(|order| private_exponent.rem_vartime(order));
+            let inverse = q.rem_vartime(p.as_nz_ref()).invert_odd_mod(&p);
+            let coprime = "prime factors are not relatively prime";
+            (exponents, inverse.into_option().ok_or(Invalid(coprime))?)
+        };
+        for (exponent, order) in [(&p_exponent, &p_order), (&q_exponent, &q_order)] {
+            let product = exponent
+                .concatenating_mul(&public_exponent)
+                .rem_vartime(order);
+            if exponent >= order.as_ref() || product != BoxedUint::one() {
+                return Err(Invalid("invalid CRT exponent"));
+            }
+        }
+        let product = coefficient
+            .concatenating_mul(&*q)
+            .rem_vartime(p.as_nz_ref());
+        if coefficient >= *p || product != BoxedUint::one() {
+            return Err(Invalid("invalid CRT coefficient"));
+        }
+        if private_exponent.rem_vartime(&p_order) != p_exponent {
+            return Err(Invalid("d does not match dP"));
+        }
+        if private_exponent.rem_vartime(&q_order) != q_exponent {
+            return Err(Invalid("d does not match dQ"));
+        }
+        let (larger, smaller) = if p > q { (&p, &q) } else { (&q, &p) };
+        let difference = larger.wrapping_sub(&**smaller).bits_vartime();
+        if difference + 100 <= bits / 2 {
+            return Err(Invalid("|p - q| too small"));
+        }
+        if private_exponent.bits_vartime() <= bits / 2 {
+            return Err(Invalid("d too small"));
+        }
+        Ok(Self {
+            modulus,
+            public_exponent,
+            private_exponent,
+            primes: [p, q],
+            exponents: [p_exponent, q_exponent],
+            coefficient,
+        })
+    }
+
+    /// Encodes the key in the form of PKCS #1.
+    pub(super) fn to_der(&self) -> Vec<u8> {
+        let Self {
+            modulus,
+            public_exponent,
+            private_exponent,
+            primes: [p, q],
+            exponents: [p_exponent, q_exponent],
+            coefficient,
+        } = self;
+        let numbers = [
+            modulus,
+            public_exponent,
+            private_exponent,
+            p,
+            q,
+            p_exponent,
+            q_exponent,
+            coefficient,
+        ];
+        let numbers = numbers.map(|number: &BoxedUint| integer(&number.to_be_bytes()));
+        sequence(&[&integer(&[0]), &numbers.concat()])
+    }
+
+    /// Encodes the public key in the form of PKCS #1.
+    pub(super) fn public_to_der(&self) -> Vec<u8> {
+        let modulus = integer(&self.modulus.to_be_bytes());
+        let exponent = integer(&self.public_exponent.to_be_bytes());
+        sequence(&[&modulus, &exponent])
+    }
+
+    /// Signs a message with SHA-256 and the padding of PKCS #1, version 1.5.
+    pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, RsaError> {
+        let bits = self.modulus.bits_vartime();
+        if bits < MIN_BITS {
+            return Err(RsaError::TooShort(bits));
+        }
+        let length = usize::try_from(bits.div_ceil(8)).unwrap_or(usize::MAX);
+        let hash = [SHA256_PREFIX, &Sha256::digest(message)].concat();
+        let padding = vec![0xFF; length.saturating_sub(hash.len() + 3)];
+        let padded = [&[0, 1], padding.as_slice(), &[0], &hash].concat();
+        let padded = number(&padded);
+
+        let [p, q] = &self.primes;
+        let [p_exponent, q_exponent] = &self.exponents;
+        let p_power = power(&padded, p_exponent, p);
+        let q_power = power(&padded, q_exponent, q);
+        let difference = p_power.sub_mod(&q_power.rem(p.as_nz_ref()), p.as_nz_ref());
+        let factor = difference
+            .concatenating_mul(&self.coefficient)
+            .rem(p.as_nz_ref());
+        // Less than the modulus, because both primes are larger than what they are multiplied with or added to.
+        let signature = factor.concatenating_mul(&**q).wrapping_add(&q_power);
+        // A fault while computing would reveal the primes.
+        if power(&signature, &self.public_exponent, &self.modulus) != padded {
+            return Err(RsaError::Invalid("internal error"));
+        }
+        let bytes = signature.to_be_bytes();
+        let zeros = vec![0; length.saturating_sub(bytes.len())];
+        let significant = bytes.get(bytes.len().saturating_sub(length)..);
+        Ok([&zeros, significant.unwrap_or_default()].concat())
+    }
+}
+
+/// Returns a number of big-endian bytes.
+fn number(bytes: &[u8]) -> BoxedUint {
+    BoxedUint::from_be_slice_vartime(bytes)
+}
+
+/// Returns a number that is encoded in DER and must be positive.
+fn positive(bytes: &[u8]) -> Result<BoxedUint, RsaError> {
+    let number = number(bytes);
+    let negative = bytes.first().is_some_and(|&first| first >= 0x80);
+    if negative || number.is_zero().into() {
+        return Err(RsaError::NotPositive);
+    }
+    Ok(number)
+}
+
+fn less_one(number: &BoxedUint) -> BoxedUint {
+    number.wrapping_sub(BoxedUint::one())
+}
+
+fn power(base: &BoxedUint, exponent: &BoxedUint, modulus: &Odd<BoxedUint>) -> BoxedUint {
+    let params = BoxedMontyParams::new_vartime(modulus.clone());
+    let base = BoxedMontyForm::new(base.rem(modulus.as_nz_ref()), &params);
+    base.pow(exponent).retrieve()
+}
+
+/// Returns the inverse of a small prime modulo `order`.
+fn inverse_of_prime(prime: u32, order: &NonZero<BoxedUint>) -> Result<BoxedUint, RsaError> {
+    let divisor = NonZero::new(number(&prime.to_be_bytes())).into_option();
+    let divisor = divisor.ok_or(RsaError::Invalid("invalid exponent"))?;
+    let rest = order.rem_vartime(&divisor);
+    let rest = rest.as_words().first().copied().unwrap_or_default();
+    // The factor k with k * order = -1 modulo the prime.
+    let factor = (1..u64::from(prime)).find(|k| (k * rest + 1) % u64::from(prime) == 0);
+    let factor = factor.ok_or(RsaError::Invalid("invalid prime"))?;
+    let multiple = order.concatenating_mul(number(&factor.to_be_bytes()));
+    Ok(multiple
+        .wrapping_add(BoxedUint::one())
+        .wrapping_div_vartime(&divisor))
 }
 
 #[cfg(test)]
 mod tests {
-    use rsa::traits::{PrivateKeyParts, PublicKeyParts};
-    use rsa::{Pkcs1v15Sign, RsaPrivateKey};
+    use crypto_bigint::BoxedUint;
 
-    use super::{KeySize, generate};
+    use super::{KeySize, RsaError, RsaKey, generate, number, power};
+    use crate::sprig::crypto::der::{integer, sequence};
+    use crate::sprig::crypto::pem;
+    use crate::sprig::encoding::base64_decode;
 
-    fn check(key: &RsaPrivateKey, bits: usize) {
-        key.validate().unwrap();
-        assert_eq!(key.n().bits(), bits);
-        assert!(key.primes().iter().all(|prime| prime.bits() == bits / 2));
-        let signature = key.sign(Pkcs1v15Sign::new_unprefixed(), b"text").unwrap();
-        let public = key.to_public_key();
-        public
-            .verify(Pkcs1v15Sign::new_unprefixed(), b"text", &signature)
-            .unwrap();
+    /// Made by `openssl genrsa -traditional 1024` for this test.
+    const KEY: &str = "\
+-----BEGIN RSA PRIVATE KEY-----
+MIICXgIBAAKBgQCzebT7R4/nRc+fbGA7Z1HXUcTjDcL+6Ka7Ptpz+0O0E/5rWxQb
+v9tuVFV+htMQOR+GZEpxh3Ey6p1k9w5Zeim9kgLf5YU2PXwu5XQI1P/OAV/wJlil
+IiXZbbrPtIl9wGKAT3JPfmGoaEiiUX/mfxDJISzqGfmGaM0Mhi3h5z+F7wIDAQAB
+AoGBAKn9N57cy/7YT2uHYapCFPElIJ+RtERuJSWqxYwey6RvX4VdUbFqybI5LHTX
+zGdMQ4Ct0xiumVgJgaRUoAG9xHOTpzm6tjrx+T9ZDuIFLhuEaLosOc6LmolKlGC1
+ugZE8/QfrJ4oytDcvyMcAuiQ19YC5l7cG+/cTOi+2HZJs9JRAkEA4P7iS9X7iK2f
+3CjGkTlj7/Epe7dd8dMgz64hvT75lAnZWZGdkTEnkFYl8KHMlfH86JERbkBafI+G
+GBxihP4K+QJBAMw1BGr4WSd7oON7ik47wsGiDbwJySCjeAYoUIDjFxjb0CRTQ+y/
+j13XvK6TQvOKWkzS6+7O2j0HnzeewAV3KicCQQDWyfx2sRyjajzGDBcj5EnHcc5M
+UMzaYtdb67xB0bCo5o4bt6tYRDikzdkCUzPfoVfzHSoqujyn1MwKkG5sz6jhAkAO
+SIcOlGBoCpWuU63Q2w08TgF37ZdL2SNECv3WhgvPiVB9ufU+UgfNIJHqBBLixgKa
+7QXjpkRNkILqeQglWbhxAkEA1JV4OmQsz3p5OQ0p4dEZ/X56CdJEuA9bSU1mWVNB
+67Lr7VI6Hi86IAVZ2LnC2jBqTXSAqntReMEwbQVS4F7YeQ==
+-----END RSA PRIVATE KEY-----
+";
+    /// Made by `printf text | openssl dgst -sha256 -sign KEY | base64`.
+    const SIGNATURE: &str = "FS3vly8gMKm7XKmqi/UVbTlM92EogDPxbbRBFTe33eiUy6lNhsVkaGzwKoeowQkfAPUG5J9m2cxn\
+        dezMHZ1RqUkmpGl4WJuGCn57rZYxBRH95SXZoRuqX193aguwNpLwaEjgfW9tM6M8w6KpExhqdL4i\
+        ZMTrmifPMaljNZQ7JmU=";
+
+    fn key() -> RsaKey {
+        RsaKey::from_der(&pem::decode(KEY.as_bytes()).unwrap().bytes).unwrap()
+    }
+
+    /// Encodes numbers of a key after the version 0.
+    fn encoded(numbers: &[&BoxedUint]) -> Vec<u8> {
+        let numbers: Vec<u8> = numbers
+            .iter()
+            .flat_map(|number| integer(&number.to_be_bytes()))
+            .collect();
+        sequence(&[&integer(&[0]), &numbers])
+    }
+
+    fn numbers(key: &RsaKey) -> [&BoxedUint; 8] {
+        let ([p, q], [p_exponent, q_exponent]) = (&key.primes, &key.exponents);
+        [
+            &key.modulus,
+            &key.public_exponent,
+            &key.private_exponent,
+            p,
+            q,
+            p_exponent,
+            q_exponent,
+            &key.coefficient,
+        ]
+    }
+
+    #[test]
+    fn a_signature_is_that_of_openssl() {
+        let signature = base64_decode(SIGNATURE.as_bytes()).unwrap();
+        assert_eq!(key().sign(b"text").unwrap(), signature);
     }
 
     #[test]
     fn keys_are_valid_distinct_and_of_the_requested_size() {
-        let keys = [(); 3].map(|()| generate(KeySize::Bits2048).unwrap());
-        for key in &keys {
-            check(key, 2048);
+        let mut keys = vec![generate(KeySize::Bits4096).unwrap()];
+        keys.extend([(); 3].map(|()| generate(KeySize::Bits2048).unwrap()));
+        for (index, key) in keys.iter().enumerate() {
+            let bits = if index == 0 { 4096 } else { 2048 };
+            assert_eq!(key.modulus.bits_vartime(), bits);
+            for prime in &key.primes {
+                assert_eq!(prime.bits_vartime(), bits / 2);
+            }
+            // What is read is checked.
+            assert_eq!(RsaKey::from_der(&key.to_der()).as_ref(), Ok(key));
+            // The signature is verified with the public key before it is returned.
+            let signature = number(&key.sign(b"text").unwrap());
+            let padded = power(&signature, &key.public_exponent, &key.modulus);
+            assert_eq!(padded.bits_vartime(), bits - 15);
+            assert!(keys[..index].iter().all(|other| other != key));
         }
-        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
-        check(&generate(KeySize::Bits4096).unwrap(), 4096);
+    }
+
+    #[test]
+    fn a_key_is_encoded_as_it_was_read() {
+        let bytes = pem::decode(KEY.as_bytes()).unwrap().bytes;
+        assert_eq!(key().to_der(), bytes);
+        assert_eq!(encoded(&numbers(&key())), bytes);
+        // What follows from the primes may be missing.
+        let [modulus, public, private, p, q, ..] = numbers(&key()).map(Clone::clone);
+        let short = encoded(&[&modulus, &public, &private, &p, &q]);
+        assert_eq!(RsaKey::from_der(&short).unwrap(), key());
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_together_are_refused() {
+        let one = BoxedUint::one();
+        let texts = [
+            "crypto/rsa: invalid private exponent",
+            "crypto/rsa: invalid CRT exponent",
+            "crypto/rsa: d does not match dP",
+            "crypto/rsa: p * q != n",
+            "crypto/rsa: p * q != n",
+            "crypto/rsa: invalid CRT exponent",
+            "crypto/rsa: invalid CRT exponent",
+            "crypto/rsa: invalid CRT coefficient",
+        ];
+        for (index, text) in texts.into_iter().enumerate() {
+            let key = key();
+            let mut numbers = numbers(&key).map(Clone::clone);
+            // A modulus of 1, and other numbers more by 2.
+            numbers[index] = match index {
+                0 => one.clone(),
+                _ => numbers[index].wrapping_add(&one).wrapping_add(&one),
+            };
+            let error = RsaKey::from_der(&encoded(&numbers.each_ref())).unwrap_err();
+            assert_eq!(error.to_string(), text, "number {index}");
+        }
+        let zero = BoxedUint::zero();
+        assert_eq!(
+            RsaKey::from_der(&encoded(&[&zero])),
+            Err(RsaError::NotPositive)
+        );
+        for (start, error) in [(1, RsaError::MultiPrime), (2, RsaError::Version)] {
+            let bytes = sequence(&[&integer(&[start]), &integer(&[5])]);
+            assert_eq!(RsaKey::from_der(&bytes), Err(error));
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_key_is_limited() {
+        let large = BoxedUint::max(16_448);
+        let one = BoxedUint::one();
+        let error = RsaKey::from_der(&encoded(&[&large, &one, &one, &one, &one]));
+        assert_eq!(error, Err(RsaError::TooLong(16_448)));
     }
 }

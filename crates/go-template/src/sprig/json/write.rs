@@ -58,6 +58,9 @@ pub enum EncodeError {
 }
 
 /// Appends a value as JSON. After an error the appended text is unspecified.
+///
+/// # Errors
+/// If JSON has no counterpart of a value, or a limit is exceeded.
 pub fn encode(
     value: &Value,
     style: Style,
@@ -259,6 +262,9 @@ impl JsonWriter<'_> {
 }
 
 /// Appends a float: with an exponent below `1e-6` and from `1e21` on, otherwise in full.
+///
+/// # Errors
+/// If the number is not finite.
 pub fn push_float(out: &mut Buffer, number: f64) -> Result<(), EncodeError> {
     if number.is_nan() {
         return Err(EncodeError::UnsupportedValue("NaN"));

@@ -8,7 +8,7 @@ RUN cargo build --release --locked --bin memcached-operator
 RUN mkdir -p /image/usr/local/bin /image/opt/helm helm-charts \
  && cp target/release/memcached-operator /image/usr/local/bin/helm-operator \
  && ln -s usr/local/bin/helm-operator /image/helm-operator \
- && cp -R watches.yaml helm-charts /image/opt/helm
+ && cp -R watches.* helm-charts /image/opt/helm
 
 FROM gcr.io/distroless/static-debian12:nonroot
 ENV HOME=/opt/helm

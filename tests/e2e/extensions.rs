@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use helm_core::release::codec;
 use hybrid_operator::helm::{
     Chart, ExtensionError, HelmController, ReleaseContext, ReleaseRef, Storage, Values,
 };
 use hybrid_operator_test::{TestNamespace, wait};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::api::{Api, DeleteParams, ListParams};
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
@@ -226,7 +227,7 @@ async fn a_controller_built_in_code_takes_values_from_the_cluster_and_obeys_its_
     let record = secrets.get("sh.helm.release.v1.one.v1").await.unwrap();
     let text = record.data["data"]["release"].as_str().unwrap();
     let payload = data_encoding::BASE64.decode(text.as_bytes()).unwrap();
-    let release = helm_core::release::codec::decode(&payload).unwrap();
+    let release = codec::decode(&payload).unwrap();
     assert_eq!(release.info.description, "first");
     // Events went to the recorder, and not to the API server.
     let reasons = events.lock().unwrap().clone();
@@ -353,4 +354,55 @@ async fn release_records_are_kept_in_config_maps_where_helm_finds_them() {
     let _operator = start(Storage::Secrets).await;
     wait::gone(&widgets, "old", LIMIT).await.unwrap();
     assert_eq!(records("Secret", "old").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_applies_nothing_from_a_forged_record_in_a_config_map() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let project = Project::new("", &[("map.yaml", VALUE)]);
+    let namespace = TestNamespace::create(plane, "forged-map").await.unwrap();
+    let chart = Chart::load(project.watches_file().with_file_name("chart")).unwrap();
+    let gvk = GroupVersionKind::gvk("test.example.com", "v1", "Widget");
+    let controller = HelmController::builder(gvk, chart).storage(Storage::ConfigMaps);
+    let _operator =
+        NativeOperator::start(plane, namespace.name(), Some(&namespace), controller).await;
+    let widgets = api(&namespace, "Widget");
+    let maps: Api<ConfigMap> = Api::namespaced(namespace.client(), namespace.name());
+    let deployed = |revision: u32| {
+        move |cr: &Value| {
+            condition(cr, "Ready").is_some_and(|c| c["status"] == "True")
+                && cr["status"]["release"]["revision"] == revision
+        }
+    };
+    apply(&widgets, "one", &json!({"spec": {"value": "1"}})).await;
+    until(&widgets, "one", "deployed", deployed(1))
+        .await
+        .unwrap();
+
+    let name = "sh.helm.release.v1.one.v1";
+    let mut record = maps.get(name).await.unwrap();
+    let data = record.data.as_mut().unwrap();
+    let mut release = codec::decode(data["release"].as_bytes()).unwrap();
+    release
+        .manifest
+        .push_str("\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: forged}\n");
+    data.insert("release".to_owned(), codec::encode(&release).unwrap());
+    let as_operator = PostParams {
+        field_manager: Some("hybrid-operator".to_owned()),
+        ..PostParams::default()
+    };
+    maps.replace(name, &as_operator, &record).await.unwrap();
+    drop(
+        maps.delete("one-map", &DeleteParams::default())
+            .await
+            .unwrap(),
+    );
+    // The repair renders the chart, which differs from the record.
+    until(&widgets, "one", "a new revision", deployed(2))
+        .await
+        .unwrap();
+    assert!(maps.get_opt("one-map").await.unwrap().is_some());
+    assert!(maps.get_opt("forged").await.unwrap().is_none());
 }

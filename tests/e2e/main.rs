@@ -47,6 +47,7 @@ mod rbac;
 mod readmes;
 mod records;
 mod reload;
+mod remote_charts;
 mod reporting;
 mod restarts;
 mod retries;

@@ -227,6 +227,34 @@ async fn metrics_over_tls_are_for_those_who_may_get_them() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_cannot_be_used_for_metrics_ends_the_start_with_the_flag_to_check() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().display().to_string();
+    for (written, cause) in [
+        (false, format!("cannot read {path}/tls.crt")),
+        (true, "certificate".to_owned()),
+    ] {
+        if written {
+            std::fs::write(folder.path().join("tls.crt"), "no certificate").unwrap();
+            std::fs::write(folder.path().join("tls.key"), "no key").unwrap();
+        }
+        let flags = ["--metrics-secure", "--metrics-cert-path", &path];
+        let Err(error) = operator(plane, "default", &flags).start().await else {
+            panic!("the operator started");
+        };
+        let error = error.to_string();
+        assert!(
+            error.contains("cannot serve metrics over TLS; check --metrics-cert-path")
+                && error.contains(&cause),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn metrics_describe_queues_workers_and_custom_resources() {
     let Some(world) = Project::new("maxConcurrentReconciles: 3", &[("all.yaml", HOOKED)])
         .start("series")

@@ -753,6 +753,10 @@ data: {value: {{ tpl .Values.text . | quote }}}
             json!({"text": "{{ range until 1000 }}{{ repeat 10000000 \"x\" }}{{ end }}"}),
         ),
         ("long", json!({"text": "{{ repeat 10000000 \"x\" }}"})),
+        (
+            "keys",
+            json!({"text": "{{ range until 100000 }}{{ genPrivateKey \"rsa\" }}{{ end }}"}),
+        ),
         ("broken", json!({"text": "x".repeat(1_000_000) + "{{"})),
         ("wrong", json!({"text": deep})),
     ];

@@ -52,6 +52,11 @@ pub struct Access {
     /// Files in the format of Docker's `config.json`, in which credentials of registries are looked
     /// for. A missing file has none.
     pub docker_configs: Vec<PathBuf>,
+    /// Credentials of registries in the same format, and where they come from. They go before those of
+    /// the files; credential helpers that they name are not run.
+    pub docker_config: Option<(String, Password)>,
+    /// Certificates in PEM format of authorities that are trusted as well, and where they come from.
+    pub ca_certificates: Option<(String, Vec<u8>)>,
     /// How long to wait, and how often to try.
     pub patience: Patience,
 }

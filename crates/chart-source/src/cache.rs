@@ -46,6 +46,8 @@ pub struct Cache {
     directory: PathBuf,
     /// Largest number of bytes.
     capacity: u64,
+    /// Whether archives are only read.
+    read_only: bool,
 }
 
 impl Cache {
@@ -70,7 +72,22 @@ impl Cache {
         Self {
             directory: directory.into(),
             capacity: limits::CACHE,
+            read_only: false,
         }
+    }
+
+    /// Returns the same cache, into which nothing is written.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self {
+            read_only: true,
+            ..self
+        }
+    }
+
+    /// Returns whether nothing is written into it.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// Returns where the archive with a digest is, or would be.
@@ -82,7 +99,7 @@ impl Cache {
     ///
     /// # Errors
     /// If it is there and cannot be read.
-    pub(crate) fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, CacheError> {
+    pub fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.path(digest);
         let failed = |action| {
             let path = path.clone();
@@ -103,6 +120,9 @@ impl Cache {
             file.read_to_end(&mut data).map_err(failed("read"))?;
         }
         if Digest::of(&data) != *digest {
+            if self.read_only {
+                return Ok(None);
+            }
             remove(&path).map_err(failed("remove"))?;
             return Ok(None);
         }
@@ -117,7 +137,7 @@ impl Cache {
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn put(&self, digest: &Digest, data: &[u8]) -> Result<(), CacheError> {
-        if data.len() as u64 > self.capacity {
+        if self.read_only || data.len() as u64 > self.capacity {
             return Ok(());
         }
         let failed = |action, path: &Path| {
@@ -236,6 +256,21 @@ mod tests {
         fs::write(cache.path(&digest), "two").unwrap();
         assert_eq!(cache.get(&digest).unwrap(), None);
         assert!(names(&cache).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_written_to_a_cache_that_is_only_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path());
+        let (one, two) = (Digest::of(b"one"), Digest::of(b"two"));
+        cache.put(&one, b"one").unwrap();
+        let cache = cache.read_only();
+        cache.put(&two, b"two").unwrap();
+        assert_eq!(cache.get(&one).unwrap().unwrap(), b"one");
+        assert_eq!(cache.get(&two).unwrap(), None);
+        fs::write(cache.path(&one), "damaged").unwrap();
+        assert_eq!(cache.get(&one).unwrap(), None);
+        assert!(cache.path(&one).exists());
     }
 
     #[test]

@@ -112,12 +112,25 @@ pub(crate) fn find(
     Ok(None)
 }
 
+/// Returns the credentials of a registry from a text; `name` says where it comes from. Helpers are not run.
+pub(crate) fn in_text(
+    name: &str,
+    text: &str,
+    host: &str,
+) -> Result<Option<Login>, DockerConfigError> {
+    let path = Path::new(name);
+    parse(text.as_bytes(), path)?.entry(path, &names(host))
+}
+
+fn parse(text: &[u8], path: &Path) -> Result<Config, DockerConfigError> {
+    serde_json::from_slice(text).map_err(|error| DockerConfigError::Malformed {
+        path: path.to_owned(),
+        line: error.line(),
+    })
+}
+
 fn in_file(text: &[u8], path: &Path, host: &str) -> Result<Option<Login>, DockerConfigError> {
-    let config: Config =
-        serde_json::from_slice(text).map_err(|error| DockerConfigError::Malformed {
-            path: path.to_owned(),
-            line: error.line(),
-        })?;
+    let config = parse(text, path)?;
     let hosts = names(host);
     let named = |key: &str| hosts.iter().any(|host| *host == bare(key));
     let helper = config.cred_helpers.iter().find(|(key, _)| named(key));
@@ -128,13 +141,20 @@ fn in_file(text: &[u8], path: &Path, host: &str) -> Result<Option<Login>, Docker
     {
         return Ok(Some(login));
     }
-    let entry = config.auths.iter().find(|(key, _)| named(key));
-    match entry {
-        Some((key, entry)) => entry.login().map_err(|()| DockerConfigError::Entry {
-            path: path.to_owned(),
-            host: key.clone(),
-        }),
-        None => Ok(None),
+    config.entry(path, &hosts)
+}
+
+impl Config {
+    /// Returns the credentials that are in the text itself.
+    fn entry(&self, path: &Path, hosts: &[&str]) -> Result<Option<Login>, DockerConfigError> {
+        let mut entries = self.auths.iter();
+        match entries.find(|(key, _)| hosts.contains(&bare(key))) {
+            Some((key, entry)) => entry.login().map_err(|()| DockerConfigError::Entry {
+                path: path.to_owned(),
+                host: key.clone(),
+            }),
+            None => Ok(None),
+        }
     }
 }
 
@@ -214,6 +234,20 @@ fn ask(helper: &str, path: &Path, names: &[&str]) -> Result<Option<Login>, Docke
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_text_is_read_without_running_the_helpers_that_it_names() {
+        let text = r#"{"credsStore": "none", "credHelpers": {"h": "none"}, "auths": {"https://h/": {"auth": "bWU6aGlkZGVu"}}}"#;
+        let login = Login::User("me".to_owned(), "hidden".to_owned().into());
+        let of = |host: &str| in_text("the Secret a/b", text, host).unwrap();
+        assert_eq!(of("h"), Some(login));
+        assert_eq!(of("other"), None);
+        let error = in_text("the Secret a/b", "{", "h").unwrap_err().to_string();
+        assert!(
+            error.starts_with("the Secret a/b is not a config.json"),
+            "{error}"
+        );
+    }
+
     use super::*;
 
     fn user(name: &str, password: &str) -> Login {

@@ -44,4 +44,4 @@ pub use digest::{Digest, DigestError};
 pub use docker_config::DockerConfigError;
 pub use error::PullError;
 pub use puller::{Pulled, Puller, Resolved};
-pub use reference::{ChartReference, Location, OciName, ReferenceError};
+pub use reference::{ChartReference, Location, OciName, ReferenceError, check_version};

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use url::Url;
 
 use crate::digest::{Digest, DigestError};
+use crate::version;
 
 /// The scheme of charts in OCI registries.
 const OCI: &str = "oci://";
@@ -101,6 +102,9 @@ pub enum ReferenceError {
         "a version cannot be chosen for {0}, which is one certain chart; leave out the version"
     )]
     Version(String),
+    /// A text that is neither a version nor a range.
+    #[error("{0:?} is neither a version nor a range such as \">=1.2, <2\"")]
+    Range(String),
     /// A repository and a reference that needs none.
     #[error("{0:?} is not a name of a chart in a repository; leave out the repository")]
     NotAName(String),
@@ -131,6 +135,57 @@ impl ChartReference {
             version: version.map(str::to_owned),
             digest: None,
         })
+    }
+
+    /// Returns whether the reference means one certain chart for as long as its publisher changes
+    /// nothing: it has a digest, an exact version, or is the URL of an archive.
+    pub fn is_exact(&self) -> bool {
+        let exact = |version: Option<&str>| version.is_some_and(version::is_one);
+        let version = self.version.as_deref();
+        self.digest.is_some()
+            || match &self.location {
+                Location::Path(_) | Location::Archive(_) => true,
+                Location::Repository { .. } => exact(version),
+                Location::Oci(name) => {
+                    let tag = name.tag.as_deref().map(|tag| tag.replace('_', "+"));
+                    name.digest.is_some() || exact(tag.as_deref()) || exact(version)
+                }
+            }
+    }
+
+    /// Returns whether the reference contains a user or a password.
+    pub fn has_credentials(&self) -> bool {
+        match &self.location {
+            Location::Archive(url) | Location::Repository { url, .. } => {
+                !url.username().is_empty() || url.password().is_some()
+            }
+            Location::Path(_) | Location::Oci(_) => false,
+        }
+    }
+
+    /// Returns the reference with all of its parts except for the digest of the archive, as the key of a
+    /// lock.
+    pub fn key(&self) -> String {
+        let location = match &self.location {
+            Location::Archive(url) => url.to_string(),
+            Location::Repository { url, name } => format!("{name} in {url}"),
+            other => other.to_string(),
+        };
+        match &self.version {
+            Some(version) => format!("{location} {version}"),
+            None => location,
+        }
+    }
+}
+
+/// Checks that a text is a version, or a range of versions such as `^1.2`.
+///
+/// # Errors
+/// If it is neither.
+pub fn check_version(text: &str) -> Result<(), ReferenceError> {
+    match version::pick(std::iter::empty(), Some(text)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(ReferenceError::Range(text.to_owned())),
     }
 }
 
@@ -316,7 +371,7 @@ impl OciName {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChartReference, Location};
+    use super::{ChartReference, Location, check_version};
 
     fn parse(chart: &str, repo: Option<&str>, version: Option<&str>) -> Result<String, String> {
         let reference = ChartReference::parse(chart, repo, version).map_err(|e| e.to_string())?;
@@ -327,6 +382,31 @@ mod tests {
             Location::Repository { .. } => "repository",
         };
         Ok(format!("{kind} {reference}"))
+    }
+
+    #[test]
+    fn only_complete_versions_digests_and_urls_of_archives_are_exact() {
+        let digest = format!("oci://h/web@sha256:{}", "ab".repeat(32));
+        let repo = Some("https://h/charts");
+        for (chart, repo, version, expected) in [
+            ("https://h/web.tgz", None, None, true),
+            ("oci://h/web", None, None, false),
+            ("oci://h/web:1.2.3_b", None, None, true),
+            ("oci://h/web:1.2", None, None, false),
+            ("oci://h/web:latest", None, None, false),
+            ("oci://h/web", None, Some("^1"), false),
+            ("oci://h/web", None, Some("1.2.3"), true),
+            (digest.as_str(), None, None, true),
+            ("web", repo, None, false),
+            ("web", repo, Some("v1.2.3"), true),
+            ("web", repo, Some("1.2"), false),
+            ("web", repo, Some("1.2.3 - 2"), false),
+        ] {
+            let reference = ChartReference::parse(chart, repo, version).unwrap();
+            assert_eq!(reference.is_exact(), expected, "{chart} {version:?}");
+        }
+        assert!(check_version("^1.2").is_ok() && check_version("1.2.3").is_ok());
+        assert!(check_version("newest").is_err());
     }
 
     #[test]

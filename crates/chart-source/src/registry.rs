@@ -345,6 +345,12 @@ impl<'a> Registry<'a> {
             let password = access.password.clone().unwrap_or_default();
             return Ok(Some(Login::User(username, password)));
         }
+        if let Some((name, text)) = &access.docker_config
+            && let Some(login) = docker_config::in_text(name, text.reveal(), &self.name.host)?
+        {
+            self.credentials_from = Some(format!("of {name}"));
+            return Ok(Some(login));
+        }
         let files: Vec<PathBuf> = access.docker_configs.clone();
         let host = self.name.host.clone();
         // A credential helper is a program that may take its time.

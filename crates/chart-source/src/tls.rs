@@ -50,12 +50,29 @@ fn roots(access: &Access) -> Result<RootCertStore, PullError> {
             roots.add(certificate).map_err(unusable(path))?;
         }
     }
+    if let Some((name, text)) = &access.ca_certificates {
+        let path = Path::new(name);
+        let found = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
+        for certificate in some(found.map_err(unusable(path))?, path)? {
+            roots.add(certificate).map_err(unusable(path))?;
+        }
+    }
     Ok(roots)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PullError> {
     let found = CertificateDer::pem_file_iter(path).map_err(unusable(path))?;
-    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(unusable(path))?;
+    some(
+        found.collect::<Result<_, _>>().map_err(unusable(path))?,
+        path,
+    )
+}
+
+/// Refuses an empty list.
+fn some<'a>(
+    found: Vec<CertificateDer<'a>>,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'a>>, PullError> {
     if found.is_empty() {
         return Err(unusable(path)("it has no certificate in PEM format"));
     }
@@ -108,5 +125,29 @@ impl ServerCertVerifier for NoVerification {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Access, config};
+
+    #[test]
+    fn certificates_that_are_no_file_are_named_by_where_they_come_from() {
+        let of = |text: &[u8]| {
+            let access = Access {
+                ca_certificates: Some(("the Secret a/b".to_owned(), text.to_vec())),
+                ..Access::default()
+            };
+            config(&access).map(drop).map_err(|error| error.to_string())
+        };
+        let expected = "cannot use the Secret a/b for TLS: it has no certificate in PEM format";
+        assert_eq!(of(b"text").unwrap_err(), expected);
+        let broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let error = of(broken).unwrap_err();
+        assert!(
+            error.starts_with("cannot use the Secret a/b for TLS: "),
+            "{error}"
+        );
     }
 }

@@ -38,6 +38,11 @@ pub(crate) fn is_exact(text: &str) -> bool {
     Version::new(text.as_bytes()).is_ok()
 }
 
+/// Returns whether a text is one complete version, so that it does not also mean a range: `1.2` does.
+pub(crate) fn is_one(text: &str) -> bool {
+    Version::strict(text.strip_prefix('v').unwrap_or(text).as_bytes()).is_ok()
+}
+
 /// Returns whether a tag of a registry, with `+` restored, is a version of a chart.
 pub(crate) fn is_tag_of_version(text: &str) -> bool {
     Version::strict(text.as_bytes()).is_ok()

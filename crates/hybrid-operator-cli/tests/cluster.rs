@@ -829,3 +829,38 @@ async fn a_missing_permission_and_a_missing_release_are_named() {
         assert_eq!(output.status.code(), Some(1));
     }
 }
+
+#[tokio::test]
+async fn a_custom_resource_that_is_nested_too_deep_hides_no_other_one() {
+    let Some(world) = World::start("cli-nested").await else {
+        return;
+    };
+    world.apply("good", json!({})).await;
+    world.until("good", 1, "True").await;
+    let levels = 5_000;
+    let deep = format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    let body = format!(
+        r#"{{"apiVersion": "cli.example.com/v1", "kind": "Shop", "metadata": {{"name": "nested"}}, "spec": {{"extra": {deep}}}}}"#
+    );
+    let shops = world.shops().resource_url().to_owned();
+    let request = http::Request::post(&shops).header("Content-Type", "application/json");
+    let request = request.body(body.into_bytes()).unwrap();
+    let client = world.namespace.client();
+    client.request_text(request).await.unwrap();
+    let reported = wait::until(LIMIT, "the condition of the nested one", async || {
+        let rows = world.json(&["status"]);
+        let good = rows[0]["name"] == "good" && rows[0]["ready"] == "True";
+        let text = rows[1]["message"].as_str().unwrap_or_default();
+        if good && rows[1]["name"] == "nested" && text.contains("nested deeper than 120 levels") {
+            Check::Met(())
+        } else {
+            Check::NotYet(rows.to_string())
+        }
+    });
+    reported.await.unwrap();
+    let one = world.run(&["status", "shop/nested"]).ok();
+    assert!(one.contains("nested deeper than 120 levels"), "{one}");
+    let path = format!("{shops}/nested");
+    let request = http::Request::delete(path).body(Vec::new()).unwrap();
+    client.request_text(request).await.unwrap();
+}

@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
-use hybrid_operator_test::{HttpServer, Registry, helm, shared_or_skip};
+use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 
@@ -237,12 +237,255 @@ fn chart_of_a_registry_becomes_part_of_a_project() {
     assert!(metadata.contains("version: 1.2.3"), "{metadata}");
     let watches = std::fs::read_to_string(fixture.path("watches.yaml")).unwrap();
     assert!(watches.contains("chart: helm-charts/shop"), "{watches}");
-    // The operator itself does not fetch charts.
-    let named = watches.replace("helm-charts/shop", &chart);
-    std::fs::write(fixture.path("watches.yaml"), named).unwrap();
-    let message = fixture.error("lint");
+}
+
+/// Writes a watches file with the chart of the kind `Shop`.
+fn watch(fixture: &Fixture, chart: &str) {
+    let entry = format!("- {{group: example.com, version: v1, kind: Shop, chart: {chart}}}\n");
+    std::fs::write(fixture.path("watches.yaml"), entry).unwrap();
+}
+
+#[test]
+fn charts_of_a_watches_file_are_locked_and_rendered_as_locked() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
+        return;
+    };
+    fixture.push(&registry, "");
+    let url = format!("oci://{}/charts/shop", registry.address());
+    let range = |range: &str| format!("{{url: '{url}', version: {range}, plainHttp: true}}");
+    watch(&fixture, &range("~1.2"));
+    for arguments in ["lint", "charts lock --check"] {
+        let message = fixture.error(arguments);
+        assert!(
+            message.contains("[0].chart: ")
+                && message.contains(
+                    "there is no watches.lock; write it with `hybrid-operator charts lock`"
+                ),
+            "{arguments}: {message}"
+        );
+    }
+    let key = format!("{url} ~1.2");
+    assert_eq!(
+        fixture.ours("charts lock"),
+        format!("locked {key} at 1.2.3\n")
+    );
+    let lock = std::fs::read_to_string(fixture.path("watches.lock")).unwrap();
+    for part in [
+        format!("reference: {key}\n"),
+        "version: 1.2.3\n".to_owned(),
+        format!("url: {url}:1.2.3@sha256:"),
+        "digest: sha256:".to_owned(),
+    ] {
+        assert!(lock.contains(&part), "{part}: {lock}");
+    }
+    assert_eq!(
+        fixture.ours("charts lock"),
+        format!("kept {key} at 1.2.3\n")
+    );
+    assert_eq!(fixture.ours("charts lock --check"), "1 charts are locked\n");
+
+    // A newer version is taken when it is asked for.
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/charts/shop");
+    let flags = "-d repo --version 1.2.4 --app-version 1.2.4";
+    fixture.helm(&format!("package {} {flags}", chart.display()));
+    let target = format!("oci://{}/charts", registry.address());
+    fixture.helm(&format!("push repo/shop-1.2.4.tgz {target} --plain-http"));
+    assert_eq!(
+        fixture.ours("charts lock"),
+        format!("kept {key} at 1.2.3\n")
+    );
+    let cr = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {name: web, namespace: default}\nspec: {}\n";
+    std::fs::write(fixture.path("cr.yaml"), cr).unwrap();
+    let text = fixture.ours("template --cr cr.yaml");
+    assert!(text.contains(":1.2.3\""), "{text}");
+    let expected = format!("updated {key} from 1.2.3 to 1.2.4\n");
+    assert_eq!(fixture.ours("charts lock --update"), expected);
+    let text = fixture.ours("template --cr cr.yaml");
+    assert!(text.contains(":1.2.4\""), "{text}");
+    let linted = fixture.run(Path::new(PROGRAM), "lint --output json").stdout;
+    let linted = String::from_utf8(linted).unwrap();
     assert!(
-        message.contains("the operator does not fetch charts"),
+        linted.contains(&format!("{key} (locked: 1.2.4)")),
+        "{linted}"
+    );
+
+    // A lock of other charts is an error that names the entry and the command.
+    watch(&fixture, &range("^1"));
+    for arguments in ["template --cr cr.yaml", "charts lock --check"] {
+        let message = fixture.error(arguments);
+        let expected = format!(
+            "[0].chart: {url} ^1 is not in watches.lock; add it with `hybrid-operator charts lock`"
+        );
+        assert!(message.contains(&expected), "{arguments}: {message}");
+    }
+    let said = fixture.ours("charts lock");
+    assert_eq!(said, format!("locked {url} ^1 at 1.10.0\nremoved {key}\n"));
+
+    // What is locked and cached needs no registry.
+    drop(registry);
+    let text = fixture.ours("template --cr cr.yaml");
+    assert!(text.contains(":1.10.0\""), "{text}");
+    watch(&fixture, "{url: 'oci://h/web', version: ^1, digset: a}");
+    let message = fixture.error("charts lock");
+    assert!(message.contains("did you mean `digest`?"), "{message}");
+    watch(&fixture, "repo");
+    let message = fixture.error("charts lock");
+    assert!(message.contains("repo has no Chart.yaml"), "{message}");
+}
+
+#[test]
+fn charts_of_a_watches_file_are_copied_into_the_project() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let server = fixture.repository();
+    let repo = server.url("/charts");
+    watch(
+        &fixture,
+        &format!("{{repo: '{repo}', name: shop, version: 1.2.3}}"),
+    );
+    let said = fixture.ours("charts vendor");
+    assert_eq!(
+        said,
+        "copied helm-charts/shop\n\nTo use them, change watches.yaml:\n  line 1, Shop: chart: helm-charts/shop\n"
+            .replace("copied ", "copied ./").replace("change watches.yaml", "change ./watches.yaml")
+    );
+    let vendored = fixture.ours("template web helm-charts/shop");
+    let expected = fixture.ours(&format!("template web shop --repo {repo} --version 1.2.3"));
+    assert_eq!(vendored, expected);
+    // Files of another version do not remain.
+    std::fs::write(fixture.path("helm-charts/shop/templates/old.yaml"), "a: b").unwrap();
+    let message = fixture.error("charts vendor");
+    assert!(message.contains("replace it with --force"), "{message}");
+    fixture.ours("charts vendor --force");
+    assert!(!fixture.path("helm-charts/shop/templates/old.yaml").exists());
+    watch(&fixture, "helm-charts/shop");
+    assert!(fixture.ours("charts vendor").contains("fetches no charts"));
+}
+
+/// Writes a chart that depends on charts of a repository, a registry, this machine and its own directory.
+fn write_parent(fixture: &Fixture, parent: &str, repo: &str, host: &str) {
+    let files = [
+        (
+            "parent/Chart.yaml",
+            format!(
+                "apiVersion: v2\nname: parent\nversion: 0.1.0\ndependencies:\n\
+                 - {{name: shop, version: '>=1.2.0 <2', repository: '{repo}'}}\n\
+                 - {{name: other, version: ~1.2, repository: 'oci://{host}/charts', alias: second, condition: second.enabled}}\n\
+                 - {{name: lib, version: 0.x.x, repository: 'file://../lib', tags: [a], import-values: [data, {{child: a, parent: b}}]}}\n\
+                 - {{name: own, version: '>0.9'}}\n"
+            ),
+        ),
+        (
+            "parent/charts/own/Chart.yaml",
+            "apiVersion: v2\nname: own\nversion: 1.0.0\n".to_owned(),
+        ),
+        (
+            "lib/Chart.yaml",
+            "apiVersion: v2\nname: lib\nversion: 0.3.0\ntype: library\n".to_owned(),
+        ),
+        (
+            "lib/values.yaml",
+            "a: {c: 1}\nexports: {data: {d: 2}}\n".to_owned(),
+        ),
+    ];
+    for (name, text) in files {
+        let path = fixture.path(parent).join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    // An archive of a former version.
+    let former = fixture
+        .path(parent)
+        .join("parent/charts/shop-2.0.0-rc.1.tgz");
+    std::fs::copy(fixture.path("repo/shop-2.0.0-rc.1.tgz"), former).unwrap();
+}
+
+#[test]
+fn dependencies_of_a_chart_are_those_that_helm_fetches() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
+        return;
+    };
+    fixture.push(&registry, "");
+    let server = fixture.repository();
+    let (repo, host) = (server.url("/charts"), registry.address());
+    for version in ["1.2.3", "1.2.5", "1.3.0"] {
+        let archive = packaged_chart("other", version, &[("templates/a.yaml", "a: b")]);
+        let file = format!("other-{version}.tgz");
+        std::fs::write(fixture.path(&file), archive).unwrap();
+        fixture.helm(&format!("push {file} oci://{host}/charts --plain-http"));
+    }
+    for parent in ["ours", "helms"] {
+        write_parent(&fixture, parent, &repo, host);
+    }
+    let files = |parent: &str| {
+        let entries = std::fs::read_dir(fixture.path(parent).join("parent/charts")).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    let lock = |parent: &str| {
+        let text = std::fs::read(fixture.path(parent).join("parent/Chart.lock")).unwrap();
+        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+        assert!(lock["generated"].take().is_string());
+        lock
+    };
+    fixture.helm("dependency update helms/parent --plain-http");
+    let said = fixture.ours("charts dependency update ours/parent --plain-http");
+    assert!(
+        said.contains("shop 1.10.0\nother 1.2.5\nlib 0.3.0\n"),
+        "{said}"
+    );
+    let expected = ["lib-0.3.0.tgz", "other-1.2.5.tgz", "own", "shop-1.10.0.tgz"];
+    assert_eq!(files("helms"), expected);
+    assert_eq!(files("ours"), expected);
+    assert_eq!(lock("ours"), lock("helms"), "with the same digest");
+    for name in ["shop-1.10.0.tgz", "other-1.2.5.tgz"] {
+        let of = |parent: &str| fixture.path(parent).join("parent/charts").join(name);
+        assert_eq!(
+            std::fs::read(of("ours")).unwrap(),
+            std::fs::read(of("helms")).unwrap()
+        );
+    }
+    let rendered = fixture.helm("template web helms/parent");
+    assert_eq!(fixture.helm("template web ours/parent"), rendered);
+    assert_eq!(fixture.ours("template web ours/parent"), rendered);
+
+    // What the lock says, and nothing newer, also if Helm has written it.
+    let locked = fixture.path("ours/parent/Chart.lock");
+    std::fs::copy(fixture.path("helms/parent/Chart.lock"), &locked).unwrap();
+    let before = std::fs::read(&locked).unwrap();
+    for name in ["shop-1.10.0.tgz", "lib-0.3.0.tgz"] {
+        std::fs::remove_file(fixture.path("ours/parent/charts").join(name)).unwrap();
+    }
+    fixture.ours("charts dependency build ours/parent --plain-http");
+    assert_eq!(files("ours"), expected);
+    fixture.ours("charts dependency update ours/parent --plain-http");
+    assert_eq!(
+        std::fs::read(&locked).unwrap(),
+        before,
+        "nothing has changed"
+    );
+    let metadata = fixture.path("ours/parent/Chart.yaml");
+    let text = std::fs::read_to_string(&metadata).unwrap();
+    std::fs::write(&metadata, text.replace("~1.2", "~1.4")).unwrap();
+    let message = fixture.error("charts dependency build ours/parent --plain-http");
+    assert!(
+        message.contains("run 'hybrid-operator charts dependency update ours/parent'"),
+        "{message}"
+    );
+    let message = fixture.error("charts dependency update ours/parent --plain-http");
+    assert!(
+        message.contains("cannot get other ~1.4, which Chart.yaml depends on")
+            && message.contains("has no version \"~1.4\"; the newest is"),
         "{message}"
     );
 }

@@ -426,6 +426,28 @@ fn host_names_are_resolved_only_on_request() {
 }
 
 #[test]
+fn errors_show_the_contents_of_values_only_with_debug() {
+    let folder = tempfile::tempdir().unwrap();
+    let chart = folder.path();
+    std::fs::create_dir(chart.join("templates")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(chart.join(name), text).unwrap();
+    write("Chart.yaml", "{apiVersion: v2, name: tpl, version: 1.0.0}");
+    write("values.yaml", "text: 'hunter2 {{ .a.b.c }}'");
+    write("templates/a.yaml", "a: {{ tpl .Values.text . }}");
+    for (flags, shown, hidden) in [
+        (&[][..], "<a string of 20 bytes>", "hunter2"),
+        (&["--debug"], "1 | hunter2 {{ .a.b.c }}", "a string of"),
+    ] {
+        let mut arguments = vec![chart.to_string_lossy().into_owned()];
+        arguments.extend(flags.iter().map(ToString::to_string));
+        let found = template(PROGRAM, &arguments);
+        let text = String::from_utf8(found.stderr).unwrap();
+        assert_eq!(found.status.code(), Some(1));
+        assert!(text.contains(shown) && !text.contains(hidden), "{text}");
+    }
+}
+
+#[test]
 fn help_shows_examples() {
     let found = template(PROGRAM, &["--help".to_owned()]);
     assert!(found.status.success());

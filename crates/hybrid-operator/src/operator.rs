@@ -4,11 +4,12 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use chart_source::Cache;
 use clap::{Args, Command, FromArgMatches};
 use prometheus_client::registry::Registry;
 use serde_json::json;
 
-use crate::helm::{Charts, HelmController};
+use crate::helm::{ChartReader, Charts, HelmController, MissingCharts, READINESS};
 use crate::manager::{Controller, ControllerError, Manager};
 use crate::options::{RunArgs, double_dashes, environment};
 use crate::telemetry::logs;
@@ -225,13 +226,18 @@ impl Operator {
         logs::start(&options.logs);
         let (watches_file, watch_files) = (options.watches_file.clone(), options.watch_files);
         let pace = options.reload_pace;
+        let cache = options.chart_cache.clone().map(Cache::at);
+        let reader = ChartReader::new(cache.or_else(Cache::open_default));
         let mut manager = Manager::new(options).with_webhooks(self.webhooks);
         for add in self.manager {
             manager = add(manager);
         }
         if let Some(extend) = self.charts {
+            let missing = MissingCharts::default();
+            let shown = missing.clone();
+            manager = manager.readiness_check(READINESS, move || std::future::ready(shown.check()));
             manager = manager.load(move || {
-                let charts = Charts::load(&watches_file, extend)?;
+                let charts = Charts::load_with(&watches_file, extend, reader, missing)?;
                 Ok::<_, ControllerError>(charts.watch_files(watch_files).pace(pace).controllers())
             });
         }

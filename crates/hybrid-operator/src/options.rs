@@ -73,6 +73,9 @@ pub struct Options {
     pub pod: Option<String>,
     /// UID of the Pod. From `$POD_UID`.
     pub pod_uid: Option<String>,
+    /// Directory in which fetched charts are kept; `None` means the user's cache directory. From
+    /// `$CHART_CACHE` if the flag is not given.
+    pub chart_cache: Option<PathBuf>,
     /// Whether a changed watches file or chart is reloaded.
     pub watch_files: bool,
     /// Time between two releases of a kind that are reconciled with a changed chart or changed
@@ -166,6 +169,10 @@ pub struct RunArgs {
     /// Reload the watches file and its charts when they change.
     #[arg(long, num_args = 0..=1, default_value_t = true, default_missing_value = "true", require_equals = true, action = clap::ArgAction::Set)]
     pub watch_files: bool,
+    /// Directory in which charts of repositories and registries are kept, up to 512 MiB [default:
+    /// $`CHART_CACHE`, else hybrid-operator/charts in $`XDG_CACHE_HOME` or ~/.cache].
+    #[arg(long, value_name = "DIR")]
+    pub chart_cache: Option<PathBuf>,
     /// Time between two releases of a kind that are upgraded because their chart or the options of
     /// their entry have changed.
     #[arg(long, default_value = "2s", value_name = "DURATION", value_parser = crate::duration::parse)]
@@ -366,6 +373,10 @@ impl RunArgs {
             instance,
             pod: env("POD_NAME"),
             pod_uid: env("POD_UID"),
+            chart_cache: self
+                .chart_cache
+                .filter(|directory| !directory.as_os_str().is_empty())
+                .or_else(|| env("CHART_CACHE").map(PathBuf::from)),
             watch_files: self.watch_files,
             reload_pace: self.reload_pace,
             deadlines: Deadlines::default(),

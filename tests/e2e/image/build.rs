@@ -137,6 +137,11 @@ fn build_stage(
                     match from {
                         Some(stage) => copy_into(&stage.at(source), &to),
                         None if source == "." => copy_context(project, &to),
+                        None if source.ends_with('*') => {
+                            for file in beginning_with(project, source.trim_end_matches('*')) {
+                                copy_into(&file, &to);
+                            }
+                        }
                         None => copy_into(&project.join(source), &to),
                     }
                 }
@@ -242,6 +247,19 @@ fn copy_context(project: &Path, to: &Path) {
 }
 
 /// Copies a file, or what is in a directory, as COPY does.
+/// Returns the files of a directory whose names begin with a text. There must be one.
+fn beginning_with(directory: &Path, start: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut files: Vec<PathBuf> = entries
+        .map(Result::unwrap)
+        .filter(|entry| entry.file_name().to_str().unwrap().starts_with(start))
+        .map(|entry| entry.path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "nothing is named {start}*");
+    files
+}
+
 fn copy_into(source: &Path, to: &Path) {
     if source.is_dir() {
         fs::create_dir_all(to).unwrap();

@@ -10,11 +10,12 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hybrid_operator::native::AnyObject;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind};
 use kube::discovery::{self, Scope};
-use kube::{Client, Config};
+use kube::{Client, Config, Resource};
 
 pub(crate) use error::{Attempt, explain, explain_watch};
 pub(crate) use owned::{Found, Owned, objects_of, pods_of};
@@ -171,7 +172,10 @@ impl Cluster {
     }
 
     /// Returns the API of a kind in a namespace, or in all of them. A cluster-scoped kind has none.
-    pub(crate) fn api(&self, kind: &Served, namespace: Option<&str>) -> Api<DynamicObject> {
+    pub(crate) fn api<K>(&self, kind: &Served, namespace: Option<&str>) -> Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         match namespace {
             Some(namespace) if kind.namespaced => {
                 Api::namespaced_with(self.client.clone(), namespace, &kind.resource)
@@ -180,7 +184,7 @@ impl Cluster {
         }
     }
 
-    /// Reads an object; `None` if it does not exist.
+    /// Reads an object; `None` if it does not exist. What is nested too deep in it is null.
     pub(crate) async fn get(
         &self,
         gvk: &GroupVersionKind,
@@ -188,17 +192,17 @@ impl Cluster {
         name: &str,
     ) -> anyhow::Result<Option<DynamicObject>> {
         let kind = self.served(gvk).await?;
-        let api = self.api(&kind, namespace);
-        let found = api.get_opt(name).await;
-        found.map_err(|error| {
+        let api: Api<AnyObject> = self.api(&kind, namespace);
+        let found = api.get_opt(name).await.map_err(|error| {
             self.explain(
                 error,
                 &Attempt::new("get", &kind.text()).on(namespace, Some(name)),
             )
-        })
+        })?;
+        Ok(found.map(|AnyObject(object)| object))
     }
 
-    /// Lists objects, page by page.
+    /// Lists objects, page by page. What is nested too deep in them is null.
     pub(crate) async fn list(
         &self,
         gvk: &GroupVersionKind,
@@ -206,7 +210,7 @@ impl Cluster {
         selector: Option<&str>,
     ) -> anyhow::Result<Vec<DynamicObject>> {
         let kind = self.served(gvk).await?;
-        let api = self.api(&kind, namespace);
+        let api: Api<AnyObject> = self.api(&kind, namespace);
         let mut params = ListParams::default().limit(PAGE);
         if let Some(selector) = selector {
             params = params.labels(selector);
@@ -219,7 +223,7 @@ impl Cluster {
                     &Attempt::new("list", &kind.text()).on(namespace, None),
                 )
             })?;
-            objects.extend(page.items);
+            objects.extend(page.items.into_iter().map(|AnyObject(object)| object));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params.continue_token = Some(token),
                 None => return Ok(objects),

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use chart_source::{Access, Cache, ChartReference, Puller};
+use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
 use helm_core::chart::{Chart, Limits};
+use hybrid_operator::watches::RemoteChart;
 
 /// How repositories and registries are reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
@@ -97,15 +98,34 @@ impl AccessFlags {
             return Ok(Found::Local(chart.into()));
         }
         let reference = ChartReference::parse(chart, repo, version)?;
-        let cache = self.chart_cache.clone().map(Cache::at);
-        let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
-        let found = puller
-            .pull_blocking(&reference)
-            .with_context(|| format!("cannot fetch the chart {reference}"))?;
+        let found = self.pull(&reference)?;
         Ok(Found::Fetched {
             shown: found.resolved.url,
             archive: found.archive,
         })
+    }
+
+    /// Fetches a chart.
+    pub(crate) fn pull(&self, reference: &ChartReference) -> anyhow::Result<Pulled> {
+        let cache = self.chart_cache.clone().map(Cache::at);
+        let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
+        puller
+            .pull_blocking(reference)
+            .with_context(|| format!("cannot fetch the chart {reference}"))
+    }
+
+    /// Returns what fetches a chart of a watches file: as the flags say, and as its entry says.
+    pub(crate) fn puller(&self, chart: &RemoteChart) -> anyhow::Result<Puller> {
+        let flags = self.access();
+        let access = Access {
+            ca_file: flags.ca_file.clone().or_else(|| chart.ca_file.clone()),
+            plain_http: flags.plain_http || chart.plain_http,
+            insecure_skip_tls_verify: flags.insecure_skip_tls_verify
+                || chart.insecure_skip_tls_verify,
+            ..flags
+        };
+        let cache = self.chart_cache.clone().map(Cache::at);
+        Ok(Puller::new(&access, cache.or_else(Cache::open_default))?)
     }
 
     fn access(&self) -> Access {

@@ -177,6 +177,7 @@ pub(super) async fn with_release(
         object: &resource.object,
         operator_namespace: own.as_deref(),
         latest: history.latest.as_ref(),
+        values_in_errors: false,
     };
     let explain = |error| preview::explain(error, resource);
     let found = helm::in_cluster(&input, &cluster.client)

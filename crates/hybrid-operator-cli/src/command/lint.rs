@@ -9,7 +9,8 @@ use clap::builder::PossibleValuesParser;
 use comfy_table::{ContentArrangement, Table, presets};
 use helm_core::Values;
 use helm_core::chart::Chart;
-use hybrid_operator::watches;
+use hybrid_operator::helm::ChartReader;
+use hybrid_operator::watches::{self, ChartSource};
 use serde::Serialize;
 
 use super::UsageError;
@@ -173,16 +174,17 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
         let message = "--version is for charts of repositories and registries; leave it out";
         return Err(UsageError(message.to_owned()).into());
     }
-    let load = |path: PathBuf| -> anyhow::Result<_> {
-        let chart = Chart::load(&path)
-            .with_context(|| format!("cannot load the chart {}", path.display()))?;
-        Ok((path, chart))
+    let reader = ChartReader::open_default();
+    let load = |source: ChartSource| -> anyhow::Result<_> {
+        let chart = reader.read(&source);
+        let chart = chart.with_context(|| format!("cannot load the chart {source}"))?;
+        Ok((source.to_string().into(), chart))
     };
-    local_charts(path)?.into_iter().map(load).collect()
+    charts_at(path)?.into_iter().map(load).collect()
 }
 
 /// Returns the chart at a path, or the charts of the project at it.
-fn local_charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn charts_at(path: &Path) -> anyhow::Result<Vec<ChartSource>> {
     if !path.exists() {
         bail!(
             "{} not found; give a chart directory, a packaged chart (.tgz), a URL, oci://HOST/PATH, the \
@@ -191,7 +193,7 @@ fn local_charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         );
     }
     if path.is_file() || path.join("Chart.yaml").is_file() {
-        return Ok(vec![path.to_owned()]);
+        return Ok(vec![ChartSource::Local(path.to_owned())]);
     }
     let watches_file = if path.join(WATCHES).is_file() {
         path.join(WATCHES)
@@ -205,11 +207,12 @@ fn local_charts(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     };
     let mut charts = Vec::new();
     for watch in watches::load(&watches_file)? {
-        let chart = watch
-            .chart
-            .strip_prefix("./")
-            .unwrap_or(&watch.chart)
-            .to_owned();
+        let chart = match watch.chart {
+            ChartSource::Local(path) => {
+                ChartSource::Local(path.strip_prefix("./").unwrap_or(&path).to_owned())
+            }
+            remote @ ChartSource::Remote(_) => remote,
+        };
         if !charts.contains(&chart) {
             charts.push(chart);
         }

@@ -3,6 +3,7 @@
 mod ask;
 mod bundle;
 mod chart_flags;
+mod charts;
 pub(crate) mod completion;
 mod create;
 mod dev;
@@ -59,6 +60,8 @@ enum Command {
     Generate(Box<generate::Args>),
     /// Check bundles for the Operator Lifecycle Manager.
     Bundle(bundle::Args),
+    /// Lock the charts of repositories and registries, or copy them into the project.
+    Charts(Box<charts::Args>),
     /// Run a project in a cluster, and follow its files.
     Dev(dev::Args),
     /// Run an operator for the charts of a watches file.
@@ -104,6 +107,7 @@ impl Cli {
             Command::Create(args) => create::run(args, out),
             Command::Generate(args) => generate::run(&args, out),
             Command::Bundle(args) => bundle::run(args, out),
+            Command::Charts(args) => charts::run(*args, out),
             Command::Dev(args) => dev::run(args, out),
             Command::Run(args) => run::run(*args),
             Command::Template(args) => template::run(&args, out),

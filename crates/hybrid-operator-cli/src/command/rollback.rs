@@ -8,11 +8,12 @@ use anyhow::{Context as _, bail};
 use helm_core::release::{Release as Record, Status};
 use helm_core::values::Values;
 use hybrid_operator::helm::RecordInfo;
+use hybrid_operator::native::AnyObject;
 use hybrid_operator::watches::Watch;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, PatchOperation, TestOperation};
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 
@@ -292,8 +293,8 @@ async fn apply(cluster: &Cluster, selected: &Selected, spec: Value) -> anyhow::R
             value: spec,
         }),
     ]);
-    let patched = cluster
-        .api(&kind, namespace.as_deref())
+    let api: Api<AnyObject> = cluster.api(&kind, namespace.as_deref());
+    let patched = api
         .patch(&name, &PatchParams::default(), &Patch::<()>::Json(patch))
         .await;
     patched.map_err(|error| {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hybrid_operator::native::AnyObject;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -89,7 +90,7 @@ impl Kind {
     }
 
     /// Returns the API of all namespaces.
-    pub(super) fn api(&self, client: Client) -> Api<DynamicObject> {
+    pub(super) fn api(&self, client: Client) -> Api<AnyObject> {
         Api::all_with(client, &self.resource())
     }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
+use hybrid_operator::native::AnyObject;
 use kube::Client;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -31,7 +32,7 @@ pub(super) async fn rows(client: &Client, kinds: &[Kind]) -> Rows {
     let mut rows = Rows::new();
     for kind in kinds {
         let listed = kind.api(client.clone()).list(&ListParams::default()).await;
-        for object in listed.map(|list| list.items).unwrap_or_default() {
+        for AnyObject(object) in listed.map(|list| list.items).unwrap_or_default() {
             let namespace = object.namespace().unwrap_or_default();
             let key = (kind.kind.clone(), namespace, object.name_any());
             rows.insert(key, Row::of(&kind.kind, &object));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use helm_core::chart::Chart;
+use hybrid_operator::helm::ChartReader;
 use hybrid_operator::watches;
 use kube::core::GroupVersionKind;
 use serde_json::Value;
@@ -81,13 +82,18 @@ impl Inputs {
             return Ok(inputs);
         }
         let definitions = definitions(&inputs.root.join(crds))?;
+        let reader = ChartReader::open_default();
         for watch in watches::load(&path)? {
-            let shown = watch.chart.display().to_string();
-            let chart = Chart::load(&watch.chart)
+            let shown = watch.chart.to_string();
+            let chart = reader
+                .read(&watch.chart)
                 .with_context(|| format!("cannot load the chart {shown:?}"))?;
             let names = inputs.names(&watch.gvk, &definitions);
-            let directory = watch.chart.strip_prefix(&inputs.root);
-            let directory = directory.unwrap_or(&watch.chart).display().to_string();
+            let directory = watch.chart.path().map(|path| {
+                let inside = path.strip_prefix(&inputs.root);
+                inside.unwrap_or(path).display().to_string()
+            });
+            let directory = directory.unwrap_or(shown);
             inputs.charts.push(WatchedChart {
                 gvk: watch.gvk,
                 names,

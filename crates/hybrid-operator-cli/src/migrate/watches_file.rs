@@ -68,7 +68,7 @@ pub(super) fn check(tree: &mut Tree) -> Vec<WatchedKind> {
                     tree.add(Kind::ByHand, path, Some(problem.line), text);
                 }
             }
-            error @ WatchesError::Read { .. } => {
+            error @ (WatchesError::Read { .. } | WatchesError::Lock(_)) => {
                 tree.add(Kind::ByHand, path, None, error.to_string());
             }
         }

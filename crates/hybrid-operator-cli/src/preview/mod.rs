@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use helm_core::manifest::{Hook, HookEvent, ManifestObject, parse_objects};
 use helm_core::{Capabilities, RenderError};
-use hybrid_operator::helm::{self, Chart, Preview, PreviewError, PreviewInput};
+use hybrid_operator::helm::{self, Chart, ChartReader, Preview, PreviewError, PreviewInput};
 use hybrid_operator::watches::{self, Watch};
 use kube::core::SelectorExt as _;
 use serde_json::Value;
@@ -30,6 +30,8 @@ pub(crate) struct Bindings {
     source: Source,
     watches: Vec<Watch>,
     charts: HashMap<usize, Chart>,
+    reader: ChartReader,
+    values_in_errors: bool,
 }
 
 /// A custom resource and what binds it to a chart.
@@ -45,6 +47,8 @@ impl Bindings {
             watches: watches::load(&source.watches_file)?,
             source,
             charts: HashMap::new(),
+            reader: ChartReader::open_default(),
+            values_in_errors: false,
         })
     }
 
@@ -56,6 +60,11 @@ impl Bindings {
     /// Changes the entries.
     pub(crate) fn change(&mut self, change: impl FnMut(&mut Watch)) {
         self.watches.iter_mut().for_each(change);
+    }
+
+    /// Sets whether errors show the contents of values.
+    pub(crate) fn show_values_in_errors(&mut self, shown: bool) {
+        self.values_in_errors = shown;
     }
 
     /// Sets the limits that entries do not set.
@@ -82,7 +91,7 @@ impl Bindings {
         let chart = match self.charts.entry(index) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(slot) => {
-                slot.insert(Chart::load(&watch.chart)?)
+                slot.insert(self.reader.load(&watch.chart)?)
             }
         };
         Ok(Bound { watch, chart })
@@ -212,6 +221,7 @@ pub(crate) fn offline(
     capabilities: &Capabilities,
 ) -> anyhow::Result<Preview> {
     let own = std::env::var("POD_NAMESPACE").ok();
+    let values_in_errors = bindings.values_in_errors;
     let bound = bindings.bind(resource)?;
     warn_selector(bound.watch, resource);
     let input = PreviewInput {
@@ -220,6 +230,7 @@ pub(crate) fn offline(
         object: &resource.object,
         operator_namespace: own.as_deref(),
         latest: None,
+        values_in_errors,
     };
     helm::offline(&input, capabilities, objects).map_err(|error| explain(error, resource))
 }

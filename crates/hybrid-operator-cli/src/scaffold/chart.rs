@@ -64,7 +64,7 @@ pub(crate) enum ChartError {
     },
     /// Charts that it depends on are missing.
     #[error(
-        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'helm dependency update {}' first",
+        "the chart {name} depends on charts that are not in its charts/ directory: {missing}; run 'hybrid-operator charts dependency update {}' first",
         path.display()
     )]
     Dependencies {
@@ -111,7 +111,8 @@ impl ChartSource {
         Ok(loaded)
     }
 
-    fn read(path: &Path) -> Result<Self, ChartError> {
+    /// Reads a chart as it is, which may be a library or lack charts that it depends on.
+    pub(crate) fn read(path: &Path) -> Result<Self, ChartError> {
         let load = |source: LoadError| ChartError::Load {
             path: path.to_owned(),
             source: Box::new(source),
@@ -189,6 +190,11 @@ impl ChartSource {
     /// Returns the chart's directory in the project.
     pub(super) fn directory(&self) -> String {
         format!("{CHARTS}/{}", self.chart.name())
+    }
+
+    /// Returns the files with their paths in the chart.
+    pub(crate) fn own_files(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.files.iter().map(|file| (file.name(), file.data()))
     }
 
     /// Returns the files with their paths in the project.

@@ -228,7 +228,7 @@ fn bad_input_is_named_with_a_way_out_and_nothing_is_written() {
             &project,
             "create api --helm-chart ../lonely",
             1,
-            "run 'helm dependency update ../lonely' first",
+            "run 'hybrid-operator charts dependency update ../lonely' first",
         ),
         (
             &project,

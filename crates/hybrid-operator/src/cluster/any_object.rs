@@ -18,9 +18,12 @@ const MAX_NESTING: usize = 120;
 /// Field of a decoded object that names what was left out of it.
 const LEFT_OUT: &str = "hybrid-operator/left-out";
 
-/// An object of any kind. What is nested too deep is replaced by null; see [`left_out`].
+/// An object of any kind and shape.
+///
+/// A [`DynamicObject`] that is nested deeper than `serde_json` reads fails a whole list or watch. Here, what is
+/// nested deeper than 120 levels is replaced by null, so that the other objects of a list are read. Write no such object back as a whole.
 #[derive(Debug, Clone)]
-pub(crate) struct AnyObject(pub(crate) DynamicObject);
+pub struct AnyObject(pub DynamicObject);
 
 /// Returns the path of a field of a decoded object that was left out because it is nested too deep.
 /// Such an object may be neither used as a whole nor written back.

@@ -42,7 +42,8 @@ use helm_core::Capabilities;
 use kube::Client;
 use kube::core::GroupVersionKind;
 
-pub(crate) use any_object::{AnyObject, left_out};
+pub use any_object::AnyObject;
+pub(crate) use any_object::left_out;
 pub(crate) use discovery::{ApiKind, DiscoveryError, Scope};
 pub use error::{ApiError, Target};
 pub(crate) use ownership::{Claimant, InstanceId, Marks, OperatorId, Ownership, Primary};

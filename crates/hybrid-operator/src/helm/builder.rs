@@ -18,6 +18,7 @@ use super::chart::{BuildError, Chart};
 use super::events::OperatorEvents;
 use super::extend::{CustomAnnotation, ExtensionError, Extensions, ReleaseContext, ReleaseRef};
 use super::reload::{Rollout, RolloutReconciler};
+use super::remote::ChartReader;
 use super::resources::Resources;
 use super::router::ChangeRouter;
 use super::setup::Setup;
@@ -30,7 +31,7 @@ use crate::controller::{
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::native::Readers;
 use crate::release::{IndexState, RecordChange, ReleaseIndex, Storage};
-use crate::watches::{self, Watch, WatchesError};
+use crate::watches::{self, ChartSource, Watch, WatchesError};
 
 /// Opens a cache of objects that the extensions read, and routes their changes to the queue.
 type OpenSource = Box<dyn FnOnce(&mut SourceContext<'_>) + Send>;
@@ -83,23 +84,55 @@ pub struct HelmController {
     storage: Storage,
 }
 
-/// Builds a controller for each entry of a watches file. Does not contact a cluster.
+/// Builds a controller for each entry of a watches file. Does not contact a cluster. Blocks while charts
+/// are fetched.
 ///
 /// # Errors
 /// Lists all errors in the file and in its charts.
 pub fn load(watches_file: &Path) -> Result<Vec<HelmController>, WatchesError> {
+    let reader = ChartReader::open_default();
     watches::load_with(watches_file, |entry| {
-        HelmController::new(entry.watch).map_err(|error| super::status::chain(&error))
+        let chart = reader.load(&entry.watch.chart);
+        let chart = chart.map_err(|error| super::status::chain(&error))?;
+        Ok(HelmController::with_chart(entry.watch, chart))
     })
 }
 
+/// Builds a controller for each entry of a watches file, as far as no chart must be fetched. Returns the
+/// entries whose charts are missing.
+pub(super) fn load_known(
+    watches_file: &Path,
+    reader: &ChartReader,
+) -> Result<(Vec<HelmController>, Vec<Watch>), WatchesError> {
+    let mut missing = Vec::new();
+    let entries = watches::load_with(watches_file, |entry| {
+        let chart = match &entry.watch.chart {
+            ChartSource::Local(path) => {
+                let chart = Chart::load(path);
+                Some(chart.map_err(|error| super::status::chain(&error))?)
+            }
+            ChartSource::Remote(chart) => reader.known(chart),
+        };
+        Ok((entry.watch, chart))
+    })?;
+    let mut controllers = Vec::new();
+    for (watch, chart) in entries {
+        match chart {
+            Some(chart) => controllers.push(HelmController::with_chart(watch, chart)),
+            None => missing.push(watch),
+        }
+    }
+    Ok((controllers, missing))
+}
+
 impl HelmController {
-    /// Loads and compiles the chart of an entry of `watches.yaml`.
+    /// Loads and compiles the chart of an entry of `watches.yaml`. Blocks while the chart is fetched, if
+    /// it is not on this machine.
     ///
     /// # Errors
-    /// If the chart cannot be loaded or parsed.
+    /// If the chart cannot be fetched, loaded or parsed.
     pub fn new(watch: Watch) -> Result<Self, BuildError> {
-        let chart = Chart::load(&watch.chart)?;
+        let chart = ChartReader::open_default().load(&watch.chart)?;
         Ok(Self::with_chart(watch, chart))
     }
 

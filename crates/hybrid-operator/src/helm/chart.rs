@@ -3,12 +3,22 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chart_source::PullError;
 use helm_core::chart::LoadError;
 use helm_core::{CompiledChart, RenderError};
 
 /// Error loading a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
+    /// The chart cannot be fetched.
+    #[error("cannot fetch the chart {chart}")]
+    Fetch {
+        /// The chart, as its entry names it.
+        chart: String,
+        /// The underlying error.
+        #[source]
+        source: Box<PullError>,
+    },
     /// The chart cannot be read.
     #[error("cannot load the chart {}", path.display())]
     Load {
@@ -64,7 +74,12 @@ impl Chart {
             path: path.to_owned(),
             source: Box::new(source),
         })?;
-        let compiled = CompiledChart::compile(&chart).map_err(|source| BuildError::Parse {
+        Self::of(path, &chart)
+    }
+
+    /// Compiles a chart that was read from `path`, or fetched under that name.
+    pub(super) fn of(path: &Path, chart: &helm_core::Chart) -> Result<Self, BuildError> {
+        let compiled = CompiledChart::compile(chart).map_err(|source| BuildError::Parse {
             path: path.to_owned(),
             source: Box::new(source),
         })?;

@@ -67,6 +67,8 @@ pub struct PreviewInput<'a> {
     pub operator_namespace: Option<&'a str>,
     /// Newest record of the release, if it exists.
     pub latest: Option<&'a Record>,
+    /// Whether errors show the contents of values.
+    pub values_in_errors: bool,
 }
 
 /// What the operator deploys for a custom resource.
@@ -191,9 +193,10 @@ pub(super) fn finish(
     } = prepared;
     let patches = &input.watch.patches;
     let render = |release: ReleaseInfo| {
-        let render = RenderInput::new(release, &values)
+        let mut render = RenderInput::new(release, &values)
             .capabilities(capabilities)
             .lookup(lookup.clone());
+        render.values_in_errors = input.values_in_errors;
         render_once(input.chart.compiled(), render, input.watch)
     };
     let first = ReleaseInfo::new(name.as_str(), namespace.as_str());

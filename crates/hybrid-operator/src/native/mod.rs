@@ -79,4 +79,5 @@ pub(crate) use reader::Readers;
 pub use reader::{MetadataReader, Reader};
 pub use status::Conditions;
 
+pub use crate::cluster::AnyObject;
 pub use crate::controller::{Key, TypedObject};

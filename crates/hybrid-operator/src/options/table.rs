@@ -46,6 +46,8 @@ const fn row(name: &'static str, right: &'static str, wrong: Wrong, shown_by: &'
 const BOOLEAN: Wrong = Wrong::Usage("maybe", "possible values: true, false");
 const DURATION: Wrong = Wrong::Usage("soon", "time: invalid duration \"soon\"");
 
+const CACHED: &str =
+    "locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached";
 const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
 
 const FLAGS: &[Row] = &[
@@ -61,6 +63,7 @@ const FLAGS: &[Row] = &[
         BOOLEAN,
         "changed_files_are_looked_for_unless_that_is_turned_off",
     ),
+    row("--chart-cache", "/cache", Wrong::None, CACHED),
     row(
         "--reload-pace",
         "1h",
@@ -272,6 +275,7 @@ const FLAGS: &[Row] = &[
 ];
 
 const VARIABLES: &[Row] = &[
+    row("CHART_CACHE", "/cache", Wrong::None, CACHED),
     row(
         "WATCH_NAMESPACE",
         "a,b",
@@ -347,6 +351,10 @@ const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
     (
         "OPERATOR_NAME",
         "Name of the operator, and of its lease if `--leader-election-id` is not given. Operators with different names share a cluster.",
+    ),
+    (
+        "CHART_CACHE",
+        "Directory in which fetched charts are kept, if `--chart-cache` is not given. See [charts](../charts.md#cache).",
     ),
     (
         "KUBERNETES_SERVICE_HOST",

@@ -86,6 +86,22 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
+    /// Returns whether a field is present, and not null.
+    pub(super) fn has(&mut self, field: &'static str) -> bool {
+        self.get(field).is_some_and(|node| !node.is_null())
+    }
+
+    /// Returns whether the value of a field is a map.
+    pub(super) fn is_map(&mut self, field: &'static str) -> bool {
+        self.get(field).is_some_and(|node| node.as_map().is_some())
+    }
+
+    /// Reports a mistake that concerns several fields.
+    pub(super) fn wrong(&mut self, message: String) {
+        let problem = problem(self.node, &self.path, message);
+        self.problems.push(problem);
+    }
+
     pub(super) fn position(&mut self, field: &'static str) -> (usize, usize) {
         let (line, column) = (self.node.line(), self.node.column());
         self.get(field)

@@ -12,9 +12,11 @@
 //! [`load`] reads a file and reports all mistakes at once, each with its line, column and field. It
 //! sends no requests to the cluster.
 
+mod chart;
 pub(crate) mod expand;
 mod fields;
 mod limits;
+mod lock;
 mod parse;
 mod suggest;
 mod target;
@@ -30,7 +32,9 @@ use std::time::Duration;
 use kube::core::{GroupVersionKind, Selector};
 use serde_json::Value;
 
+pub use chart::{ChartSource, RemoteChart, SecretName};
 pub use limits::{ChartLimits, parse_duration, parse_size, way_to_raise};
+pub use lock::{Lock, LockError, LockedChart};
 pub(crate) use parse::NEVER_RECREATED;
 pub use parse::parse;
 pub use suggest::nearest;
@@ -43,9 +47,8 @@ pub use validate::validate;
 pub struct Watch {
     /// The kind of the custom resources.
     pub gvk: GroupVersionKind,
-    /// Directory or `.tgz` of the chart; relative paths are resolved against the folder of the
-    /// watches file.
-    pub chart: PathBuf,
+    /// The chart; relative paths are resolved against the folder of the watches file.
+    pub chart: ChartSource,
     /// Whether a change of an owned object triggers its custom resource at once. Default: true.
     pub watch_dependent_resources: bool,
     /// Values that replace those of the spec, by dotted path as in Helm's `--set`.
@@ -111,7 +114,7 @@ impl Watch {
     pub fn new(gvk: GroupVersionKind, chart: impl Into<PathBuf>) -> Self {
         Self {
             gvk,
-            chart: chart.into(),
+            chart: ChartSource::Local(chart.into()),
             watch_dependent_resources: true,
             override_values: BTreeMap::new(),
             override_values_type: OverrideValuesType::default(),
@@ -334,6 +337,9 @@ pub enum WatchesError {
         #[source]
         source: std::io::Error,
     },
+    /// The lock beside the file cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The file has mistakes.
     #[error("{}", ProblemList { path, problems })]
     Invalid {
@@ -374,7 +380,8 @@ impl fmt::Display for ProblemList<'_> {
     }
 }
 
-/// Reads a watches file and checks its fields, its kinds, and that its charts exist.
+/// Reads a watches file and its lock, and checks its fields, its kinds, and that its charts exist. Charts
+/// that are fetched are not asked for.
 ///
 /// Relative chart paths are resolved against the folder of `path`.
 ///
@@ -383,6 +390,16 @@ impl fmt::Display for ProblemList<'_> {
 /// mistakes.
 pub fn load(path: &Path) -> Result<Vec<Watch>, WatchesError> {
     load_with(path, |entry| Ok(entry.watch))
+}
+
+/// Reads a watches file as [`load`] does, but not its lock, for the command that writes it.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_unlocked(path: &Path) -> Result<Vec<Watch>, WatchesError> {
+    let (entries, problems) = read(path)?;
+    let entries = entries.into_iter().map(|entry| entry.watch).collect();
+    finish(path, entries, problems)
 }
 
 /// Reads a watches file as [`load`] does, and calls `make` for each entry. An error of `make` is
@@ -394,13 +411,14 @@ pub fn load_with<T>(
     path: &Path,
     make: impl Fn(Entry) -> Result<T, String>,
 ) -> Result<Vec<T>, WatchesError> {
-    let text = std::fs::read(path).map_err(|source| WatchesError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
-    let base = path.parent().unwrap_or(Path::new(""));
-    let (entries, mut problems) = parse(&text, base);
-    problems.extend(validate(&entries));
+    let (mut entries, mut problems) = read(path)?;
+    if entries
+        .iter()
+        .any(|entry| entry.watch.chart.remote().is_some())
+    {
+        let lock = Lock::read(path)?;
+        problems.extend(lock::apply(&mut entries, lock.as_ref(), &Lock::path(path)));
+    }
     let mut results = Vec::new();
     for entry in entries {
         let (line, column) = entry.chart_position;
@@ -419,6 +437,26 @@ pub fn load_with<T>(
             }),
         }
     }
+    finish(path, results, problems)
+}
+
+/// Reads the entries of a file, and the mistakes in them.
+fn read(path: &Path) -> Result<(Vec<Entry>, Vec<Problem>), WatchesError> {
+    let text = std::fs::read(path).map_err(|source| WatchesError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    let base = path.parent().unwrap_or(Path::new(""));
+    let (entries, mut problems) = parse(&text, base);
+    problems.extend(validate(&entries));
+    Ok((entries, problems))
+}
+
+fn finish<T>(
+    path: &Path,
+    results: Vec<T>,
+    mut problems: Vec<Problem>,
+) -> Result<Vec<T>, WatchesError> {
     if problems.is_empty() {
         return Ok(results);
     }

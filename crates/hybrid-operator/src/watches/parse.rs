@@ -1,7 +1,7 @@
 //! Parses a watches file into entries and collects all mistakes.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use go_yaml::tree::{self, Node};
 use helm_core::Values;
@@ -16,7 +16,7 @@ use super::fields::{
 use super::{
     ActionPolicy, ChartLimits, CrdPolicy, Dependency, DriftDetection, DriftIgnore, DriftMode,
     Entry, OverrideValuesType, Patch, PatchBody, Problem, ReferenceKind, Remediation,
-    RemediationStrategy, Target, ValuesFrom, Watch, template,
+    RemediationStrategy, Target, ValuesFrom, Watch, chart, template,
 };
 use crate::naming;
 
@@ -70,13 +70,13 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
     let version = fields.required("version", name);
     let kind = fields.required("kind", name);
     let chart_position = fields.position("chart");
-    let chart = fields.required("chart", chart_path);
+    let chart = chart::chart(fields, base);
     let gvk = GroupVersionKind {
         group,
         version: version.clone().unwrap_or_default(),
         kind: kind.clone().unwrap_or_default(),
     };
-    let mut watch = Watch::new(gvk, base.join(chart.clone().unwrap_or_default()));
+    let mut watch = Watch::new(gvk, PathBuf::new());
 
     watch.watch_dependent_resources = fields
         .optional("watchDependentResources", boolean)
@@ -157,9 +157,10 @@ fn entry(fields: &mut Fields<'_>, node: &Node, index: usize, base: &Path) -> Opt
         })
         .unwrap_or_default();
     // Only now, so that the mistakes in all fields are reported.
-    let (Some(_), Some(_), Some(_)) = (version, kind, chart) else {
+    let (Some(_), Some(_), Some(chart)) = (version, kind, chart) else {
         return None;
     };
+    watch.chart = chart;
     Some(Entry {
         watch,
         index,
@@ -326,19 +327,6 @@ fn dependency(fields: &mut Fields<'_>) -> Option<Dependency> {
         name: reference?,
         namespace,
     })
-}
-
-/// Reads the path of a chart.
-fn chart_path(node: &Node) -> Result<String, String> {
-    let text = name(node)?;
-    if text.contains("://") {
-        return Err(
-            "the operator does not fetch charts; copy the chart into the project with `hybrid-operator \
-             create api --helm-chart`, or with `helm pull`, and give its path"
-                .to_owned(),
-        );
-    }
-    Ok(text)
 }
 
 /// Reads a text that is not empty and may contain templates.

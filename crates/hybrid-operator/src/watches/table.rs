@@ -50,6 +50,9 @@ const LABELS: (&str, &str) = (
 );
 
 const EXISTS: &str = "custom_resource_becomes_a_release_with_its_values";
+const REMOTE: &str =
+    "locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached";
+const REMOTE_FORMS: &str = "charts_are_fetched_as_their_entries_say";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
@@ -72,6 +75,56 @@ const FIELDS: &[Row] = &[
     row("version", "v9", ("''", "must not be empty"), EXISTS),
     row("kind", "Other", TEXT, EXISTS),
     row("chart", "other", TEXT, EXISTS),
+    row(
+        "chart.url",
+        "oci://h/other:1.0.0",
+        (
+            "./web",
+            "such as https://HOST/NAME-VERSION.tgz or oci://HOST/PATH",
+        ),
+        REMOTE,
+    ),
+    row(
+        "chart.repo",
+        "'https://h/charts'",
+        ("'oci://h/charts'", "a registry has no index"),
+        REMOTE_FORMS,
+    ),
+    row(
+        "chart.name",
+        "web",
+        ("'https://h/x'", "is not a name of a chart in a repository"),
+        REMOTE_FORMS,
+    ),
+    row(
+        "chart.version",
+        "^1.2",
+        ("newest", "is neither a version nor a range"),
+        REMOTE,
+    ),
+    row(
+        "chart.digest",
+        "'sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'",
+        ("abc", "is not a SHA-256 digest"),
+        REMOTE_FORMS,
+    ),
+    row(
+        "chart.caFile",
+        "ca.crt",
+        ("''", "must not be empty"),
+        REMOTE_FORMS,
+    ),
+    row(
+        "chart.credentialsSecret",
+        "system/registry",
+        (
+            "a/b/c",
+            "NAME in the namespace of the operator, or NAMESPACE/NAME",
+        ),
+        "credentials_of_a_registry_come_from_a_secret",
+    ),
+    row("chart.plainHttp", "true", BOOLEAN, REMOTE),
+    row("chart.insecureSkipTlsVerify", "true", BOOLEAN, REMOTE_FORMS),
     row(
         "watchDependentResources",
         "false",
@@ -394,6 +447,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("version", "v1"),
     ("kind", "A"),
     ("chart", "c"),
+    ("chart.url", "oci://h/web"),
     ("valuesFrom[].kind", "Secret"),
     ("valuesFrom[].name", "s"),
     ("driftDetection.ignore[].paths", "[/a]"),
@@ -406,7 +460,25 @@ const REQUIRED: &[(&str, &str)] = &[
 /// Returns an entry as YAML with these fields, and with those that are required next to them.
 fn entry(fields: &[(&str, &str)]) -> String {
     let mut tree: BTreeMap<String, String> = BTreeMap::new();
-    for (path, value) in fields {
+    // A chart of a repository has both, and no URL.
+    let of_repository = [("chart.repo", "'https://h/c'"), ("chart.name", "c")];
+    let mut fields = fields.to_vec();
+    if let Some(given) = of_repository
+        .iter()
+        .position(|(path, _)| fields.iter().any(|(field, _)| field == path))
+    {
+        fields.push(of_repository[1 - given]);
+    }
+    let is_given = |required: &str| {
+        let below = format!("{required}.");
+        let replaced =
+            required == "chart.url" && fields.iter().any(|(path, _)| *path == "chart.repo");
+        replaced
+            || fields
+                .iter()
+                .any(|(path, _)| *path == required || path.starts_with(&below))
+    };
+    for (path, value) in &fields {
         tree.insert((*path).to_owned(), (*value).to_owned());
         let parents = path.match_indices('.').map(|(at, _)| &path[..at]);
         for parent in std::iter::once("").chain(parents) {
@@ -415,7 +487,7 @@ fn entry(fields: &[(&str, &str)]) -> String {
                     Some((before, _)) => before == parent,
                     None => parent.is_empty(),
                 };
-                if sibling && !fields.iter().any(|(path, _)| path == required) {
+                if sibling && !is_given(required) {
                     tree.insert((*required).to_owned(), (*value).to_owned());
                 }
             }

@@ -36,7 +36,7 @@ fn options_of_a_minimal_entry_have_their_defaults() {
     assert_eq!(problems, []);
     let watch = &entries[0].watch;
     assert_eq!(watch.gvk.api_version(), "cache.example.com/v1alpha1");
-    assert_eq!(watch.chart, Path::new("/base/charts/m"));
+    assert_eq!(watch.chart.path(), Some(Path::new("/base/charts/m")));
     assert!(watch.watch_dependent_resources);
     assert_eq!(watch.crds, CrdPolicy::Create);
     assert_eq!(watch.drift_detection.mode, DriftMode::Repair);
@@ -165,19 +165,118 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
 }
 
 #[test]
-fn chart_that_would_have_to_be_fetched_is_refused_with_the_way_out() {
-    for chart in [
-        "oci://ghcr.io/a/web:1.0.0",
-        "https://example.com/web-1.0.0.tgz",
+fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() {
+    let digest = format!("sha256:{}", "ab".repeat(32));
+    let of = |chart: &str| {
+        let text = format!("- {{version: v1, kind: App, chart: {chart}}}");
+        let (entries, problems) = parse(text.as_bytes(), Path::new("/base"));
+        let said = problems
+            .iter()
+            .map(|p| format!("{}: {}", p.field, p.message));
+        let said = said.collect::<Vec<_>>().join("\n");
+        let chart = entries.first().map(|entry| entry.watch.chart.clone());
+        match chart {
+            Some(chart) if problems.is_empty() => chart.to_string(),
+            _ => said,
+        }
+    };
+    for (chart, expected) in [
+        ("web", "/base/web"),
+        ("oci://h/web:1.0.0", "oci://h/web:1.0.0"),
+        ("'https://h/web.tgz'", "https://h/web.tgz"),
+        ("{url: 'oci://h/web', version: ^1}", "oci://h/web ^1"),
+        (
+            "{repo: 'https://h/c', name: web, version: ~2}",
+            "web in https://h/c ~2",
+        ),
     ] {
-        let text = format!("- {{version: v1, kind: App, chart: '{chart}'}}");
-        let message = error_of(&text);
-        assert!(
-            message.contains("[0].chart: the operator does not fetch charts"),
-            "{message}"
-        );
-        assert!(message.contains("create api --helm-chart"), "{message}");
+        assert_eq!(of(chart), expected);
     }
+    let repo = "repo: 'https://h/c', name: web";
+    for (chart, wanted) in [
+        (
+            "'ftp://h/web.tgz'".to_owned(),
+            "[0].chart: \"ftp://h/web.tgz\" has the scheme",
+        ),
+        (
+            "'https://me:secret@h/web.tgz'".to_owned(),
+            "[0].chart: https://h/web.tgz is given with a user",
+        ),
+        (
+            "{url: ./web}".to_owned(),
+            "[0].chart.url: `./web` is not a URL, such as https://",
+        ),
+        ("{}".to_owned(), "[0].chart: give either `url`"),
+        (
+            format!("{{url: 'oci://h/web', {repo}}}"),
+            "[0].chart: give either `url`",
+        ),
+        (
+            "{repo: 'https://h/c'}".to_owned(),
+            "[0].chart: give either `url`",
+        ),
+        (
+            format!("{{{repo}, version: newest}}"),
+            "[0].chart.version: \"newest\" is neither",
+        ),
+        (
+            format!("{{{repo}, digest: abc}}"),
+            "[0].chart.digest: \"abc\" is not a SHA-256",
+        ),
+        (
+            format!("{{{repo}, digests: '{digest}'}}"),
+            "did you mean `digest`?",
+        ),
+        (
+            "{url: 'https://h/web.tgz', version: ^1}".to_owned(),
+            "[0].chart: a version cannot be chosen",
+        ),
+        (
+            "{url: 'oci://h/web:1.0.0', version: ^1}".to_owned(),
+            "[0].chart: oci://h/web:1.0.0 names the version",
+        ),
+    ] {
+        let said = of(&chart);
+        assert!(said.contains(wanted), "{chart}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn a_range_of_versions_needs_a_lock_that_matches() {
+    let text = "- {version: v1, kind: App, chart: {url: 'oci://h/web', version: ^1}}\n";
+    let dir = chart_dir();
+    let file = dir.path().join("watches.yaml");
+    std::fs::write(&file, text).unwrap();
+    let error = load(&file).unwrap_err().to_string();
+    assert!(
+        error.contains("[0].chart: oci://h/web ^1 does not say one exact version"),
+        "{error}"
+    );
+    assert!(error.contains("`hybrid-operator charts lock`"), "{error}");
+    let lock = |reference: &str| {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let text = format!(
+            "charts:\n- {{reference: {reference}, version: 1.4.0, url: 'oci://h/web:1.4.0@{digest}', digest: '{digest}'}}\n"
+        );
+        std::fs::write(dir.path().join("watches.lock"), text).unwrap();
+    };
+    lock("oci://h/web ^2");
+    let error = load(&file).unwrap_err().to_string();
+    assert!(
+        error.contains("oci://h/web ^1 is not in watches.lock"),
+        "{error}"
+    );
+    lock("oci://h/web ^1");
+    let watches = load(&file).unwrap();
+    let chart = watches[0].chart.remote().unwrap();
+    assert_eq!(
+        chart.locked.as_ref().unwrap().version.as_deref(),
+        Some("1.4.0")
+    );
+    std::fs::write(dir.path().join("watches.lock"), "[]").unwrap();
+    let error = load(&file).unwrap_err().to_string();
+    assert!(error.contains("watches.lock is not a lock"), "{error}");
 }
 
 #[test]

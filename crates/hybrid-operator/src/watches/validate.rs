@@ -25,7 +25,7 @@ pub fn validate(entries: &[Entry]) -> Vec<Problem> {
         } else {
             first.insert(kind, entry);
         }
-        if let Some(message) = chart_problem(&entry.watch.chart) {
+        if let Some(message) = entry.watch.chart.path().and_then(chart_problem) {
             let (line, column) = entry.chart_position;
             problems.push(Problem {
                 line,

@@ -1,7 +1,7 @@
 //! Compares objects with those of the cluster, through a server-side apply that stores nothing.
 
 use helm_core::manifest::ObjectKey;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::{Map, Value};
 
@@ -69,10 +69,8 @@ async fn dry_run(
 ) -> anyhow::Result<Value> {
     let kind = cluster.served(&gvk_of(key)).await?;
     let params = PatchParams::apply(MANAGER).force().dry_run();
-    let applied = cluster
-        .api(&kind, Some(namespace))
-        .patch(&key.name, &params, &Patch::Apply(object))
-        .await;
+    let api: Api<DynamicObject> = cluster.api(&kind, Some(namespace));
+    let applied = api.patch(&key.name, &params, &Patch::Apply(object)).await;
     let applied = applied.map_err(|error| {
         let place = kind.namespaced.then_some(namespace);
         let attempt = Attempt::new("patch", &kind.text()).on(place, Some(&key.name));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use helm_core::Values;
 use helm_core::chart::Chart;
+use hybrid_operator::helm::ChartReader;
 use hybrid_operator::watches::{self, CrdPolicy, Watch};
 use serde_json::Value;
 
@@ -168,6 +169,11 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
                 users.push((format!("{one}_{}_role.yaml", access.name()), text));
             }
         }
+        if args.namespaced {
+            for watch in &of_chart.watches {
+                warn_about_credentials(watch);
+            }
+        }
         if args.explain {
             let title = format!("# chart {directory}");
             let text = explain::explain(&title, &rules.rules, &survey, &rules.warnings);
@@ -203,6 +209,23 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
         command,
     };
     deliver(&files.below(&inside)?, &target, out)
+}
+
+/// Says that the roles of watched namespaces do not cover the Secret of a chart's credentials.
+fn warn_about_credentials(watch: &Watch) {
+    let remote = watch.chart.remote();
+    if let Some(secret) = remote.and_then(|chart| chart.credentials_secret.as_ref()) {
+        let namespace = secret.namespace.as_deref();
+        crate::print_message(&format!(
+            "warning: {}: the operator reads the Secret {} in {} for the credentials of its chart; unless that \
+             namespace is watched, grant `get` on it there",
+            watch.gvk.kind,
+            secret.name,
+            namespace.map_or("its own namespace".to_owned(), |name| format!(
+                "the namespace {name}"
+            )),
+        ));
+    }
 }
 
 fn add(
@@ -312,14 +335,24 @@ impl Input {
 /// Returns the charts with their watches, in the order of the watches file.
 fn charts(input: &Input) -> anyhow::Result<Vec<ChartWatches>> {
     let mut found: Vec<ChartWatches> = Vec::new();
+    let reader = ChartReader::open_default();
     for watch in &input.watches {
-        let path = fs::canonicalize(&watch.chart).unwrap_or_else(|_| watch.chart.clone());
+        let (path, directory) = match watch.chart.path() {
+            Some(path) => (
+                fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+                input.shown(path),
+            ),
+            None => (
+                PathBuf::from(watch.chart.to_string()),
+                watch.chart.to_string(),
+            ),
+        };
         if let Some(known) = found.iter_mut().find(|known| known.path == path) {
             known.watches.push(watch.clone());
             continue;
         }
-        let directory = input.shown(&watch.chart);
-        let chart = Chart::load(&watch.chart)
+        let chart = reader
+            .read(&watch.chart)
             .with_context(|| format!("cannot load the chart {directory}"))?;
         found.push(ChartWatches {
             name: chart.name().to_lowercase(),

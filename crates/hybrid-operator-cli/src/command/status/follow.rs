@@ -5,9 +5,10 @@ use std::io::{self, IsTerminal as _, Write};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt as _};
+use hybrid_operator::native::AnyObject;
 use hybrid_operator::watches::Watch;
 use jiff::Timestamp;
-use kube::api::DynamicObject;
+use kube::api::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 
@@ -35,7 +36,7 @@ pub(super) async fn run(
     let mut resources = Vec::new();
     for (index, watch) in watches.iter().enumerate() {
         let kind = cluster.served(&watch.gvk).await?;
-        let api = cluster.api(&kind, namespace);
+        let api: Api<AnyObject> = cluster.api(&kind, namespace);
         let mut config = watcher::Config::default();
         if let Some(selector) = &watch.selector {
             config = config.labels(&selector.to_string());
@@ -99,7 +100,7 @@ impl View<'_> {
     fn apply(
         &mut self,
         watch: &Watch,
-        event: Event<DynamicObject>,
+        event: Event<AnyObject>,
         out: &mut dyn Write,
     ) -> io::Result<bool> {
         match event {
@@ -108,7 +109,7 @@ impl View<'_> {
                 self.initial = self.initial.saturating_sub(1);
                 return Ok(self.terminal && self.initial == 0);
             }
-            Event::Apply(object) | Event::InitApply(object) => {
+            Event::Apply(AnyObject(object)) | Event::InitApply(AnyObject(object)) => {
                 let row = Row::of(watch, &object);
                 let before = self.rows.insert(row.key(), row.clone());
                 if before.as_ref() == Some(&row) {
@@ -118,7 +119,7 @@ impl View<'_> {
                     self.append(&row, "", out)?;
                 }
             }
-            Event::Delete(object) => {
+            Event::Delete(AnyObject(object)) => {
                 let row = Row::of(watch, &object);
                 self.rows.remove(&row.key());
                 if !self.terminal {

@@ -172,7 +172,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
 
-    /// Print progress, and the rendered output even if it is not valid YAML
+    /// Print progress, the contents of values in errors, and the rendered output even if it is not valid
+    /// YAML
     #[arg(long)]
     debug: bool,
 
@@ -233,6 +234,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         input.host_names = Some(first_address);
     }
     input.limits = args.limits.limits().of_render();
+    input.values_in_errors = args.debug;
     let rendered = match compiled.render(&input) {
         Ok(rendered) => rendered,
         Err(error) => return Err(args.render_error(&compiled, &input, error, out)?),
@@ -384,6 +386,7 @@ impl Args {
         preview::note_about_code(&source.root);
         let mut bindings = Bindings::load(source)?;
         bindings.limit(self.limits);
+        bindings.show_values_in_errors(self.debug);
         let namespace = match self.namespace.clone().filter(|name| !name.is_empty()) {
             Some(given) => Namespace::Given(given),
             None => Namespace::Default(self.default_namespace()),

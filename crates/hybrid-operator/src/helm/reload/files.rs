@@ -3,19 +3,23 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use helm_core::Digest;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tracing::{debug, error, info};
 
 use super::super::builder::{self, HelmController};
 use super::super::events::{Notice, OperatorEvents};
+use super::super::remote::ChartReader;
+use super::fetch::{Fetched, Fetches, MissingCharts};
 use super::scan::{Meaning, Scan, Settle, pause, scan};
 use crate::manager::{Controller, ControllerContext, ControllerError};
 use crate::reasons::EventReason;
 use crate::telemetry::reloads::ReloadMetrics;
-use crate::watches::{self, Watch, WatchesError};
+use crate::watches::{self, ChartSource, Lock, RemoteChart, Watch, WatchesError};
 
 /// Adds code to the controller of a chart.
 pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + Sync>;
@@ -25,13 +29,17 @@ pub(super) type Extend = Arc<dyn Fn(HelmController) -> HelmController + Send + S
 pub(super) struct Files {
     pub(super) watches: PathBuf,
     pub(super) extend: Extend,
+    /// Has the charts that were fetched.
+    pub(super) reader: ChartReader,
 }
 
 /// Files that were read.
 pub(super) struct Loaded {
-    /// The controllers of all entries, or everything that is wrong with the files.
+    /// The controllers of all entries whose charts are there, or everything that is wrong with the files.
     pub(super) controllers: Result<Vec<HelmController>, WatchesError>,
-    /// The charts that the watches file names.
+    /// The entries whose charts must be fetched first.
+    pub(super) missing: Vec<Watch>,
+    /// The charts on this machine that the watches file names, and its lock.
     charts: BTreeSet<PathBuf>,
     /// The files before they were read.
     scan: Scan,
@@ -40,34 +48,49 @@ pub(super) struct Loaded {
 }
 
 impl Files {
-    /// Loads and compiles everything. `known` are the charts to watch if the watches file cannot be
-    /// read.
+    /// Loads and compiles everything, without a request. `known` are the charts to watch if the watches
+    /// file cannot be read.
     pub(super) fn load(&self, known: &BTreeSet<PathBuf>) -> Loaded {
-        let mut charts = self.charts();
-        if charts.is_empty() {
+        let (mut charts, remote) = self.charts();
+        if charts.is_empty() && remote.is_empty() {
             charts.clone_from(known);
         }
+        if !remote.is_empty() {
+            charts.insert(Lock::path(&self.watches));
+        }
         let before = scan(&self.watches, &charts);
-        let controllers = builder::load(&self.watches).map(|controllers| {
-            controllers
-                .into_iter()
-                .map(|one| (self.extend)(one))
-                .collect()
-        });
+        let (controllers, missing) = match builder::load_known(&self.watches, &self.reader) {
+            Ok((controllers, missing)) => {
+                let controllers = controllers.into_iter();
+                let extended = controllers.map(|one| (self.extend)(one)).collect();
+                (Ok(extended), missing)
+            }
+            Err(error) => (Err(error), Vec::new()),
+        };
         Loaded {
             stable: scan(&self.watches, &charts) == before,
             controllers,
+            missing,
             charts,
             scan: before,
         }
     }
 
-    /// Returns the charts of those entries that can be parsed.
-    fn charts(&self) -> BTreeSet<PathBuf> {
+    /// Returns the charts of those entries that can be parsed: on this machine, and elsewhere.
+    fn charts(&self) -> (BTreeSet<PathBuf>, Vec<RemoteChart>) {
         let text = std::fs::read(&self.watches).unwrap_or_default();
         let base = self.watches.parent().unwrap_or(Path::new(""));
         let (entries, _) = watches::parse(&text, base);
-        entries.into_iter().map(|entry| entry.watch.chart).collect()
+        let (mut local, mut remote) = (BTreeSet::new(), Vec::new());
+        for entry in entries {
+            match entry.watch.chart {
+                ChartSource::Local(path) => {
+                    local.insert(path);
+                }
+                ChartSource::Remote(chart) => remote.push(*chart),
+            }
+        }
+        (local, remote)
     }
 }
 
@@ -112,11 +135,16 @@ impl EntryVersion {
     pub(super) fn of(controller: &HelmController) -> Self {
         let mut watch = controller.watch().clone();
         // The same chart in another place is the same chart.
-        watch.chart = PathBuf::new();
+        watch.chart = ChartSource::Local(PathBuf::new());
         Self {
             watch,
             chart: controller.chart_digest(),
         }
+    }
+
+    /// Returns whether this is a version of the same entry.
+    fn is_of(&self, watch: &Watch) -> bool {
+        self.watch.gvk == watch.gvk
     }
 
     /// Returns whether the controller of the entry must be restarted to become `new`.
@@ -139,45 +167,92 @@ pub(super) struct FileWatcher {
     entries: Vec<EntryVersion>,
     /// Whether the files have been refused since.
     refused: bool,
+    /// Whether changed files are looked for.
+    scans: bool,
+    /// The charts that are missing.
+    fetches: Fetches,
+    /// Whether a change of the files waits for a chart, while an entry runs with a former one.
+    waits: bool,
 }
 
 impl FileWatcher {
-    /// Watches the files since they were loaded; `entries` are those of `loaded`.
+    /// Watches the files since they were loaded; `entries` are those of `loaded`, and `missing` those whose
+    /// charts must be fetched.
     pub(super) fn new(
         files: Files,
         mailbox: Arc<Mailbox>,
-        (charts, scan): (BTreeSet<PathBuf>, Scan),
+        loaded: Loaded,
         entries: Vec<EntryVersion>,
+        shown: MissingCharts,
     ) -> Self {
+        let mut fetches = Fetches::new(files.reader.clone(), shown);
+        fetches.want(loaded.missing, |_| false);
         Self {
             files,
             mailbox,
-            charts,
-            settle: Settle::new(scan.fingerprint),
+            charts: loaded.charts,
+            settle: Settle::new(loaded.scan.fingerprint),
             entries,
             refused: false,
+            scans: true,
+            fetches,
+            waits: false,
         }
+    }
+
+    /// Sets whether changed files are looked for. Missing charts are fetched in any case.
+    pub(super) fn set_scans(&mut self, scans: bool) {
+        self.scans = scans;
+    }
+
+    /// Returns whether there is something to do.
+    pub(super) fn is_needed(&self) -> bool {
+        self.scans || self.fetches.is_incomplete()
     }
 
     async fn watch(mut self, context: ControllerContext) {
         let metrics = context.metrics.reloads();
         let events = OperatorEvents::new(&context);
         metrics.started();
-        let mut wait = pause(Meaning::AtRest, 0);
+        let mut next_scan = Instant::now() + pause(Meaning::AtRest, 0);
         loop {
-            tokio::time::sleep(wait).await;
-            let (files, charts) = (self.files.clone(), self.charts.clone());
-            // Metadata of a slow mount must not hold up a thread of the runtime.
-            let scanned = move || scan(&files.watches, &charts);
-            let Ok(scanned) = tokio::task::spawn_blocking(scanned).await else {
-                continue;
+            let scans = self.scans;
+            let scan_is_due = async {
+                if scans {
+                    tokio::time::sleep_until(next_scan).await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
             };
-            let meaning = self.settle.see(scanned.fingerprint);
-            wait = pause(meaning, scanned.entries);
-            if meaning == Meaning::Settled {
-                self.reload(&metrics, &events).await;
+            tokio::select! {
+                () = scan_is_due => {
+                    let wait = self.scan(&metrics, &events).await;
+                    next_scan = Instant::now() + wait;
+                }
+                fetched = self.fetches.next(&context) => match fetched {
+                    Fetched::Arrived => self.reload(&metrics, &events).await,
+                    Fetched::Failed(why) if self.waits && !self.refused => {
+                        self.refuse(&why, &metrics, &events).await;
+                    }
+                    Fetched::Failed(_) => {}
+                },
             }
         }
+    }
+
+    /// Looks for a change, and reads files that have settled. Returns the time until the next scan.
+    async fn scan(&mut self, metrics: &ReloadMetrics, events: &OperatorEvents) -> Duration {
+        let (files, charts) = (self.files.clone(), self.charts.clone());
+        // Metadata of a slow mount must not hold up a thread of the runtime.
+        let scanned = move || scan(&files.watches, &charts);
+        let Ok(scanned) = tokio::task::spawn_blocking(scanned).await else {
+            return pause(Meaning::AtRest, 0);
+        };
+        let meaning = self.settle.see(scanned.fingerprint);
+        if meaning == Meaning::Settled {
+            self.reload(metrics, events).await;
+        }
+        pause(meaning, scanned.entries)
     }
 
     async fn reload(&mut self, metrics: &ReloadMetrics, events: &OperatorEvents) {
@@ -201,43 +276,52 @@ impl FileWatcher {
         }
         self.charts = loaded.charts;
         self.settle.was_read(loaded.scan.fingerprint);
-        match loaded.controllers {
-            Ok(controllers) => {
-                if entries == self.entries && !self.refused {
-                    debug!("files were written without a change");
-                    return;
-                }
-                info!(
-                    entries = controllers.len(),
-                    "loaded the changed watches file and charts"
-                );
-                metrics.succeeded();
-                self.entries = entries;
-                self.refused = false;
-                self.mailbox.put(controllers);
-            }
+        let controllers = match loaded.controllers {
+            Ok(controllers) => controllers,
             Err(refused) => {
-                self.refused = true;
-                metrics.refused();
-                error!(
-                    error = &refused as &dyn std::error::Error,
-                    "the changed watches file or a chart is broken; the operator continues with what it loaded before"
-                );
-                let note = format!(
-                    "continuing with what was loaded before: {}",
-                    super::super::status::chain(&refused)
-                );
-                let notice = Notice::new(EventReason::ReloadRefused, "Reload", note);
-                events.publish(notice.into()).await;
+                let why = super::super::status::chain(&refused);
+                self.refuse(&why, metrics, events).await;
+                return;
             }
+        };
+        let running = &self.entries;
+        let runs = |watch: &Watch| running.iter().any(|entry| entry.is_of(watch));
+        self.waits = loaded.missing.iter().any(runs);
+        self.fetches.want(loaded.missing, runs);
+        if self.waits {
+            info!(
+                "the changed files name charts that are fetched first; the operator continues with what it loaded before"
+            );
+            return;
         }
+        let used = controllers.iter().map(|one| &one.watch().chart);
+        let used: Vec<RemoteChart> = used.filter_map(ChartSource::remote).cloned().collect();
+        self.files.reader.keep_only(&used);
+        if entries == self.entries && !self.refused {
+            debug!("files were written without a change");
+            return;
+        }
+        info!(
+            entries = controllers.len(),
+            "loaded the changed watches file and charts"
+        );
+        metrics.succeeded();
+        self.entries = entries;
+        self.refused = false;
+        self.mailbox.put(controllers);
     }
-}
 
-impl Loaded {
-    /// Returns what a watcher starts with.
-    pub(super) fn scanned(&self) -> (BTreeSet<PathBuf>, Scan) {
-        (self.charts.clone(), self.scan)
+    /// Reports that changed files are not used.
+    async fn refuse(&mut self, why: &str, metrics: &ReloadMetrics, events: &OperatorEvents) {
+        self.refused = true;
+        metrics.refused();
+        error!(
+            error = why,
+            "the changed watches file or a chart is broken or missing; the operator continues with what it loaded before"
+        );
+        let note = format!("continuing with what was loaded before: {why}");
+        let notice = Notice::new(EventReason::ReloadRefused, "Reload", note);
+        events.publish(notice.into()).await;
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! files ── FileWatcher (every replica): scan, load and compile everything
 //!             │ broken: an event, a metric; nothing changes
+//!             │ a chart must be fetched: Fetches does so, and the files are loaded again
 //!             ▼ newest
 //!          Entries (leader): start, stop or change the controller of each entry
 //!             ▼
@@ -13,6 +14,7 @@
 //! they are.
 
 mod entries;
+mod fetch;
 mod files;
 mod progress;
 mod rollout;
@@ -24,14 +26,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builder::HelmController;
+use super::remote::ChartReader;
 use crate::manager::{Controller, Manager};
 use crate::watches::WatchesError;
 use entries::Entries;
+pub(crate) use fetch::MissingCharts;
 use files::{EntryVersion, FileWatcher, Files, Mailbox};
 pub(super) use rollout::{Rollout, RolloutReconciler};
 
 /// Time between two releases that are reconciled with a changed chart or changed options.
 const PACE: Duration = Duration::from_secs(2);
+
+/// Name of the check of `/readyz`.
+pub(crate) const READINESS: &str = "charts";
 
 /// The controllers of a watches file.
 ///
@@ -50,7 +57,7 @@ const PACE: Duration = Duration::from_secs(2);
 pub struct Charts {
     watcher: FileWatcher,
     mailbox: Arc<Mailbox>,
-    watch_files: bool,
+    missing: MissingCharts,
     pace: Duration,
 }
 
@@ -58,26 +65,42 @@ impl Charts {
     /// Loads and compiles everything without contacting a cluster. `extend` adds code to the controller
     /// of each entry, now and when its chart or options change.
     ///
+    /// Charts that must be fetched are taken from the default cache if they are there; else their entries
+    /// start when the chart has been fetched, while the controllers run.
+    ///
     /// # Errors
     /// Lists all errors in the file and in its charts.
     pub fn load(
         watches_file: &Path,
         extend: impl Fn(HelmController) -> HelmController + Send + Sync + 'static,
     ) -> Result<Self, WatchesError> {
+        let reader = ChartReader::open_default();
+        Self::load_with(watches_file, extend, reader, MissingCharts::default())
+    }
+
+    /// Does what [`load`](Self::load) does, with a cache, and shows in `missing` which entries do not run
+    /// yet.
+    pub(crate) fn load_with(
+        watches_file: &Path,
+        extend: impl Fn(HelmController) -> HelmController + Send + Sync + 'static,
+        reader: ChartReader,
+        missing: MissingCharts,
+    ) -> Result<Self, WatchesError> {
         let files = Files {
             watches: watches_file.to_owned(),
             extend: Arc::new(extend),
+            reader,
         };
-        let loaded = files.load(&BTreeSet::new());
-        let scanned = loaded.scanned();
-        let controllers = loaded.controllers?;
+        let mut loaded = files.load(&BTreeSet::new());
+        let controllers = std::mem::replace(&mut loaded.controllers, Ok(Vec::new()))?;
         let entries = controllers.iter().map(EntryVersion::of).collect();
         let mailbox = Arc::<Mailbox>::default();
         mailbox.put(controllers);
+        let shown = missing.clone();
         Ok(Self {
-            watcher: FileWatcher::new(files, Arc::clone(&mailbox), scanned, entries),
+            watcher: FileWatcher::new(files, Arc::clone(&mailbox), loaded, entries, shown),
             mailbox,
-            watch_files: true,
+            missing,
             pace: PACE,
         })
     }
@@ -85,7 +108,7 @@ impl Charts {
     /// Sets whether changed files are reloaded. Default: true.
     #[must_use]
     pub fn watch_files(mut self, watch: bool) -> Self {
-        self.watch_files = watch;
+        self.watcher.set_scans(watch);
         self
     }
 
@@ -97,9 +120,13 @@ impl Charts {
         self
     }
 
-    /// Adds the controllers to a manager.
+    /// Adds the controllers to a manager, and a check to `/readyz` that names the entries whose charts
+    /// are missing.
     #[must_use]
     pub fn add_to(self, manager: Manager) -> Manager {
+        let missing = self.missing.clone();
+        let manager =
+            manager.readiness_check(READINESS, move || std::future::ready(missing.check()));
         let controllers = self.controllers().into_iter();
         controllers.fold(manager, Manager::with_boxed)
     }
@@ -111,7 +138,7 @@ impl Charts {
             pace: self.pace,
         };
         let mut controllers: Vec<Box<dyn Controller>> = vec![Box::new(entries)];
-        if self.watch_files {
+        if self.watcher.is_needed() {
             controllers.push(Box::new(self.watcher));
         }
         controllers

@@ -1,0 +1,318 @@
+//! `charts dependency`: fetches what a chart on this machine depends on, as `helm dependency` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use chart_source::ChartReference;
+use clap::Subcommand;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use helm_core::chart::version_range::contains;
+use helm_core::chart::{Chart, Dependency, Limits};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::command::chart_flags::AccessFlags;
+use crate::files::FileSet;
+use crate::scaffold::ChartSource;
+
+/// The lock of a chart.
+const LOCK: &str = "Chart.lock";
+/// Directory of the charts that a chart depends on.
+const CHARTS: &str = "charts";
+
+const EXAMPLES: &str = "\
+Examples:
+  # Take the newest versions in the ranges of Chart.yaml, and write Chart.lock
+  hybrid-operator charts dependency update helm-charts/shop
+
+  # Fetch what Chart.lock says
+  hybrid-operator charts dependency build helm-charts/shop";
+
+/// Arguments of `charts dependency`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Fetch the newest versions in the ranges of Chart.yaml into charts/, and write Chart.lock.
+    Update(ChartArgs),
+    /// Fetch the versions in Chart.lock into charts/.
+    Build(ChartArgs),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+struct ChartArgs {
+    /// Directory of the chart
+    #[arg(value_name = "CHART", default_value = ".")]
+    chart: PathBuf,
+
+    #[command(flatten)]
+    access: AccessFlags,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    match &args.what {
+        What::Update(args) => update(args, out),
+        What::Build(args) => build(args, out),
+    }
+}
+
+/// A chart that was found.
+struct Found {
+    /// The dependency with its exact version.
+    locked: Dependency,
+    /// Name and content of the archive, unless the chart is in `charts/` as a directory.
+    archive: Option<(String, Vec<u8>)>,
+}
+
+fn update(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let chart = load(&args.chart)?;
+    let wanted = &chart.metadata().dependencies;
+    let found: Vec<Found> = wanted
+        .iter()
+        .map(|dependency| find(dependency, args))
+        .collect::<anyhow::Result<_>>()?;
+    write_archives(&found, args, out)?;
+    let locked: Vec<Dependency> = found.into_iter().map(|found| found.locked).collect();
+    let digest = digest(wanted, &locked)?;
+    let is_new = chart.lock().is_none_or(|lock| lock.digest != digest);
+    if is_new && !wanted.is_empty() {
+        let lock = LockFile {
+            dependencies: &locked,
+            digest,
+            generated: jiff::Timestamp::now().to_string(),
+        };
+        let mut files = FileSet::default();
+        files.add(LOCK, go_yaml::to_string(&lock)?)?;
+        files.write(&args.chart)?;
+        writeln!(out, "wrote {}", args.chart.join(LOCK).display())?;
+    }
+    Ok(())
+}
+
+fn build(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let chart = load(&args.chart)?;
+    let Some(lock) = chart.lock() else {
+        return update(args, out);
+    };
+    let locked = lock.dependencies.clone().unwrap_or_default();
+    if digest(&chart.metadata().dependencies, &locked)? != lock.digest {
+        bail!(
+            "{} does not match the dependencies in Chart.yaml; run 'hybrid-operator charts dependency \
+             update {}'",
+            args.chart.join(LOCK).display(),
+            args.chart.display()
+        );
+    }
+    let found: Vec<Found> = locked
+        .iter()
+        .map(|dependency| find(dependency, args))
+        .collect::<anyhow::Result<_>>()?;
+    write_archives(&found, args, out)
+}
+
+fn load(path: &Path) -> anyhow::Result<Chart> {
+    if !path.is_dir() {
+        bail!("{} is not the directory of a chart", path.display());
+    }
+    let chart = Chart::load(path).with_context(|| format!("cannot load {}", path.display()))?;
+    if chart.metadata().api_version == "v1" && path.join("requirements.yaml").exists() {
+        bail!(
+            "{} has the apiVersion v1, with its dependencies in requirements.yaml; move them to Chart.yaml \
+             and set apiVersion: v2",
+            path.display()
+        );
+    }
+    Ok(chart)
+}
+
+/// Finds the newest version of a dependency in its range.
+fn find(dependency: &Dependency, args: &ChartArgs) -> anyhow::Result<Found> {
+    let Dependency {
+        name,
+        version,
+        repository,
+        ..
+    } = dependency;
+    let found = match repository.as_str() {
+        "" => beside(dependency, &args.chart).map(|version| (version, None)),
+        file if file.starts_with("file://") => {
+            let path = args.chart.join(file.trim_start_matches("file://"));
+            local(dependency, &path)
+        }
+        url => fetch(dependency, url, &args.access),
+    };
+    let (exact, archive) = found
+        .with_context(|| format!("cannot get {name} {version}, which Chart.yaml depends on"))?;
+    Ok(Found {
+        locked: Dependency {
+            name: name.clone(),
+            version: exact,
+            repository: repository.clone(),
+            ..Dependency::default()
+        },
+        archive,
+    })
+}
+
+type Archive = (String, Vec<u8>);
+
+/// Checks a chart in `charts/`. Its version in the lock is the range, as Helm has it.
+fn beside(dependency: &Dependency, chart: &Path) -> anyhow::Result<String> {
+    let path = chart.join(CHARTS).join(&dependency.name);
+    let present = Chart::load(&path).with_context(|| {
+        format!(
+            "it has no repository, and cannot be read at {}",
+            path.display()
+        )
+    })?;
+    check_version(dependency, &present)?;
+    Ok(dependency.version.clone())
+}
+
+/// Packages a chart on this machine.
+fn local(dependency: &Dependency, path: &Path) -> anyhow::Result<(String, Option<Archive>)> {
+    let source = ChartSource::read(path)?;
+    check_version(dependency, &source.chart)?;
+    let metadata = source.chart.metadata();
+    let file = format!("{}-{}.tgz", metadata.name, metadata.version);
+    let archive = package(&metadata.name, source.own_files())?;
+    Ok((metadata.version.clone(), Some((file, archive))))
+}
+
+fn check_version(dependency: &Dependency, chart: &Chart) -> anyhow::Result<()> {
+    let present = &chart.metadata().version;
+    if !contains(&dependency.version, present) {
+        bail!("its version is {present}, which is not in the range");
+    }
+    Ok(())
+}
+
+fn fetch(
+    dependency: &Dependency,
+    repository: &str,
+    access: &AccessFlags,
+) -> anyhow::Result<(String, Option<Archive>)> {
+    let Dependency { name, version, .. } = dependency;
+    if repository.starts_with('@') || repository.starts_with("alias:") {
+        bail!(
+            "{repository} is a name of 'helm repo add', which is not read; give the URL of the repository"
+        );
+    }
+    let is_registry = repository.starts_with("oci://");
+    let reference = if is_registry {
+        let chart = format!("{}/{name}", repository.trim_end_matches('/'));
+        ChartReference::parse(&chart, None, Some(version))
+    } else {
+        ChartReference::parse(name, Some(repository), Some(version))
+    };
+    let pulled = access.pull(&reference?)?;
+    Chart::from_archive(&pulled.archive, &Limits::default())
+        .with_context(|| format!("cannot read {}", pulled.resolved.url))?;
+    let found = pulled.resolved.version.unwrap_or_else(|| version.clone());
+    let url = pulled.resolved.url;
+    let file = if is_registry {
+        format!("{name}-{}.tgz", found.replace('+', "_"))
+    } else {
+        url.rsplit('/').next().unwrap_or(name).to_owned()
+    };
+    Ok((found, Some((file, pulled.archive))))
+}
+
+/// Packages the files of a chart. The same files make the same archive.
+fn package<'a>(
+    name: &str,
+    files: impl Iterator<Item = (&'a str, &'a [u8])>,
+) -> anyhow::Result<Vec<u8>> {
+    let files: BTreeMap<&str, &[u8]> = files.collect();
+    let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
+    for (path, data) in files {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, format!("{name}/{path}"), data)?;
+    }
+    Ok(tar.into_inner()?.finish()?)
+}
+
+/// Writes the archives, and removes those of other versions of the same charts.
+fn write_archives(found: &[Found], args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut files = FileSet::default();
+    for (file, archive) in found.iter().filter_map(|found| found.archive.as_ref()) {
+        files.add(file, archive.clone())?;
+    }
+    let directory = args.chart.join(CHARTS);
+    if files.paths().next().is_some() {
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+    }
+    let names: BTreeSet<&str> = found
+        .iter()
+        .map(|found| found.locked.name.as_str())
+        .collect();
+    let kept: BTreeSet<PathBuf> = files.paths().map(|path| directory.join(path)).collect();
+    files.write(&directory)?;
+    for one in found {
+        let Dependency { name, version, .. } = &one.locked;
+        writeln!(out, "{name} {version}")?;
+    }
+    for path in archives(&directory)? {
+        let other = !kept.contains(&path)
+            && Chart::load(&path).is_ok_and(|chart| names.contains(chart.name()));
+        if other {
+            fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            writeln!(out, "removed {}", path.display())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the archives in a directory, which may not exist.
+fn archives(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read {}", directory.display()));
+        }
+    };
+    let mut paths = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "tgz") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// `Chart.lock`, as Helm writes it.
+#[derive(Serialize)]
+struct LockFile<'a> {
+    dependencies: &'a [Dependency],
+    digest: String,
+    generated: String,
+}
+
+/// Returns the digest of a lock: that of the JSON of the dependencies as they are wanted and as they are
+/// locked (Helm's `resolver.HashReq`).
+fn digest(wanted: &[Dependency], locked: &[Dependency]) -> anyhow::Result<String> {
+    // Go escapes these characters in JSON; they are in texts only.
+    let text = serde_json::to_string(&[wanted, locked])?
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .replace('\u{2028}', "\\u2028")
+        .replace('\u{2029}', "\\u2029");
+    let hash = Sha256::digest(text.as_bytes());
+    Ok(format!("sha256:{}", data_encoding::HEXLOWER.encode(&hash)))
+}

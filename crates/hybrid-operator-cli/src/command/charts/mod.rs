@@ -1,0 +1,34 @@
+//! `charts`: what the charts of a project are, and where they come from.
+
+mod dependency;
+mod lock;
+mod vendor;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+/// Arguments of `charts`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Write watches.lock: the exact charts that the watches file means.
+    Lock(lock::Args),
+    /// Copy the charts that the watches file fetches into the project.
+    Vendor(vendor::Args),
+    /// Fetch what a chart on this machine depends on.
+    Dependency(dependency::Args),
+}
+
+pub(crate) fn run(args: Args, out: &mut dyn Write) -> anyhow::Result<()> {
+    match args.what {
+        What::Lock(args) => lock::run(&args, out),
+        What::Dependency(args) => dependency::run(&args, out),
+        What::Vendor(args) => vendor::run(&args, out),
+    }
+}

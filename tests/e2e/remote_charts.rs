@@ -1,0 +1,297 @@
+//! Charts that the operator fetches: from a registry, with a lock and a cache, and from servers that are
+//! down, come back, or have other versions.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hybrid_operator_test::http_server::Reply;
+use hybrid_operator_test::{
+    HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart, wait,
+};
+use serde_json::json;
+
+use crate::transcript::{is_current, programs};
+use crate::world::{LIMIT, Project, World, api, apply, control_plane};
+
+/// A `ConfigMap` with the version of the chart and a value.
+const MAP: &str = "\
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: '{{ .Release.Name }}-map'}
+data: {chart: '{{ .Chart.Version }}', value: '{{ .Values.value }}'}
+";
+
+fn archive(version: &str) -> Vec<u8> {
+    packaged_chart("web", version, &[("templates/map.yaml", MAP)])
+}
+
+/// A project without charts of its own, whose kind `Gadget` has the chart `chart` (YAML).
+fn project(chart: &str) -> Project {
+    let project = Project::new("", &[("map.yaml", MAP)]);
+    set_chart(&project, chart);
+    project
+}
+
+/// Writes a watches file in which `Widget` has a chart of the project, and `Gadget` the chart `chart`.
+fn set_chart(project: &Project, chart: &str) {
+    let entry = "group: test.example.com, version: v1";
+    let watches = format!(
+        "- {{{entry}, kind: Widget, chart: chart}}\n- {{{entry}, kind: Gadget, chart: {chart}}}\n"
+    );
+    project.write("watches.yaml", &watches);
+}
+
+/// Serves the chart `web` in versions 1.0.0 and 2.0.0 while `up`.
+fn repository(up: &Arc<AtomicBool>) -> HttpServer {
+    let up = Arc::clone(up);
+    HttpServer::start(move |request| {
+        let index = "apiVersion: v1\nentries: {web: [{name: web, version: 2.0.0, urls: [2.0.0.tgz]}, {name: web, version: 1.0.0, urls: [1.0.0.tgz]}]}";
+        match request.target.as_str() {
+            _ if !up.load(Ordering::SeqCst) => Reply::status(503),
+            "/index.yaml" => Reply::body(index),
+            path => match path.trim_start_matches('/').strip_suffix(".tgz") {
+                Some(version) => Reply::body(archive(version)),
+                None => Reply::status(404),
+            },
+        }
+    })
+    .unwrap()
+}
+
+async fn start(
+    project: &Project,
+    prefix: &str,
+    change: impl FnOnce(Operator) -> Operator,
+) -> Option<World> {
+    let plane = control_plane().await?;
+    let namespace = TestNamespace::create(plane, prefix).await.unwrap();
+    let cache = project.watches_file().with_file_name("cache");
+    let operator = project.operator(plane, namespace.name());
+    let operator = change(operator.env("CHART_CACHE", cache));
+    let operator = operator.start().await.unwrap();
+    Some(World {
+        plane,
+        namespace,
+        operator,
+    })
+}
+
+/// Applies a Gadget and waits for what its chart makes of it.
+async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
+    let spec = json!({"spec": {"value": value}});
+    apply(&api(&world.namespace, "Gadget"), name, &spec).await;
+    let data = json!({"chart": chart, "value": value});
+    world.data(&format!("{name}-map"), data).await;
+}
+
+/// Waits until a probe answers with a status and a text.
+async fn answers(world: &World, path: &str, status: u16, text: &str) {
+    let there = async || {
+        let answer = world.operator.probe(path).await;
+        answer.is_ok_and(|(found, body)| found == status && body.contains(text))
+    };
+    let there = wait::until(LIMIT, text, there).await;
+    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+}
+
+fn hybrid_operator(folder: &Path, arguments: &[&str]) -> String {
+    is_current("hybrid-operator").unwrap();
+    let output = Command::new(programs().join("hybrid-operator"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Pushes a version of the chart to a registry with Helm's command.
+fn push(helm: &Path, registry: &Registry, home: &Path, version: &str) {
+    let file = home.join(format!("web-{version}.tgz"));
+    std::fs::write(&file, archive(version)).unwrap();
+    let target = format!("oci://{}/charts", registry.address());
+    run_helm(
+        helm,
+        home,
+        &["push", "--plain-http", file.to_str().unwrap(), &target],
+    );
+}
+
+fn run_helm(helm: &Path, home: &Path, arguments: &[&str]) {
+    let output = Command::new(helm)
+        .args(arguments)
+        .env("HOME", home)
+        .output();
+    let output = output.unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {message}");
+}
+
+#[tokio::test]
+async fn locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let push = |version: &str| push(&helm, &registry, folder.path(), version);
+    push("1.0.0");
+    push("1.2.0");
+    push("2.0.0");
+    let url = format!("oci://{}/charts/web", registry.address());
+    let project = project(&format!("{{url: '{url}', version: ^1, plainHttp: true}}"));
+    let at = project.watches_file();
+    let said = hybrid_operator(at.parent().unwrap(), &["charts", "lock"]);
+    assert_eq!(said, format!("locked {url} ^1 at 1.2.0\n"));
+    // What is published later does not matter.
+    push("1.3.0");
+
+    let cache = folder.path().join("cache");
+    let with_variable = |operator: Operator| operator.env("CHART_CACHE", &cache);
+    let Some(mut world) = start(&project, "locked", with_variable).await else {
+        return;
+    };
+    deployed(&world, "a", "1.2.0", "1").await;
+    assert!(world.operator.stop(LIMIT).await.unwrap().success());
+    drop(registry);
+    let again = project.operator(world.plane, world.namespace.name());
+    let again = again.arg(format!("--chart-cache={}", cache.display()));
+    world.operator = again.start().await.unwrap();
+    deployed(&world, "a", "1.2.0", "2").await;
+    let log = world.operator.log();
+    assert!(!log.contains("the chart is missing"), "{log}");
+}
+
+#[tokio::test]
+async fn registry_that_is_down_at_the_start_holds_up_only_the_entry_of_its_chart() {
+    let up = Arc::new(AtomicBool::new(false));
+    let server = repository(&up);
+    let url = server.url("");
+    let project = project(&format!("{{repo: '{url}', name: web, version: 1.0.0}}"));
+    let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
+    let Some(world) = start(&project, "missing", reached).await else {
+        return;
+    };
+    // The other entry runs.
+    world.widget("w", json!({"value": "1"})).await;
+    let data = json!({"chart": "0.1.0", "value": "1"});
+    world.data("w-map", data).await;
+    let gadgets = api(&world.namespace, "Gadget");
+    apply(&gadgets, "g", &json!({"spec": {"value": "1"}})).await;
+    answers(&world, "/readyz/charts", 500, "Gadget does not run: ").await;
+    answers(&world, "/readyz", 500, "answers with status 503").await;
+    let gadget = gadgets.get("g").await.unwrap();
+    assert!(gadget.data.get("status").is_none(), "{gadget:?}");
+
+    up.store(true, Ordering::SeqCst);
+    deployed(&world, "g", "1.0.0", "1").await;
+    answers(&world, "/readyz", 200, "ok").await;
+}
+
+#[tokio::test]
+async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
+    let up = Arc::new(AtomicBool::new(true));
+    let server = repository(&up);
+    let chart = |version: &str| {
+        format!(
+            "{{repo: '{}', name: web, version: {version}}}",
+            server.url("")
+        )
+    };
+    let project = project(&chart("1.0.0"));
+    let quick = |operator: Operator| {
+        let operator = operator.args(["--reload-pace=100ms", "--reconcile-period=1s"]);
+        operator.env("POD_NAME", "operator-0")
+    };
+    let Some(world) = start(&project, "versions", quick).await else {
+        return;
+    };
+    deployed(&world, "a", "1.0.0", "1").await;
+
+    set_chart(&project, &chart("3.0.0"));
+    let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
+    let counted = async || {
+        let metrics = world.operator.metrics().await.unwrap();
+        metrics.contains(refused)
+    };
+    let counted = wait::until(LIMIT, refused, counted).await;
+    counted.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    let log = world.operator.log();
+    assert!(log.contains("has no version \\\"3.0.0\\\""), "{log}");
+    deployed(&world, "a", "1.0.0", "2").await;
+    // The entry runs, with the former chart.
+    answers(&world, "/readyz", 200, "ok").await;
+
+    set_chart(&project, &chart("2.0.0"));
+    let data = json!({"chart": "2.0.0", "value": "2"});
+    world.data("a-map", data).await;
+}
+
+/// The user `me` with the password `hidden`.
+const HTPASSWD: &str = "me:$2a$10$NQA4HuFFf3Bg3BFeGanQO.Beph0quhOf.OgOtT5sKwqYp9sCBgcXi\n";
+
+#[tokio::test]
+async fn credentials_of_a_registry_come_from_a_secret() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let users = folder.path().join("htpasswd");
+    std::fs::write(&users, HTPASSWD).unwrap();
+    let Some(registry) = Registry::start_or_skip(Some(&users)).unwrap() else {
+        return;
+    };
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    let host = registry.address();
+    let login = [
+        "registry",
+        "login",
+        host,
+        "-u",
+        "me",
+        "-p",
+        "hidden",
+        "--plain-http",
+    ];
+    run_helm(&helm, folder.path(), &login);
+    push(&helm, &registry, folder.path(), "1.0.0");
+
+    let namespace = TestNamespace::create(plane, "credentials").await.unwrap();
+    let secret = format!("{}/registry", namespace.name());
+    let project = project(&format!(
+        "{{url: 'oci://{host}/charts/web:1.0.0', plainHttp: true, credentialsSecret: {secret}}}"
+    ));
+    let operator = project.operator(plane, namespace.name());
+    let cache = folder.path().join("cache");
+    let operator = operator
+        .ready_path("/readyz/api-server")
+        .env("CHART_CACHE", cache);
+    let operator = operator.env("HOME", folder.path().join("nobody")).start();
+    let world = World {
+        operator: operator.await.unwrap(),
+        plane,
+        namespace,
+    };
+    let missing = format!("there is no Secret {secret}");
+    answers(&world, "/readyz", 500, &missing).await;
+
+    let secrets = api(&world.namespace, "Secret");
+    let wrong = json!({"type": "Opaque", "stringData": {"username": "me"}});
+    apply(&secrets, "registry", &wrong).await;
+    let why = format!("the Secret {secret} has no password; its keys are: username");
+    answers(&world, "/readyz", 500, &why).await;
+    let right = json!({"type": "Opaque", "stringData": {"username": "me", "password": "hidden"}});
+    apply(&secrets, "registry", &right).await;
+    deployed(&world, "a", "1.0.0", "1").await;
+    answers(&world, "/readyz", 200, "ok").await;
+    let log = world.operator.log();
+    assert!(!log.contains("hidden"), "{log}");
+}

@@ -11,13 +11,14 @@
     reason = "a development tool; panicking is its error report"
 )]
 
+mod cases;
 mod measure;
 mod plot;
 mod report;
 
 use std::path::PathBuf;
 
-use measure::Timings;
+use measure::{Memories, Timings};
 use mimalloc::MiMalloc;
 
 /// The allocator that the `hybrid-operator` command uses.
@@ -30,6 +31,8 @@ struct Setting {
     charts: PathBuf,
     /// The output of `benches/go`.
     go: PathBuf,
+    /// The output of `memory.rs`.
+    memory: PathBuf,
     /// The two programs whose process times are compared.
     helm: PathBuf,
     hybrid: PathBuf,
@@ -44,6 +47,7 @@ impl Setting {
         Some(Self {
             charts: path("BENCH_CHARTS")?,
             go: path("BENCH_GO")?,
+            memory: path("BENCH_MEMORY")?,
             helm: path("BENCH_HELM")?,
             hybrid: path("BENCH_HYBRID")?,
             docs: path("BENCH_DOCS")?,
@@ -60,9 +64,11 @@ fn main() {
     };
     let text = std::fs::read_to_string(&setting.go).expect("the times of Helm's engine");
     let go = Timings::from_json(&text);
+    let memories = std::fs::read_to_string(&setting.memory).expect("the memory of charts");
+    let memories: Memories = serde_json::from_str(&memories).expect("the memory of charts");
     let ours = measure::engine(&setting.charts, setting.rounds);
     let processes = measure::processes(&setting.charts, &setting.helm, &setting.hybrid);
-    let comparison = report::Comparison::new(&go, &ours, processes);
+    let comparison = report::Comparison::new(&go, &ours, processes, memories);
     std::fs::write(setting.docs.join("benchmarks.svg"), plot::svg(&comparison)).unwrap();
     let report = setting.docs.join("benchmarks.md");
     std::fs::write(&report, comparison.text() + &other_sections(&report)).unwrap();

@@ -1,17 +1,14 @@
 //! Measures times: of our engine in this process, and of both programs as processes.
 
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use helm_core::capabilities::KubeVersion;
-use helm_core::chart::Limits;
-use helm_core::engine::{ReleaseInfo, RenderInput};
-use helm_core::release::Revision;
-use helm_core::values::{self, Values};
-use helm_core::{Capabilities, Chart, CompiledChart, Rendered};
+use helm_core::CompiledChart;
 use serde::Deserialize;
+
+use crate::cases::{Case, cases, compile, name};
 
 /// Times of one case in the median round, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,6 +18,20 @@ pub(crate) struct Timing {
     /// From a chart and values to sorted manifests. For our engine the chart has rendered before.
     pub(crate) render: f64,
 }
+
+/// Memory of one chart, in bytes.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct Memory {
+    /// The packed chart.
+    pub(crate) archive: u64,
+    /// What the compiled chart keeps, after a render.
+    pub(crate) compiled: u64,
+    /// What a render needs at most, with its result.
+    pub(crate) render: u64,
+}
+
+/// Memory by chart, as `memory.rs` prints it.
+pub(crate) type Memories = BTreeMap<String, Memory>;
 
 /// Times of one engine.
 #[derive(Debug, Default)]
@@ -47,18 +58,6 @@ struct PrintedCase {
     case: String,
     whole: u64,
     render: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
-struct Case {
-    chart: String,
-    name: String,
-    namespace: String,
-    is_upgrade: bool,
-    kube_version: String,
-    api_versions: Vec<String>,
 }
 
 impl Timings {
@@ -88,27 +87,23 @@ fn float(nanoseconds: u64) -> f64 {
 }
 
 /// Times every case that renders. Each round loads and compiles the chart from the bytes of its
-/// archive, and also renders with a chart that stays compiled.
+/// archive, and also renders with a chart that stays compiled, until the next chart.
 pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
     let mut timings = Timings::default();
-    let mut compiled = HashMap::new();
+    let mut kept: Option<(String, CompiledChart)> = None;
     for directory in cases(folder) {
-        let text = std::fs::read_to_string(directory.join("case.yaml")).unwrap();
-        let case: Case = go_yaml::from_str(&text).unwrap();
+        let (case, user) = Case::read(&directory);
         let packed = std::fs::read(folder.join(&case.chart)).unwrap();
-        let chart = compiled
-            .entry(case.chart.clone())
-            .or_insert_with(|| compile(&packed));
-        let user = std::fs::read(directory.join("values.yaml")).unwrap_or_default();
-        let user = values::read(&user).unwrap();
-        let capabilities = capabilities(&case);
-        let name = |path: &Path| path.file_name().unwrap().to_string_lossy().into_owned();
+        // The chart before is dropped first.
+        kept = kept.filter(|(chart, _)| *chart == case.chart);
+        let (_, chart) = kept.get_or_insert_with(|| (case.chart.clone(), compile(&packed)));
+        let capabilities = case.capabilities();
         let whole = median(rounds, || {
             let chart = compile(&packed);
-            let rendered = render(&chart, &case, &capabilities, &user);
+            let rendered = case.render(&chart, &capabilities, &user);
             (chart, rendered)
         });
-        let render = median(rounds, || render(chart, &case, &capabilities, &user));
+        let render = median(rounds, || case.render(chart, &capabilities, &user));
         timings.cases.insert(
             (name(directory.parent().unwrap()), name(&directory)),
             Timing { whole, render },
@@ -116,34 +111,6 @@ pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
     }
     timings.peak_memory = peak_memory();
     timings
-}
-
-fn compile(packed: &[u8]) -> CompiledChart {
-    CompiledChart::compile(&Chart::from_archive(packed, &Limits::default()).unwrap()).unwrap()
-}
-
-fn render(
-    chart: &CompiledChart,
-    case: &Case,
-    capabilities: &Capabilities,
-    user: &Values,
-) -> Rendered {
-    let values = chart.coalesce(user.clone()).unwrap();
-    let mut release = ReleaseInfo::new(&case.name, &case.namespace);
-    if case.is_upgrade {
-        release = release.upgrade_to(Revision::FIRST);
-    }
-    let input = RenderInput::new(release, &values).capabilities(capabilities);
-    chart.render(&input).unwrap()
-}
-
-fn capabilities(case: &Case) -> Capabilities {
-    let mut capabilities = Capabilities {
-        kube_version: KubeVersion::parse(&case.kube_version).unwrap(),
-        ..Capabilities::default()
-    };
-    capabilities.api_versions = capabilities.api_versions.with(&case.api_versions);
-    capabilities
 }
 
 /// Minimum time spent on one case: fast cases need more rounds until they are as fast as in a
@@ -169,25 +136,6 @@ fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     times[times.len() / 2].as_secs_f64() * 1e9
 }
 
-/// Returns the directories of the cases that Helm renders.
-fn cases(folder: &Path) -> Vec<PathBuf> {
-    let below = |path: PathBuf| {
-        let entries = std::fs::read_dir(path).expect("a folder of cases");
-        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-        paths.retain(|path| path.is_dir());
-        paths.sort();
-        paths
-    };
-    let mut cases: Vec<PathBuf> = below(folder.join("cases"))
-        .into_iter()
-        .flat_map(below)
-        .collect();
-    let only = std::env::var("ONLY").unwrap_or_default();
-    cases.retain(|case| !case.join("error.txt").exists());
-    cases.retain(|case| case.to_string_lossy().contains(&only));
-    cases
-}
-
 /// How often each process is started.
 const STARTS: usize = 5;
 
@@ -198,17 +146,14 @@ pub(crate) fn processes(folder: &Path, helm: &Path, hybrid: &Path) -> Processes 
         if !case.ends_with("default") {
             continue;
         }
-        let chart = case.parent().unwrap().file_name().unwrap();
-        let text = std::fs::read_to_string(case.join("case.yaml")).unwrap();
-        let about: Case = go_yaml::from_str(&text).unwrap();
-        let archive = folder.join(about.chart);
+        let archive = folder.join(Case::read(&case).0.chart);
         let time = |program: &Path| {
             let mut starts = [0; STARTS].map(|_| start(program, &archive));
             starts.sort_by(f64::total_cmp);
             starts[STARTS / 2]
         };
         let times = (time(helm), time(hybrid));
-        processes.insert(chart.to_string_lossy().into_owned(), times);
+        processes.insert(name(case.parent().unwrap()), times);
     }
     processes
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::measure::{Processes, Timing, Timings};
+use crate::measure::{Memories, Processes, Timing, Timings};
 
 /// One chart with both engines' times, in nanoseconds, summed over its cases.
 #[derive(Debug, Default)]
@@ -33,10 +33,16 @@ pub(crate) struct Comparison {
     cases: usize,
     memory: (u64, u64),
     processes: Processes,
+    memories: Memories,
 }
 
 impl Comparison {
-    pub(crate) fn new(go: &Timings, ours: &Timings, processes: Processes) -> Self {
+    pub(crate) fn new(
+        go: &Timings,
+        ours: &Timings,
+        processes: Processes,
+        memories: Memories,
+    ) -> Self {
         let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
         for (key @ (chart, _), ours) in &ours.cases {
             let go = go.cases[key];
@@ -55,6 +61,7 @@ impl Comparison {
             cases: ours.cases.len(),
             memory: (go.peak_memory, ours.peak_memory),
             processes,
+            memories,
         }
     }
 
@@ -82,7 +89,8 @@ impl Comparison {
              | render, chart compiled | {:.2} ms | {:.3} ms | **{:.1}** | {:.1} |\n\
              | load, compile and render | {:.2} ms | {:.3} ms | **{:.1}** | {:.1} |\n\
              | `template` as a process | {:.1} ms | {:.2} ms | **{:.1}** | {:.1} |\n\
-             | peak memory of the whole corpus | {:.0} MiB | {:.0} MiB | {:.1} | |\n",
+             | peak memory of the whole corpus | {:.0} MiB | {:.0} MiB | {:.1} | |\n\
+             | memory of a compiled chart | | {:.2} MiB | | |\n",
             median(self.rows.iter().map(|row| row.per_case(row.go.render))),
             median(self.rows.iter().map(|row| row.per_case(row.ours.render))),
             self.median_compiled(),
@@ -98,6 +106,11 @@ impl Comparison {
             mebibytes(go),
             mebibytes(ours),
             mebibytes(go) / mebibytes(ours),
+            median(
+                self.memories
+                    .values()
+                    .map(|memory| mebibytes(memory.compiled))
+            ),
         )
     }
 
@@ -118,10 +131,13 @@ impl Comparison {
              round of at least half a second, so that it includes garbage collection in Go and deallocation in \
              Rust. The time of a chart is the sum over its cases; the time of a process is the median of five \
              starts with the chart's own values, with the output discarded. Peak memory is that of the process \
-             after all rounds.\n\n\
+             after all rounds; both engines drop a chart before the next one.\n\n\
+             The last three columns are bytes that were allocated, counted in a process of its own: the packed chart, \
+             what the compiled chart keeps after a render, and what a render needs at most beside it, with its \
+             result.\n\n\
              ![How many times faster than Helm's engine, by chart](benchmarks.svg)\n\n\
-             | chart | cases | Helm render, ms | render, ms | factor | Helm load + render, ms | load + compile + render, ms | factor | `helm template`, ms | `template`, ms | factor |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|\n",
+             | chart | cases | Helm render, ms | render, ms | factor | Helm load + render, ms | load + compile + render, ms | factor | `helm template`, ms | `template`, ms | factor | archive, KiB | compiled, KiB | render at most, KiB |\n\
+             |---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
             self.cases,
             self.rows.len(),
             machine(),
@@ -142,14 +158,24 @@ impl Comparison {
             );
             let _ = match self.processes.get(&row.chart) {
                 Some((go, ours)) => {
-                    writeln!(
+                    write!(
                         text,
-                        "| {:.1} | {:.2} | {:.1} |",
+                        "| {:.1} | {:.2} | {:.1} ",
                         go * 1e3,
                         ours * 1e3,
                         go / ours
                     )
                 }
+                None => write!(text, "| | | "),
+            };
+            let _ = match self.memories.get(&row.chart) {
+                Some(memory) => writeln!(
+                    text,
+                    "| {} | {} | {} |",
+                    memory.archive >> 10,
+                    memory.compiled >> 10,
+                    memory.render >> 10
+                ),
                 None => writeln!(text, "| | | |"),
             };
         }

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use go_programs::{CONTROL_PLANE, HELM, OLM, Program};
+use go_programs::{CONTROL_PLANE, HELM, OLM, Program, REGISTRY};
 
-const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm]";
+const USAGE: &str = "usage: go-programs [control-plane] [helm] [olm] [registry]";
 
 fn main() -> ExitCode {
     let mut programs: Vec<&Program> = Vec::new();
@@ -16,6 +16,7 @@ fn main() -> ExitCode {
             "control-plane" => programs.push(&CONTROL_PLANE),
             "helm" => programs.push(&HELM),
             "olm" => programs.push(&OLM),
+            "registry" => programs.push(&REGISTRY),
             _ => return fail(&format_args!("unknown program {name:?}; {USAGE}")),
         }
     }

@@ -51,7 +51,7 @@ async fn a_new_kind_upgrades_the_releases_whose_templates_ask_for_it() {
     world
         .data("one-map", json!({"serves": "true", "found": "null"}))
         .await;
-    assert_eq!(world.history("one").await, ["superseded", "deployed"]);
+    world.has_history("one", &["superseded", "deployed"]).await;
     remove_definition(&world, &format!("askeds.{group}")).await;
 }
 

@@ -110,13 +110,6 @@ async fn deployed(world: &World, name: &str, chart: &str, value: &str) {
     world.data(&format!("{name}-map"), data).await;
 }
 
-/// Waits until the records of a release have these statuses.
-async fn becomes(world: &World, release: &str, statuses: &[&str]) {
-    let there = async || world.history(release).await == statuses;
-    let there = wait::until(LIMIT, "the history", there).await;
-    there.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
-}
-
 #[tokio::test]
 async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_order() {
     let project = Project::new("", &[("map.yaml", &map("v1"))]);
@@ -144,7 +137,7 @@ async fn broken_chart_is_refused_and_the_fixed_one_upgrades_all_releases_in_orde
         deployed(&world, name, "v2", value).await;
         world.ready("Widget", name).await;
     }
-    becomes(&world, "b", &["superseded", "deployed"]).await;
+    world.has_history("b", &["superseded", "deployed"]).await;
     reaches(&world, SUCCESS, 1).await;
     reaches(&world, WAITING, 0).await;
     let log = world.operator.log();
@@ -204,13 +197,13 @@ async fn edited_custom_resource_does_not_wait_for_its_turn() {
             .unwrap(),
     );
     deployed(&world, "c", "v1", "1").await;
-    becomes(&world, "c", &["deployed"]).await;
+    world.has_history("c", &["deployed"]).await;
 
     project.write(TEMPLATE, &map("v3"));
     reaches(&world, WAITING, 3).await;
     world.widget("c", json!({"value": "3"})).await;
     deployed(&world, "c", "v3", "3").await;
-    becomes(&world, "c", &["superseded", "deployed"]).await;
+    world.has_history("c", &["superseded", "deployed"]).await;
     world.widget("new", json!({"value": "4"})).await;
     deployed(&world, "new", "v3", "4").await;
 }
@@ -232,13 +225,13 @@ async fn failing_upgrades_halt_the_rollout_until_the_chart_is_fixed() {
     let note = told(&world, "RolloutHalted").await;
     assert!(note.contains("2 others"), "{note}");
     reaches(&world, WAITING, 2).await;
-    becomes(&world, "e", &["deployed"]).await;
+    world.has_history("e", &["deployed"]).await;
     project.write(TEMPLATE, &map("v3"));
     for name in names {
         deployed(&world, name, "v3", "1").await;
         world.ready("Widget", name).await;
     }
-    becomes(&world, "e", &["superseded", "deployed"]).await;
+    world.has_history("e", &["superseded", "deployed"]).await;
 }
 
 #[tokio::test]
@@ -330,7 +323,7 @@ async fn swap_of_a_mounted_config_map_is_a_reload() {
     std::fs::remove_dir_all(mount.join("..v1")).unwrap();
     deployed(&world, "one", "v2", "1").await;
     world.ready("Widget", "one").await;
-    becomes(&world, "one", &["superseded", "deployed"]).await;
+    world.has_history("one", &["superseded", "deployed"]).await;
 
     // The directory behind the link has another name, and nothing else has changed.
     std::fs::rename(mount.join("..v2"), mount.join("..v3")).unwrap();
@@ -369,7 +362,7 @@ async fn reload_during_an_install_continues_with_the_changed_chart() {
     deployed(&world, "one", "v1", "1").await;
     world.ready("Widget", "one").await;
     // As after an edit of the custom resource, the install that was in progress is replaced.
-    becomes(&world, "one", &["failed", "deployed"]).await;
+    world.has_history("one", &["failed", "deployed"]).await;
     reaches(&world, SUCCESS, 1).await;
 }
 

@@ -96,6 +96,14 @@ impl World {
         history(&self.namespace, release).await
     }
 
+    /// Waits until the records of a release have these statuses. Objects are applied before the
+    /// record says that they are deployed.
+    pub(crate) async fn has_history(&self, release: &str, statuses: &[&str]) {
+        let there = async || self.history(release).await == statuses;
+        let there = wait::until(LIMIT, "the history", there).await;
+        there.unwrap_or_else(|error| panic!("{error}\n{}", self.operator.log()));
+    }
+
     /// Waits until a condition holds for an object.
     pub(crate) async fn until(
         &self,

@@ -1,12 +1,11 @@
 //! Status of a custom resource. No I/O.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use helm_core::release::Revision;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
 use super::annotations::Annotations;
 use super::bounded::{bounded, remembered};
@@ -15,6 +14,10 @@ use crate::action::live::Remark;
 use crate::diagnosis::Cause;
 use crate::reasons::{ConditionType, EventReason, Reason};
 
+mod patch;
+
+pub(crate) use patch::WrittenStatus;
+
 /// Maximum number of objects that a message names.
 const NAMED: usize = 5;
 /// Maximum size of the message of `Deployed`, the chart's notes, in bytes. The API machinery accepts
@@ -22,8 +25,6 @@ const NAMED: usize = 5;
 const MAX_NOTES: usize = 32 * 1024;
 /// Maximum size of any other message, in bytes.
 const MAX_MESSAGE: usize = 8 * 1024;
-/// Maximum size of a chart's version and of its `appVersion`, in bytes.
-const MAX_VERSION: usize = 256;
 
 /// Release in the status.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -589,132 +590,8 @@ impl Status {
     pub(crate) fn leave_out_manifest(&mut self) {
         self.without_manifest = true;
     }
-
-    /// Returns the merge patch for the status, `None` if it is unchanged.
-    pub(crate) fn patch(&self, written: &WrittenStatus) -> Option<Value> {
-        let mut status = Map::new();
-        status.insert("conditions".to_owned(), json!(self.conditions));
-        if let Some(generation) = self.observed_generation() {
-            status.insert("observedGeneration".to_owned(), json!(generation));
-        }
-        if let Some(release) = &self.release {
-            status.insert("release".to_owned(), json!(release.bounded()));
-            let name = release.name.as_str();
-            let known = self.before.pointer("/deployedRelease/name");
-            let known = known.and_then(Value::as_str) == Some(name);
-            let mut deployed = json!({"name": name});
-            if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
-                deployed = json!({"name": name, "manifest": manifest});
-            }
-            if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
-                status.insert("deployedRelease".to_owned(), deployed);
-            }
-        }
-        if self.without_manifest {
-            remove_manifest(&mut status, &self.before);
-        }
-        if let Some(history) = &self.history {
-            status.insert("history".to_owned(), json!(history));
-        }
-        if self.handled != Handled::default() {
-            status.insert("handled".to_owned(), json!(self.handled));
-        }
-        let same = status
-            .iter()
-            .all(|(key, value)| self.before.get(key) == Some(value));
-        let status = Value::Object(status);
-        // Do not send fields again that the API server drops.
-        if same || written.is(&status, &self.before) {
-            return None;
-        }
-        let mut patch = status;
-        add_removed_fields(&mut patch, &self.before, "release");
-        add_removed_fields(&mut patch, &self.before, "deployedRelease");
-        add_removed_fields(&mut patch, &self.before, "handled");
-        Some(patch)
-    }
-
-    fn is_deployed(&self) -> bool {
-        let mut conditions = self.conditions.iter();
-        conditions.any(|condition| {
-            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
-        })
-    }
 }
 
-impl ReleaseStatus {
-    /// Returns it without what a chart may make arbitrarily long.
-    fn bounded(&self) -> Self {
-        let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
-        Self {
-            chart_version: self.chart_version.as_ref().map(bounded),
-            app_version: self.app_version.as_ref().map(bounded),
-            ..self.clone()
-        }
-    }
-}
-
-/// Takes the manifest out of a new status, and removes that of the present one.
-fn remove_manifest(status: &mut Map<String, Value>, before: &Value) {
-    let shown = before.pointer("/deployedRelease/manifest").is_some();
-    let present = before.get("deployedRelease").filter(|_| shown).cloned();
-    let deployed = status.remove("deployedRelease").or(present);
-    if let Some(Value::Object(mut deployed)) = deployed {
-        deployed.remove("manifest");
-        if shown {
-            deployed.insert("manifest".to_owned(), Value::Null);
-        }
-        if before.get("deployedRelease").and_then(Value::as_object) != Some(&deployed) {
-            status.insert("deployedRelease".to_owned(), Value::Object(deployed));
-        }
-    }
-}
-
-/// Sets removed fields of an object to null: a merge patch keeps fields that it does not contain.
-fn add_removed_fields(patch: &mut Value, before: &Value, field: &str) {
-    let known = before.get(field).and_then(Value::as_object);
-    if let Some(fields) = patch.get_mut(field).and_then(Value::as_object_mut) {
-        for name in known.into_iter().flat_map(Map::keys) {
-            fields.entry(name.clone()).or_insert(Value::Null);
-        }
-    }
-}
-
-/// Hashes of the status last sent and of what the API server stored of it: the schema of the CRD
-/// may prune fields.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct WrittenStatus {
-    sent: u64,
-    kept: u64,
-}
-
-impl WrittenStatus {
-    /// Records the status sent and the one that the API server returned.
-    pub(crate) fn new(sent: &Value, kept: Option<&Value>) -> Self {
-        Self {
-            sent: hash(sent),
-            kept: hash(kept.unwrap_or(&Value::Null)),
-        }
-    }
-
-    fn is(&self, status: &Value, present: &Value) -> bool {
-        *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
-    }
-
-    /// Returns the fields of `sent` that were pruned, each as `status.FIELD`.
-    pub(crate) fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
-        let Some(kept) = kept else {
-            return Vec::new();
-        };
-        let fields = sent.as_object().into_iter().flatten();
-        fields
-            .filter(|(field, value)| !value.is_null() && kept.get(*field).is_none())
-            .map(|(field, _)| format!("status.{field}"))
-            .collect()
-    }
-}
-
-/// Hashes a value, ignoring null fields.
 /// Joins the first few texts.
 fn some_of<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut named: Vec<&str> = all.collect();
@@ -726,32 +603,6 @@ fn some_of<'a>(all: impl Iterator<Item = &'a str>) -> String {
     } else {
         message
     }
-}
-
-fn hash(value: &Value) -> u64 {
-    fn feed(value: &Value, hasher: &mut DefaultHasher) {
-        match value {
-            Value::Object(fields) => {
-                let mut fields: Vec<_> = fields.iter().filter(|(_, v)| !v.is_null()).collect();
-                fields.sort_by_key(|(name, _)| *name);
-                fields.len().hash(hasher);
-                for (name, value) in fields {
-                    name.hash(hasher);
-                    feed(value, hasher);
-                }
-            }
-            Value::Array(items) => {
-                items.len().hash(hasher);
-                for item in items {
-                    feed(item, hasher);
-                }
-            }
-            value => value.hash(hasher),
-        }
-    }
-    let mut hasher = DefaultHasher::new();
-    feed(value, &mut hasher);
-    hasher.finish()
 }
 
 /// Formats an error with its sources, omitting those that its text already contains.
@@ -770,218 +621,4 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use helm_core::release::Revision;
-    use jiff::Timestamp;
-    use serde_json::json;
-
-    use crate::helm::annotations;
-    use crate::reasons::Reason;
-
-    use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
-
-    #[test]
-    fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let build = |before: Option<&serde_json::Value>, manifest: bool| {
-            let mut status = Status::read(before, now, Some(1));
-            status.deployed(Reason::InstallSuccessful, "");
-            status.release = Some(ReleaseStatus {
-                name: "r".to_owned(),
-                ..ReleaseStatus::default()
-            });
-            status.manifest = DeployedManifest::Of(Some("kind: Secret".to_owned()));
-            if !manifest {
-                status.leave_out_manifest();
-            }
-            status.patch(&WrittenStatus::default())
-        };
-        let shown = build(None, true).unwrap();
-        assert_eq!(shown["deployedRelease"]["manifest"], "kind: Secret");
-        let new = build(None, false).unwrap();
-        assert_eq!(new["deployedRelease"], serde_json::json!({"name": "r"}));
-        let removed = build(Some(&shown), false).unwrap();
-        let null = serde_json::json!({"name": "r", "manifest": null});
-        assert_eq!(removed["deployedRelease"], null);
-        assert_eq!(build(Some(&new), false), None);
-    }
-
-    #[test]
-    fn an_unchanged_status_is_not_written() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let mut status = Status::read(None, now, Some(2));
-        status.deployed(Reason::InstallSuccessful, "notes");
-        status.ready(&[], None);
-        status.release = Some(ReleaseStatus {
-            name: "r".to_owned(),
-            revision: 1,
-            ..ReleaseStatus::default()
-        });
-        let patch = status.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(patch["observedGeneration"], 2);
-        assert_eq!(patch["deployedRelease"]["name"], "r");
-        assert_eq!(status.transitions.len(), 1);
-
-        let later = Timestamp::from_second(2_000).unwrap();
-        let mut again = Status::read(Some(&patch), later, Some(2));
-        again.deployed(Reason::InstallSuccessful, "notes");
-        again.ready(&[], None);
-        assert_eq!(again.patch(&WrittenStatus::default()), None);
-        assert!(again.transitions.is_empty());
-    }
-
-    #[test]
-    fn manifest_is_that_of_the_deployed_revision_or_absent() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let release = |revision| ReleaseStatus {
-            name: "r".to_owned(),
-            revision,
-            ..ReleaseStatus::default()
-        };
-        let mut status = Status::read(None, now, Some(1));
-        status.deployed(Reason::InstallSuccessful, "");
-        status.release = Some(release(1));
-        status.manifest = DeployedManifest::Of(Some("first".to_owned()));
-        let first = status.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(first["deployedRelease"]["manifest"], "first");
-
-        // A pending revision leaves it alone.
-        let mut pending = Status::read(Some(&first), now, Some(2));
-        pending.progressing("its Pods", None);
-        pending.release = Some(release(2));
-        let patch = pending.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(patch.get("deployedRelease"), None);
-
-        // The manifest of the second revision is not shown.
-        let mut second = Status::read(Some(&first), now, Some(2));
-        second.deployed(Reason::UpgradeSuccessful, "");
-        second.release = Some(release(2));
-        second.manifest = DeployedManifest::Of(None);
-        let mut patch = second.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(
-            patch["deployedRelease"],
-            json!({"name": "r", "manifest": null})
-        );
-        // The API server drops what is null.
-        patch["deployedRelease"] = json!({"name": "r"});
-        let mut again = Status::read(Some(&patch), now, Some(2));
-        again.deployed(Reason::UpgradeSuccessful, "");
-        again.manifest = DeployedManifest::Of(None);
-        assert_eq!(again.patch(&WrittenStatus::default()), None);
-    }
-
-    #[test]
-    fn status_is_bounded_and_what_is_cut_is_marked() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        // The limit is in the middle of a character.
-        let long = "\u{fc}".repeat(500_000);
-        let mut status = Status::read(None, now, Some(1));
-        status.deployed(Reason::InstallSuccessful, &long);
-        status.failed(Reason::UpgradeError, &long);
-        status.irreconcilable(Reason::ReconcileError, &long);
-        status.stalled(&long);
-        status.drifted(&long);
-        status.contested(&long);
-        status.tested(Some(&long));
-        status.unwatched(&(0..9).map(|n| format!("{n}{long}")).collect());
-        status.release = Some(ReleaseStatus {
-            chart_version: Some(long.clone()),
-            app_version: Some(long.clone()),
-            ..ReleaseStatus::default()
-        });
-        let pairs = ["force-at", "reset-at"].map(|name| {
-            let name = format!("{}{name}", annotations::PREFIX);
-            (name, long.clone())
-        });
-        status.handle(
-            &annotations::read(&pairs.into(), None, std::iter::empty()),
-            Revision(1),
-        );
-        for condition in &status.conditions {
-            assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
-            let cut = condition.message.ends_with(" bytes in all)");
-            assert!(cut || condition.message.is_empty(), "{}", condition.type_);
-        }
-        let patch = status.patch(&WrittenStatus::default()).unwrap();
-        let size = patch.to_string().len();
-        assert!((MAX_NOTES..160_000).contains(&size), "{size}");
-
-        // What was cut is not reported again.
-        let mut again = Status::read(Some(&patch), now, Some(1));
-        again.stalled(&long);
-        again.drifted(&long);
-        again.contested(&long);
-        again.tested(Some(&long));
-        assert!(again.transitions.is_empty());
-        assert_eq!(again.patch(&WrittenStatus::default()), None);
-    }
-
-    #[test]
-    fn generation_without_conditions_is_not_observed() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let mut status = Status::read(None, now, Some(1));
-        status.deployed(Reason::InstallSuccessful, "");
-        assert_eq!(
-            status
-                .patch(&WrittenStatus::default())
-                .unwrap()
-                .get("observedGeneration"),
-            None
-        );
-        status.ready(&[], None);
-        let patch = status.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(patch["observedGeneration"], 1);
-
-        // The next reconcile ended early, for example because of a connection error.
-        let mut cut_short = Status::read(Some(&patch), now, Some(2));
-        assert_eq!(cut_short.patch(&WrittenStatus::default()), None);
-        cut_short.progressing("its Pods", None);
-        let patch = cut_short.patch(&WrittenStatus::default()).unwrap();
-        assert_eq!(patch["observedGeneration"], 2);
-    }
-
-    #[test]
-    fn failure_is_published_and_keeps_the_deployed_condition() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let mut status = Status::read(None, now, Some(1));
-        status.deployed(Reason::InstallSuccessful, "");
-        status.failed(Reason::UpgradeError, "the server said no");
-        let reported: Vec<&str> = status
-            .transitions
-            .iter()
-            .map(|transition| transition.reason.as_str())
-            .collect();
-        assert_eq!(reported, ["InstallSuccessful", "UpgradeError"]);
-        let deployed = status
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "Deployed")
-            .unwrap();
-        assert_eq!(deployed.reason, "InstallSuccessful");
-        assert!(
-            status
-                .conditions
-                .iter()
-                .all(|condition| !condition.reason.is_empty())
-        );
-    }
-
-    #[test]
-    fn contested_is_kept_for_its_generation_until_takeover() {
-        let now = Timestamp::from_second(1_000).unwrap();
-        let mut status = Status::read(None, now, Some(1));
-        status.contested("the first has it, says the second");
-        assert_eq!(status.transitions.len(), 1);
-        let patch = status.patch(&WrittenStatus::default()).unwrap();
-        for (generation, taken_over, stays) in
-            [(1, false, true), (1, true, false), (2, false, false)]
-        {
-            let mut owner = Status::read(Some(&patch), now, Some(generation));
-            owner.clear_contested(taken_over);
-            assert_eq!(owner.conditions.len(), usize::from(stays));
-        }
-        let mut third = Status::read(Some(&patch), now, Some(1));
-        third.contested("the first has it, says the third");
-        assert_eq!(third.patch(&WrittenStatus::default()), None);
-    }
-}
+mod tests;

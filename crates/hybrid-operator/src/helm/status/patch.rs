@@ -1,0 +1,165 @@
+//! The merge patch that brings a status to the API server.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use serde_json::{Map, Value, json};
+
+use super::super::bounded::bounded;
+use super::super::conditions::ConditionStatus;
+use super::{DeployedManifest, Handled, ReleaseStatus, Status};
+use crate::reasons::ConditionType;
+
+/// Maximum size of a chart's version and of its `appVersion`, in bytes.
+const MAX_VERSION: usize = 256;
+
+impl Status {
+    /// Returns the merge patch for the status, `None` if it is unchanged.
+    pub(crate) fn patch(&self, written: &WrittenStatus) -> Option<Value> {
+        let mut status = Map::new();
+        status.insert("conditions".to_owned(), json!(self.conditions));
+        if let Some(generation) = self.observed_generation() {
+            status.insert("observedGeneration".to_owned(), json!(generation));
+        }
+        if let Some(release) = &self.release {
+            status.insert("release".to_owned(), json!(release.bounded()));
+            let name = release.name.as_str();
+            let known = self.before.pointer("/deployedRelease/name");
+            let known = known.and_then(Value::as_str) == Some(name);
+            let mut deployed = json!({"name": name});
+            if let DeployedManifest::Of(Some(manifest)) = &self.manifest {
+                deployed = json!({"name": name, "manifest": manifest});
+            }
+            if self.manifest != DeployedManifest::Same || !known && self.is_deployed() {
+                status.insert("deployedRelease".to_owned(), deployed);
+            }
+        }
+        if self.without_manifest {
+            remove_manifest(&mut status, &self.before);
+        }
+        if let Some(history) = &self.history {
+            status.insert("history".to_owned(), json!(history));
+        }
+        if self.handled != Handled::default() {
+            status.insert("handled".to_owned(), json!(self.handled));
+        }
+        let same = status
+            .iter()
+            .all(|(key, value)| self.before.get(key) == Some(value));
+        let status = Value::Object(status);
+        // Do not send fields again that the API server drops.
+        if same || written.is(&status, &self.before) {
+            return None;
+        }
+        let mut patch = status;
+        add_removed_fields(&mut patch, &self.before, "release");
+        add_removed_fields(&mut patch, &self.before, "deployedRelease");
+        add_removed_fields(&mut patch, &self.before, "handled");
+        Some(patch)
+    }
+
+    fn is_deployed(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|condition| {
+            condition.type_ == ConditionType::Deployed && condition.status == ConditionStatus::True
+        })
+    }
+}
+
+impl ReleaseStatus {
+    /// Returns it without what a chart may make arbitrarily long.
+    fn bounded(&self) -> Self {
+        let bounded = |version: &String| bounded(version, MAX_VERSION).into_owned();
+        Self {
+            chart_version: self.chart_version.as_ref().map(bounded),
+            app_version: self.app_version.as_ref().map(bounded),
+            ..self.clone()
+        }
+    }
+}
+
+/// Takes the manifest out of a new status, and removes that of the present one.
+fn remove_manifest(status: &mut Map<String, Value>, before: &Value) {
+    let shown = before.pointer("/deployedRelease/manifest").is_some();
+    let present = before.get("deployedRelease").filter(|_| shown).cloned();
+    let deployed = status.remove("deployedRelease").or(present);
+    if let Some(Value::Object(mut deployed)) = deployed {
+        deployed.remove("manifest");
+        if shown {
+            deployed.insert("manifest".to_owned(), Value::Null);
+        }
+        if before.get("deployedRelease").and_then(Value::as_object) != Some(&deployed) {
+            status.insert("deployedRelease".to_owned(), Value::Object(deployed));
+        }
+    }
+}
+
+/// Sets removed fields of an object to null: a merge patch keeps fields that it does not contain.
+fn add_removed_fields(patch: &mut Value, before: &Value, field: &str) {
+    let known = before.get(field).and_then(Value::as_object);
+    if let Some(fields) = patch.get_mut(field).and_then(Value::as_object_mut) {
+        for name in known.into_iter().flat_map(Map::keys) {
+            fields.entry(name.clone()).or_insert(Value::Null);
+        }
+    }
+}
+
+/// Hashes of the status last sent and of what the API server stored of it: the schema of the CRD
+/// may prune fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WrittenStatus {
+    sent: u64,
+    kept: u64,
+}
+
+impl WrittenStatus {
+    /// Records the status sent and the one that the API server returned.
+    pub(crate) fn new(sent: &Value, kept: Option<&Value>) -> Self {
+        Self {
+            sent: hash(sent),
+            kept: hash(kept.unwrap_or(&Value::Null)),
+        }
+    }
+
+    fn is(&self, status: &Value, present: &Value) -> bool {
+        *self != Self::default() && self.sent == hash(status) && self.kept == hash(present)
+    }
+
+    /// Returns the fields of `sent` that were pruned, each as `status.FIELD`.
+    pub(crate) fn pruned(sent: &Value, kept: Option<&Value>) -> Vec<String> {
+        let Some(kept) = kept else {
+            return Vec::new();
+        };
+        let fields = sent.as_object().into_iter().flatten();
+        fields
+            .filter(|(field, value)| !value.is_null() && kept.get(*field).is_none())
+            .map(|(field, _)| format!("status.{field}"))
+            .collect()
+    }
+}
+
+/// Hashes a value, ignoring null fields.
+fn hash(value: &Value) -> u64 {
+    fn feed(value: &Value, hasher: &mut DefaultHasher) {
+        match value {
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().filter(|(_, v)| !v.is_null()).collect();
+                fields.sort_by_key(|(name, _)| *name);
+                fields.len().hash(hasher);
+                for (name, value) in fields {
+                    name.hash(hasher);
+                    feed(value, hasher);
+                }
+            }
+            Value::Array(items) => {
+                items.len().hash(hasher);
+                for item in items {
+                    feed(item, hasher);
+                }
+            }
+            value => value.hash(hasher),
+        }
+    }
+    let mut hasher = DefaultHasher::new();
+    feed(value, &mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,213 @@
+//! What the status says, and when it is written.
+
+use helm_core::release::Revision;
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::helm::annotations;
+use crate::reasons::Reason;
+
+use super::{DeployedManifest, MAX_NOTES, ReleaseStatus, Status, WrittenStatus};
+
+#[test]
+fn manifest_is_left_out_of_the_status_and_removed_from_it_on_request() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let build = |before: Option<&serde_json::Value>, manifest: bool| {
+        let mut status = Status::read(before, now, Some(1));
+        status.deployed(Reason::InstallSuccessful, "");
+        status.release = Some(ReleaseStatus {
+            name: "r".to_owned(),
+            ..ReleaseStatus::default()
+        });
+        status.manifest = DeployedManifest::Of(Some("kind: Secret".to_owned()));
+        if !manifest {
+            status.leave_out_manifest();
+        }
+        status.patch(&WrittenStatus::default())
+    };
+    let shown = build(None, true).unwrap();
+    assert_eq!(shown["deployedRelease"]["manifest"], "kind: Secret");
+    let new = build(None, false).unwrap();
+    assert_eq!(new["deployedRelease"], serde_json::json!({"name": "r"}));
+    let removed = build(Some(&shown), false).unwrap();
+    let null = serde_json::json!({"name": "r", "manifest": null});
+    assert_eq!(removed["deployedRelease"], null);
+    assert_eq!(build(Some(&new), false), None);
+}
+
+#[test]
+fn an_unchanged_status_is_not_written() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut status = Status::read(None, now, Some(2));
+    status.deployed(Reason::InstallSuccessful, "notes");
+    status.ready(&[], None);
+    status.release = Some(ReleaseStatus {
+        name: "r".to_owned(),
+        revision: 1,
+        ..ReleaseStatus::default()
+    });
+    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(patch["observedGeneration"], 2);
+    assert_eq!(patch["deployedRelease"]["name"], "r");
+    assert_eq!(status.transitions.len(), 1);
+
+    let later = Timestamp::from_second(2_000).unwrap();
+    let mut again = Status::read(Some(&patch), later, Some(2));
+    again.deployed(Reason::InstallSuccessful, "notes");
+    again.ready(&[], None);
+    assert_eq!(again.patch(&WrittenStatus::default()), None);
+    assert!(again.transitions.is_empty());
+}
+
+#[test]
+fn manifest_is_that_of_the_deployed_revision_or_absent() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let release = |revision| ReleaseStatus {
+        name: "r".to_owned(),
+        revision,
+        ..ReleaseStatus::default()
+    };
+    let mut status = Status::read(None, now, Some(1));
+    status.deployed(Reason::InstallSuccessful, "");
+    status.release = Some(release(1));
+    status.manifest = DeployedManifest::Of(Some("first".to_owned()));
+    let first = status.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(first["deployedRelease"]["manifest"], "first");
+
+    // A pending revision leaves it alone.
+    let mut pending = Status::read(Some(&first), now, Some(2));
+    pending.progressing("its Pods", None);
+    pending.release = Some(release(2));
+    let patch = pending.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(patch.get("deployedRelease"), None);
+
+    // The manifest of the second revision is not shown.
+    let mut second = Status::read(Some(&first), now, Some(2));
+    second.deployed(Reason::UpgradeSuccessful, "");
+    second.release = Some(release(2));
+    second.manifest = DeployedManifest::Of(None);
+    let mut patch = second.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(
+        patch["deployedRelease"],
+        json!({"name": "r", "manifest": null})
+    );
+    // The API server drops what is null.
+    patch["deployedRelease"] = json!({"name": "r"});
+    let mut again = Status::read(Some(&patch), now, Some(2));
+    again.deployed(Reason::UpgradeSuccessful, "");
+    again.manifest = DeployedManifest::Of(None);
+    assert_eq!(again.patch(&WrittenStatus::default()), None);
+}
+
+#[test]
+fn status_is_bounded_and_what_is_cut_is_marked() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    // The limit is in the middle of a character.
+    let long = "\u{fc}".repeat(500_000);
+    let mut status = Status::read(None, now, Some(1));
+    status.deployed(Reason::InstallSuccessful, &long);
+    status.failed(Reason::UpgradeError, &long);
+    status.irreconcilable(Reason::ReconcileError, &long);
+    status.stalled(&long);
+    status.drifted(&long);
+    status.contested(&long);
+    status.tested(Some(&long));
+    status.unwatched(&(0..9).map(|n| format!("{n}{long}")).collect());
+    status.release = Some(ReleaseStatus {
+        chart_version: Some(long.clone()),
+        app_version: Some(long.clone()),
+        ..ReleaseStatus::default()
+    });
+    let pairs = ["force-at", "reset-at"].map(|name| {
+        let name = format!("{}{name}", annotations::PREFIX);
+        (name, long.clone())
+    });
+    status.handle(
+        &annotations::read(&pairs.into(), None, std::iter::empty()),
+        Revision(1),
+    );
+    for condition in &status.conditions {
+        assert!(condition.message.len() <= MAX_NOTES, "{}", condition.type_);
+        let cut = condition.message.ends_with(" bytes in all)");
+        assert!(cut || condition.message.is_empty(), "{}", condition.type_);
+    }
+    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    let size = patch.to_string().len();
+    assert!((MAX_NOTES..160_000).contains(&size), "{size}");
+
+    // What was cut is not reported again.
+    let mut again = Status::read(Some(&patch), now, Some(1));
+    again.stalled(&long);
+    again.drifted(&long);
+    again.contested(&long);
+    again.tested(Some(&long));
+    assert!(again.transitions.is_empty());
+    assert_eq!(again.patch(&WrittenStatus::default()), None);
+}
+
+#[test]
+fn generation_without_conditions_is_not_observed() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut status = Status::read(None, now, Some(1));
+    status.deployed(Reason::InstallSuccessful, "");
+    assert_eq!(
+        status
+            .patch(&WrittenStatus::default())
+            .unwrap()
+            .get("observedGeneration"),
+        None
+    );
+    status.ready(&[], None);
+    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(patch["observedGeneration"], 1);
+
+    // The next reconcile ended early, for example because of a connection error.
+    let mut cut_short = Status::read(Some(&patch), now, Some(2));
+    assert_eq!(cut_short.patch(&WrittenStatus::default()), None);
+    cut_short.progressing("its Pods", None);
+    let patch = cut_short.patch(&WrittenStatus::default()).unwrap();
+    assert_eq!(patch["observedGeneration"], 2);
+}
+
+#[test]
+fn failure_is_published_and_keeps_the_deployed_condition() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut status = Status::read(None, now, Some(1));
+    status.deployed(Reason::InstallSuccessful, "");
+    status.failed(Reason::UpgradeError, "the server said no");
+    let reported: Vec<&str> = status
+        .transitions
+        .iter()
+        .map(|transition| transition.reason.as_str())
+        .collect();
+    assert_eq!(reported, ["InstallSuccessful", "UpgradeError"]);
+    let deployed = status
+        .conditions
+        .iter()
+        .find(|c| c.type_ == "Deployed")
+        .unwrap();
+    assert_eq!(deployed.reason, "InstallSuccessful");
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|condition| !condition.reason.is_empty())
+    );
+}
+
+#[test]
+fn contested_is_kept_for_its_generation_until_takeover() {
+    let now = Timestamp::from_second(1_000).unwrap();
+    let mut status = Status::read(None, now, Some(1));
+    status.contested("the first has it, says the second");
+    assert_eq!(status.transitions.len(), 1);
+    let patch = status.patch(&WrittenStatus::default()).unwrap();
+    for (generation, taken_over, stays) in [(1, false, true), (1, true, false), (2, false, false)] {
+        let mut owner = Status::read(Some(&patch), now, Some(generation));
+        owner.clear_contested(taken_over);
+        assert_eq!(owner.conditions.len(), usize::from(stays));
+    }
+    let mut third = Status::read(Some(&patch), now, Some(1));
+    third.contested("the first has it, says the third");
+    assert_eq!(third.patch(&WrittenStatus::default()), None);
+}

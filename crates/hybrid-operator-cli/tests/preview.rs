@@ -381,6 +381,36 @@ fn images_of_objects_and_hooks_are_listed_once_and_sorted() {
 }
 
 #[test]
+fn errors_show_the_contents_of_values_only_with_debug() {
+    let project = Project::new();
+    let chart = "helm-charts/shop";
+    let values = format!("{}text: '{{{{ .hunter2.b.c }}}}'\n", CHART[1].1);
+    project.write(&format!("{chart}/values.yaml"), &values);
+    let fails = "a: {{ tpl .Values.text . }}";
+    project.write(&format!("{chart}/templates/fails.yaml"), fails);
+    if project.git(&["init", "--quiet"]).is_none() {
+        return;
+    }
+    project.commit().unwrap();
+    let cr = "config/samples/shop.yaml";
+    for command in [
+        &["images", "--cr", cr][..],
+        &["diff", "--base", "HEAD"],
+        &["template", "--cr", cr],
+        &["lint"],
+    ] {
+        let run = |flags: &[&str]| {
+            let done = project.run(&[command, flags].concat());
+            assert_ne!(done.code, Some(0), "{command:?}");
+            done.out + &done.err
+        };
+        let (without, with) = (run(&[]), run(&["--debug"]));
+        assert!(!without.contains("hunter2"), "{command:?}: {without}");
+        assert!(with.contains("hunter2"), "{command:?}: {with}");
+    }
+}
+
+#[test]
 fn a_change_of_the_project_is_compared_with_a_revision_of_the_repository() {
     let project = Project::new();
     if project.git(&["init", "--quiet"]).is_none() {

@@ -160,6 +160,7 @@ pub(super) async fn with_release(
     bindings: &mut Bindings,
     resource: &Resource,
 ) -> anyhow::Result<ReleaseDifference> {
+    let values_in_errors = bindings.shows_values_in_errors();
     let bound = bindings.bind(resource)?;
     preview::warn_selector(bound.watch, resource);
     let gvk = &bound.watch.gvk;
@@ -177,7 +178,7 @@ pub(super) async fn with_release(
         object: &resource.object,
         operator_namespace: own.as_deref(),
         latest: history.latest.as_ref(),
-        values_in_errors: false,
+        values_in_errors,
     };
     let explain = |error| preview::explain(error, resource);
     let found = helm::in_cluster(&input, &cluster.client)

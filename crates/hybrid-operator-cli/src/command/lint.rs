@@ -83,6 +83,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: LimitArgs,
 
+    /// Show the contents of values in errors of templates
+    #[arg(long)]
+    debug: bool,
+
     /// List the rules
     #[arg(long)]
     rules: bool,
@@ -128,6 +132,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
             given: &given,
             kube_minor,
             limits: args.limits.limits(),
+            values_in_errors: args.debug,
         };
         reports.push(Report {
             chart: shown,

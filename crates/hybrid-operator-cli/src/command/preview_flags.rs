@@ -32,6 +32,10 @@ pub(crate) struct PreviewFlags {
 
     #[command(flatten)]
     limits: LimitArgs,
+
+    /// Show the contents of values in errors of templates
+    #[arg(long)]
+    debug: bool,
 }
 
 impl PreviewFlags {
@@ -46,6 +50,7 @@ impl PreviewFlags {
         };
         let mut bindings = Bindings::load(source)?;
         bindings.limit(self.limits);
+        bindings.show_values_in_errors(self.debug);
         Ok(bindings)
     }
 

@@ -17,7 +17,7 @@ use hybrid_operator::watches::{ChartLimits, way_to_raise};
 use serde::Serialize;
 
 use crate::rbac::kinds::Kinds;
-use crate::rbac::survey::{RefusedRender, SurveyError, survey_within};
+use crate::rbac::survey::{RefusedRender, RenderOptions, SurveyError, survey_with};
 use crate::template_source::templates;
 use place::Places;
 
@@ -121,13 +121,19 @@ pub(crate) struct Input<'a> {
     pub(crate) kube_minor: u32,
     /// What one render may take.
     pub(crate) limits: ChartLimits,
+    /// Whether errors of templates show the contents of values.
+    pub(crate) values_in_errors: bool,
 }
 
 /// Returns the findings, sorted by file, line and rule.
 pub(crate) fn lint(input: &Input<'_>) -> Vec<Finding> {
     let files = templates(input.chart);
     let mut findings = source::findings(input.chart, &files);
-    match survey_within(&input.limits.of_render(), input.chart, input.given) {
+    let options = RenderOptions {
+        limits: input.limits.of_render(),
+        values_in_errors: input.values_in_errors,
+    };
+    match survey_with(&options, input.chart, input.given) {
         Ok(survey) => {
             let places = Places::new(&files);
             let mut kinds = Kinds::default();

@@ -17,6 +17,7 @@ fn found(id: &str, files: &[(&str, &str)]) -> Vec<String> {
         given: &[],
         kube_minor: 36,
         limits: ChartLimits::default(),
+        values_in_errors: false,
     };
     let findings = lint(&input).into_iter().filter(|finding| finding.id == id);
     findings
@@ -388,6 +389,7 @@ fn objects_with_random_names_are_found_once_and_without_their_name() {
         given: &[],
         kube_minor: 36,
         limits: ChartLimits::default(),
+        values_in_errors: false,
     };
     let findings = lint(&input);
     let tests: Vec<&Finding> = findings

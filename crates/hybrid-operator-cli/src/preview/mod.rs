@@ -67,6 +67,11 @@ impl Bindings {
         self.values_in_errors = shown;
     }
 
+    /// Returns whether errors show the contents of values.
+    pub(crate) fn shows_values_in_errors(&self) -> bool {
+        self.values_in_errors
+    }
+
     /// Sets the limits that entries do not set.
     pub(crate) fn limit(&mut self, limits: LimitArgs) {
         self.change(|watch| watch.limits = watch.limits.or(limits.limits()));

@@ -127,15 +127,24 @@ pub(crate) enum SurveyError {
 /// # Errors
 /// If the templates cannot be parsed, or no combination can be rendered.
 pub(crate) fn survey(chart: &Chart, given: &[(String, Values)]) -> Result<Survey, SurveyError> {
-    survey_within(&RenderLimits::default(), chart, given)
+    survey_with(&RenderOptions::default(), chart, given)
 }
 
-/// Like [`survey`], with limits of each render.
+/// How each combination is rendered.
+#[derive(Debug, Default)]
+pub(crate) struct RenderOptions {
+    /// What a render may take.
+    pub(crate) limits: RenderLimits,
+    /// Whether errors show the contents of values.
+    pub(crate) values_in_errors: bool,
+}
+
+/// Like [`survey`], with options of each render.
 ///
 /// # Errors
 /// As those of `survey`.
-pub(crate) fn survey_within(
-    limits: &RenderLimits,
+pub(crate) fn survey_with(
+    options: &RenderOptions,
     chart: &Chart,
     given: &[(String, Values)],
 ) -> Result<Survey, SurveyError> {
@@ -147,7 +156,7 @@ pub(crate) fn survey_within(
     let accepts = |values: &Values| {
         let combination = Combination::of(values.clone());
         steps.expect(1);
-        let accepted = render(&compiled, &combination, &apis, limits).is_ok();
+        let accepted = render(&compiled, &combination, &apis, options).is_ok();
         steps.done();
         accepted
     };
@@ -162,7 +171,7 @@ pub(crate) fn survey_within(
     for (combination, result) in
         combinations
             .iter()
-            .zip(render_all(&compiled, &combinations, &apis, limits, &steps))
+            .zip(render_all(&compiled, &combinations, &apis, options, &steps))
     {
         match result {
             Ok(render) => survey.add(render),
@@ -209,7 +218,7 @@ fn render_all(
     chart: &CompiledChart,
     combinations: &[Combination],
     apis: &BTreeSet<String>,
-    limits: &RenderLimits,
+    options: &RenderOptions,
     steps: &Steps,
 ) -> Vec<Result<Render, RefusedRender>> {
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -222,19 +231,21 @@ fn render_all(
             let Some(combination) = combinations.get(index) else {
                 return results;
             };
-            results.push((index, render(chart, combination, apis, limits)));
+            results.push((index, render(chart, combination, apis, options)));
             steps.done();
         }
     };
     let mut results: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let workers = workers.into_iter();
-        workers
-            .flat_map(|worker| {
-                let done = worker.join();
-                done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
+        // Without other threads it only takes longer.
+        let others: Vec<_> = (1..threads)
+            .map_while(|_| thread::Builder::new().spawn_scoped(scope, work).ok())
+            .collect();
+        let mut results = work();
+        for other in others {
+            let done = other.join();
+            results.extend(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        results
     });
     results.sort_by_key(|(index, _)| *index);
     results.into_iter().map(|(_, result)| result).collect()
@@ -244,7 +255,7 @@ fn render(
     chart: &CompiledChart,
     combination: &Combination,
     apis: &BTreeSet<String>,
-    limits: &RenderLimits,
+    options: &RenderOptions,
 ) -> Result<Render, RefusedRender> {
     let mut capabilities = Capabilities::default();
     let known = capabilities.api_versions.iter();
@@ -264,7 +275,8 @@ fn render(
     let mut input = RenderInput::new(release, &values).capabilities(&capabilities);
     // Only the kinds of objects count. Generating RSA keys would take most of the time.
     input.weak_secrets = true;
-    input.limits = limits.clone();
+    input.limits = options.limits.clone();
+    input.values_in_errors = options.values_in_errors;
     let rendered = chart
         .render(&input)
         .map_err(|error| RefusedRender::Render(Box::new(error)))?;

@@ -177,8 +177,11 @@ fn access(chart: &RemoteChart, patience: Patience) -> Access {
 fn pull(chart: &RemoteChart, access: &Access, cache: Option<Cache>) -> Result<Pulled, PullError> {
     let puller = Puller::new(access, cache)?;
     let wanted = chart.wanted();
-    let ended = thread::scope(|scope| scope.spawn(|| puller.pull_blocking(&wanted)).join());
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    thread::scope(|scope| {
+        let pulls = thread::Builder::new().spawn_scoped(scope, || puller.pull_blocking(&wanted));
+        let ended = pulls.map_err(PullError::Runtime)?.join();
+        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -53,7 +53,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 24] = [
+const CHART_ONLY: [&str; 23] = [
     "target",
     "files",
     "set",
@@ -64,7 +64,6 @@ const CHART_ONLY: [&str; 24] = [
     "is_upgrade",
     "skip_schema_validation",
     "generate_name",
-    "debug",
     "repo",
     "version",
     "devel",
@@ -173,7 +172,7 @@ pub(crate) struct Args {
     limits: LimitArgs,
 
     /// Print progress, the contents of values in errors, and the rendered output even if it is not valid
-    /// YAML
+    /// YAML; with --cr, only the contents of values
     #[arg(long)]
     debug: bool,
 

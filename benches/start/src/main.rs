@@ -89,7 +89,11 @@ fn programs() -> Vec<Program> {
             "BENCH_MANAGER",
             &manager,
         ),
-        ("`hybrid-operator run`, one chart", "BENCH_HYBRID", &run),
+        (
+            "the base image's `helm-operator run`, one chart",
+            "BENCH_CHARTS",
+            &run,
+        ),
         (
             "`memcached-operator run`, one chart and one native controller",
             "BENCH_OPERATOR",

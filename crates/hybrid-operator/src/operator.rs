@@ -1,6 +1,7 @@
 //! The program of an operator: its command line, logs and exit code.
 
 use std::error::Error;
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,10 +22,13 @@ const EXIT_WITHIN: Duration = Duration::from_secs(5);
 /// The command that `hybrid-operator generate` runs.
 const DESCRIBE: &str = "describe";
 
+/// The command that images of the Go operators have.
+const VERSION: &str = "version";
+
 /// Adds code to the controller of a chart.
 type ExtendChart = Box<dyn Fn(HelmController) -> HelmController + Send + Sync>;
 
-/// The program of an operator, with the one command `run`.
+/// The program of an operator, with the commands `run` and `version`.
 ///
 /// ```no_run
 /// # use hybrid_operator::native::{self, Action, NativeController};
@@ -67,6 +71,7 @@ impl Operator {
             .subcommand_required(true)
             .arg_required_else_help(true)
             .subcommand(run)
+            .subcommand(Command::new(VERSION).about("Print the version"))
             .subcommand(
                 Command::new(DESCRIBE)
                     .about("Print the definitions and permissions of the controllers as JSON")
@@ -171,27 +176,23 @@ impl Operator {
     ///
     /// Returns 0 after a signal, 1 after an error, which is printed to standard error, and 2 for
     /// invalid arguments.
-    pub fn main(mut self) -> ExitCode {
+    pub fn main(self) -> ExitCode {
         let args = double_dashes(std::env::args_os());
-        let matches = std::mem::take(&mut self.command).get_matches_from(args);
+        let matches = self.command.clone().get_matches_from(args);
         let Some((command, matches)) = matches.subcommand() else {
             // clap requires a subcommand.
             return ExitCode::FAILURE;
         };
-        if command == DESCRIBE {
-            return match self.describe(&mut std::io::stdout()) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    print_error(&error);
-                    ExitCode::FAILURE
-                }
-            };
-        }
-        let args = match RunArgs::from_arg_matches(matches) {
-            Ok(args) => args,
-            Err(error) => error.exit(),
+        let mut out = std::io::stdout();
+        let ended = match command {
+            DESCRIBE => self.describe(&mut out).map_err(Into::into),
+            VERSION => write!(out, "{}", self.command.render_version()).map_err(Into::into),
+            _ => match RunArgs::from_arg_matches(matches) {
+                Ok(args) => self.run(args),
+                Err(error) => error.exit(),
+            },
         };
-        match self.run(args) {
+        match ended {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 print_error(error.as_ref());
@@ -202,7 +203,7 @@ impl Operator {
 
     /// Prints what `hybrid-operator generate` needs to know of the controllers written in Rust.
     /// Nothing is read, and no cluster is needed.
-    fn describe(&self, out: &mut dyn std::io::Write) -> Result<(), std::io::Error> {
+    fn describe(&self, out: &mut dyn Write) -> Result<(), std::io::Error> {
         let controllers = self.controllers.iter().map(|controller| {
             let kind = controller.kind();
             json!({
@@ -221,7 +222,12 @@ impl Operator {
         writeln!(out, "{description:#}")
     }
 
-    fn run(self, args: RunArgs) -> Result<(), Box<dyn Error>> {
+    /// Runs the operator until it gets a signal: the command `run`, for programs with a command line of their
+    /// own.
+    ///
+    /// # Errors
+    /// If an argument, a file or the cluster keeps it from running.
+    pub fn run(self, args: RunArgs) -> Result<(), ControllerError> {
         let options = args.options(environment);
         logs::start(&options.logs);
         let (watches_file, watch_files) = (options.watches_file.clone(), options.watch_files);

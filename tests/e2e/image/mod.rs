@@ -153,6 +153,7 @@ async fn charts_alone_are_added_to_the_base_image_as_to_that_of_operator_sdk() {
     if !can_run() {
         return;
     }
+    is_current("chart-operator").unwrap();
     is_current("hybrid-operator").unwrap();
     let base = build(
         root(),

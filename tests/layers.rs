@@ -73,6 +73,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "release",
             "cluster",
             "readiness",
+            "telemetry",
             "watches",
             "reasons",
         ],

@@ -57,6 +57,7 @@ mod scope;
 mod security;
 mod status;
 mod symptoms;
+mod traces;
 mod transcript;
 mod tutorial;
 mod unready;

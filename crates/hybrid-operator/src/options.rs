@@ -9,14 +9,17 @@ use clap::Parser;
 use crate::controller::WorkerOptions;
 use crate::leader::{LeaseOptions, LockOptions};
 use crate::telemetry::logs::{Encoder, LogLevel, LogOptions, TimeEncoding};
+use crate::telemetry::traces::AVAILABLE;
 use crate::watches::ChartLimits;
 
 mod forms;
 #[cfg(test)]
 mod table;
+mod traces;
 
 pub use crate::client::Deadlines;
 pub use crate::webhook::WebhookOptions;
+pub use traces::{OtlpEndpoint, OtlpSource};
 
 /// The settings of an operator process.
 #[derive(Debug, Clone)]
@@ -87,6 +90,9 @@ pub struct Options {
     pub webhooks: WebhookOptions,
     /// Level and format of logs.
     pub logs: LogOptions,
+    /// Where traces of releases are sent; `None` means nowhere. From `$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or
+    /// `$OTEL_EXPORTER_OTLP_ENDPOINT` if the flag is not given.
+    pub otlp_endpoint: Option<OtlpEndpoint>,
 }
 
 /// Files with a certificate and its key, in PEM.
@@ -129,6 +135,16 @@ pub enum OptionsError {
     /// Namespaces are both listed and selected.
     #[error("--namespace-selector cannot be combined with $WATCH_NAMESPACE; use one of them")]
     NamespacesTwice,
+    /// A flag needs a feature that the program was built without.
+    #[error(
+        "{flag}: this program was built without the feature {feature}; build it with `--features hybrid-operator/{feature}`, or leave the flag out"
+    )]
+    NotBuilt {
+        /// The flag.
+        flag: &'static str,
+        /// The feature of the crate `hybrid-operator`.
+        feature: &'static str,
+    },
     /// Tokens would be sent in plain text.
     #[error(
         "--metrics-require-rbac needs --metrics-secure, because tokens must not be sent in plain text; set both or neither"
@@ -284,6 +300,10 @@ pub struct RunArgs {
     /// Require a token whose user may get the non-resource URL /metrics; needs --metrics-secure.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", require_equals = true)]
     pub metrics_require_rbac: bool,
+    /// URL to which traces of releases are sent over OTLP, as HTTP with protobuf; needs a program that was
+    /// built with the feature `otlp` [default: $`OTEL_EXPORTER_OTLP_ENDPOINT`].
+    #[arg(long, value_name = "URL", value_parser = forms::otlp_url)]
+    pub otlp_endpoint: Option<String>,
 }
 
 /// Converts Go's `-flag` to `--flag`.
@@ -395,6 +415,7 @@ impl RunArgs {
                 time: self.zap_time_encoding.unwrap_or(logs.time),
                 stacktrace: self.zap_stacktrace_level.unwrap_or(logs.stacktrace),
             },
+            otlp_endpoint: OtlpEndpoint::of(self.otlp_endpoint, env),
         }
     }
 }
@@ -414,6 +435,9 @@ impl Options {
             return Err(OptionsError::InsecureAuthorization);
         }
         forms::check(self)?;
+        if let Some(endpoint) = &self.otlp_endpoint {
+            endpoint.check(AVAILABLE)?;
+        }
         self.lease()?;
         Ok(())
     }

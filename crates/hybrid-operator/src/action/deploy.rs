@@ -26,6 +26,7 @@ use crate::cluster::delete::{Propagation, Verdict, delete, verify};
 use crate::cluster::ownership::mark;
 use crate::controller::WatchState;
 use crate::release::RecordMeta;
+use crate::telemetry::traces;
 
 /// Number of objects of a kind that are applied concurrently.
 const CONCURRENCY: usize = 8;
@@ -92,8 +93,10 @@ pub(crate) async fn deploy(
             None => Vec::new(),
         };
         live.begin(revision);
-        if let waiting @ ActionProgress::Waiting { .. } =
-            apply_all(context, live, &wanted, &before).await?
+        let applying = traces::span("apply").number("objects", wanted.len());
+        if let waiting @ ActionProgress::Waiting { .. } = applying
+            .run(apply_all(context, live, &wanted, &before))
+            .await?
         {
             return Ok(waiting);
         }
@@ -163,6 +166,7 @@ fn check_deadline(
             why: missing,
         });
     }
+    traces::waits_for("objects", "");
     Ok(ActionProgress::Waiting { why: missing })
 }
 
@@ -199,7 +203,10 @@ async fn apply_all(
         match failed {
             None => {}
             Some(error) => match awaited_kind(context, &error, wanted) {
-                Some(why) => return Ok(ActionProgress::Waiting { why }),
+                Some(why) => {
+                    traces::waits_for("kind", "");
+                    return Ok(ActionProgress::Waiting { why });
+                }
                 None => return Err(error),
             },
         }
@@ -317,6 +324,7 @@ pub(super) async fn apply_one(
             answer => answer?,
         }
     };
+    traces::changed();
     Ok(Some(AppliedObject {
         applied,
         content: hash,

@@ -47,6 +47,7 @@ use crate::cluster::ownership::{ForeignOwner, Ownership, RUN_LABEL, label_value,
 use crate::cluster::read;
 use crate::controller::WatchState;
 use crate::readiness::{HookOutcome, View, hook_outcome};
+use crate::telemetry::traces;
 
 pub(super) use memory::HookMemory;
 use progress::HookAttempt;
@@ -108,7 +109,11 @@ pub(crate) async fn run(
         if is_first {
             set_phase(context, stored, &run, index, HookPhase::Running).await?;
         }
-        let check = match check(context, &mut live.hooks, &hook, &run.label, is_first).await {
+        let checking = traces::span("hook")
+            .text("helm.hook.name", &hook.name)
+            .text("helm.hook.event", event.as_str())
+            .run(check(context, &mut live.hooks, &hook, &run.label, is_first));
+        let check = match checking.await {
             // The result of a test is reported, not retried.
             Err(error) if *event == HookEvent::Test && error.is_refusal() => {
                 HookOutcome::Failed(error.to_string()).into()
@@ -148,6 +153,7 @@ pub(crate) async fn run(
                     // The process that started the hook died before creating anything.
                     set_phase(context, stored, &run, index, HookPhase::Running).await?;
                 }
+                traces::waits_for("hook", &hook.name);
                 return Ok(ActionProgress::Waiting {
                     why: format!("{event} hook {}", hook.name),
                 });
@@ -243,6 +249,9 @@ async fn check(
 ) -> Result<HookCheck, ActionError> {
     for object in objects(&hook.manifest, 0)? {
         let check = check_object(context, memory, hook, &object, run, is_first).await?;
+        if matches!(check.outcome, HookOutcome::Failed(_)) {
+            traces::failed("HookFailed");
+        }
         if check.outcome != HookOutcome::Succeeded {
             return Ok(check);
         }

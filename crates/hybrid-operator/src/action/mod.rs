@@ -35,6 +35,7 @@ use crate::cluster::read::ReadError;
 use crate::cluster::{Claimant, Cluster, InstanceId, Marks, OperatorId, Primary};
 use crate::controller::Registry;
 use crate::release::{RecordMeta, RecordStore, RecordTags, StoreError};
+use crate::telemetry::traces::Reason;
 use crate::watches::NEVER_RECREATED;
 
 /// Inputs that every action needs.
@@ -182,8 +183,7 @@ pub(crate) enum ActionError {
 }
 
 impl ActionError {
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Apply(error) => error.reason(),
@@ -213,6 +213,12 @@ impl ActionError {
                 false
             }
         }
+    }
+}
+
+impl Reason for ActionError {
+    fn reason(&self) -> &'static str {
+        Self::reason(self)
     }
 }
 

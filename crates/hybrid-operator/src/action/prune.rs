@@ -10,6 +10,7 @@ use crate::cluster::delete::{
     Propagation, Verdict, delete, delete_as_seen, release_kept, verify_since,
 };
 use crate::reasons::EventReason;
+use crate::telemetry::traces;
 
 /// Deletes the objects that are in `before` but not in `wanted`. Objects that are annotated to be
 /// kept or are not the release's stay.
@@ -27,10 +28,18 @@ pub(super) async fn prune(
                 .iter()
                 .any(|new| new.key().is_same_object(old.key(), context.namespace))
     });
-    for object in gone {
-        remove(context, live, revision, object, PruneScope::All).await?;
+    let gone: Vec<&ManifestObject> = gone.collect();
+    if gone.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let pruning = traces::span("prune").number("objects", gone.len());
+    let prune = async {
+        for object in gone {
+            remove(context, live, revision, object, PruneScope::All).await?;
+        }
+        Ok(())
+    };
+    pruning.run(prune).await
 }
 
 /// Which of the objects of a revision are deleted.

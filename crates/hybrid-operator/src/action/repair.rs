@@ -8,6 +8,7 @@ use super::deploy::{Before, apply_one};
 use super::live::Live;
 use super::{ActionContext, ActionError, objects};
 use crate::cluster::apply::ApplyPolicy;
+use crate::telemetry::traces;
 
 /// The result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,19 +67,23 @@ pub(super) async fn reapply(
         replace: false,
         ..context.policy.clone()
     };
-    let mut applied = Vec::new();
-    let mut failed = None;
-    for object in chosen {
-        match apply_one(context, &policy, live, object, Before::Ignored).await {
-            Ok(Some(one)) => {
-                applied.push(one.applied.key.clone());
-                live.applied(one);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                failed.get_or_insert(error);
+    let applying = traces::span("apply").number("objects", chosen.len());
+    let apply = async {
+        let mut applied = Vec::new();
+        let mut failed = None;
+        for object in chosen {
+            match apply_one(context, &policy, live, object, Before::Ignored).await {
+                Ok(Some(one)) => {
+                    applied.push(one.applied.key.clone());
+                    live.applied(one);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
             }
         }
-    }
-    failed.map_or(Ok(applied), Err)
+        failed.map_or(Ok(applied), Err)
+    };
+    applying.run(apply).await
 }

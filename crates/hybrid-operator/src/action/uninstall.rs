@@ -17,6 +17,7 @@ use super::prune::PruneScope;
 use super::{ActionContext, ActionError, ActionProgress, hooks, objects, prune};
 use crate::cluster::apply::is_generated;
 use crate::cluster::delete::is_gone;
+use crate::telemetry::traces;
 
 /// Uninstalls the release of `stored`, the newest readable record. `earlier` are the records whose
 /// objects may still exist.
@@ -37,10 +38,12 @@ pub(crate) async fn uninstall(
         stored.release.set_status(Status::Uninstalling, description);
         context.save(stored).await?;
     }
-    let asked = remove_objects(context, live, stored, earlier).await?;
+    let removing = remove_objects(context, live, stored, earlier);
+    let asked = traces::span("delete").run(removing).await?;
     if wait {
         for (key, uid) in &asked {
             if !is_gone(context.cluster, key, uid).await? {
+                traces::waits_for("deletion", "");
                 return Ok(ActionProgress::Waiting {
                     why: format!("{key} to be deleted"),
                 });

@@ -138,8 +138,7 @@ pub(crate) enum DiscoveryError {
 }
 
 impl DiscoveryError {
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::UnknownKind { .. } => "UnknownKind",

@@ -147,8 +147,7 @@ impl ApiError {
         }
     }
 
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Forbidden { .. } => "Forbidden",

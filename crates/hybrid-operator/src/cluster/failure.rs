@@ -99,8 +99,7 @@ pub(crate) enum ApplyError {
 }
 
 impl ApplyError {
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Incomplete { .. } => "IncompleteObject",

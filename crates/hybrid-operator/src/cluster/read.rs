@@ -29,8 +29,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Discovery(error) => error.reason(),

@@ -16,6 +16,7 @@ use crate::manager::ControllerContext;
 use crate::native::Readers;
 use crate::release::{RecordStore, ReleaseIndex};
 use crate::render_pool::RenderPool;
+use crate::telemetry::traces::Tracer;
 
 /// The account with whose permissions the release of a custom resource is managed.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub(super) struct Access {
     pub(super) events: EventSink,
     /// Threads that render charts.
     pub(super) pool: RenderPool,
+    /// Sends traces.
+    pub(super) tracer: Tracer,
 }
 
 impl Access {
@@ -74,6 +77,7 @@ impl Access {
             stop: context.stop.clone(),
             events: EventSink::new(connection.events.clone()),
             pool: context.limits.pool.clone(),
+            tracer: context.tracer.clone(),
             client: client.clone(),
             cluster: cluster.clone(),
         }

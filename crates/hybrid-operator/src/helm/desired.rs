@@ -29,6 +29,7 @@ use crate::cluster::read::ReadError;
 use crate::reasons::{EventReason, Reason};
 use crate::release::{InputsDigest, RecordMeta, StoreError};
 use crate::render_pool::RenderPoolError;
+use crate::telemetry::traces;
 use crate::values::{self, ValuesError};
 use crate::watches::{DriftMode, RemediationStrategy, way_to_raise};
 
@@ -169,6 +170,16 @@ impl DesiredError {
     /// Returns whether rendering failed, rather than computing its inputs.
     pub(super) fn is_render(&self) -> bool {
         self.reason() == Reason::ReconcileError
+    }
+}
+
+impl traces::Reason for DesiredError {
+    fn reason(&self) -> &'static str {
+        if self.is_render() {
+            "RenderError"
+        } else {
+            self.reason().as_str()
+        }
     }
 }
 

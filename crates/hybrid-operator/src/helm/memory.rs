@@ -19,6 +19,7 @@ use crate::action::live::Live;
 use crate::cluster::OperatorId;
 use crate::controller::Key;
 use crate::release::InputsDigest;
+use crate::telemetry::traces::History;
 
 /// Inputs computed for one state of the custom resource and the objects that it refers to.
 #[derive(Clone)]
@@ -92,6 +93,8 @@ pub(super) struct Memory {
     pub(super) redactor: Redactor,
     /// Why the release is not ready, as last found.
     pub(super) diagnosis: Diagnosis,
+    /// Attempts as last traced.
+    pub(super) traced: History,
 }
 
 impl Memory {

@@ -59,6 +59,7 @@ mod router;
 mod setup;
 mod status;
 mod subject;
+mod traced;
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -116,8 +117,12 @@ impl Reconcile for HelmReconciler {
             memory.for_setup(self.setup.version);
             let span = self.setup.extensions.span.as_ref();
             let span = span.map_or_else(Span::none, |span| span(&resource));
+            let mut history = std::mem::take(&mut memory.traced);
             let reconcile = self.reconcile_release(&resource, &mut memory);
-            let outcome = Box::pin(reconcile.instrument(span)).await;
+            let reconcile = Box::pin(reconcile.instrument(span));
+            let tracer = &self.access.tracer;
+            let outcome = tracer.attempt(&mut history, &resource, reconcile).await;
+            memory.traced = history;
             self.memories().insert(request.key, memory);
             outcome
         })
@@ -133,6 +138,7 @@ impl HelmReconciler {
     ) -> Result<Outcome, ReconcileError> {
         let (setup, access, notices) = (&self.setup, &self.access, Notices::default());
         let subject = Subject::of(resource, setup, access)?;
+        traced::release(setup, &subject);
         let mut observation = observe::observe(setup, access, &subject, memory).await?;
         let wanted = match plan::before_inputs(&observation.facts) {
             // Failing templates must not prevent an uninstall.
@@ -156,6 +162,7 @@ impl HelmReconciler {
         let result = act::run(&step, &context, memory).await;
         let latest = access.store.history(&subject.namespace, &subject.name);
         memory.latest = latest.last().map(|record| record.status);
+        traced::ended(&step, latest.last(), &result);
         report::publish(
             setup,
             access,

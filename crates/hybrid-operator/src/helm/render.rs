@@ -24,6 +24,7 @@ use super::subject::Subject;
 use crate::cluster::ownership::CR_LABEL;
 use crate::cluster::read::{self, ReadError};
 use crate::cluster::{ApiError, Cluster, DiscoveryError, Scope};
+use crate::telemetry::traces;
 use crate::watches::Watch;
 
 /// Maximum number of renders until all `lookup` calls are resolved.
@@ -61,6 +62,18 @@ pub(super) struct Render {
 
 /// Renders a revision. Returns an error early if the custom resource is deleted during the render.
 pub(super) async fn render(
+    setup: &Arc<Setup>,
+    access: &Access,
+    subject: &Subject,
+    coalesced: &Arc<Coalesced>,
+    target: RenderTarget,
+) -> Result<Render, DesiredError> {
+    let render = render_with_lookups(setup, access, subject, coalesced, target);
+    traces::span("render").run(render).await
+}
+
+/// Renders until no lookup is missing.
+async fn render_with_lookups(
     setup: &Arc<Setup>,
     access: &Access,
     subject: &Subject,

@@ -45,6 +45,7 @@ use crate::options::{Options, OptionsError};
 use crate::release::{ProofKeys, Records};
 use crate::render_pool::RenderPool;
 use crate::telemetry::metrics::{Metrics, RegisterMetrics};
+use crate::telemetry::traces::{self, TraceError, Tracer};
 use crate::watches::ChartLimits;
 use crate::webhook::{self, WebhookError, Webhooks};
 
@@ -54,6 +55,9 @@ pub use runnable::{Runnable, runnable};
 
 use probes::Probes;
 use process::Process;
+
+/// How long traces may hold up the exit.
+const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 /// Everything that the manager provides to a controller.
 #[derive(Clone)]
@@ -73,6 +77,8 @@ pub struct ControllerContext {
     pub(crate) namespace_filter: NamespaceFilter,
     /// Metrics of the process.
     pub(crate) metrics: Metrics,
+    /// Sends traces of releases.
+    pub(crate) tracer: Tracer,
     /// Cancelled when the controllers must stop.
     pub stop: CancellationToken,
 }
@@ -162,6 +168,18 @@ pub(crate) struct Limits {
     pub(crate) pool: RenderPool,
 }
 
+impl Limits {
+    fn of(options: &Options) -> Self {
+        Self {
+            max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
+            reconcile_period: options.reconcile_period,
+            sync_period: options.sync_period,
+            charts: options.chart_limits,
+            pool: RenderPool::default(),
+        }
+    }
+}
+
 /// The error of a controller that cannot run, or of a check.
 pub type ControllerError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -225,6 +243,9 @@ pub enum ManagerError {
     /// The options contradict each other or lack something.
     #[error(transparent)]
     Options(#[from] OptionsError),
+    /// Traces cannot be sent.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// Another process may be the leader now.
     #[error(
         "lost the leader election lease; the process exits so that its replacement starts from the cluster's state"
@@ -371,9 +392,10 @@ impl Manager {
             probes,
             reached,
             certified,
-            metrics,
+            mut metrics,
         } = self;
         options.validate()?;
+        let (tracer, sending) = traces::start(options.traces(), &mut metrics).await?;
         let loading = load_all(loads);
         let counts = Counts::default();
         let gate = LeaderGate::default();
@@ -437,31 +459,28 @@ impl Manager {
                 cluster,
             },
             identity: identity(&options, election.is_some()),
-            limits: Limits {
-                max_concurrent_reconciles: options.max_concurrent_reconciles.max(1),
-                reconcile_period: options.reconcile_period,
-                sync_period: options.sync_period,
-                charts: options.chart_limits,
-                pool: RenderPool::default(),
-            },
+            limits: Limits::of(&options),
             reporting: Reporting::of(&options),
             namespaces: options.watch_namespaces.clone(),
             namespace_filter,
             metrics,
+            tracer,
             stop: stop.child_token(),
         };
+        let flush_within = options.graceful_shutdown_timeout.min(FLUSH_WITHIN);
         let process = Process {
             always: context.with_client(clients.always),
             leading: context,
             options,
             stop: stop.clone(),
         };
-        let ended = process.run(loaded, election).await;
+        let ended = Box::pin(process.run(loaded, election)).await;
         stop.cancel();
         if let Some(webhooks) = webhooks {
             webhooks.stop().await;
         }
         servers.join_all().await;
+        sending.finish(flush_within).await;
         info!("stopped");
         ended
     }

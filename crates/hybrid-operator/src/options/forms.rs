@@ -56,6 +56,23 @@ pub(super) fn https_url(text: &str) -> Result<String, String> {
     )
 }
 
+/// The form of the URL to which traces are sent.
+pub(super) const OTLP_URL: &str =
+    "an http or https URL without a user, a query or a fragment, such as http://collector:4318";
+
+pub(super) fn otlp_url(text: &str) -> Result<String, String> {
+    let is_url = |text: &str| {
+        let Ok(url) = text.parse::<http::Uri>() else {
+            return false;
+        };
+        let is_host = |host: &str| !host.is_empty() && !host.contains('@');
+        matches!(url.scheme_str(), Some("http" | "https"))
+            && url.authority().is_some_and(|host| is_host(host.as_str()))
+            && !text.contains(['?', '#'])
+    };
+    form(text, is_url, OTLP_URL)
+}
+
 pub(super) fn namespaced_name(text: &str) -> Result<String, String> {
     let is_pair = |text: &str| {
         let pair = text.split_once('/');

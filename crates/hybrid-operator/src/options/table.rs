@@ -52,6 +52,12 @@ const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
 
 const FLAGS: &[Row] = &[
     row(
+        "--otlp-endpoint",
+        "http://collector:4318",
+        Wrong::Usage("collector:4318", "not an http or https URL"),
+        "each_generation_is_a_trace_with_its_render_its_objects_and_its_wait",
+    ),
+    row(
         "--watches-file",
         "other.yaml",
         Wrong::AtStart("watches_file_errors_are_reported_together_without_contacting_the_cluster"),
@@ -274,7 +280,35 @@ const FLAGS: &[Row] = &[
     ),
 ];
 
+/// A program that cannot send traces ignores the variables, whatever they are.
+const NO_URL: (Wrong, Wrong) = if cfg!(feature = "otlp") {
+    (
+        Wrong::Options(
+            "ftp://collector",
+            "$OTEL_EXPORTER_OTLP_ENDPOINT: \"ftp://collector\" is not an http or https URL",
+        ),
+        Wrong::Options(
+            "collector",
+            "$OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: \"collector\" is not an http or https URL",
+        ),
+    )
+} else {
+    (Wrong::None, Wrong::None)
+};
+
 const VARIABLES: &[Row] = &[
+    row(
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "http://collector:4318",
+        NO_URL.0,
+        "endpoints_of_traces_come_from_the_flag_or_a_variable",
+    ),
+    row(
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "http://collector:4318/v1/traces",
+        NO_URL.1,
+        "endpoints_of_traces_come_from_the_flag_or_a_variable",
+    ),
     row("CHART_CACHE", "/cache", Wrong::None, CACHED),
     row(
         "WATCH_NAMESPACE",
@@ -361,6 +395,26 @@ const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
         "Set in every Pod: the API server reaches webhooks through a Service.",
     ),
     (
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "URL to which [traces](../operations.md#traces) are sent, if `--otlp-endpoint` is not given. Without the feature `otlp` it is ignored, and the log says so.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        "The same, with the whole path; it takes precedence over `OTEL_EXPORTER_OTLP_ENDPOINT`.",
+    ),
+    (
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "Headers of the requests with traces, as in `authorization=Bearer%20TOKEN`, or `OTEL_EXPORTER_OTLP_TRACES_HEADERS`.",
+    ),
+    (
+        "OTEL_SERVICE_NAME",
+        "Name of the service in traces, if it is not `OPERATOR_NAME`.",
+    ),
+    (
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "Further attributes of the service in traces, as in `deployment.environment.name=test`.",
+    ),
+    (
         "KUBECONFIG",
         "Path of the kubeconfig, if `--kubeconfig` is not given.",
     ),
@@ -371,7 +425,13 @@ const DOCUMENTED_VARIABLES: &[(&str, &str)] = &[
 ];
 
 /// Environment variables that libraries read, and not through the options.
-const READ_BY_LIBRARIES: &[&str] = &["KUBECONFIG", "RUST_LOG"];
+const READ_BY_LIBRARIES: &[&str] = &[
+    "KUBECONFIG",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_RESOURCE_ATTRIBUTES",
+    "OTEL_SERVICE_NAME",
+    "RUST_LOG",
+];
 
 fn parse(args: &[&str]) -> Result<RunArgs, clap::Error> {
     let args = ["run"].iter().chain(args).map(OsString::from);

@@ -104,8 +104,7 @@ pub(crate) enum StoreError {
 }
 
 impl StoreError {
-    /// Names the cause, for comparisons.
-    #[cfg(test)]
+    /// Names the cause, for traces and comparisons.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::Exists { .. } => "RevisionExists",

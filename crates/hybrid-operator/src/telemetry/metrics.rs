@@ -622,7 +622,8 @@ mod tests {
         let page = format!(
             "`/metrics` has these metrics, and those that a program adds \
              ([the manager](../native.md#the-manager)). A histogram has the suffixes `_bucket`, `_count` and \
-             `_sum`. [Running an operator](../operations.md#metrics) says how they are served, and \
+             `_sum`. A program that sends [traces](../operations.md#traces) also has \
+             `hybrid_operator_trace_spans_total`, with the label `result`. [Running an operator](../operations.md#metrics) says how they are served, and \
              `hybrid-operator generate dashboards` writes dashboards for them.\n\n{table}"
         );
         crate::reference::assert_generated("metrics.md", "Metrics", &page);

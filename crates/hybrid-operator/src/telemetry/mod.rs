@@ -1,14 +1,16 @@
-//! Logs and metrics.
+//! Logs, metrics and traces.
 
 pub mod logs;
 pub(crate) mod metrics;
 pub(crate) mod queues;
 pub(crate) mod reloads;
 pub(crate) mod resources;
+pub(crate) mod traces;
 pub(crate) mod webhooks;
 mod zap;
 
 pub use prometheus_client;
+pub use traces::TraceError;
 
 /// The names of all metrics of a manager, as scrapers see them. Histograms have the suffixes
 /// `_bucket`, `_count` and `_sum` in addition.

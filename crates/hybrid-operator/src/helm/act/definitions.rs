@@ -22,6 +22,7 @@ use super::super::report::Report;
 use super::super::setup::{Setup, timeout};
 use super::{ActContext, ActError};
 use crate::cluster::{ApiError, Cluster, FIELD_MANAGER, Target};
+use crate::telemetry::traces;
 use crate::watches::CrdPolicy;
 
 /// Shortest and longest time between two checks of a CRD.
@@ -55,6 +56,15 @@ pub(in crate::helm) enum CrdError {
 }
 
 impl CrdError {
+    /// Names the cause, for traces.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "UnreadableCrd",
+            Self::Api { source, .. } => source.reason(),
+            Self::Late { .. } => "Timeout",
+        }
+    }
+
     /// Returns whether a retry may succeed.
     pub(super) fn is_transient(&self) -> bool {
         match self {
@@ -164,6 +174,7 @@ pub(super) async fn run(
     };
     let limit = timeout(setup.policy(kind).timeout);
     if let Some(NotServed { why, delay }) = known.not_served(now, limit)? {
+        traces::waits_for("CRD", "");
         return Ok(Report::wait(why, delay));
     }
     memory.pending_crds = None;
@@ -218,6 +229,7 @@ impl<'a> Installer<'a> {
     ) -> Result<DynamicObject, CrdError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let answer = self.api.patch(name, &params, &Patch::Apply(object)).await;
+        traces::changed();
         answer.map_err(|error| self.error("patch", path, name, error))
     }
 
@@ -236,7 +248,10 @@ impl<'a> Installer<'a> {
                 let live = self.get(path, name).await?;
                 Ok(live.unwrap_or_else(|| object.clone()))
             }
-            answer => answer.map_err(|error| self.error("create", path, name, error)),
+            answer => {
+                traces::changed();
+                answer.map_err(|error| self.error("create", path, name, error))
+            }
         }
     }
 

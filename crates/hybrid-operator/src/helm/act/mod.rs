@@ -48,6 +48,7 @@ use crate::cluster::apply::{ApplyPolicy, TakeOver};
 use crate::cluster::read::ReadError;
 use crate::cluster::{ApiError, DiscoveryError};
 use crate::release::StoreError;
+use crate::telemetry::traces;
 
 pub(super) use definitions::{PendingCrds, are_needed as crds_are_needed};
 
@@ -116,6 +117,23 @@ impl ActError {
     }
 }
 
+impl traces::Reason for ActError {
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::Action(error) => error.reason(),
+            Self::Store(error) => error.reason(),
+            Self::Api(error) => error.reason(),
+            Self::Read(error) => error.reason(),
+            Self::Discovery(error) => error.reason(),
+            Self::Crd(error) => error.reason(),
+            Self::Desired(error) => traces::Reason::reason(error),
+            Self::Manifest(_) => "InvalidManifest",
+            Self::Extension(_) => "ExtensionFailed",
+            Self::Missing(..) => "InternalError",
+        }
+    }
+}
+
 /// Runs the pre hooks of the extensions, executes a step, and runs their post hooks if nothing is
 /// left to do.
 pub(super) async fn run(
@@ -126,7 +144,8 @@ pub(super) async fn run(
     let extensions = &context.setup.extensions;
     let inputs = context.desired().map(|desired| &desired.inputs);
     extensions.before(step, context, inputs).await?;
-    let mut report = Box::pin(execute(step, context, memory)).await?;
+    let executing = traces::span(step.name()).run(execute(step, context, memory));
+    let mut report = Box::pin(executing).await?;
     if report.is_settled() {
         let after = extensions.after(step, context).await;
         report.hook_error = after.err().map(|error| chain(error.as_ref()));

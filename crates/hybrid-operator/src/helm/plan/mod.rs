@@ -228,6 +228,35 @@ pub(crate) enum Step {
     Refuse(Refusal),
 }
 
+impl Step {
+    /// Names the step, for traces.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Forget => "forget",
+            Self::Leave => "leave",
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+            Self::Rollback { .. } => "rollback",
+            Self::Resume { .. } => "resume",
+            Self::Retry { .. } => "retry",
+            Self::Repair { .. } => "repair",
+            Self::Inspect { .. } => "inspect",
+            Self::Adopt { .. } => "adopt",
+            Self::Convert => "convert",
+            Self::KeepUnchanged { .. } => "keep",
+            Self::InstallCrds { .. } => "crds",
+            Self::Test { .. } => "test",
+            Self::CleanUp { .. } => "clean-up",
+            Self::Discard { .. } => "discard",
+            Self::Remove { .. } => "remove",
+            Self::Uninstall => "uninstall",
+            Self::Wait { .. } => "wait",
+            Self::Refuse(_) => "refuse",
+        }
+    }
+}
+
 /// End of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {

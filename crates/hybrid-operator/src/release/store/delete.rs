@@ -14,6 +14,7 @@ use crate::release::StoreError;
 use crate::release::index::OwnWrite;
 use crate::release::meta::{Format, RecordMeta};
 use crate::release::side::{PART_OF_LABEL, PartMeta};
+use crate::telemetry::traces;
 
 impl RecordStore {
     /// Deletes a record and its parts. A missing record is not an error.
@@ -138,7 +139,7 @@ impl RecordStore {
             .call("delete", &meta.namespace, Some(&meta.secret), call)
             .await
         {
-            Ok(_) => {}
+            Ok(_) => traces::changed(),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(fencing_error(error, meta)),
         }

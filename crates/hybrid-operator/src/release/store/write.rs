@@ -20,6 +20,7 @@ use crate::release::proof::ProofSubject;
 use crate::release::side::{
     self, EncodedRecord, PART_KEY, PART_OF_LABEL, PART_OWNER, PART_TYPE, PartMeta, Parts,
 };
+use crate::telemetry::traces;
 
 impl RecordStore {
     /// Creates a revision, which must not exist.
@@ -241,6 +242,7 @@ impl RecordStore {
         if meta.format == Format::Helm {
             self.index.written(adopted.clone());
         }
+        traces::changed();
         Ok(adopted)
     }
 
@@ -302,6 +304,7 @@ impl RecordStore {
             });
         }
         self.index.written(meta.clone());
+        traces::changed();
         Ok(meta)
     }
 }

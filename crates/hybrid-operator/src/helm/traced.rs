@@ -1,0 +1,66 @@
+//! What the trace of a release shows: its names, the step, and how the step ended.
+
+use super::act::ActError;
+use super::plan::{Step, Until};
+use super::report::{Next, Report, StepOutcome};
+use super::setup::Setup;
+use super::subject::Subject;
+use crate::release::RecordMeta;
+use crate::telemetry::traces::{self, End, Reason as _};
+
+/// Adds the names of the release to the present attempt.
+pub(super) fn release(setup: &Setup, subject: &Subject) {
+    let gvk = &subject.primary.gvk;
+    traces::about(&[
+        ("k8s.object.group", &gvk.group),
+        ("k8s.object.version", &gvk.version),
+        ("k8s.object.kind", &gvk.kind),
+        ("helm.release.name", subject.name.as_str()),
+        ("helm.release.namespace", &subject.namespace),
+        ("helm.chart.name", setup.chart.chart().name()),
+    ]);
+}
+
+/// Adds the step, and how it ended.
+pub(super) fn ended(step: &Step, latest: Option<&RecordMeta>, result: &Result<Report, ActError>) {
+    let end = match result {
+        Ok(report) => end_of(step, report),
+        Err(error) => End::Failed(error.reason()),
+    };
+    let revision = latest.map(|record| record.revision.0);
+    traces::ended(step.name(), revision, end);
+}
+
+fn end_of(step: &Step, report: &Report) -> End {
+    let until = match step {
+        Step::Wait { until, .. } => Some(until),
+        _ => None,
+    };
+    if matches!(until, Some(Until::NextAttempt { .. })) {
+        return End::Idle;
+    }
+    match &report.outcome {
+        StepOutcome::Progressing { .. } => End::Waiting,
+        // Its tests run.
+        StepOutcome::Unchanged
+            if matches!((step, report.next), (Step::Test { .. }, Next::After(_))) =>
+        {
+            End::Waiting
+        }
+        StepOutcome::Failed(failure) => End::Failed(failure.kind.error_reason().as_str()),
+        StepOutcome::Irreconcilable { reason, .. } => End::Failed(reason.as_str()),
+        StepOutcome::Stalled { .. } => End::Failed("Stalled"),
+        StepOutcome::Contended { .. } => End::Failed("Contended"),
+        StepOutcome::Contested { .. } => End::Failed("Contested"),
+        StepOutcome::Tested {
+            failure: Some(_), ..
+        } => End::Failed("TestFailed"),
+        _ if report.hook_error.is_some() => End::Failed("ExtensionFailed"),
+        StepOutcome::Deployed(_)
+        | StepOutcome::Unchanged
+        | StepOutcome::RolledBack(_)
+        | StepOutcome::Paused
+        | StepOutcome::Tested { .. }
+        | StepOutcome::Silent => End::Done,
+    }
+}

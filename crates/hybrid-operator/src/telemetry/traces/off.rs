@@ -1,0 +1,71 @@
+//! The functions of [`traces`](super) in programs that cannot send any.
+#![expect(
+    clippy::unused_self,
+    clippy::unused_async,
+    reason = "the signatures are those of the feature"
+)]
+
+use kube::api::DynamicObject;
+
+use super::{Destination, End, TraceError};
+use crate::telemetry::metrics::RegisterMetrics;
+
+/// Sends no traces.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tracer;
+
+/// What is known of earlier attempts: nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct History;
+
+/// A task that does not exist.
+pub(crate) struct Sending;
+
+/// A span that is not recorded.
+pub(crate) struct Span;
+
+/// Never called: the options are refused before.
+pub(crate) async fn start(
+    _: Option<Destination>,
+    _: &mut Vec<RegisterMetrics>,
+) -> Result<(Tracer, Sending), TraceError> {
+    Ok((Tracer, Sending))
+}
+
+impl Sending {
+    pub(crate) async fn finish(self, _: std::time::Duration) {}
+}
+
+impl Tracer {
+    pub(crate) fn attempt<F: Future>(&self, _: &mut History, _: &DynamicObject, future: F) -> F {
+        future
+    }
+}
+
+pub(crate) fn span(_: &'static str) -> Span {
+    Span
+}
+
+impl Span {
+    pub(crate) fn text(self, _: &'static str, _: &str) -> Self {
+        self
+    }
+
+    pub(crate) fn number(self, _: &'static str, _: usize) -> Self {
+        self
+    }
+
+    pub(crate) fn run<F: Future>(self, future: F) -> F {
+        future
+    }
+}
+
+pub(crate) fn about(_: &[(&'static str, &str)]) {}
+
+pub(crate) fn changed() {}
+
+pub(crate) fn failed(_: &'static str) {}
+
+pub(crate) fn waits_for(_: &'static str, _: &str) {}
+
+pub(crate) fn ended(_: &'static str, _: Option<u32>, _: End) {}

@@ -125,7 +125,8 @@ impl AccessFlags {
             ..flags
         };
         let cache = self.chart_cache.clone().map(Cache::at);
-        Ok(Puller::new(&access, cache.or_else(Cache::open_default))?)
+        let puller = Puller::new(&access, cache.or_else(Cache::open_default))?;
+        Ok(puller.verifying(chart.policy()?))
     }
 
     fn access(&self) -> Access {

@@ -109,7 +109,7 @@ impl Cache {
     /// If it is there and cannot be read.
     pub(crate) fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.path(digest);
-        let Some(data) = self.read(&path, limits::ARCHIVE)? else {
+        let Some(data) = Self::read(&path, limits::ARCHIVE)? else {
             return Ok(None);
         };
         if Digest::of(&data) == *digest {
@@ -130,11 +130,11 @@ impl Cache {
         digest: &Digest,
         kind: &str,
     ) -> Result<Option<Vec<u8>>, CacheError> {
-        self.read(&self.evidence_path(digest, kind), limits::EVIDENCE)
+        Self::read(&self.evidence_path(digest, kind), limits::EVIDENCE)
     }
 
     /// Reads a file; nothing of one that is larger than `limit`.
-    fn read(&self, path: &Path, limit: usize) -> Result<Option<Vec<u8>>, CacheError> {
+    fn read(path: &Path, limit: usize) -> Result<Option<Vec<u8>>, CacheError> {
         let file = match File::options().read(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

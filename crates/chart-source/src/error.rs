@@ -213,7 +213,7 @@ pub enum PullError {
         /// The file in the cache.
         path: PathBuf,
         /// Why not.
-        why: VerifyError,
+        why: Box<VerifyError>,
         /// Why it cannot be fetched.
         #[source]
         source: Box<PullError>,

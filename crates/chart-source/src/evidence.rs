@@ -1,5 +1,8 @@
 //! Finds what proves a chart, in the cache or where the chart was published, and verifies it.
 
+#[cfg(feature = "provenance")]
+mod provenance;
+
 use std::path::PathBuf;
 
 use url::Url;
@@ -14,8 +17,12 @@ use crate::verify::{Evidence, Policy, Signer, Subject, VerifyError};
 
 /// Where the evidence about an archive is published.
 pub(crate) enum Origin<'a, 'b> {
-    /// Beside the archive behind a URL.
-    Beside(&'a Url),
+    /// Beside the archive behind a URL, to which credentials are sent if it is trusted.
+    #[cfg_attr(
+        not(feature = "provenance"),
+        allow(dead_code, reason = "cosign has no signatures there")
+    )]
+    Beside { url: &'a Url, trusted: bool },
     /// In the registry that has the archive.
     Registry(&'a mut Registry<'b>, &'a Found),
 }
@@ -113,7 +120,7 @@ impl Puller {
         };
         let manifest = match &origin {
             Origin::Registry(_, found) => Some(found.digest),
-            Origin::Beside(_) => None,
+            Origin::Beside { .. } => None,
         };
         let subject = Subject {
             archive: resolved.digest,
@@ -143,12 +150,20 @@ impl Puller {
     ) -> Result<Result<Vec<Vec<u8>>, VerifyError>, PullError> {
         match (&self.policy.0, origin) {
             (Signer::Anybody, _) => Ok(Ok(Vec::new())),
-            (Signer::Cosign(_), Origin::Beside(_)) => Ok(Err(VerifyError::NotApplicable(
+            (Signer::Cosign(_), Origin::Beside { .. }) => Ok(Err(VerifyError::NotApplicable(
                 "signatures of cosign are in registries only; fetch the chart from a registry (oci://), or \
                  verify its provenance",
             ))),
             (Signer::Cosign(_), Origin::Registry(registry, found)) => {
                 signatures(registry, found).await
+            }
+            #[cfg(feature = "provenance")]
+            (Signer::Provenance(_), Origin::Beside { url, trusted }) => {
+                self.provenance_beside(url, trusted).await
+            }
+            #[cfg(feature = "provenance")]
+            (Signer::Provenance(_), Origin::Registry(registry, found)) => {
+                provenance::in_registry(registry, found).await
             }
         }
     }

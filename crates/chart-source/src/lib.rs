@@ -11,7 +11,10 @@
 //! ```
 //!
 //! [`ChartReference`] says which chart is meant, [`Puller`] finds the version and fetches the archive,
-//! and [`Cache`] keeps archives by their digest. A [`verify::Policy`] says who must have signed the chart. Versions and URLs are chosen as Helm chooses them.
+//! and [`Cache`] keeps archives by their digest. A [`verify::Policy`] says who must have signed the chart.
+//! Versions and URLs are chosen as Helm chooses them.
+//!
+//! The feature `provenance` verifies provenance files (`.prov`); signatures of cosign need no feature.
 //!
 //! # Guarantees
 //! - An archive is compared with the digest of the index, the manifest or the reference, if there is one,

@@ -24,6 +24,12 @@ pub const SIGNATURE: usize = 4 << 10;
 pub const SIGNATURES: usize = 16;
 /// Largest file with a public key, in bytes.
 pub const KEY: usize = 64 << 10;
+/// Largest provenance file (`.prov`), in bytes. It contains the metadata of the chart.
+pub const PROVENANCE: usize = 1 << 20;
+/// Largest keyring, in bytes.
+pub const KEYRING: usize = 16 << 20;
+/// Largest number of keys in a keyring.
+pub const KEYS: usize = 10_000;
 /// Largest evidence that is kept beside an archive, in bytes.
 pub const EVIDENCE: usize = 4 << 20;
 /// Default size of the cache, in bytes.

@@ -19,8 +19,8 @@ const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// Fetches charts.
 pub struct Puller {
-    transport: Transport,
-    access: Access,
+    pub(crate) transport: Transport,
+    pub(crate) access: Access,
     pub(crate) cache: Option<Cache>,
     pub(crate) policy: Policy,
 }
@@ -87,7 +87,7 @@ impl Puller {
                     source => PullError::Kept {
                         chart: chart.to_string(),
                         path,
-                        why,
+                        why: Box::new(why),
                         source: Box::new(source),
                     },
                 })
@@ -177,7 +177,8 @@ impl Puller {
                 url: shown(&url),
                 digest,
             };
-            return self.proven(resolved, archive, Origin::Beside(&url)).await;
+            let origin = Origin::Beside { url: &url, trusted };
+            return self.proven(resolved, archive, origin).await;
         }
         let expected = picked.digest.map(|digest| ("the index", digest));
         let version = Some(picked.version);
@@ -210,7 +211,8 @@ impl Puller {
             url: shown,
             digest,
         };
-        self.proven(resolved, archive, Origin::Beside(url)).await
+        let origin = Origin::Beside { url, trusted };
+        self.proven(resolved, archive, origin).await
     }
 
     /// Fetches a chart from a registry, and returns the digest of its manifest with it.

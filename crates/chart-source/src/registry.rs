@@ -30,6 +30,8 @@ const LAYERS: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
+/// Media type of a provenance file.
+const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Name of this program at token services.
 const CLIENT: &str = "hybrid-operator";
@@ -78,6 +80,12 @@ pub(crate) struct Found {
 pub(crate) struct Layers {
     /// The archive.
     pub(crate) chart: Layer,
+    /// The provenance file.
+    #[cfg_attr(
+        not(feature = "provenance"),
+        allow(dead_code, reason = "only the feature reads it")
+    )]
+    pub(crate) provenance: Option<Layer>,
 }
 
 #[derive(Deserialize)]
@@ -118,8 +126,11 @@ impl Layers {
                 LAYERS[0]
             ));
         };
+        let mut layers = manifest.layers.iter();
+        let provenance = layers.find(|one| one.media_type == PROVENANCE);
         Ok(Self {
             chart: layer.blob()?,
+            provenance: provenance.map(Descriptor::blob).transpose()?,
         })
     }
 }
@@ -188,6 +199,20 @@ impl<'a> Registry<'a> {
     /// Fetches an archive.
     pub(crate) async fn archive(&mut self, layer: &Layer) -> Result<Vec<u8>, PullError> {
         self.blob(layer, "chart", limits::ARCHIVE).await
+    }
+
+    /// Fetches a provenance file.
+    #[cfg(feature = "provenance")]
+    pub(crate) async fn provenance(&mut self, layer: &Layer) -> Result<Vec<u8>, PullError> {
+        self.blob(layer, "provenance file", limits::PROVENANCE)
+            .await
+    }
+
+    /// Returns the last part of the name of the repository, which is the name of the chart.
+    #[cfg(feature = "provenance")]
+    pub(crate) fn chart_name(&self) -> &str {
+        let name = self.name.repository.as_str();
+        name.rsplit('/').next().unwrap_or(name)
     }
 
     /// Fetches what cosign has signed about a manifest, with the signatures. There may be none.

@@ -88,10 +88,10 @@ struct Published {
 impl Published {
     fn new() -> Self {
         let files = Arc::new(Mutex::new(BTreeMap::new()));
-        let served = Arc::clone(&files);
+        let shared = Arc::clone(&files);
         let server =
             HttpServer::start(
-                move |request| match served.lock().unwrap().get(&request.target) {
+                move |request| match shared.lock().unwrap().get(&request.target) {
                     Some(body) => Reply::body(Vec::clone(body)),
                     None => Reply::status(404),
                 },

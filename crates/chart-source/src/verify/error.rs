@@ -26,6 +26,39 @@ pub enum VerifyError {
         /// What is wrong with it.
         why: String,
     },
+    /// A file is not a keyring.
+    #[error("{} is not a keyring of OpenPGP: {why}", path.display())]
+    Keyring {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The key of a signature is not in the keyring.
+    #[error(
+        "it is signed with the key {key}, which is not in {}; if you trust its owner, add the public key",
+        keyring.display()
+    )]
+    UnknownSigner {
+        /// Fingerprint or number of the key.
+        key: String,
+        /// The keyring.
+        keyring: PathBuf,
+    },
+    /// The key of a signature must not be used.
+    #[error("it is signed with the key {key}, which does not count: {why}")]
+    Signer {
+        /// Number of the key.
+        key: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A text is not what was signed.
+    #[error("its provenance file was changed after it was signed with the key {key}")]
+    Changed {
+        /// Number of the key.
+        key: String,
+    },
     /// There is no signature.
     #[error("it is not signed: {0}")]
     NoSignature(String),
@@ -54,6 +87,11 @@ pub enum VerifyError {
     /// The signature, or what was signed, cannot be read.
     #[error("its signature cannot be read: {0}")]
     Malformed(String),
+    /// The program cannot verify provenance files.
+    #[error(
+        "this program was built without the feature `provenance`, which verifies provenance files (.prov)"
+    )]
+    NotBuilt,
     /// The chart is where such signatures cannot be.
     #[error("{0}")]
     NotApplicable(&'static str),

@@ -55,6 +55,7 @@ const REMOTE: &str =
 const REMOTE_FORMS: &str = "charts_are_fetched_as_their_entries_say";
 const SIGNED: &str =
     "a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache";
+const PROVEN: &str = "charts_of_entries_with_a_keyring_need_a_provenance_file";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
@@ -130,6 +131,8 @@ const FIELDS: &[Row] = &[
     row("chart.verify", "{cosign: {key: a.pub}}", MAP, SIGNED),
     row("chart.verify.cosign", "{key: a.pub}", MAP, SIGNED),
     row("chart.verify.cosign.key", "a.pub", TEXT, SIGNED),
+    row("chart.verify.provenance", "{keyring: a.gpg}", MAP, PROVEN),
+    row("chart.verify.provenance.keyring", "a.gpg", TEXT, PROVEN),
     row(
         "watchDependentResources",
         "false",
@@ -455,6 +458,7 @@ const REQUIRED: &[(&str, &str)] = &[
     ("chart.url", "oci://h/web"),
     ("chart.verify.cosign", "{key: other.pub}"),
     ("chart.verify.cosign.key", "other.pub"),
+    ("chart.verify.provenance.keyring", "other.gpg"),
     ("valuesFrom[].kind", "Secret"),
     ("valuesFrom[].name", "s"),
     ("driftDetection.ignore[].paths", "[/a]"),
@@ -478,8 +482,12 @@ fn entry(fields: &[(&str, &str)]) -> String {
     }
     let is_given = |required: &str| {
         let below = format!("{required}.");
-        let replaced =
-            required == "chart.url" && fields.iter().any(|(path, _)| *path == "chart.repo");
+        let has = |start: &str| fields.iter().any(|(path, _)| path.starts_with(start));
+        let replaced = match required {
+            "chart.url" => has("chart.repo"),
+            "chart.verify.cosign" => has("chart.verify.provenance"),
+            _ => false,
+        };
         replaced
             || fields
                 .iter()

@@ -237,7 +237,15 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
         ),
         (
             format!("{{{repo}, verify: {{}}}}"),
-            "[0].chart.verify: give `cosign` with the file of a public `key`",
+            "[0].chart.verify: give either `cosign` with the file of a public `key`, or `provenance`",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{key: a}}, provenance: {{keyring: b}}}}}}"),
+            "[0].chart.verify: give either `cosign`",
+        ),
+        (
+            format!("{{{repo}, verify: {{provenance: {{}}}}}}"),
+            "[0].chart.verify.provenance: `keyring` is required",
         ),
         (
             format!("{{{repo}, verify: {{cosign: {{}}}}}}"),

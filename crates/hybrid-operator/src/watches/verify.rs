@@ -18,23 +18,30 @@ pub enum Verify {
         /// File with the public key.
         key: PathBuf,
     },
+    /// The owner of a key in a keyring, with a provenance file as Helm makes it.
+    Provenance {
+        /// File with the public keys.
+        keyring: PathBuf,
+    },
 }
 
 impl Verify {
-    /// Returns the file with the public key.
+    /// Returns the file with the public keys.
     pub fn file(&self) -> &Path {
         match self {
             Self::Cosign { key } => key,
+            Self::Provenance { keyring } => keyring,
         }
     }
 
-    /// Reads the public key.
+    /// Reads the public keys.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not a key.
+    /// If the file cannot be read, or has no key.
     pub fn policy(&self) -> Result<Policy, VerifyError> {
         match self {
             Self::Cosign { key } => Policy::cosign_key(key),
+            Self::Provenance { keyring } => Policy::keyring(keyring),
         }
     }
 }
@@ -42,7 +49,7 @@ impl Verify {
 /// Reads the field `verify` of a chart.
 pub(super) fn read(fields: &mut Fields<'_>, base: &Path) -> Option<Verify> {
     fields.section("verify", |verify| {
-        let is_given = verify.has("cosign");
+        let given = ["cosign", "provenance"].map(|field| verify.has(field));
         let key = verify.section("cosign", |cosign| {
             cosign.refuse(
                 "identity",
@@ -51,11 +58,26 @@ pub(super) fn read(fields: &mut Fields<'_>, base: &Path) -> Option<Verify> {
             );
             cosign.required("key", name)
         });
-        if !is_given {
-            verify.wrong("give `cosign` with the file of a public `key`".to_owned());
+        let keyring = verify.section("provenance", |provenance| {
+            provenance.required("keyring", name)
+        });
+        match given {
+            [true, false] => Some(Verify::Cosign {
+                key: base.join(key.flatten()?),
+            }),
+            [false, true] => {
+                if !Policy::HAS_PROVENANCE {
+                    verify.wrong(VerifyError::NotBuilt.to_string());
+                }
+                Some(Verify::Provenance {
+                    keyring: base.join(keyring.flatten()?),
+                })
+            }
+            _ => {
+                let forms = "give either `cosign` with the file of a public `key`, or `provenance` with a `keyring`";
+                verify.wrong(forms.to_owned());
+                None
+            }
         }
-        Some(Verify::Cosign {
-            key: base.join(key.flatten()?),
-        })
     })?
 }

@@ -164,7 +164,7 @@ fn verified(
     known: &LockedChart,
     flags: &AccessFlags,
 ) -> anyhow::Result<LockedChart> {
-    if chart.verify.is_some() {
+    if flags.verifies(chart) {
         let locked = RemoteChart {
             locked: Some(known.clone()),
             ..chart.clone()

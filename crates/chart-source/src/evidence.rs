@@ -185,11 +185,18 @@ async fn signatures(
             "the manifest is larger than {limit} MiB or not a text"
         ));
     };
-    let signed = registry.signatures(&found.digest).await?;
+    let mut signed = registry.signatures(&found.digest).await?;
+    match registry.bundles(&found.digest).await {
+        Ok(bundles) => signed.extend(bundles),
+        // What was found may be enough.
+        Err(_) if !signed.is_empty() => {}
+        Err(error) => return Err(error),
+    }
     if signed.is_empty() {
         let tag = format!("sha256-{}.sig", found.digest.hex());
         return Ok(Err(VerifyError::NoSignature(format!(
-            "the registry has no signature in the tag {tag}; sign it with 'cosign sign --key cosign.key'"
+            "the registry has no signature in the tag {tag} and no bundle; sign it with 'cosign sign --key \
+             cosign.key'"
         ))));
     }
     let mut published = Vec::new();
@@ -200,6 +207,7 @@ async fn signatures(
         let evidence = Evidence {
             manifest: manifest.to_owned(),
             payload,
+            bundle: one.bundle,
             signature: one.signature,
         };
         match serde_json::to_vec(&evidence) {

@@ -20,6 +20,8 @@ pub const SIGNED_MANIFEST: usize = 1 << 20;
 pub const PAYLOAD: usize = 64 << 10;
 /// Largest signature of cosign, in bytes of its text.
 pub const SIGNATURE: usize = 4 << 10;
+/// Largest bundle of cosign, in bytes.
+pub const BUNDLE: usize = 256 << 10;
 /// Largest number of signatures of one chart that are tried.
 pub const SIGNATURES: usize = 16;
 /// Largest file with a public key, in bytes.

@@ -146,6 +146,37 @@ impl Published {
         self.put(&format!("manifests/{tag}"), body);
     }
 
+    /// Publishes a statement about the chart in a bundle, as cosign 3 does.
+    fn bundle(&self, list: &str, statement: &str, key: &Key) {
+        let kind = "application/vnd.in-toto+json";
+        let encoded = format!(
+            "DSSEv1 {} {kind} {} {statement}",
+            kind.len(),
+            statement.len()
+        );
+        let signature = key.sign(&encoded);
+        let payload = BASE64.encode(statement.as_bytes());
+        let media = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let bundle = format!(
+            r#"{{"mediaType": "{media}", "verificationMaterial": {{"publicKey": {{"hint": "x"}}}},
+                "dsseEnvelope": {{"payload": "{payload}", "payloadType": "{kind}", "signatures": [{{"sig": "{signature}"}}]}}}}"#
+        );
+        self.blob(bundle.as_bytes());
+        let (digest, size) = (Digest::of(bundle.as_bytes()), bundle.len());
+        let referrer = format!(
+            r#"{{"schemaVersion": 2, "config": {{"mediaType": "application/vnd.oci.empty.v1+json", "digest": "{digest}", "size": 2}},
+                "layers": [{{"mediaType": "{media}", "digest": "{digest}", "size": {size}}}]}}"#
+        );
+        let digest = Digest::of(referrer.as_bytes());
+        let size = referrer.len();
+        self.put(&format!("manifests/{digest}"), referrer);
+        let index = format!(
+            r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "digest": "{digest}", "size": {size}, "artifactType": "{media}"}}]}}"#
+        );
+        self.put(list, index);
+    }
+
     fn signed_by(&self, key: &Key) {
         let text = payload_of(&manifest(ARCHIVE));
         let signature = key.sign(&text);
@@ -433,4 +464,85 @@ fn signatures_of_cosign_are_not_looked_for_beside_archives() {
     let reference = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
     let message = text(&puller.pull_blocking(&reference).unwrap_err());
     assert!(message.contains("are in registries only"), "{message}");
+}
+
+/// A statement of in-toto about a manifest.
+fn statement(kind: &str, manifest: &[u8]) -> String {
+    let digest = Digest::of(manifest).to_string();
+    let hex = digest.trim_start_matches("sha256:");
+    format!(
+        r#"{{"_type":"https://in-toto.io/Statement/v1","subject":[{{"digest":{{"sha256":"{hex}"}}}}],"predicateType":"{kind}","predicate":{{}}}}"#
+    )
+}
+
+#[test]
+fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
+    let (right, other) = (Key::p256(1), Key::p256(2));
+    let signed = "https://sigstore.dev/cosign/sign/v1";
+    let own = manifest(ARCHIVE);
+    let digest = Digest::of(&own);
+    let statement_of_own = statement(signed, &own);
+    for list in [
+        format!("referrers/{digest}"),
+        format!("manifests/{}", digest.to_string().replace(':', "-")),
+    ] {
+        let published = Published::new();
+        let refused = |expected: &str| {
+            let message = text(&published.pull(&right).unwrap_err());
+            assert!(message.contains(expected), "{message}");
+        };
+        refused("and no bundle");
+        published.bundle(&list, &statement_of_own, &other);
+        refused("no signature of it was made with the key");
+        let predicate = statement("https://slsa.dev/provenance/v1", &own);
+        published.bundle(&list, &predicate, &right);
+        refused("its statement has the type \"https://slsa.dev/provenance/v1\"");
+        let of_other = statement(signed, &manifest(OTHER_ARCHIVE));
+        published.bundle(&list, &of_other, &right);
+        refused("was changed after it was signed");
+        published.bundle(&list, "{}", &right);
+        refused("is not a statement of in-toto");
+        published.put(&list, "<html>");
+        refused("its list of signatures is not one");
+        published.put(
+            &list,
+            r#"{"manifests": [{"digest": "x", "artifactType": "application/vnd.cyclonedx+json"}]}"#,
+        );
+        refused("and no bundle");
+
+        published.bundle(&list, &statement_of_own, &right);
+        assert_eq!(published.pull(&right).unwrap().archive, ARCHIVE);
+        // From the cache, without a request.
+        let requests = published.server.received().len();
+        let pinned = published.reference(Some(Digest::of(ARCHIVE)));
+        let puller = published.puller(&published.key(&right));
+        assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+        assert_eq!(published.server.received().len(), requests);
+        // A text that was signed as a statement does not count as one that was signed alone.
+        let proof = published.cached("proof");
+        let content = std::fs::read_to_string(&proof).unwrap();
+        std::fs::write(
+            &proof,
+            content.replace("\"bundle\":true", "\"bundle\":false"),
+        )
+        .unwrap();
+        published.files.lock().unwrap().clear();
+        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
+        assert!(
+            message.contains("no signature of it was made with the key"),
+            "{message}"
+        );
+    }
+}
+
+#[cfg(not(feature = "provenance"))]
+#[test]
+fn without_the_feature_for_provenance_files_the_error_names_it() {
+    let error = Policy::keyring(Path::new("pubring.gpg")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("without the feature `provenance`"),
+        "{error}"
+    );
 }

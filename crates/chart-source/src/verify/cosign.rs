@@ -11,7 +11,7 @@ use p256::ecdsa::signature::Verifier as _;
 use p256::pkcs8::{DecodePublicKey as _, EncodePublicKey as _};
 use serde::{Deserialize, Serialize};
 
-use super::{Subject, VerifyError};
+use super::{Subject, VerifyError, bundle};
 use crate::digest::Digest;
 use crate::registry::Layers;
 
@@ -44,6 +44,9 @@ pub(crate) struct Evidence {
     pub(crate) manifest: String,
     /// The text that was signed.
     pub(crate) payload: String,
+    /// Whether the text is the statement of a bundle.
+    #[serde(default)]
+    pub(crate) bundle: bool,
     /// Its signature in base64.
     pub(crate) signature: String,
 }
@@ -110,12 +113,22 @@ impl CosignKey {
         let signature = BASE64
             .decode(evidence.signature.trim().as_bytes())
             .map_err(|_| VerifyError::Malformed("it is not base64".to_owned()))?;
-        if !self.has_signed(evidence.payload.as_bytes(), &signature) {
+        let is_signed = if evidence.bundle {
+            self.has_signed(&bundle::encoded(&evidence.payload), &signature)
+        } else {
+            self.has_signed(evidence.payload.as_bytes(), &signature)
+        };
+        if !is_signed {
             return Err(VerifyError::OtherKey {
                 path: self.path.clone(),
             });
         }
         // From here on, the text is what the owner of the key has written.
+        if evidence.bundle {
+            let manifest = Digest::of(evidence.manifest.as_bytes()).to_string();
+            let signed = bundle::signed_digest(&evidence.payload, &manifest)?;
+            return prove(&signed, &evidence.manifest, subject);
+        }
         let signed: Payload = serde_json::from_str(&evidence.payload).map_err(|_| {
             VerifyError::OtherSubject("what was signed does not name a manifest".to_owned())
         })?;

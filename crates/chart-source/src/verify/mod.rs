@@ -3,6 +3,7 @@
 //! What proves a chart is called its evidence. It is kept in the cache as it was published, never as the
 //! result of a verification, so that a chart from the cache is verified like one from its server.
 
+mod bundle;
 mod cosign;
 mod error;
 #[cfg(feature = "provenance")]
@@ -16,6 +17,7 @@ use std::path::Path;
 
 pub use error::VerifyError;
 
+pub(crate) use bundle::{BUNDLE_LAYER, is_other_statement, parse as parse_bundle};
 pub(crate) use cosign::{ANNOTATION, CosignKey, Evidence, PAYLOAD_LAYER};
 #[cfg(feature = "provenance")]
 pub(crate) use provenance::{Keyring, Provenance};

@@ -6,10 +6,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{
     HttpServer, Operator, Registry, TestNamespace, helm, packaged_chart, wait,
 };
+use p256::ecdsa::signature::Signer as _;
+use p256::ecdsa::{Signature, SigningKey};
+use p256::pkcs8::{EncodePublicKey as _, LineEnding};
 use serde_json::json;
 
 use crate::transcript::{is_current, programs};
@@ -231,6 +235,133 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
     set_chart(&project, &chart("2.0.0"));
     let data = json!({"chart": "2.0.0", "value": "2"});
     world.data("a-map", data).await;
+}
+
+/// Signs a chart in a registry as cosign does.
+async fn sign(registry: &Registry, name: &str, version: &str, key: &SigningKey) {
+    let client = reqwest::Client::new();
+    let base = format!("http://{}/v2/{name}", registry.address());
+    let manifest = format!("{base}/manifests/{version}");
+    let accept = "application/vnd.oci.image.manifest.v1+json";
+    let answer = client.get(&manifest).header("Accept", accept).send().await;
+    let signed = digest(&answer.unwrap().bytes().await.unwrap());
+    let payload = json!({"critical": {
+        "identity": {"docker-reference": ""},
+        "image": {"docker-manifest-digest": signed},
+        "type": "cosign container image signature",
+    }});
+    let payload = payload.to_string();
+    let signature: Signature = key.sign(payload.as_bytes());
+    let signature = BASE64.encode(signature.to_der().as_bytes());
+    let blob = async |content: &str| {
+        let started = client.post(format!("{base}/blobs/uploads/")).send().await;
+        let started = started.unwrap();
+        let location = started.headers()["location"].to_str().unwrap().to_owned();
+        let and = if location.contains('?') { '&' } else { '?' };
+        let digest = digest(content.as_bytes());
+        let url = format!("{location}{and}digest={digest}");
+        let put = client.put(url).body(content.to_owned()).send().await;
+        assert!(put.unwrap().status().is_success());
+        (digest, content.len())
+    };
+    let (config, config_size) = blob("{}").await;
+    let (layer, layer_size) = blob(&payload).await;
+    let signatures = json!({
+        "schemaVersion": 2,
+        "mediaType": accept,
+        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": config, "size": config_size},
+        "layers": [{
+            "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+            "digest": layer,
+            "size": layer_size,
+            "annotations": {"dev.cosignproject.cosign/signature": signature},
+        }],
+    });
+    let tag = signed.replace(':', "-");
+    let put = client
+        .put(format!("{base}/manifests/{tag}.sig"))
+        .header("Content-Type", accept)
+        .body(signatures.to_string())
+        .send()
+        .await;
+    assert!(put.unwrap().status().is_success());
+}
+
+fn digest(data: &[u8]) -> String {
+    chart_source::Digest::of(data).to_string()
+}
+
+#[tokio::test]
+async fn a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache() {
+    let Some(helm) = helm::ensure_or_skip().unwrap() else {
+        return;
+    };
+    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    push(&helm, &registry, folder.path(), "1.0.0");
+    let url = format!("oci://{}/charts/web:1.0.0", registry.address());
+    let archive = digest(&archive("1.0.0"));
+    let project = project(&format!(
+        "{{url: '{url}', digest: '{archive}', plainHttp: true, verify: {{cosign: {{key: cosign.pub}}}}}}"
+    ));
+    let key = SigningKey::from_slice(&[1; 32]).unwrap();
+    let public = key.verifying_key().to_public_key_pem(LineEnding::LF);
+    let public = public.unwrap();
+    project.write("cosign.pub", &public);
+    let other = SigningKey::from_slice(&[2; 32]).unwrap();
+    sign(&registry, "charts/web", "1.0.0", &other).await;
+    let reached = |operator: Operator| operator.ready_path("/readyz/api-server");
+    let Some(mut world) = start(&project, "signed", reached).await else {
+        return;
+    };
+    let gadgets = api(&world.namespace, "Gadget");
+    apply(&gadgets, "a", &json!({"spec": {"value": "1"}})).await;
+    let refused = "no signature of it was made with the key";
+    answers(&world, "/readyz/charts", 500, refused).await;
+
+    sign(&registry, "charts/web", "1.0.0", &key).await;
+    deployed(&world, "a", "1.0.0", "1").await;
+
+    // Another key in the file is a reload, which is refused.
+    let replaced = other.verifying_key().to_public_key_pem(LineEnding::LF);
+    project.write("cosign.pub", &replaced.unwrap());
+    let refused = "hybrid_operator_reload_total{result=\"refused\"} 1";
+    let counted = async || {
+        let metrics = world.operator.metrics().await.unwrap();
+        metrics.contains(refused)
+    };
+    let counted = wait::until(LIMIT, refused, counted).await;
+    counted.unwrap_or_else(|error| panic!("{error}\n{}", world.operator.log()));
+    project.write("cosign.pub", &public);
+
+    assert!(world.operator.stop(LIMIT).await.unwrap().success());
+    drop(registry);
+    let cache = project.watches_file().with_file_name("cache");
+    let again = async |world: &mut World| {
+        let operator = project.operator(world.plane, world.namespace.name());
+        let operator = operator.env("CHART_CACHE", &cache);
+        let operator = operator.ready_path("/readyz/api-server");
+        world.operator = operator.start().await.unwrap();
+    };
+    again(&mut world).await;
+    deployed(&world, "a", "1.0.0", "2").await;
+    assert!(world.operator.stop(LIMIT).await.unwrap().success());
+
+    let files = std::fs::read_dir(&cache).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let proofs: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|found| found == "proof"))
+        .collect();
+    assert_eq!(proofs.len(), 1, "{proofs:?}");
+    std::fs::write(&proofs[0], "{}").unwrap();
+    again(&mut world).await;
+    let changed = "somebody changed the cache";
+    answers(&world, "/readyz/charts", 500, changed).await;
+    world
+        .data("a-map", json!({"chart": "1.0.0", "value": "2"}))
+        .await;
 }
 
 /// The user `me` with the password `hidden`.

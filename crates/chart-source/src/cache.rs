@@ -1,4 +1,4 @@
-//! Archives on disk, by their digest.
+//! Archives on disk, by their digest, and beside them what proves who has published them.
 //!
 //! A file is written under another name and renamed, so that readers never see half of it; several
 //! processes may use one cache at the same time. Its size is bounded: the files that were not used for
@@ -20,6 +20,8 @@ const ABANDONED: Duration = Duration::from_hours(1);
 const PARTIAL: &str = "partial";
 /// Extension of an archive.
 const ARCHIVE: &str = "tgz";
+/// Last part of the name of a file with what proves an archive.
+const EVIDENCE: &str = "proof";
 
 /// Makes the names of files that this process writes differ.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
@@ -95,36 +97,56 @@ impl Cache {
         self.directory.join(format!("{}.{ARCHIVE}", digest.hex()))
     }
 
+    /// Returns where the evidence of one kind about an archive is, or would be.
+    pub(crate) fn evidence_path(&self, digest: &Digest, kind: &str) -> PathBuf {
+        let name = format!("{}.{kind}.{EVIDENCE}", digest.hex());
+        self.directory.join(name)
+    }
+
     /// Returns an archive, if it is there.
     ///
     /// # Errors
     /// If it is there and cannot be read.
-    pub fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, CacheError> {
+    pub(crate) fn get(&self, digest: &Digest) -> Result<Option<Vec<u8>>, CacheError> {
         let path = self.path(digest);
-        let failed = |action| {
-            let path = path.clone();
-            move |source| CacheError::File {
-                action,
-                path,
-                source,
-            }
+        let Some(data) = Self::read(&path, limits::ARCHIVE)? else {
+            return Ok(None);
         };
-        let mut file = match File::options().read(true).open(&path) {
+        if Digest::of(&data) == *digest {
+            return Ok(Some(data));
+        }
+        if !self.read_only {
+            remove(&path).map_err(failed("remove", &path))?;
+        }
+        Ok(None)
+    }
+
+    /// Returns the evidence of one kind about an archive, if it is there. What proves it is not checked here.
+    ///
+    /// # Errors
+    /// If it is there and cannot be read.
+    pub(crate) fn evidence(
+        &self,
+        digest: &Digest,
+        kind: &str,
+    ) -> Result<Option<Vec<u8>>, CacheError> {
+        Self::read(&self.evidence_path(digest, kind), limits::EVIDENCE)
+    }
+
+    /// Reads a file; nothing of one that is larger than `limit`.
+    fn read(path: &Path, limit: usize) -> Result<Option<Vec<u8>>, CacheError> {
+        let file = match File::options().read(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed("open")(error)),
+            Err(error) => return Err(failed("open", path)(error)),
         };
-        let length = file.metadata().map_err(failed("read"))?.len();
+        let length = file.metadata().map_err(failed("read", path))?.len();
         let mut data = Vec::new();
-        if length <= limits::ARCHIVE as u64 {
-            file.read_to_end(&mut data).map_err(failed("read"))?;
-        }
-        if Digest::of(&data) != *digest {
-            if self.read_only {
-                return Ok(None);
-            }
-            remove(&path).map_err(failed("remove"))?;
-            return Ok(None);
+        if length <= limit as u64 {
+            let mut bounded = (&file).take(limit as u64);
+            bounded
+                .read_to_end(&mut data)
+                .map_err(failed("read", path))?;
         }
         // On a file system that is only read, the order of removal does not matter.
         let _ = file.set_modified(SystemTime::now());
@@ -137,17 +159,30 @@ impl Cache {
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn put(&self, digest: &Digest, data: &[u8]) -> Result<(), CacheError> {
+        self.write(digest, &self.path(digest), data)
+    }
+
+    /// Stores evidence of one kind about an archive, as [`put`](Self::put) does.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn put_evidence(
+        &self,
+        digest: &Digest,
+        kind: &str,
+        data: &[u8],
+    ) -> Result<(), CacheError> {
+        if data.len() > limits::EVIDENCE {
+            return Ok(());
+        }
+        self.write(digest, &self.evidence_path(digest, kind), data)
+    }
+
+    /// Writes a file that belongs to an archive.
+    fn write(&self, digest: &Digest, path: &Path, data: &[u8]) -> Result<(), CacheError> {
         if self.read_only || data.len() as u64 > self.capacity {
             return Ok(());
         }
-        let failed = |action, path: &Path| {
-            let path = path.to_owned();
-            move |source| CacheError::File {
-                action,
-                path,
-                source,
-            }
-        };
         let directory = &self.directory;
         fs::create_dir_all(directory).map_err(failed("create", directory))?;
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +193,7 @@ impl Cache {
                 file.write_all(data)?;
                 file.sync_all()
             })
-            .and_then(|()| fs::rename(&partial, self.path(digest)));
+            .and_then(|()| fs::rename(&partial, path));
         if let Err(error) = written {
             // What remains is removed later.
             let _ = fs::remove_file(&partial);
@@ -167,11 +202,11 @@ impl Cache {
         self.shrink(digest).map_err(failed("clean", directory))
     }
 
-    /// Removes the archives that were not used for the longest time, except for `keep`, and files of
-    /// processes that ended while they wrote.
+    /// Removes the files that were not used for the longest time, except for those of the archive `keep`,
+    /// and files of processes that ended while they wrote.
     fn shrink(&self, keep: &Digest) -> io::Result<()> {
-        let keep = self.path(keep);
-        let mut archives = Vec::new();
+        let keep = keep.hex();
+        let mut files = Vec::new();
         let mut used = 0;
         for entry in fs::read_dir(&self.directory)? {
             let path = entry?.path();
@@ -185,24 +220,35 @@ impl Cache {
                 Some(PARTIAL) if modified.elapsed().is_ok_and(|age| age > ABANDONED) => {
                     remove(&path)?;
                 }
-                Some(ARCHIVE) => {
+                Some(ARCHIVE | EVIDENCE) => {
                     used += about.len();
-                    archives.push((modified, about.len(), path));
+                    files.push((modified, about.len(), path));
                 }
                 _ => {}
             }
         }
-        archives.sort();
-        for (_, size, path) in archives {
+        files.sort();
+        for (_, size, path) in files {
             if used <= self.capacity {
                 break;
             }
-            if path != keep {
+            let name = path.file_name().and_then(|name| name.to_str());
+            if !name.is_some_and(|name| name.starts_with(&keep)) {
                 remove(&path)?;
                 used -= size;
             }
         }
         Ok(())
+    }
+}
+
+/// Returns what makes an error of the cache out of one of a file.
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> CacheError {
+    let path = path.to_owned();
+    move |source| CacheError::File {
+        action,
+        path,
+        source,
     }
 }
 

@@ -8,9 +8,19 @@ use crate::cache::CacheError;
 use crate::digest::Digest;
 use crate::docker_config::DockerConfigError;
 use crate::reference::ReferenceError;
+use crate::verify::VerifyError;
 
 /// The error of a library below this one.
 pub(crate) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Returns a number of bytes, as people read it.
+fn size(bytes: usize) -> String {
+    if bytes < 1 << 20 {
+        format!("{} KiB", bytes >> 10)
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
 
 /// A chart could not be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +154,7 @@ pub enum PullError {
         why: &'static str,
     },
     /// An answer is larger than the limit.
-    #[error("the {what} at {url} is larger than the limit of {} MiB{}", limit >> 20, if *.what == "index" { "; name the chart by its URL or in an OCI registry" } else { "" })]
+    #[error("the {what} at {url} is larger than the limit of {}{}", size(*limit), if *.what == "index" { "; name the chart by its URL or in an OCI registry" } else { "" })]
     TooLarge {
         /// The URL.
         url: String,
@@ -178,6 +188,35 @@ pub enum PullError {
         expected: u64,
         /// The length.
         actual: u64,
+    },
+    /// What says who must have signed the chart cannot be used.
+    #[error(transparent)]
+    Policy(#[from] VerifyError),
+    /// The chart is not signed as it must be.
+    #[error("{url} cannot be verified and is not used")]
+    Unproven {
+        /// The chart.
+        url: String,
+        /// Why not.
+        #[source]
+        source: VerifyError,
+    },
+    /// The signature in the cache does not prove the chart, and cannot be fetched again.
+    #[error(
+        "the signature of {chart} in {} does not prove it ({why}): somebody changed the cache, or another key is \
+         asked for; it cannot be fetched again either",
+        path.display()
+    )]
+    Kept {
+        /// The chart.
+        chart: String,
+        /// The file in the cache.
+        path: PathBuf,
+        /// Why not.
+        why: Box<VerifyError>,
+        /// Why it cannot be fetched.
+        #[source]
+        source: Box<PullError>,
     },
     /// What was fetched is not a packaged chart.
     #[error("{url} is not a packaged chart (.tgz); check the URL")]

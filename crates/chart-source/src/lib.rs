@@ -11,11 +11,16 @@
 //! ```
 //!
 //! [`ChartReference`] says which chart is meant, [`Puller`] finds the version and fetches the archive,
-//! and [`Cache`] keeps archives by their digest. Versions and URLs are chosen as Helm chooses them.
+//! and [`Cache`] keeps archives by their digest. A [`verify::Policy`] says who must have signed the chart.
+//! Versions and URLs are chosen as Helm chooses them.
+//!
+//! The feature `provenance` verifies provenance files (`.prov`); signatures of cosign need no feature.
 //!
 //! # Guarantees
 //! - An archive is compared with the digest of the index, the manifest or the reference, if there is one,
 //!   before it is returned, and each time it is read from the cache.
+//! - With a [`verify::Policy`], an archive is returned only if the signature proves it, which is computed from
+//!   its bytes each time, also when archive and signature come from the cache.
 //! - No answer takes more memory than its limit: see [`limits`].
 //! - Credentials are sent to the host that they were given for and, after a challenge, to the token
 //!   service that this host names. They are not sent to another host after a redirect, are not sent
@@ -28,6 +33,7 @@ mod challenge;
 mod digest;
 mod docker_config;
 mod error;
+mod evidence;
 mod index;
 pub mod limits;
 mod proxy;
@@ -36,6 +42,7 @@ mod reference;
 mod registry;
 mod tls;
 mod transport;
+pub mod verify;
 mod version;
 
 pub use access::{Access, Password, Patience};

@@ -14,5 +14,25 @@ pub const TAG_PAGES: usize = 100;
 pub const TOKEN: usize = 1 << 20;
 /// Largest number of redirects that are followed for one request.
 pub const REDIRECTS: usize = 10;
+/// Largest manifest of a chart whose signature is verified, in bytes.
+pub const SIGNED_MANIFEST: usize = 1 << 20;
+/// Largest text that cosign signs, in bytes.
+pub const PAYLOAD: usize = 64 << 10;
+/// Largest signature of cosign, in bytes of its text.
+pub const SIGNATURE: usize = 4 << 10;
+/// Largest bundle of cosign, in bytes.
+pub const BUNDLE: usize = 256 << 10;
+/// Largest number of signatures of one chart that are tried.
+pub const SIGNATURES: usize = 16;
+/// Largest file with a public key, in bytes.
+pub const KEY: usize = 64 << 10;
+/// Largest provenance file (`.prov`), in bytes. It contains the metadata of the chart.
+pub const PROVENANCE: usize = 1 << 20;
+/// Largest keyring, in bytes.
+pub const KEYRING: usize = 16 << 20;
+/// Largest number of keys in a keyring.
+pub const KEYS: usize = 10_000;
+/// Largest evidence that is kept beside an archive, in bytes.
+pub const EVIDENCE: usize = 4 << 20;
 /// Default size of the cache, in bytes.
 pub const CACHE: u64 = 512 << 20;

@@ -6,20 +6,23 @@ use crate::access::Access;
 use crate::cache::Cache;
 use crate::digest::Digest;
 use crate::error::PullError;
+use crate::evidence::{Kept, Origin};
 use crate::index;
 use crate::limits;
 use crate::reference::{ChartReference, Location, OciName, http_url, shown};
 use crate::registry::{Registry, check};
 use crate::transport::{Request, Transport};
+use crate::verify::Policy;
 
 /// The first bytes of an archive.
 const GZIP: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// Fetches charts.
 pub struct Puller {
-    transport: Transport,
-    access: Access,
-    cache: Option<Cache>,
+    pub(crate) transport: Transport,
+    pub(crate) access: Access,
+    pub(crate) cache: Option<Cache>,
+    pub(crate) policy: Policy,
 }
 
 /// A chart that was fetched.
@@ -52,25 +55,47 @@ impl Puller {
             transport: Transport::new(access)?,
             access: access.clone(),
             cache,
+            policy: Policy::default(),
         })
+    }
+
+    /// Returns charts only if they are signed as `policy` says.
+    #[must_use]
+    pub fn verifying(self, policy: Policy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Finds the version and returns its archive. If the digest of the archive is known, it is taken
     /// from the cache; if the reference names it, without a request.
     ///
     /// # Errors
-    /// If the chart cannot be found or fetched, or does not have the digest that it must have.
+    /// If the chart cannot be found or fetched, does not have the digest that it must have, or is not
+    /// signed as it must be.
     pub async fn pull(&self, chart: &ChartReference) -> Result<Pulled, PullError> {
-        if let Some(digest) = chart.digest
-            && let Some(archive) = self.cached(&digest)?
-        {
-            let resolved = Resolved {
-                version: chart.version.clone(),
-                url: chart.location.to_string(),
-                digest,
-            };
-            return Ok(Pulled { resolved, archive });
+        let kept = match &self.cache {
+            Some(cache) => cache.kept(chart, &self.policy)?,
+            None => Kept::Missing,
+        };
+        match kept {
+            Kept::Proven(pulled) => Ok(pulled),
+            Kept::Missing => self.fetch(chart).await,
+            // What is published now replaces it.
+            Kept::Wrong { path, why } => {
+                let fetched = self.fetch(chart).await;
+                fetched.map_err(|source| match source {
+                    PullError::Cache(_) => source,
+                    source => PullError::Kept {
+                        chart: chart.to_string(),
+                        path,
+                        why: Box::new(why),
+                        source: Box::new(source),
+                    },
+                })
+            }
         }
+    }
+
+    async fn fetch(&self, chart: &ChartReference) -> Result<Pulled, PullError> {
         let wanted = chart.version.as_deref();
         let pulled = match &chart.location {
             Location::Path(path) => return Err(PullError::Local(path.clone())),
@@ -152,7 +177,8 @@ impl Puller {
                 url: shown(&url),
                 digest,
             };
-            return Ok(Pulled { resolved, archive });
+            let origin = Origin::Beside { url: &url, trusted };
+            return self.proven(resolved, archive, origin).await;
         }
         let expected = picked.digest.map(|digest| ("the index", digest));
         let version = Some(picked.version);
@@ -171,21 +197,22 @@ impl Puller {
         let mut request = Request::get(url.clone(), "chart", limits::ARCHIVE);
         request.authorization = trusted.then(|| self.access.basic()).flatten();
         let archive = self.transport.send(&request).await?.success(&request)?;
-        let url = shown(url);
+        let shown = shown(url);
         if let Some((by, expected)) = expected {
-            check(url.clone(), by, expected, &archive)?;
+            check(shown.clone(), by, expected, &archive)?;
         }
         if !archive.starts_with(&GZIP) {
-            return Err(PullError::NotAnArchive { url });
+            return Err(PullError::NotAnArchive { url: shown });
         }
         let digest = Digest::of(&archive);
         self.keep(&digest, &archive)?;
         let resolved = Resolved {
             version,
-            url,
+            url: shown,
             digest,
         };
-        Ok(Pulled { resolved, archive })
+        let origin = Origin::Beside { url, trusted };
+        self.proven(resolved, archive, origin).await
     }
 
     /// Fetches a chart from a registry, and returns the digest of its manifest with it.
@@ -196,11 +223,12 @@ impl Puller {
     ) -> Result<(Pulled, Digest), PullError> {
         let mut registry = Registry::new(&self.transport, &self.access, name);
         let found = registry.find(wanted).await?;
-        let digest = found.layer.digest;
+        let layer = &found.layers.chart;
+        let digest = layer.digest;
         let archive = if let Some(archive) = self.cached(&digest)? {
             archive
         } else {
-            let archive = registry.archive(&found.layer).await?;
+            let archive = registry.archive(layer).await?;
             self.keep(&digest, &archive)?;
             archive
         };
@@ -208,7 +236,7 @@ impl Puller {
         let resolved = Resolved {
             version,
             url: OciName {
-                tag: found.tag,
+                tag: found.tag.clone(),
                 digest: Some(found.digest),
                 ..name.clone()
             }
@@ -218,6 +246,8 @@ impl Puller {
         if !archive.starts_with(&GZIP) {
             return Err(PullError::NotAnArchive { url: resolved.url });
         }
-        Ok((Pulled { resolved, archive }, found.digest))
+        let origin = Origin::Registry(&mut registry, &found);
+        let pulled = self.proven(resolved, archive, origin).await?;
+        Ok((pulled, found.digest))
     }
 }

@@ -1,5 +1,6 @@
 //! Charts in OCI registries: the distribution API, with tokens.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use http::header::{HeaderName, HeaderValue, LINK};
@@ -16,11 +17,14 @@ use crate::error::PullError;
 use crate::limits;
 use crate::reference::{OciName, ReferenceError, shown};
 use crate::transport::{Answer, Request, Transport};
+use crate::verify::{ANNOTATION, BUNDLE_LAYER, PAYLOAD_LAYER, is_other_statement, parse_bundle};
 use crate::version;
 
 /// Media types of manifests.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json";
+/// Media type of a list of manifests.
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Media type of a chart's metadata, by which a chart is told from an image.
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// Media types of an archive; the second is of the first versions of Helm 3.
@@ -28,6 +32,8 @@ const LAYERS: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
+/// Media type of a provenance file.
+const PROVENANCE: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 /// Name of this program at token services.
 const CLIENT: &str = "hybrid-operator";
@@ -50,6 +56,34 @@ pub(crate) struct Layer {
     pub(crate) size: u64,
 }
 
+/// What somebody has signed with cosign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signed {
+    digest: Digest,
+    pub(crate) payload: Vec<u8>,
+    /// Whether the text is the statement of a bundle.
+    pub(crate) bundle: bool,
+    /// The signature in base64.
+    pub(crate) signature: String,
+}
+
+/// What refers to a manifest.
+#[derive(Deserialize)]
+struct Referrers {
+    #[serde(default)]
+    manifests: Vec<Referrer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Referrer {
+    digest: String,
+    #[serde(default)]
+    artifact_type: String,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
 /// A manifest that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -57,7 +91,22 @@ pub(crate) struct Found {
     pub(crate) tag: Option<String>,
     /// Digest of the manifest.
     pub(crate) digest: Digest,
-    pub(crate) layer: Layer,
+    /// The manifest.
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) layers: Layers,
+}
+
+/// What the manifest of a chart names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layers {
+    /// The archive.
+    pub(crate) chart: Layer,
+    /// The provenance file.
+    #[cfg_attr(
+        not(feature = "provenance"),
+        allow(dead_code, reason = "only the feature reads it")
+    )]
+    pub(crate) provenance: Option<Layer>,
 }
 
 #[derive(Deserialize)]
@@ -74,6 +123,46 @@ struct Descriptor {
     media_type: String,
     digest: String,
     size: u64,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+impl Layers {
+    /// Reads the manifest of a chart, or says why it is not one.
+    pub(crate) fn of(manifest: &[u8]) -> Result<Self, String> {
+        let manifest: Manifest = serde_json::from_slice(manifest)
+            .map_err(|_| "its manifest is not that of a chart".to_owned())?;
+        let config = manifest.config.map_or(String::new(), |one| one.media_type);
+        if config != CONFIG {
+            return Err(format!(
+                "its config has the media type {config:?}, not {CONFIG:?}"
+            ));
+        }
+        let layer = LAYERS
+            .iter()
+            .find_map(|kind| manifest.layers.iter().find(|one| one.media_type == *kind));
+        let Some(layer) = layer else {
+            return Err(format!(
+                "it has no layer with the media type {:?}",
+                LAYERS[0]
+            ));
+        };
+        let mut layers = manifest.layers.iter();
+        let provenance = layers.find(|one| one.media_type == PROVENANCE);
+        Ok(Self {
+            chart: layer.blob()?,
+            provenance: provenance.map(Descriptor::blob).transpose()?,
+        })
+    }
+}
+
+impl Descriptor {
+    fn blob(&self) -> Result<Layer, String> {
+        Ok(Layer {
+            digest: self.digest.parse().map_err(|error| format!("{error}"))?,
+            size: self.size,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -116,30 +205,179 @@ impl<'a> Registry<'a> {
         let found = self.manifest(&by).await?;
         if let (Some(tag), Some(_)) = (&tag, &name.digest) {
             let tagged = self.manifest(tag).await?;
-            if tagged.0 != found.0 {
+            if tagged.digest != found.digest {
                 return Err(PullError::Digest {
                     url: format!("oci://{}/{}:{tag}", name.host, name.repository),
                     by: "the reference",
-                    expected: found.0,
-                    actual: tagged.0,
+                    expected: found.digest,
+                    actual: tagged.digest,
                 });
             }
         }
-        let (digest, layer) = found;
-        Ok(Found { tag, digest, layer })
+        Ok(Found { tag, ..found })
     }
 
     /// Fetches an archive.
     pub(crate) async fn archive(&mut self, layer: &Layer) -> Result<Vec<u8>, PullError> {
-        let url = self.url(&format!("blobs/{}", layer.digest))?;
-        if layer.size > limits::ARCHIVE as u64 {
-            return Err(PullError::TooLarge {
-                url: shown(&url),
-                what: "chart",
-                limit: limits::ARCHIVE,
+        self.blob(layer, "chart", limits::ARCHIVE).await
+    }
+
+    /// Fetches a provenance file.
+    #[cfg(feature = "provenance")]
+    pub(crate) async fn provenance(&mut self, layer: &Layer) -> Result<Vec<u8>, PullError> {
+        self.blob(layer, "provenance file", limits::PROVENANCE)
+            .await
+    }
+
+    /// Returns the last part of the name of the repository, which is the name of the chart.
+    #[cfg(feature = "provenance")]
+    pub(crate) fn chart_name(&self) -> &str {
+        let name = self.name.repository.as_str();
+        name.rsplit('/').next().unwrap_or(name)
+    }
+
+    /// Fetches what cosign has signed about a manifest, with the signatures. There may be none.
+    pub(crate) async fn signatures(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
+        let by = format!("sha256-{}.sig", manifest.hex());
+        let request = Request {
+            accept: Some(MANIFESTS),
+            ..Request::get(
+                self.url(&format!("manifests/{by}"))?,
+                "signature",
+                limits::MANIFEST,
+            )
+        };
+        let answer = match self.send(request.clone()).await {
+            Err(PullError::NotFound { .. }) => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        let body = answer.success(&request)?;
+        let manifest: Manifest = parse(&body, &request, "its signature has no manifest")?;
+        let wrong = |why: String| PullError::Manifest {
+            url: request.shown(),
+            why,
+        };
+        let payloads = manifest.layers.iter();
+        let payloads: Vec<_> = payloads
+            .filter(|one| one.media_type == PAYLOAD_LAYER)
+            .collect();
+        if payloads.len() > limits::SIGNATURES {
+            let limit = limits::SIGNATURES;
+            return Err(wrong(format!("it has more than {limit} signatures")));
+        }
+        let mut signed: Vec<Signed> = Vec::new();
+        for descriptor in payloads {
+            let annotations = descriptor.annotations.as_ref();
+            let Some(signature) = annotations.and_then(|all| all.get(ANNOTATION)) else {
+                continue;
+            };
+            if signature.len() > limits::SIGNATURE {
+                continue;
+            }
+            let layer = descriptor.blob().map_err(&wrong)?;
+            let known = signed.iter().find(|one| one.digest == layer.digest);
+            let payload = match known {
+                Some(known) => known.payload.clone(),
+                None => self.blob(&layer, "signature", limits::PAYLOAD).await?,
+            };
+            signed.push(Signed {
+                digest: layer.digest,
+                payload,
+                bundle: false,
+                signature: signature.clone(),
             });
         }
-        let request = Request::get(url, "chart", limits::ARCHIVE);
+        Ok(signed)
+    }
+
+    /// Fetches the bundles in which cosign 3 keeps what was signed about a manifest. There may be none.
+    pub(crate) async fn bundles(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
+        let mut signed = Vec::new();
+        for referrer in self.referrers(manifest).await? {
+            let digest: Option<Digest> = referrer.digest.parse().ok();
+            let Some(digest) = digest else {
+                continue;
+            };
+            let url = self.url(&format!("manifests/{digest}"))?;
+            let request = Request {
+                accept: Some(MANIFESTS),
+                ..Request::get(url, "signature", limits::MANIFEST)
+            };
+            let body = self.send(request.clone()).await?.success(&request)?;
+            check(request.shown(), "the list of signatures", digest, &body)?;
+            let manifest: Manifest = parse(&body, &request, "its signature has no manifest")?;
+            let mut layers = manifest.layers.iter();
+            let layer = layers.find(|one| one.media_type.starts_with(BUNDLE_LAYER));
+            let Some(Ok(layer)) = layer.map(Descriptor::blob) else {
+                continue;
+            };
+            let bundle = self.blob(&layer, "signature", limits::BUNDLE).await?;
+            let Some((payload, signatures)) = parse_bundle(&bundle) else {
+                continue;
+            };
+            let one = |signature: String| Signed {
+                digest: layer.digest,
+                payload: payload.clone(),
+                bundle: true,
+                signature,
+            };
+            signed.extend(signatures.into_iter().take(limits::SIGNATURES).map(one));
+        }
+        Ok(signed)
+    }
+
+    /// Returns the bundles with signatures that refer to a manifest: those that the registry knows of or, if it
+    /// does not list them, those in the tag for such registries.
+    async fn referrers(&mut self, manifest: &Digest) -> Result<Vec<Referrer>, PullError> {
+        let tag = manifest.to_string().replace(':', "-");
+        for path in [format!("referrers/{manifest}"), format!("manifests/{tag}")] {
+            let request = Request {
+                accept: Some(INDEX),
+                ..Request::get(self.url(&path)?, "signature", limits::MANIFEST)
+            };
+            let answer = match self.send(request.clone()).await {
+                Err(PullError::NotFound { .. }) => continue,
+                answer => answer?,
+            };
+            // Registries without the list say so in different ways.
+            if answer.status.is_client_error() || answer.status == StatusCode::NOT_IMPLEMENTED {
+                continue;
+            }
+            let body = answer.success(&request)?;
+            let list: Referrers = parse(&body, &request, "its list of signatures is not one")?;
+            let bundles = list.manifests.into_iter().filter(|one| {
+                let annotations = one.annotations.as_ref();
+                one.artifact_type.starts_with(BUNDLE_LAYER)
+                    && !is_other_statement(|name| annotations?.get(name))
+            });
+            let bundles: Vec<Referrer> = bundles.collect();
+            if bundles.len() > limits::SIGNATURES {
+                return Err(PullError::Manifest {
+                    url: request.shown(),
+                    why: format!("it has more than {} signatures", limits::SIGNATURES),
+                });
+            }
+            return Ok(bundles);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Fetches a blob.
+    async fn blob(
+        &mut self,
+        layer: &Layer,
+        what: &'static str,
+        limit: usize,
+    ) -> Result<Vec<u8>, PullError> {
+        let url = self.url(&format!("blobs/{}", layer.digest))?;
+        if layer.size > limit as u64 {
+            return Err(PullError::TooLarge {
+                url: shown(&url),
+                what,
+                limit,
+            });
+        }
+        let request = Request::get(url, what, limit);
         let data = self.send(request.clone()).await?.success(&request)?;
         let (url, actual) = (request.shown(), data.len() as u64);
         if actual != layer.size {
@@ -204,8 +442,8 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Fetches a manifest by tag or digest, and returns its digest and what it says.
-    async fn manifest(&mut self, by: &str) -> Result<(Digest, Layer), PullError> {
+    /// Fetches a manifest by tag or digest, and reads it.
+    async fn manifest(&mut self, by: &str) -> Result<Found, PullError> {
         let url = self.url(&format!("manifests/{by}"))?;
         let request = Request {
             accept: Some(MANIFESTS),
@@ -224,31 +462,16 @@ impl<'a> Registry<'a> {
                 check(request.shown(), by, expected, &body)?;
             }
         }
-        let manifest: Manifest = parse(&body, &request, "its manifest is not that of a chart")?;
-        let not_a_chart = |why: String| PullError::Manifest {
+        let layers = Layers::of(&body).map_err(|why| PullError::Manifest {
             url: request.shown(),
             why,
-        };
-        let config = manifest.config.map_or(String::new(), |one| one.media_type);
-        if config != CONFIG {
-            let why = format!("its config has the media type {config:?}, not {CONFIG:?}");
-            return Err(not_a_chart(why));
-        }
-        let layer = LAYERS
-            .iter()
-            .find_map(|kind| manifest.layers.iter().find(|one| one.media_type == *kind));
-        let Some(layer) = layer else {
-            let why = format!("it has no layer with the media type {:?}", LAYERS[0]);
-            return Err(not_a_chart(why));
-        };
-        let layer = Layer {
-            digest: layer
-                .digest
-                .parse()
-                .map_err(|error| not_a_chart(format!("{error}")))?,
-            size: layer.size,
-        };
-        Ok((digest, layer))
+        })?;
+        Ok(Found {
+            tag: None,
+            digest,
+            manifest: body,
+            layers,
+        })
     }
 
     fn url(&self, path: &str) -> Result<Url, PullError> {

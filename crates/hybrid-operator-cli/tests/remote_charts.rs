@@ -576,3 +576,207 @@ async fn certificates_of_servers_are_verified_unless_a_flag_says_otherwise() {
         assert!(message.contains(expected), "{flags}: {message}");
     }
 }
+
+/// Returns a file that the tests of provenance files share.
+fn shared(name: &str) -> PathBuf {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    crates.join("chart-source/tests/provenance").join(name)
+}
+
+impl Fixture {
+    /// Packages and signs the chart `shop` into `repo`, and copies the keyrings.
+    fn sign(&self) {
+        for name in ["signer.secret.gpg", "signer.gpg", "signer.kbx", "other.gpg"] {
+            std::fs::copy(shared(name), self.path(name)).unwrap();
+        }
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/charts/shop");
+        for version in ["1.2.3", "1.10.0"] {
+            let flags = format!("-d repo --version {version} --app-version {version}");
+            let signed = "--sign --key Signer --keyring signer.secret.gpg";
+            self.helm(&format!("package {} {flags} {signed}", chart.display()));
+        }
+        self.helm("repo index repo");
+    }
+
+    /// Renders a chart with both programs, which must agree, and returns our message if they fail.
+    fn both(&self, arguments: &str) -> Result<(), String> {
+        let ours = self.run(Path::new(PROGRAM), arguments);
+        let theirs = self.run(&self.helm, arguments);
+        let messages = [&ours, &theirs].map(|output| String::from_utf8_lossy(&output.stderr));
+        assert_eq!(
+            ours.status.success(),
+            theirs.status.success(),
+            "{arguments}: {messages:?}"
+        );
+        assert_eq!(ours.stdout, theirs.stdout, "{arguments}");
+        if ours.status.success() {
+            Ok(())
+        } else {
+            Err(messages[0].to_string())
+        }
+    }
+}
+
+#[test]
+fn signed_charts_are_verified_as_with_helm() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let Some(registry) = Registry::start_or_skip(None).unwrap() else {
+        return;
+    };
+    fixture.sign();
+    let server = fixture.repository();
+    fixture.push(&registry, "");
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(fixture.path(from), fixture.path(to)).unwrap();
+    };
+    std::fs::create_dir(fixture.path("changed")).unwrap();
+    copy("repo/shop-1.10.0.tgz", "changed/shop-1.2.3.tgz");
+    copy("repo/shop-1.2.3.tgz.prov", "changed/shop-1.2.3.tgz.prov");
+    copy("repo/shop-1.2.3.tgz", "changed/shop-1.10.0.tgz");
+    copy("repo/shop-1.2.3.tgz.prov", "changed/shop-1.10.0.tgz.prov");
+    let repo = format!("shop --repo {}", server.url("/charts"));
+    let oci = format!("oci://{}/charts/shop --plain-http", registry.address());
+    for (chart, keyring, expected) in [
+        ("repo/shop-1.2.3.tgz", "signer.gpg", None),
+        ("repo/shop-1.2.3.tgz", "signer.kbx", None),
+        ("repo/shop-1.2.3.tgz", "other.gpg", Some("which is not in ")),
+        (
+            "repo/shop-1.2.3.tgz",
+            "none.gpg",
+            Some("cannot read none.gpg"),
+        ),
+        (
+            "repo/shop-2.0.0-rc.1.tgz",
+            "signer.gpg",
+            Some("it is not signed"),
+        ),
+        ("repo", "signer.gpg", Some("a directory cannot be verified")),
+        (
+            "changed/shop-1.2.3.tgz",
+            "signer.gpg",
+            Some("its signature is for"),
+        ),
+        (
+            "changed/shop-1.10.0.tgz",
+            "signer.gpg",
+            Some("not for shop-1.10.0.tgz"),
+        ),
+        (&format!("{repo} --version 1.2.3"), "signer.gpg", None),
+        (&format!("{repo} --version ~1.10"), "signer.gpg", None),
+        (
+            &format!("{repo} --version 1.2.3"),
+            "other.gpg",
+            Some("which is not in "),
+        ),
+        (
+            &format!("{repo} --version 2.0.0-rc.1"),
+            "signer.gpg",
+            Some("it is not signed"),
+        ),
+        (&format!("{oci} --version 1.2.3"), "signer.gpg", None),
+        (
+            &format!("{oci} --version 1.2.3"),
+            "other.gpg",
+            Some("which is not in "),
+        ),
+        (
+            &format!("{oci} --version 2.0.0-rc.1"),
+            "signer.gpg",
+            Some("it is not signed"),
+        ),
+    ] {
+        let said = fixture.both(&format!(
+            "template web {chart} --verify --keyring {keyring}"
+        ));
+        match expected {
+            None => assert_eq!(said, Ok(()), "{chart}"),
+            Some(expected) => {
+                let said = said.unwrap_err();
+                assert!(said.contains(expected), "{chart}: {said}");
+            }
+        }
+    }
+
+    // Without --keyring, it is that of GnuPG.
+    let signed = "repo/shop-1.2.3.tgz --verify";
+    std::fs::create_dir(fixture.path(".gnupg")).unwrap();
+    copy("signer.kbx", ".gnupg/pubring.kbx");
+    assert_eq!(fixture.both(&format!("template web {signed}")), Ok(()));
+    copy("other.gpg", ".gnupg/pubring.gpg");
+    let said = fixture.both(&format!("template web {signed}")).unwrap_err();
+    assert!(said.contains("which is not in "), "{said}");
+}
+
+#[test]
+fn lint_and_create_verify_signed_charts() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fixture.sign();
+    let lint = |flags: &str| {
+        let arguments = format!("lint repo/shop-1.2.3.tgz {flags}");
+        fixture.run(Path::new(PROGRAM), &arguments).stdout
+    };
+    assert!(!lint("").is_empty());
+    assert_eq!(lint("--verify --keyring signer.gpg"), lint(""));
+    let refused = fixture.error("lint repo/shop-1.2.3.tgz --verify --keyring other.gpg");
+    assert!(refused.contains("which is not in "), "{refused}");
+    fixture.ours("init --plugins helm --domain example.com --project-name p");
+    let create = "create api --helm-chart repo/shop-1.2.3.tgz";
+    let refused = fixture.error(&format!("{create} --verify --keyring other.gpg"));
+    assert!(refused.contains("which is not in "), "{refused}");
+    assert!(!fixture.path("helm-charts/shop").exists());
+    fixture.ours(&format!("{create} --verify --keyring signer.gpg"));
+    assert!(fixture.path("helm-charts/shop/Chart.yaml").exists());
+}
+
+#[test]
+fn charts_of_entries_with_a_keyring_need_a_provenance_file() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    fixture.sign();
+    let server = fixture.repository();
+    let entry = |range: &str, keyring: &str| {
+        let url = server.url("/charts");
+        let verify = format!("verify: {{provenance: {{keyring: {keyring}}}}}");
+        watch(
+            &fixture,
+            &format!("{{repo: '{url}', name: shop, version: '{range}', {verify}}}"),
+        );
+    };
+    let cr = "apiVersion: example.com/v1\nkind: Shop\nmetadata: {name: web, namespace: default}\nspec: {}\n";
+    std::fs::write(fixture.path("cr.yaml"), cr).unwrap();
+    entry("2.0.0-rc.1", "signer.gpg");
+    for command in ["charts lock", "charts vendor", "template --cr cr.yaml"] {
+        let said = fixture.error(command);
+        assert!(said.contains("it is not signed"), "{command}: {said}");
+    }
+    entry("~1.2", "signer.gpg");
+    let said = fixture.ours("charts lock");
+    assert!(said.contains("at 1.2.3"), "{said}");
+    let text = fixture.ours("template --cr cr.yaml");
+    assert!(text.contains(":1.2.3\""), "{text}");
+    // What is locked and cached is verified with the key that the entry has now.
+    entry("~1.2", "other.gpg");
+    for command in ["charts lock", "charts vendor", "template --cr cr.yaml"] {
+        let said = fixture.error(command);
+        assert!(said.contains("which is not in "), "{command}: {said}");
+    }
+    entry("~1.2", "none.gpg");
+    let said = fixture.error("template --cr cr.yaml");
+    assert!(
+        said.contains("cannot read ") && said.contains("none.gpg"),
+        "{said}"
+    );
+    // It needs no network.
+    entry("~1.2", "signer.gpg");
+    drop(server);
+    fixture.ours("charts lock");
+    let text = fixture.ours("template --cr cr.yaml");
+    assert!(text.contains(":1.2.3\""), "{text}");
+    fixture.ours("charts vendor");
+    assert!(fixture.path("helm-charts/shop/Chart.yaml").exists());
+}

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use chart_source::verify::{self, Policy};
 use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
 use helm_core::chart::{Chart, Limits};
 use hybrid_operator::watches::RemoteChart;
@@ -46,6 +47,15 @@ pub(crate) struct AccessFlags {
     #[arg(long)]
     insecure_skip_tls_verify: bool,
 
+    /// Verify the chart with its provenance file (.prov) before it is used, as Helm does
+    #[arg(long)]
+    verify: bool,
+
+    /// Keyring with the public keys for --verify [default: pubring.gpg, else pubring.kbx, in
+    /// `$GNUPGHOME` or ~/.gnupg]
+    #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
+    keyring: Option<OsString>,
+
     /// File with the credentials of registries [default: those of Helm and Docker]
     #[arg(long, value_name = "FILE")]
     registry_config: Option<OsString>,
@@ -60,6 +70,8 @@ pub(crate) struct AccessFlags {
 pub(crate) enum Found {
     /// A directory or an archive on this machine, which may not exist.
     Local(PathBuf),
+    /// An archive on this machine that was verified.
+    Verified { path: PathBuf, archive: Vec<u8> },
     /// An archive that was fetched.
     Fetched {
         /// What was fetched, for messages.
@@ -73,6 +85,8 @@ impl Found {
     pub(crate) fn load(&self) -> anyhow::Result<Chart> {
         match self {
             Self::Local(path) => Chart::load(path)
+                .with_context(|| format!("cannot load the chart {:?}", path.display())),
+            Self::Verified { path, archive } => Chart::from_archive(archive, &Limits::default())
                 .with_context(|| format!("cannot load the chart {:?}", path.display())),
             Self::Fetched { shown, archive } => Chart::from_archive(archive, &Limits::default())
                 .with_context(|| format!("cannot load the chart {shown}")),
@@ -95,7 +109,13 @@ impl AccessFlags {
         version: Option<&str>,
     ) -> anyhow::Result<Found> {
         if repo.is_none() && !chart.contains("://") {
-            return Ok(Found::Local(chart.into()));
+            let path = PathBuf::from(chart);
+            if !self.verify {
+                return Ok(Found::Local(path));
+            }
+            let archive = verify::read_archive(&path, &self.policy()?)
+                .with_context(|| format!("cannot verify the chart {:?}", path.display()))?;
+            return Ok(Found::Verified { path, archive });
         }
         let reference = ChartReference::parse(chart, repo, version)?;
         let found = self.pull(&reference)?;
@@ -110,11 +130,28 @@ impl AccessFlags {
         let cache = self.chart_cache.clone().map(Cache::at);
         let puller = Puller::new(&self.access(), cache.or_else(Cache::open_default))?;
         puller
+            .verifying(self.policy()?)
             .pull_blocking(reference)
             .with_context(|| format!("cannot fetch the chart {reference}"))
     }
 
-    /// Returns what fetches a chart of a watches file: as the flags say, and as its entry says.
+    /// Returns who must have signed the charts.
+    fn policy(&self) -> anyhow::Result<Policy> {
+        if !self.verify {
+            return Ok(Policy::default());
+        }
+        let given = self.keyring.clone().filter(|file| !file.is_empty());
+        let path = given.map_or_else(default_keyring, |file| Ok(file.into()))?;
+        Ok(Policy::keyring(&path)?)
+    }
+
+    /// Returns whether a chart of a watches file must be signed.
+    pub(crate) fn verifies(&self, chart: &RemoteChart) -> bool {
+        self.verify || chart.verify.is_some()
+    }
+
+    /// Returns what fetches a chart of a watches file: as the flags say, and as its entry says. With
+    /// `--verify`, an entry that does not say who must have signed its chart needs a provenance file.
     pub(crate) fn puller(&self, chart: &RemoteChart) -> anyhow::Result<Puller> {
         let flags = self.access();
         let access = Access {
@@ -125,7 +162,12 @@ impl AccessFlags {
             ..flags
         };
         let cache = self.chart_cache.clone().map(Cache::at);
-        Ok(Puller::new(&access, cache.or_else(Cache::open_default))?)
+        let puller = Puller::new(&access, cache.or_else(Cache::open_default))?;
+        let policy = match chart.verify {
+            Some(_) => chart.policy()?,
+            None => self.policy()?,
+        };
+        Ok(puller.verifying(policy))
     }
 
     fn access(&self) -> Access {
@@ -148,4 +190,21 @@ impl AccessFlags {
             ..Access::default()
         }
     }
+}
+
+/// Returns GnuPG's keyring that Helm uses.
+fn default_keyring() -> anyhow::Result<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = match set("GNUPGHOME") {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            PathBuf::from(set("HOME").context("give the keyring with --keyring")?).join(".gnupg")
+        }
+    };
+    let (old, new) = (folder.join("pubring.gpg"), folder.join("pubring.kbx"));
+    Ok(if !old.exists() && new.exists() {
+        new
+    } else {
+        old
+    })
 }

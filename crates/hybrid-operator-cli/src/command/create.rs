@@ -251,7 +251,10 @@ impl ChartFlags {
         let repo = self.helm_chart_repo.as_deref();
         let source = match self.access.find(chart, repo, version)? {
             Found::Local(path) => ChartSource::load(&path, version)?,
-            Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive)?,
+            Found::Verified { path, archive } => {
+                ChartSource::from_archive(&path.to_string_lossy(), &archive, version)?
+            }
+            Found::Fetched { shown, archive } => ChartSource::from_archive(&shown, &archive, None)?,
         };
         let kind = kind.ask(Some(&source)).with_context(|| {
             format!("cannot name a kind after the chart {}", source.chart.name())

@@ -172,12 +172,15 @@ fn charts(args: &Args) -> anyhow::Result<Vec<(PathBuf, Chart)>> {
     let (repo, version) = (args.repo.as_deref(), args.version.as_deref());
     let found = args.access.find(&given, repo, version)?;
     let path = match &found {
-        Found::Local(path) => path,
+        Found::Local(path) | Found::Verified { path, .. } => path,
         Found::Fetched { shown, .. } => return Ok(vec![(shown.into(), found.load()?)]),
     };
     if version.is_some() {
         let message = "--version is for charts of repositories and registries; leave it out";
         return Err(UsageError(message.to_owned()).into());
+    }
+    if let Found::Verified { path, .. } = &found {
+        return Ok(vec![(path.clone(), found.load()?)]);
     }
     let reader = ChartReader::open_default();
     let load = |source: ChartSource| -> anyhow::Result<_> {

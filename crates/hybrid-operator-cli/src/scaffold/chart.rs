@@ -96,8 +96,12 @@ impl ChartSource {
         Ok(loaded)
     }
 
-    /// Reads an archive that was fetched; `shown` names it in messages.
-    pub(crate) fn from_archive(shown: &str, data: &[u8]) -> Result<Self, ChartError> {
+    /// Reads an archive that was fetched or verified; `shown` names it in messages.
+    pub(crate) fn from_archive(
+        shown: &str,
+        data: &[u8],
+        version: Option<&str>,
+    ) -> Result<Self, ChartError> {
         let path = Path::new(shown);
         let load = |source: LoadError| ChartError::Load {
             path: path.to_owned(),
@@ -107,7 +111,7 @@ impl ChartSource {
         let chart = Chart::from_archive(data, &limits).map_err(load)?;
         let files = archive::read(data, &limits).map_err(|error| load(error.into()))?;
         let loaded = Self { chart, files };
-        loaded.check(path, None)?;
+        loaded.check(path, version)?;
         Ok(loaded)
     }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use chart_source::verify::Policy;
 use chart_source::{Access, Cache, CacheError, Patience, PullError, Pulled, Puller};
 use helm_core::chart::Limits;
 use tracing::warn;
@@ -24,7 +25,15 @@ struct Shared {
     /// The cache on disk, if there is one.
     cache: Mutex<Option<Cache>>,
     /// The charts that were fetched, while an entry names them.
-    compiled: Mutex<Vec<(RemoteChart, Chart)>>,
+    compiled: Mutex<Vec<Compiled>>,
+}
+
+/// A chart that was fetched.
+struct Compiled {
+    source: RemoteChart,
+    /// The key with which it was verified.
+    policy: Policy,
+    chart: Chart,
 }
 
 impl ChartReader {
@@ -54,7 +63,8 @@ impl ChartReader {
                 })
             }
             ChartSource::Remote(chart) => {
-                let pulled = self.pull(chart, &access(chart, Patience::default()))?;
+                let policy = policy(chart)?;
+                let pulled = self.pull(chart, &policy, &access(chart, Patience::default()))?;
                 Self::unpack(chart, &pulled.archive)
             }
         }
@@ -87,39 +97,55 @@ impl ChartReader {
     }
 
     fn fetch_with(&self, chart: &RemoteChart, access: &Access) -> Result<Chart, BuildError> {
-        if let Some(known) = self.in_memory(chart) {
+        let policy = policy(chart)?;
+        if let Some(known) = self.in_memory(chart, &policy) {
             return Ok(known);
         }
-        let pulled = self.pull(chart, access)?;
-        self.compile(chart, &pulled.archive)
+        let pulled = self.pull(chart, &policy, access)?;
+        self.compile(chart, policy, &pulled.archive)
     }
 
-    /// Returns a chart that is in memory or, if its digest is known, in the cache. Sends no requests. An
-    /// unusable one counts as missing; fetching it tells why.
+    /// Returns a chart that is in memory or, if its digest is known, in the cache, where it is verified. Sends
+    /// no requests. An unusable one counts as missing; fetching it tells why.
     pub(super) fn known(&self, chart: &RemoteChart) -> Option<Chart> {
-        if let Some(known) = self.in_memory(chart) {
+        let policy = chart.policy().ok()?;
+        if let Some(known) = self.in_memory(chart, &policy) {
             return Some(known);
         }
-        let digest = chart.wanted().digest?;
-        let archive = lock(&self.0.cache).clone()?.get(&digest).ok()??;
-        self.compile(chart, &archive).ok()
+        let cache = lock(&self.0.cache).clone()?;
+        let found = cache.find(&chart.wanted(), &policy).ok()??;
+        self.compile(chart, policy, &found.archive).ok()
     }
 
     /// Forgets the charts that no entry names any longer.
     pub(super) fn keep_only(&self, used: &[RemoteChart]) {
-        lock(&self.0.compiled).retain(|(chart, _)| used.contains(chart));
+        lock(&self.0.compiled).retain(|known| used.contains(&known.source));
     }
 
-    fn in_memory(&self, chart: &RemoteChart) -> Option<Chart> {
+    /// Returns a chart that was verified with the same key.
+    fn in_memory(&self, chart: &RemoteChart, policy: &Policy) -> Option<Chart> {
         let compiled = lock(&self.0.compiled);
-        let known = compiled.iter().find(|(known, _)| known == chart);
-        known.map(|(_, chart)| chart.clone())
+        let known = compiled
+            .iter()
+            .find(|known| known.source == *chart && known.policy == *policy);
+        known.map(|known| known.chart.clone())
     }
 
-    fn compile(&self, chart: &RemoteChart, archive: &[u8]) -> Result<Chart, BuildError> {
+    fn compile(
+        &self,
+        chart: &RemoteChart,
+        policy: Policy,
+        archive: &[u8],
+    ) -> Result<Chart, BuildError> {
         let unpacked = Self::unpack(chart, archive)?;
         let ready = Chart::of(Path::new(&chart.to_string()), &unpacked)?;
-        lock(&self.0.compiled).push((chart.clone(), ready.clone()));
+        let mut compiled = lock(&self.0.compiled);
+        compiled.retain(|known| known.source != *chart);
+        compiled.push(Compiled {
+            source: chart.clone(),
+            policy,
+            chart: ready.clone(),
+        });
         Ok(ready)
     }
 
@@ -133,19 +159,21 @@ impl ChartReader {
     }
 
     /// Fetches an archive. A cache that cannot be used is given up with a warning.
-    fn pull(&self, chart: &RemoteChart, access: &Access) -> Result<Pulled, BuildError> {
+    fn pull(
+        &self,
+        chart: &RemoteChart,
+        policy: &Policy,
+        access: &Access,
+    ) -> Result<Pulled, BuildError> {
         let cache = lock(&self.0.cache).clone();
-        let pulled = match pull(chart, access, cache) {
+        let pulled = match pull(chart, policy, access, cache) {
             Err(PullError::Cache(error)) => {
                 let cache = self.without_writes(&error);
-                pull(chart, access, cache)
+                pull(chart, policy, access, cache)
             }
             pulled => pulled,
         };
-        pulled.map_err(|source| BuildError::Fetch {
-            chart: chart.to_string(),
-            source: Box::new(source),
-        })
+        pulled.map_err(|error| not_fetched(chart, error))
     }
 
     /// Gives up writing to the cache, or the cache if it is not written to already.
@@ -174,14 +202,32 @@ fn access(chart: &RemoteChart, patience: Patience) -> Access {
 }
 
 /// Fetches an archive on a thread of its own: the calling one may run asynchronous tasks.
-fn pull(chart: &RemoteChart, access: &Access, cache: Option<Cache>) -> Result<Pulled, PullError> {
-    let puller = Puller::new(access, cache)?;
+fn pull(
+    chart: &RemoteChart,
+    policy: &Policy,
+    access: &Access,
+    cache: Option<Cache>,
+) -> Result<Pulled, PullError> {
+    let puller = Puller::new(access, cache)?.verifying(policy.clone());
     let wanted = chart.wanted();
     thread::scope(|scope| {
         let pulls = thread::Builder::new().spawn_scoped(scope, || puller.pull_blocking(&wanted));
         let ended = pulls.map_err(PullError::Runtime)?.join();
         ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Reads the key with which a chart must be signed.
+fn policy(chart: &RemoteChart) -> Result<Policy, BuildError> {
+    let policy = chart.policy();
+    policy.map_err(|error| not_fetched(chart, PullError::Policy(error)))
+}
+
+fn not_fetched(chart: &RemoteChart, source: PullError) -> BuildError {
+    BuildError::Fetch {
+        chart: chart.to_string(),
+        source: Box::new(source),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

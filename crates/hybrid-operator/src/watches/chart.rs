@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use chart_source::verify::{Policy, VerifyError};
 use chart_source::{ChartReference, Digest, Location, check_version};
 use go_yaml::tree::Node;
 
 use super::fields::{Fields, boolean, name};
 use super::lock::LockedChart;
+use super::verify::{self, Verify};
 use crate::naming;
 
 /// Where the chart of an entry is.
@@ -32,6 +34,8 @@ pub struct RemoteChart {
     pub insecure_skip_tls_verify: bool,
     /// The Secret with the credentials.
     pub credentials_secret: Option<SecretName>,
+    /// Who must have signed the chart.
+    pub verify: Option<Verify>,
     /// What the lock says about it.
     pub locked: Option<LockedChart>,
 }
@@ -91,8 +95,19 @@ impl RemoteChart {
             plain_http: false,
             insecure_skip_tls_verify: false,
             credentials_secret: None,
+            verify: None,
             locked: None,
         }
+    }
+
+    /// Reads the key with which the chart must be signed; without one, every chart is accepted.
+    ///
+    /// # Errors
+    /// If the key cannot be read.
+    pub fn policy(&self) -> Result<Policy, VerifyError> {
+        self.verify
+            .as_ref()
+            .map_or_else(|| Ok(Policy::default()), Verify::policy)
     }
 
     /// Returns what is fetched: the locked version with its digest, if there is a lock.
@@ -148,6 +163,7 @@ fn remote(fields: &mut Fields<'_>, base: &Path) -> Option<RemoteChart> {
         .optional("insecureSkipTlsVerify", boolean)
         .unwrap_or(false);
     let credentials_secret = fields.optional("credentialsSecret", secret);
+    let verify = verify::read(fields, base);
     let forms = "give either `url` (https://HOST/NAME-VERSION.tgz or oci://HOST/PATH), or `repo` and `name`";
     let (text, repo) = match has {
         [true, false, false] => (from_url?.key(), None),
@@ -158,6 +174,13 @@ fn remote(fields: &mut Fields<'_>, base: &Path) -> Option<RemoteChart> {
         }
     };
     match ChartReference::parse(&text, repo.as_deref(), version.as_deref()) {
+        Ok(ChartReference {
+            location: Location::Archive(_),
+            ..
+        }) if matches!(verify, Some(Verify::Cosign { .. })) => {
+            fields.wrong(verify::COSIGN_NEEDS_REGISTRY.to_owned());
+            None
+        }
         Ok(reference) => Some(RemoteChart {
             reference: ChartReference {
                 digest,
@@ -167,6 +190,7 @@ fn remote(fields: &mut Fields<'_>, base: &Path) -> Option<RemoteChart> {
             plain_http,
             insecure_skip_tls_verify,
             credentials_secret,
+            verify,
             locked: None,
         }),
         Err(error) => {

@@ -22,6 +22,7 @@ mod suggest;
 mod target;
 pub(crate) mod template;
 mod validate;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,6 +41,7 @@ pub use parse::parse;
 pub use suggest::nearest;
 pub use target::Target;
 pub use validate::validate;
+pub use verify::Verify;
 
 /// One entry of `watches.yaml`: a custom resource kind and the chart that serves it.
 #[derive(Debug, Clone, PartialEq)]

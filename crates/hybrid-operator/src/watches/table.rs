@@ -53,6 +53,9 @@ const EXISTS: &str = "custom_resource_becomes_a_release_with_its_values";
 const REMOTE: &str =
     "locked_chart_of_a_registry_is_installed_and_needs_no_network_once_it_is_cached";
 const REMOTE_FORMS: &str = "charts_are_fetched_as_their_entries_say";
+const SIGNED: &str =
+    "a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache";
+const PROVEN: &str = "charts_of_entries_with_a_keyring_need_a_provenance_file";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
@@ -125,6 +128,11 @@ const FIELDS: &[Row] = &[
     ),
     row("chart.plainHttp", "true", BOOLEAN, REMOTE),
     row("chart.insecureSkipTlsVerify", "true", BOOLEAN, REMOTE_FORMS),
+    row("chart.verify", "{cosign: {key: a.pub}}", MAP, SIGNED),
+    row("chart.verify.cosign", "{key: a.pub}", MAP, SIGNED),
+    row("chart.verify.cosign.key", "a.pub", TEXT, SIGNED),
+    row("chart.verify.provenance", "{keyring: a.gpg}", MAP, PROVEN),
+    row("chart.verify.provenance.keyring", "a.gpg", TEXT, PROVEN),
     row(
         "watchDependentResources",
         "false",
@@ -448,6 +456,9 @@ const REQUIRED: &[(&str, &str)] = &[
     ("kind", "A"),
     ("chart", "c"),
     ("chart.url", "oci://h/web"),
+    ("chart.verify.cosign", "{key: other.pub}"),
+    ("chart.verify.cosign.key", "other.pub"),
+    ("chart.verify.provenance.keyring", "other.gpg"),
     ("valuesFrom[].kind", "Secret"),
     ("valuesFrom[].name", "s"),
     ("driftDetection.ignore[].paths", "[/a]"),
@@ -471,8 +482,12 @@ fn entry(fields: &[(&str, &str)]) -> String {
     }
     let is_given = |required: &str| {
         let below = format!("{required}.");
-        let replaced =
-            required == "chart.url" && fields.iter().any(|(path, _)| *path == "chart.repo");
+        let has = |start: &str| fields.iter().any(|(path, _)| path.starts_with(start));
+        let replaced = match required {
+            "chart.url" => has("chart.repo"),
+            "chart.verify.cosign" => has("chart.verify.provenance"),
+            _ => false,
+        };
         replaced
             || fields
                 .iter()

@@ -235,6 +235,30 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
             "{url: 'oci://h/web:1.0.0', version: ^1}".to_owned(),
             "[0].chart: oci://h/web:1.0.0 names the version",
         ),
+        (
+            format!("{{{repo}, verify: {{}}}}"),
+            "[0].chart.verify: give either `cosign` with the file of a public `key`, or `provenance`",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{key: a}}, provenance: {{keyring: b}}}}}}"),
+            "[0].chart.verify: give either `cosign`",
+        ),
+        (
+            format!("{{{repo}, verify: {{provenance: {{}}}}}}"),
+            "[0].chart.verify.provenance: `keyring` is required",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{}}}}}}"),
+            "[0].chart.verify.cosign: `key` is required",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{key: a.pub, identity: me@h}}}}}}"),
+            "[0].chart.verify.cosign.identity: signatures without a key are not verified",
+        ),
+        (
+            "{url: 'https://h/web.tgz', verify: {cosign: {key: a.pub}}}".to_owned(),
+            "[0].chart: `verify.cosign` needs a chart in a registry",
+        ),
     ] {
         let said = of(&chart);
         assert!(said.contains(wanted), "{chart}: {said}");

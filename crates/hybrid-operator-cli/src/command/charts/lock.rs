@@ -62,12 +62,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     };
     let mut lock = Lock::default();
     for chart in &charts {
+        if let Some(known) = lock.find(chart) {
+            // Another entry has the same chart, with another key.
+            verified(chart, known, &args.access)?;
+            continue;
+        }
         let known = before.find(chart).filter(|known| {
             let digest = chart.reference.digest;
             !args.update && digest.is_none_or(|digest| digest == known.digest)
         });
         let locked = match known {
-            Some(known) => known.clone(),
+            Some(known) => verified(chart, known, &args.access)?,
             None => resolve(chart, &args.access)?,
         };
         say(before.find(chart), &locked, out)?;
@@ -91,12 +96,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the charts that are fetched, each once.
+/// Returns the charts that are fetched, each once for each key with which it must be signed.
 pub(super) fn remote(charts: impl Iterator<Item = ChartSource>) -> Vec<RemoteChart> {
     let mut found: Vec<RemoteChart> = Vec::new();
     for chart in charts {
         if let ChartSource::Remote(chart) = chart
-            && !found.iter().any(|known| known.reference == chart.reference)
+            && !found
+                .iter()
+                .any(|known| known.reference == chart.reference && known.verify == chart.verify)
         {
             found.push(*chart);
         }
@@ -124,7 +131,7 @@ fn check(charts: &[RemoteChart], file: &Path, out: &mut dyn Write) -> anyhow::Re
             file.display()
         );
     }
-    writeln!(out, "{} charts are locked", charts.len())?;
+    writeln!(out, "{} charts are locked", lock.charts.len())?;
     Ok(())
 }
 
@@ -148,6 +155,24 @@ fn resolve(chart: &RemoteChart, flags: &AccessFlags) -> anyhow::Result<LockedCha
     let version = || unpacked.metadata().version.clone();
     locked.version = Some(locked.version.unwrap_or_else(version));
     Ok(locked)
+}
+
+/// Returns what is locked. If the chart must be signed, it is verified, with a request if it is not in the
+/// cache.
+fn verified(
+    chart: &RemoteChart,
+    known: &LockedChart,
+    flags: &AccessFlags,
+) -> anyhow::Result<LockedChart> {
+    if flags.verifies(chart) {
+        let locked = RemoteChart {
+            locked: Some(known.clone()),
+            ..chart.clone()
+        };
+        let pulled = flags.puller(chart)?.pull_blocking(&locked.wanted());
+        pulled.with_context(|| format!("cannot fetch the chart {locked}"))?;
+    }
+    Ok(known.clone())
 }
 
 fn say(before: Option<&LockedChart>, now: &LockedChart, out: &mut dyn Write) -> anyhow::Result<()> {

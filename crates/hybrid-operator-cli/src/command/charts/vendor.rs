@@ -53,7 +53,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         let pulled = args.access.puller(&chart)?.pull_blocking(&chart.wanted());
         let pulled = pulled.with_context(|| format!("cannot fetch the chart {chart}"))?;
-        let loaded = LoadedChart::from_archive(&pulled.resolved.url, &pulled.archive)?;
+        let loaded = LoadedChart::from_archive(&pulled.resolved.url, &pulled.archive, None)?;
         let name = loaded.chart.name().to_owned();
         changes.push((line, watch.gvk.kind, name.clone()));
         let digest = pulled.resolved.digest;

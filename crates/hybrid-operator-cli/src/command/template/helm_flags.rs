@@ -83,9 +83,6 @@ pub(super) struct HelmFlags {
     #[arg(long, hide = true)]
     validate: bool,
 
-    #[arg(long, hide = true)]
-    verify: bool,
-
     #[arg(long, value_name = "NAME", hide = true, allow_hyphen_values = true)]
     post_renderer: Option<String>,
 
@@ -162,8 +159,6 @@ struct WithoutEffect {
     #[arg(long, hide = true, action = ArgAction::Append, allow_hyphen_values = true)]
     post_renderer_args: Vec<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
-    keyring: Option<String>,
-    #[arg(long, hide = true, allow_hyphen_values = true)]
     burst_limit: Option<i64>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     qps: Option<f32>,
@@ -203,9 +198,6 @@ impl HelmFlags {
         }
         if mode != "client" && go_bool(mode) != Ok(true) {
             bail!("invalid dry-run value ({mode:?}); it must be \"client\"");
-        }
-        if self.verify {
-            bail!("--verify: signatures are not checked here; run 'helm verify CHART' first");
         }
         if let Some(name) = given(self.post_renderer.as_ref()) {
             bail!(

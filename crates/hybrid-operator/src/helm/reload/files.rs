@@ -39,7 +39,7 @@ pub(super) struct Loaded {
     pub(super) controllers: Result<Vec<HelmController>, WatchesError>,
     /// The entries whose charts must be fetched first.
     pub(super) missing: Vec<Watch>,
-    /// The charts on this machine that the watches file names, and its lock.
+    /// The charts on this machine that the watches file names, its lock, and the keys of signatures.
     charts: BTreeSet<PathBuf>,
     /// The files before they were read.
     scan: Scan,
@@ -57,6 +57,8 @@ impl Files {
         }
         if !remote.is_empty() {
             charts.insert(Lock::path(&self.watches));
+            let keys = remote.iter().filter_map(|chart| chart.verify.as_ref());
+            charts.extend(keys.map(|verify| verify.file().to_owned()));
         }
         let before = scan(&self.watches, &charts);
         let (controllers, missing) = match builder::load_known(&self.watches, &self.reader) {

@@ -1,0 +1,236 @@
+//! Finds what proves a chart, in the cache or where the chart was published, and verifies it.
+
+#[cfg(feature = "provenance")]
+mod provenance;
+
+use std::path::PathBuf;
+
+use url::Url;
+
+use crate::cache::Cache;
+use crate::error::PullError;
+use crate::limits;
+use crate::puller::{Pulled, Puller, Resolved};
+use crate::reference::{ChartReference, Location};
+use crate::registry::{Found, Registry};
+use crate::verify::{Evidence, Policy, Signer, Subject, VerifyError};
+
+/// Where the evidence about an archive is published.
+pub(crate) enum Origin<'a, 'b> {
+    /// Beside the archive behind a URL, to which credentials are sent if it is trusted.
+    #[cfg_attr(
+        not(feature = "provenance"),
+        allow(dead_code, reason = "cosign has no signatures there")
+    )]
+    Beside { url: &'a Url, trusted: bool },
+    /// In the registry that has the archive.
+    Registry(&'a mut Registry<'b>, &'a Found),
+}
+
+/// A chart that may be in the cache.
+pub(crate) enum Kept {
+    /// It is there, and it is proven.
+    Proven(Pulled),
+    /// It, or what proves it, is not there.
+    Missing,
+    /// What is there does not prove it.
+    Wrong {
+        /// The file with the evidence.
+        path: PathBuf,
+        why: VerifyError,
+    },
+}
+
+impl Cache {
+    /// Returns a chart whose digest the reference names, if it and what proves it are in the cache.
+    ///
+    /// # Errors
+    /// If the cache cannot be read, or what is there does not prove the chart.
+    pub fn find(
+        &self,
+        chart: &ChartReference,
+        policy: &Policy,
+    ) -> Result<Option<Pulled>, PullError> {
+        match self.kept(chart, policy)? {
+            Kept::Proven(pulled) => Ok(Some(pulled)),
+            Kept::Missing => Ok(None),
+            Kept::Wrong { why, .. } => Err(PullError::Unproven {
+                url: chart.to_string(),
+                source: why,
+            }),
+        }
+    }
+
+    pub(crate) fn kept(&self, chart: &ChartReference, policy: &Policy) -> Result<Kept, PullError> {
+        let Some(digest) = chart.digest else {
+            return Ok(Kept::Missing);
+        };
+        let Some(archive) = self.get(&digest)? else {
+            return Ok(Kept::Missing);
+        };
+        let manifest = match &chart.location {
+            Location::Oci(name) => name.digest,
+            _ => None,
+        };
+        let subject = Subject {
+            archive: digest,
+            manifest,
+        };
+        match self.proves(&subject, policy)? {
+            Some(Ok(())) => {}
+            Some(Err(why)) => {
+                let kind = policy.extension().unwrap_or_default();
+                let path = self.evidence_path(&digest, &kind);
+                return Ok(Kept::Wrong { path, why });
+            }
+            None => return Ok(Kept::Missing),
+        }
+        let resolved = Resolved {
+            version: chart.version.clone(),
+            url: chart.location.to_string(),
+            digest,
+        };
+        Ok(Kept::Proven(Pulled { resolved, archive }))
+    }
+
+    /// Verifies an archive with the evidence in the cache; `None` if there is none.
+    fn proves(
+        &self,
+        subject: &Subject,
+        policy: &Policy,
+    ) -> Result<Option<Result<(), VerifyError>>, PullError> {
+        let Some(kind) = policy.extension() else {
+            return Ok(Some(Ok(())));
+        };
+        let evidence = self.evidence(&subject.archive, &kind)?;
+        Ok(evidence.map(|evidence| policy.check(&evidence, subject)))
+    }
+}
+
+impl Puller {
+    /// Returns an archive after it was verified. This is the only way by which a fetched one leaves.
+    pub(crate) async fn proven(
+        &self,
+        resolved: Resolved,
+        archive: Vec<u8>,
+        origin: Origin<'_, '_>,
+    ) -> Result<Pulled, PullError> {
+        let Some(kind) = self.policy.extension() else {
+            return Ok(Pulled { resolved, archive });
+        };
+        let manifest = match &origin {
+            Origin::Registry(_, found) => Some(found.digest),
+            Origin::Beside { .. } => None,
+        };
+        let subject = Subject {
+            archive: resolved.digest,
+            manifest,
+        };
+        if let Some(cache) = &self.cache
+            && let Some(Ok(())) = cache.proves(&subject, &self.policy)?
+        {
+            return Ok(Pulled { resolved, archive });
+        }
+        let unproven = |source| PullError::Unproven {
+            url: resolved.url.clone(),
+            source,
+        };
+        let published = self.published(origin).await?.map_err(unproven)?;
+        let evidence = first_proof(&published, &subject, &self.policy).map_err(unproven)?;
+        if let Some(cache) = &self.cache {
+            cache.put_evidence(&resolved.digest, &kind, evidence)?;
+        }
+        Ok(Pulled { resolved, archive })
+    }
+
+    /// Fetches the evidence that was published about an archive; there is at least one.
+    async fn published(
+        &self,
+        origin: Origin<'_, '_>,
+    ) -> Result<Result<Vec<Vec<u8>>, VerifyError>, PullError> {
+        match (&self.policy.0, origin) {
+            (Signer::Anybody, _) => Ok(Ok(Vec::new())),
+            (Signer::Cosign(_), Origin::Beside { .. }) => Ok(Err(VerifyError::NotApplicable(
+                "signatures of cosign are in registries only; fetch the chart from a registry (oci://), or \
+                 verify its provenance",
+            ))),
+            (Signer::Cosign(_), Origin::Registry(registry, found)) => {
+                signatures(registry, found).await
+            }
+            #[cfg(feature = "provenance")]
+            (Signer::Provenance(_), Origin::Beside { url, trusted }) => {
+                self.provenance_beside(url, trusted).await
+            }
+            #[cfg(feature = "provenance")]
+            (Signer::Provenance(_), Origin::Registry(registry, found)) => {
+                provenance::in_registry(registry, found).await
+            }
+        }
+    }
+}
+
+/// Fetches the signatures of cosign.
+async fn signatures(
+    registry: &mut Registry<'_>,
+    found: &Found,
+) -> Result<Result<Vec<Vec<u8>>, VerifyError>, PullError> {
+    let malformed = |why: String| Ok(Err(VerifyError::Malformed(why)));
+    let text = std::str::from_utf8(&found.manifest);
+    let Some(manifest) = text
+        .ok()
+        .filter(|text| text.len() <= limits::SIGNED_MANIFEST)
+    else {
+        let limit = limits::SIGNED_MANIFEST >> 20;
+        return malformed(format!(
+            "the manifest is larger than {limit} MiB or not a text"
+        ));
+    };
+    let mut signed = registry.signatures(&found.digest).await?;
+    match registry.bundles(&found.digest).await {
+        Ok(bundles) => signed.extend(bundles),
+        // What was found may be enough.
+        Err(_) if !signed.is_empty() => {}
+        Err(error) => return Err(error),
+    }
+    if signed.is_empty() {
+        let tag = format!("sha256-{}.sig", found.digest.hex());
+        return Ok(Err(VerifyError::NoSignature(format!(
+            "the registry has no signature in the tag {tag} and no bundle; sign it with 'cosign sign --key \
+             cosign.key'"
+        ))));
+    }
+    let mut published = Vec::new();
+    for one in signed {
+        let Ok(payload) = String::from_utf8(one.payload) else {
+            continue;
+        };
+        let evidence = Evidence {
+            manifest: manifest.to_owned(),
+            payload,
+            bundle: one.bundle,
+            signature: one.signature,
+        };
+        match serde_json::to_vec(&evidence) {
+            Ok(evidence) => published.push(evidence),
+            Err(error) => return malformed(error.to_string()),
+        }
+    }
+    Ok(Ok(published))
+}
+
+/// Returns the first evidence that proves an archive. Without one, says what is wrong with that of the key.
+fn first_proof<'a>(
+    published: &'a [Vec<u8>],
+    subject: &Subject,
+    policy: &Policy,
+) -> Result<&'a [u8], VerifyError> {
+    let mut failure = None;
+    for evidence in published {
+        match policy.check(evidence, subject) {
+            Ok(()) => return Ok(evidence),
+            Err(VerifyError::OtherKey { .. }) if failure.is_some() => {}
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| VerifyError::Malformed("it is not a text".to_owned())))
+}

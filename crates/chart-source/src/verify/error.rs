@@ -1,0 +1,98 @@
+//! Why a chart does not count as signed.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::digest::Digest;
+
+/// A chart is not proven to be signed as it must be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VerifyError {
+    /// A file cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A file does not have the key that it must have.
+    #[error("{} is not a public key of cosign: {why}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file is not a keyring.
+    #[error("{} is not a keyring of OpenPGP: {why}", path.display())]
+    Keyring {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The key of a signature is not in the keyring.
+    #[error(
+        "it is signed with the key {key}, which is not in {}; if you trust its owner, add the public key",
+        keyring.display()
+    )]
+    UnknownSigner {
+        /// Fingerprint or number of the key.
+        key: String,
+        /// The keyring.
+        keyring: PathBuf,
+    },
+    /// The key of a signature must not be used.
+    #[error("it is signed with the key {key}, which does not count: {why}")]
+    Signer {
+        /// Number of the key.
+        key: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A text is not what was signed.
+    #[error("its provenance file was changed after it was signed with the key {key}")]
+    Changed {
+        /// Number of the key.
+        key: String,
+    },
+    /// There is no signature.
+    #[error("it is not signed: {0}")]
+    NoSignature(String),
+    /// No signature was made with the key.
+    #[error(
+        "no signature of it was made with the key {}; check the key and who has signed the chart",
+        path.display()
+    )]
+    OtherKey {
+        /// The file with the key.
+        path: PathBuf,
+    },
+    /// What was signed is something else.
+    #[error("its signature is about something else: {0}")]
+    OtherSubject(String),
+    /// The digest that was signed differs.
+    #[error(
+        "its signature is for {signed}, but it is {actual}; the chart was changed after it was signed"
+    )]
+    Digest {
+        /// The digest that was signed.
+        signed: String,
+        /// The digest of what is there.
+        actual: Digest,
+    },
+    /// The signature, or what was signed, cannot be read.
+    #[error("its signature cannot be read: {0}")]
+    Malformed(String),
+    /// The program cannot verify provenance files.
+    #[error(
+        "this program was built without the feature `provenance`, which verifies provenance files (.prov)"
+    )]
+    NotBuilt,
+    /// The chart is where such signatures cannot be.
+    #[error("{0}")]
+    NotApplicable(&'static str),
+}

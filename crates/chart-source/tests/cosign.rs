@@ -1,0 +1,548 @@
+//! Verifies signatures of cosign: right ones, wrong ones, and those of a cache that was changed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chart_source::verify::Policy;
+use chart_source::{Access, Cache, ChartReference, Digest, Patience, PullError, Pulled, Puller};
+use data_encoding::BASE64;
+use ed25519_dalek::pkcs8::EncodePublicKey as _;
+use hybrid_operator_test::HttpServer;
+use hybrid_operator_test::http_server::Reply;
+use p256::ecdsa::signature::Signer as _;
+use p256::pkcs8::LineEnding;
+
+/// What only has to begin like an archive.
+const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
+const OTHER_ARCHIVE: &[u8] = b"\x1f\x8b\x08 another chart";
+const PAYLOAD_LAYER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+
+fn manifest(archive: &[u8]) -> Vec<u8> {
+    let (digest, size) = (Digest::of(archive), archive.len());
+    format!(
+        r#"{{"schemaVersion": 2,
+            "config": {{"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": "{digest}", "size": 2}},
+            "layers": [{{"mediaType": "application/vnd.cncf.helm.chart.content.v1.tar+gzip", "digest": "{digest}", "size": {size}}}]}}"#
+    )
+    .into_bytes()
+}
+
+/// The text that cosign signs.
+fn payload(kind: &str, manifest: &[u8]) -> String {
+    let digest = Digest::of(manifest);
+    format!(
+        r#"{{"critical":{{"identity":{{"docker-reference":"example.com/a/web"}},"image":{{"docker-manifest-digest":"{digest}"}},"type":"{kind}"}},"optional":null}}"#
+    )
+}
+
+fn payload_of(manifest: &[u8]) -> String {
+    payload("cosign container image signature", manifest)
+}
+
+/// A key pair of one kind.
+enum Key {
+    P256(p256::ecdsa::SigningKey),
+    Ed25519(ed25519_dalek::SigningKey),
+}
+
+impl Key {
+    fn p256(seed: u8) -> Self {
+        Self::P256(p256::ecdsa::SigningKey::from_slice(&[seed; 32]).unwrap())
+    }
+
+    fn ed25519(seed: u8) -> Self {
+        Self::Ed25519(ed25519_dalek::SigningKey::from_bytes(&[seed; 32]))
+    }
+
+    fn public(&self) -> String {
+        match self {
+            Self::P256(key) => key.verifying_key().to_public_key_pem(LineEnding::LF),
+            Self::Ed25519(key) => key.verifying_key().to_public_key_pem(LineEnding::LF),
+        }
+        .unwrap()
+    }
+
+    /// Returns the signature of a text in base64.
+    fn sign(&self, text: &str) -> String {
+        match self {
+            Self::P256(key) => {
+                let signature: p256::ecdsa::Signature = key.sign(text.as_bytes());
+                BASE64.encode(signature.to_der().as_bytes())
+            }
+            Self::Ed25519(key) => BASE64.encode(&key.sign(text.as_bytes()).to_bytes()),
+        }
+    }
+}
+
+/// A registry with the chart `a/web` in the version 1.0.0, whose files can be changed.
+struct Published {
+    files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
+    server: HttpServer,
+    folder: tempfile::TempDir,
+}
+
+impl Published {
+    fn new() -> Self {
+        let files = Arc::new(Mutex::new(BTreeMap::new()));
+        let shared = Arc::clone(&files);
+        let server =
+            HttpServer::start(
+                move |request| match shared.lock().unwrap().get(&request.target) {
+                    Some(body) => Reply::body(Vec::clone(body)),
+                    None => Reply::status(404),
+                },
+            )
+            .unwrap();
+        let published = Self {
+            files,
+            server,
+            folder: tempfile::tempdir().unwrap(),
+        };
+        published.chart(ARCHIVE);
+        published
+    }
+
+    fn put(&self, path: &str, body: impl Into<Vec<u8>>) {
+        let path = format!("/v2/a/web/{path}");
+        self.files.lock().unwrap().insert(path, body.into());
+    }
+
+    fn blob(&self, body: &[u8]) {
+        self.put(&format!("blobs/{}", Digest::of(body)), body);
+    }
+
+    fn chart(&self, archive: &[u8]) {
+        let manifest = manifest(archive);
+        self.blob(archive);
+        self.put(
+            &format!("manifests/{}", Digest::of(&manifest)),
+            manifest.clone(),
+        );
+        self.put("manifests/1.0.0", manifest);
+    }
+
+    /// Publishes texts and their signatures for the manifest of an archive.
+    fn sign(&self, archive: &[u8], signed: &[(String, String)]) {
+        let layers: Vec<String> = signed
+            .iter()
+            .map(|(text, signature)| {
+                self.blob(text.as_bytes());
+                let (digest, size) = (Digest::of(text.as_bytes()), text.len());
+                format!(
+                    r#"{{"mediaType": "{PAYLOAD_LAYER}", "digest": "{digest}", "size": {size},
+                        "annotations": {{"dev.cosignproject.cosign/signature": "{signature}"}}}}"#
+                )
+            })
+            .collect();
+        let body = format!(
+            r#"{{"schemaVersion": 2, "layers": [{}]}}"#,
+            layers.join(",")
+        );
+        let tag = format!("sha256-{}.sig", Digest::of(&manifest(archive)).hex());
+        self.put(&format!("manifests/{tag}"), body);
+    }
+
+    /// Publishes a statement about the chart in a bundle, as cosign 3 does.
+    fn bundle(&self, list: &str, statement: &str, key: &Key) {
+        let kind = "application/vnd.in-toto+json";
+        let encoded = format!(
+            "DSSEv1 {} {kind} {} {statement}",
+            kind.len(),
+            statement.len()
+        );
+        let signature = key.sign(&encoded);
+        let payload = BASE64.encode(statement.as_bytes());
+        let media = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let bundle = format!(
+            r#"{{"mediaType": "{media}", "verificationMaterial": {{"publicKey": {{"hint": "x"}}}},
+                "dsseEnvelope": {{"payload": "{payload}", "payloadType": "{kind}", "signatures": [{{"sig": "{signature}"}}]}}}}"#
+        );
+        self.blob(bundle.as_bytes());
+        let (digest, size) = (Digest::of(bundle.as_bytes()), bundle.len());
+        let referrer = format!(
+            r#"{{"schemaVersion": 2, "config": {{"mediaType": "application/vnd.oci.empty.v1+json", "digest": "{digest}", "size": 2}},
+                "layers": [{{"mediaType": "{media}", "digest": "{digest}", "size": {size}}}]}}"#
+        );
+        let digest = Digest::of(referrer.as_bytes());
+        let size = referrer.len();
+        self.put(&format!("manifests/{digest}"), referrer);
+        let index = format!(
+            r#"{{"schemaVersion": 2, "manifests": [{{"mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "digest": "{digest}", "size": {size}, "artifactType": "{media}"}}]}}"#
+        );
+        self.put(list, index);
+    }
+
+    fn signed_by(&self, key: &Key) {
+        let text = payload_of(&manifest(ARCHIVE));
+        let signature = key.sign(&text);
+        self.sign(ARCHIVE, &[(text, signature)]);
+    }
+
+    fn key(&self, key: &Key) -> PathBuf {
+        let path = self.folder.path().join("cosign.pub");
+        std::fs::write(&path, key.public()).unwrap();
+        path
+    }
+
+    fn cache(&self) -> PathBuf {
+        self.folder.path().join("cache")
+    }
+
+    fn reference(&self, digest: Option<Digest>) -> ChartReference {
+        let name = format!("oci://{}/a/web:1.0.0", self.server.address());
+        let reference = ChartReference::parse(&name, None, None).unwrap();
+        ChartReference {
+            digest,
+            ..reference
+        }
+    }
+
+    fn puller(&self, key: &Path) -> Puller {
+        let cache = Cache::at(self.cache());
+        let puller = Puller::new(&access(), Some(cache)).unwrap();
+        puller.verifying(Policy::cosign_key(key).unwrap())
+    }
+
+    fn pull(&self, key: &Key) -> Result<Pulled, PullError> {
+        let path = self.key(key);
+        self.puller(&path).pull_blocking(&self.reference(None))
+    }
+
+    /// Returns the only file in the cache with this extension.
+    fn cached(&self, extension: &str) -> PathBuf {
+        let entries = std::fs::read_dir(self.cache()).unwrap();
+        let mut paths = entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|found| found == extension));
+        let path = paths.next().unwrap();
+        assert_eq!(paths.next(), None);
+        path
+    }
+}
+
+fn access() -> Access {
+    Access {
+        plain_http: true,
+        patience: Patience {
+            attempts: 1,
+            answer: Duration::from_secs(5),
+            ..Patience::default()
+        },
+        ..Access::default()
+    }
+}
+
+/// Returns an error and its causes.
+fn text(error: &PullError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[test]
+fn charts_with_a_signature_of_the_key_are_returned_and_others_are_not() {
+    let (right, other) = (Key::p256(1), Key::p256(2));
+    let published = Published::new();
+    let refused = |expected: &str| {
+        let message = text(&published.pull(&right).unwrap_err());
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("cannot be verified"), "{message}");
+        let unsigned = published.cache().read_dir().unwrap();
+        let mut names = unsigned.map(|entry| entry.unwrap().file_name());
+        assert!(
+            names.all(|name| !name.to_string_lossy().ends_with(".proof")),
+            "what proves nothing is not kept"
+        );
+    };
+    refused("it is not signed: the registry has no signature in the tag sha256-");
+    published.signed_by(&other);
+    refused("no signature of it was made with the key");
+
+    let manifest_of_other = manifest(OTHER_ARCHIVE);
+    let right_text = payload_of(&manifest(ARCHIVE));
+    let of_other = payload_of(&manifest_of_other);
+    let of_kind = payload("atomic container signature", &manifest(ARCHIVE));
+    let no_payload = "{}".to_owned();
+    for (texts, expected) in [
+        (
+            vec![(of_other.clone(), right.sign(&of_other))],
+            "its signature is for sha256:",
+        ),
+        (vec![(of_kind.clone(), right.sign(&of_kind))], "its type is"),
+        (
+            vec![(no_payload.clone(), right.sign(&no_payload))],
+            "does not name a manifest",
+        ),
+        (
+            vec![(right_text.clone(), right.sign(&of_other))],
+            "no signature of it was made with the key",
+        ),
+        (
+            vec![(right_text.clone(), "%".to_owned())],
+            "it is not base64",
+        ),
+        (vec![], "it is not signed"),
+    ] {
+        published.sign(ARCHIVE, &texts);
+        refused(expected);
+    }
+    let many = vec![(right_text.clone(), right.sign(&right_text)); 17];
+    published.sign(ARCHIVE, &many);
+    let message = text(&published.pull(&right).unwrap_err());
+    assert!(message.contains("more than 16 signatures"), "{message}");
+    let long = format!("{right_text}{}", " ".repeat(64 << 10));
+    published.sign(ARCHIVE, &[(long.clone(), right.sign(&long))]);
+    let message = text(&published.pull(&right).unwrap_err());
+    assert!(message.contains("limit of 64 KiB"), "{message}");
+
+    // One of several signatures is enough.
+    let several = [
+        (right_text.clone(), other.sign(&right_text)),
+        (right_text.clone(), right.sign(&right_text)),
+    ];
+    published.sign(ARCHIVE, &several);
+    assert_eq!(published.pull(&right).unwrap().archive, ARCHIVE);
+    assert_eq!(published.pull(&other).unwrap().archive, ARCHIVE);
+    let message = text(&published.pull(&Key::p256(3)).unwrap_err());
+    assert!(message.contains("no signature of it"), "{message}");
+}
+
+#[test]
+fn a_registry_that_replaces_the_chart_under_its_tag_is_found_out() {
+    let key = Key::p256(1);
+    let published = Published::new();
+    published.signed_by(&key);
+    assert_eq!(published.pull(&key).unwrap().archive, ARCHIVE);
+    published.chart(OTHER_ARCHIVE);
+    let message = text(&published.pull(&key).unwrap_err());
+    assert!(message.contains("it is not signed"), "{message}");
+    // Nor does it help to publish the signature of the former chart for the other one.
+    let old = payload_of(&manifest(ARCHIVE));
+    let signature = key.sign(&old);
+    published.sign(OTHER_ARCHIVE, &[(old, signature)]);
+    let message = text(&published.pull(&key).unwrap_err());
+    assert!(
+        message.contains("was changed after it was signed"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_pinned_chart_is_verified_again_from_the_cache_without_a_request() {
+    for key in [Key::p256(1), Key::ed25519(1)] {
+        let published = Published::new();
+        published.signed_by(&key);
+        let digest = Digest::of(ARCHIVE);
+        let (pinned, path) = (published.reference(Some(digest)), published.key(&key));
+        assert_eq!(published.pull(&key).unwrap().archive, ARCHIVE);
+        let requests = published.server.received().len();
+        let puller = published.puller(&path);
+        assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+        let cache = Cache::at(published.cache());
+        let policy = Policy::cosign_key(&path).unwrap();
+        let found = cache.find(&pinned, &policy).unwrap().unwrap();
+        assert_eq!(found.archive, ARCHIVE);
+        assert_eq!(published.server.received().len(), requests);
+
+        // Another key accepts neither what is kept nor what is published.
+        let other = published.folder.path().join("other.pub");
+        std::fs::write(&other, Key::p256(9).public()).unwrap();
+        let policy = Policy::cosign_key(&other).unwrap();
+        assert!(cache.find(&pinned, &policy).unwrap().is_none());
+        let puller = published.puller(&other);
+        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
+        assert!(message.contains("no signature of it"), "{message}");
+    }
+}
+
+#[test]
+fn a_cache_that_was_changed_is_noticed_and_mended_or_reported() {
+    let key = Key::p256(1);
+    let published = Published::new();
+    published.signed_by(&key);
+    published.pull(&key).unwrap();
+    let path = published.key(&key);
+    let (puller, policy) = (published.puller(&path), Policy::cosign_key(&path).unwrap());
+    let pinned = published.reference(Some(Digest::of(ARCHIVE)));
+    let proof = published.cached("proof");
+    let right = std::fs::read(&proof).unwrap();
+    let damages: Vec<(Vec<u8>, &str)> = vec![
+        (right[..right.len() / 2].to_vec(), "it is incomplete"),
+        (Vec::new(), "it is incomplete"),
+        (vec![b' '; (4 << 20) + 1], "it is incomplete"),
+        (
+            String::from_utf8(right.clone())
+                .unwrap()
+                .replace("example.com", "example.net")
+                .into_bytes(),
+            "no signature of it was made with the key",
+        ),
+        (
+            String::from_utf8(right.clone())
+                .unwrap()
+                .replace("schemaVersion", "schemaversion")
+                .into_bytes(),
+            "was changed after it was signed",
+        ),
+    ];
+    let cache = Cache::at(published.cache());
+    for (damaged, expected) in &damages {
+        std::fs::write(&proof, damaged).unwrap();
+        let message = text(&cache.find(&pinned, &policy).unwrap_err());
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+        assert_eq!(
+            std::fs::read(&proof).unwrap(),
+            right,
+            "it was fetched again"
+        );
+    }
+    // Evidence that is right for another chart does not prove this one.
+    std::fs::write(published.cached("tgz"), OTHER_ARCHIVE).unwrap();
+    assert!(cache.find(&pinned, &policy).unwrap().is_none());
+    assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+
+    published.files.lock().unwrap().clear();
+    assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+    for (damaged, expected) in &damages {
+        std::fs::write(&proof, damaged).unwrap();
+        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
+        assert!(message.contains(expected), "{message}");
+        assert!(
+            message.contains("cannot be fetched again either"),
+            "{message}"
+        );
+        assert!(message.contains(&proof.display().to_string()), "{message}");
+        assert!(message.contains("status 404"), "{message}");
+    }
+}
+
+#[test]
+fn files_that_are_no_public_keys_are_refused_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cosign.pub");
+    let refused = |content: &[u8], expected: &str| {
+        std::fs::write(&path, content).unwrap();
+        let error = Policy::cosign_key(&path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(error.contains("cosign.pub"), "{error}");
+    };
+    let form = "is not an ECDSA P-256 or Ed25519 key in PEM format";
+    refused(b"", form);
+    refused(
+        b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
+        form,
+    );
+    refused(b"\xff", "it is not a text");
+    refused(
+        b"-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n",
+        "it has a private key; give the public one",
+    );
+    refused(&vec![b'a'; (64 << 10) + 1], "cannot read");
+    std::fs::remove_file(&path).unwrap();
+    let error = Policy::cosign_key(&path).unwrap_err().to_string();
+    assert!(error.contains("cannot read"), "{error}");
+}
+
+#[test]
+fn signatures_of_cosign_are_not_looked_for_beside_archives() {
+    let server = HttpServer::start(|_| Reply::body(ARCHIVE)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cosign.pub");
+    std::fs::write(&path, Key::p256(1).public()).unwrap();
+    let puller = Puller::new(&access(), None).unwrap();
+    let puller = puller.verifying(Policy::cosign_key(&path).unwrap());
+    let reference = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
+    let message = text(&puller.pull_blocking(&reference).unwrap_err());
+    assert!(message.contains("are in registries only"), "{message}");
+}
+
+/// A statement of in-toto about a manifest.
+fn statement(kind: &str, manifest: &[u8]) -> String {
+    let digest = Digest::of(manifest).to_string();
+    let hex = digest.trim_start_matches("sha256:");
+    format!(
+        r#"{{"_type":"https://in-toto.io/Statement/v1","subject":[{{"digest":{{"sha256":"{hex}"}}}}],"predicateType":"{kind}","predicate":{{}}}}"#
+    )
+}
+
+#[test]
+fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
+    let (right, other) = (Key::p256(1), Key::p256(2));
+    let signed = "https://sigstore.dev/cosign/sign/v1";
+    let own = manifest(ARCHIVE);
+    let digest = Digest::of(&own);
+    let statement_of_own = statement(signed, &own);
+    for list in [
+        format!("referrers/{digest}"),
+        format!("manifests/{}", digest.to_string().replace(':', "-")),
+    ] {
+        let published = Published::new();
+        let refused = |expected: &str| {
+            let message = text(&published.pull(&right).unwrap_err());
+            assert!(message.contains(expected), "{message}");
+        };
+        refused("and no bundle");
+        published.bundle(&list, &statement_of_own, &other);
+        refused("no signature of it was made with the key");
+        let predicate = statement("https://slsa.dev/provenance/v1", &own);
+        published.bundle(&list, &predicate, &right);
+        refused("its statement has the type \"https://slsa.dev/provenance/v1\"");
+        let of_other = statement(signed, &manifest(OTHER_ARCHIVE));
+        published.bundle(&list, &of_other, &right);
+        refused("was changed after it was signed");
+        published.bundle(&list, "{}", &right);
+        refused("is not a statement of in-toto");
+        published.put(&list, "<html>");
+        refused("its list of signatures is not one");
+        published.put(
+            &list,
+            r#"{"manifests": [{"digest": "x", "artifactType": "application/vnd.cyclonedx+json"}]}"#,
+        );
+        refused("and no bundle");
+
+        published.bundle(&list, &statement_of_own, &right);
+        assert_eq!(published.pull(&right).unwrap().archive, ARCHIVE);
+        // From the cache, without a request.
+        let requests = published.server.received().len();
+        let pinned = published.reference(Some(Digest::of(ARCHIVE)));
+        let puller = published.puller(&published.key(&right));
+        assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
+        assert_eq!(published.server.received().len(), requests);
+        // A text that was signed as a statement does not count as one that was signed alone.
+        let proof = published.cached("proof");
+        let content = std::fs::read_to_string(&proof).unwrap();
+        std::fs::write(
+            &proof,
+            content.replace("\"bundle\":true", "\"bundle\":false"),
+        )
+        .unwrap();
+        published.files.lock().unwrap().clear();
+        let message = text(&puller.pull_blocking(&pinned).unwrap_err());
+        assert!(
+            message.contains("no signature of it was made with the key"),
+            "{message}"
+        );
+    }
+}
+
+#[cfg(not(feature = "provenance"))]
+#[test]
+fn without_the_feature_for_provenance_files_the_error_names_it() {
+    let error = Policy::keyring(Path::new("pubring.gpg")).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("without the feature `provenance`"),
+        "{error}"
+    );
+}

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use chart_source::verify::{self, Policy};
 use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
 use helm_core::chart::{Chart, Limits};
@@ -112,6 +112,13 @@ impl AccessFlags {
             let path = PathBuf::from(chart);
             if !self.verify {
                 return Ok(Found::Local(path));
+            }
+            // As in Helm, a directory is refused before the keyring is read.
+            if path.is_dir() {
+                bail!(
+                    "cannot verify the chart {:?}: a directory cannot be verified; give the packaged chart (.tgz)",
+                    path.display()
+                );
             }
             let archive = verify::read_archive(&path, &self.policy()?)
                 .with_context(|| format!("cannot verify the chart {:?}", path.display()))?;

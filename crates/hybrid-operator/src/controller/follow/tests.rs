@@ -414,6 +414,9 @@ async fn a_failure_is_logged_once_for_each_state() {
         .with_ansi(false)
         .with_max_level(tracing::Level::INFO)
         .finish();
+    // A log call that is first reached on another thread would otherwise be switched off for this
+    // one, too: with a single subscriber, tracing asks only that of the current thread.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let _guard = tracing::subscriber::set_default(subscriber);
     let denied = || vec![Error(InitialListFailed(api(404)))];
     let mut scripts: Vec<Vec<Item>> = (0..5).map(|_| denied()).collect();

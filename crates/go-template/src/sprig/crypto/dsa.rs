@@ -5,7 +5,7 @@ use crypto_bigint::{Encoding, NonZero, Odd, U256, U2048};
 use crypto_primes::{Flavor, is_prime};
 
 use super::der::{DerReader, Malformed, integer, sequence, tag};
-use super::prime;
+use super::prime::{self, Width};
 use crate::error::FuncError;
 use crate::sprig::random;
 
@@ -81,7 +81,7 @@ fn prime_above_multiple(q: &U2048) -> Result<Option<U2048>, FuncError> {
         let p = multiple.wrapping_add(&U2048::ONE);
         if p >= highest
             && !prime::has_small_factor(&p)
-            && prime::is_probable_prime(&p)
+            && p.is_probable_prime()
             && is_prime(Flavor::Any, &p)
         {
             return Ok(Some(p));
@@ -90,7 +90,7 @@ fn prime_above_multiple(q: &U2048) -> Result<Option<U2048>, FuncError> {
     Ok(None)
 }
 
-fn random_number<T: Encoding>() -> Result<T, FuncError>
+pub(super) fn random_number<T: Encoding>() -> Result<T, FuncError>
 where
     T::Repr: Default,
 {

@@ -7,6 +7,7 @@
 mod certificate;
 mod der;
 mod dsa;
+mod fermat;
 mod key;
 mod password;
 mod pem;

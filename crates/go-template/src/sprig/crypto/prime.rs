@@ -1,25 +1,33 @@
 //! Random primes, searched by all processors together.
 //!
 //! A worker takes a random odd number, removes the multiples of small primes from the odd numbers after it,
-//! and tests what is left with Fermat's test to the base 2, whose power costs squarings and doublings only.
-//! What passes is then tested as `crypto-primes` tests primes (Baillie-PSW).
+//! and tests what is left with [Fermat's test](fermat) to the base 2. What passes is then tested as `crypto-primes`
+//! tests primes (Baillie-PSW).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crypto_bigint::{Bounded, Encoding, MontyForm, Odd, RandomMod, Square, UnsignedWithMontyForm};
+use crypto_bigint::{Encoding, RandomMod, Uint, UnsignedWithMontyForm};
 use crypto_primes::{Flavor, is_prime};
 
+use super::fermat;
 use crate::error::FuncError;
 use crate::sprig::random;
 
 /// An integer of fixed width in which primes are searched.
-pub(super) trait Width:
-    UnsignedWithMontyForm + RandomMod + Bounded + Encoding + Copy
-{
+pub(super) trait Width: UnsignedWithMontyForm + RandomMod + Encoding + Copy {
+    /// Tests whether an odd number is prime. Some that are not pass.
+    fn is_probable_prime(&self) -> bool;
 }
 
-impl<T: UnsignedWithMontyForm + RandomMod + Bounded + Encoding + Copy> Width for T {}
+impl<const L: usize> Width for Uint<L>
+where
+    Self: UnsignedWithMontyForm + RandomMod + Encoding,
+{
+    fn is_probable_prime(&self) -> bool {
+        fermat::passes(self)
+    }
+}
 
 /// More workers than primes gain less and less.
 const MAX_WORKERS: usize = 8;
@@ -84,7 +92,7 @@ impl<T: Width> Search<T> {
                     return None;
                 }
                 let candidate = start.checked_add(&T::from(offset)).into_option()?;
-                if is_probable_prime(&candidate) && is_prime(Flavor::Any, &candidate) {
+                if candidate.is_probable_prime() && is_prime(Flavor::Any, &candidate) {
                     return Some(candidate);
                 }
             }
@@ -159,32 +167,12 @@ static SMALL_PRIMES: LazyLock<Vec<u64>> = LazyLock::new(|| {
     primes
 });
 
-/// Fermat's test of an odd number to the base 2.
-pub(super) fn is_probable_prime<T: Width>(number: &T) -> bool {
-    let Some(modulus) = Odd::new(*number).into_option() else {
-        return false;
-    };
-    let params = T::MontyForm::new_params_vartime(modulus);
-    let one = T::MontyForm::one(&params);
-    // The exponent is the number less one, whose lowest bit is 0.
-    let mut power = one.clone();
-    for (index, &byte) in number.to_be_bytes().as_ref().iter().rev().enumerate().rev() {
-        for bit in (0..8).rev() {
-            power = power.square();
-            if byte >> bit & 1 == 1 && (index, bit) != (0, 0) {
-                power = power.double();
-            }
-        }
-    }
-    power == one
-}
-
 #[cfg(test)]
 mod tests {
     use crypto_bigint::{U64, U256};
     use crypto_primes::{Flavor, is_prime};
 
-    use super::{WINDOW, has_small_factor, is_probable_prime, remainder, search, sieve};
+    use super::{WINDOW, has_small_factor, remainder, search, sieve};
 
     #[test]
     fn primes_are_different_and_have_their_highest_bits_set() {
@@ -213,24 +201,6 @@ mod tests {
             assert_eq!(composite, has_factor(number), "{number}");
             assert_eq!(composite, has_small_factor(&U64::from(number)), "{number}");
         }
-    }
-
-    #[test]
-    fn the_test_to_the_base_two_passes_primes_and_its_known_pseudoprimes() {
-        let passes = |number: u64| is_probable_prime(&U64::from(number));
-        let odd = (3..5000).step_by(2);
-        let wrong: Vec<u64> = odd
-            .filter(|&number| passes(number) != is_prime(Flavor::Any, &U64::from(number)))
-            .collect();
-        // The first pseudoprimes to the base 2.
-        assert_eq!(
-            wrong,
-            [
-                341, 561, 645, 1105, 1387, 1729, 1905, 2047, 2465, 2701, 2821, 3277, 4033, 4369,
-                4371, 4681
-            ]
-        );
-        assert!(!passes(4));
     }
 
     #[test]

@@ -260,11 +260,10 @@ impl<V> Table<V> {
     /// Removes `key`, keeping the order of the others, and returns its value.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<V> {
         let position = self.find(hash(key), key)?;
-        let entry = self.entries.remove(position);
         if !self.slots.is_empty() {
-            self.build_slots();
+            self.unplace(position);
         }
-        Some(entry.value)
+        Some(self.entries.remove(position).value)
     }
 
     /// Returns whether the entries are in key order.
@@ -301,6 +300,36 @@ impl<V> Table<V> {
         }
         self.slots[slot] = u32::try_from(position).unwrap_or(EMPTY - 1);
     }
+
+    /// Removes the slot of an entry before the entry is removed, and counts the positions behind it down.
+    fn unplace(&mut self, position: usize) {
+        let mask = self.slots.len() - 1;
+        let removed = u32::try_from(position).unwrap_or(EMPTY - 1);
+        let home = |slot: u32| self.entries[slot as usize].hash as usize & mask;
+        let mut gap = home(removed);
+        while self.slots[gap] != removed {
+            gap = (gap + 1) & mask;
+        }
+        // An entry moves into the gap if a search for it would end there.
+        let mut slot = gap;
+        loop {
+            slot = (slot + 1) & mask;
+            let other = self.slots[slot];
+            if other == EMPTY {
+                break;
+            }
+            if slot.wrapping_sub(home(other)) & mask >= slot.wrapping_sub(gap) & mask {
+                self.slots[gap] = other;
+                gap = slot;
+            }
+        }
+        self.slots[gap] = EMPTY;
+        for slot in &mut self.slots {
+            if *slot != EMPTY && *slot > removed {
+                *slot -= 1;
+            }
+        }
+    }
 }
 
 impl<V> FromIterator<(Str, V)> for Table<V> {
@@ -329,6 +358,7 @@ mod tests {
         assert_eq!(table.entry(7).unwrap().value, 7);
         for i in (0..100).step_by(2) {
             assert_eq!(table.remove(format!("key{i:03}").as_bytes()), Some(i));
+            assert_eq!(table.remove(format!("key{i:03}").as_bytes()), None);
         }
         for i in 0..100 {
             let key = format!("key{i:03}");
@@ -339,6 +369,30 @@ mod tests {
             );
         }
         assert_eq!(table.insert(Str::from("key001"), 500), Some(1));
+    }
+
+    #[test]
+    fn entries_are_found_whichever_others_are_removed() {
+        let found = |table: &Table<usize>, i: usize| {
+            let key = i.to_string();
+            let position = table.find(hash(key.as_bytes()), key.as_bytes())?;
+            Some(table.entry(position).unwrap().value)
+        };
+        // More rounds than there are slots, so that chains begin everywhere, also at the end.
+        for first in 0..64 {
+            let mut table: Table<usize> = (0..20)
+                .map(|i| (Str::from((first + i).to_string()), first + i))
+                .collect();
+            for removed in 0..20 {
+                let i = first + removed * 7 % 20;
+                assert_eq!(table.remove(i.to_string().as_bytes()), Some(i));
+                assert_eq!(found(&table, i), None);
+                let kept = table.entries().iter().map(|entry| entry.value);
+                let kept: Vec<usize> = kept.collect();
+                assert_eq!(kept.len(), 19 - removed);
+                assert!(kept.iter().all(|&i| found(&table, i) == Some(i)));
+            }
+        }
     }
 
     #[test]

@@ -178,7 +178,12 @@ impl Rendered {
         limits: &Limits,
         stop: &Stop,
     ) -> Result<Self, RenderError> {
-        let mut budget = Budget::new(limits.clone());
+        // The render's clock has started.
+        let limits = Limits {
+            time: None,
+            ..limits.clone()
+        };
+        let mut budget = Budget::new(limits);
         budget.set_stop(stop.clone());
         // The texts are copied into documents, and these into the manifest.
         let length: usize = output.files.iter().map(|(_, text)| text.len()).sum();

@@ -139,7 +139,9 @@ pub(super) fn split<'t>(
         if pieces.len().is_multiple_of(PIECES_BETWEEN_CHECKS) {
             let more = pieces.len() + PIECES_BETWEEN_CHECKS;
             budget.memory(more.saturating_mul(BYTES_PER_PIECE))?;
-            budget.check()?;
+            if !pieces.is_empty() {
+                budget.check()?;
+            }
         }
         let Some(at) = finder.find(rest) else {
             break;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bounded::memory::Held;
-use go_template::{BudgetError, Buffer, Map, Session, Stop, Str, Tree, Type, Value};
+use go_template::{BudgetError, Buffer, Limits, Map, Session, Stop, Str, Tree, Type, Value};
 
 use super::compile::Linked;
 use super::include::{RenderState, TooManyLookups};
@@ -30,7 +30,12 @@ pub(super) fn files(
     input: &RenderInput<'_>,
     stop: &Stop,
 ) -> Result<Output, RenderError> {
-    let mut session = Session::new(input.limits.clone())
+    // The render's clock has started.
+    let limits = Limits {
+        time: None,
+        ..input.limits.clone()
+    };
+    let mut session = Session::new(limits)
         .with_stop(stop.clone())
         .with_weak_secrets(input.weak_secrets)
         .with_host(RenderState::new(

@@ -1,12 +1,11 @@
-//! Parses the templates of a chart once, and links those that take part in a render.
+//! Parses the templates of a chart once, when they first take part in a render, and links them.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 #[cfg(feature = "parallel")]
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicUsize, Ordering},
-    sync::mpsc,
 };
 
 use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
@@ -40,10 +39,27 @@ static FUNCS: LazyLock<Arc<Funcs>> = LazyLock::new(|| {
     Arc::new(funcs)
 });
 
-/// The parsed templates of a chart and all its dependencies, by path.
+/// The templates of a chart and all its dependencies, by path.
 pub(super) struct Templates {
-    parsed: HashMap<String, Result<ParsedTemplates, ParseError>>,
+    sources: HashMap<String, Arc<Source>>,
     linked: Slots<String, Linked>,
+}
+
+/// A file with templates.
+struct Source {
+    path: String,
+    text: Str,
+    parsed: OnceLock<Result<ParsedTemplates, ParseError>>,
+}
+
+impl Source {
+    /// Returns its templates, which are parsed by the first call.
+    fn parsed(&self) -> Result<&ParsedTemplates, &ParseError> {
+        static PARSER: LazyLock<TemplateSet> =
+            LazyLock::new(|| TemplateSet::new(SET, Arc::clone(&FUNCS)));
+        let parse = || PARSER.parse_detached(self.path.as_str(), self.text.clone());
+        self.parsed.get_or_init(parse).as_ref()
+    }
 }
 
 /// The templates that take part in a render, with the constant data of their charts.
@@ -79,28 +95,30 @@ pub(super) struct LinkedChart {
 }
 
 impl Templates {
-    /// Parses the templates of `chart` under every name that its dependencies can have.
+    /// Finds the templates of `chart` under every name that its dependencies can have, and parses the chart's
+    /// own, which take part in every render.
     pub(super) fn parse(chart: &Chart) -> Result<Self, RenderError> {
-        let mut texts = Vec::new();
-        walk(&dependency::with_all(chart), &mut |chart, path, _| {
-            let files = templates_of(chart);
-            texts.extend(files.map(|file| {
-                let path = format!("{path}/{}", file.name());
-                (path, Str::from(file.shared_data()))
-            }));
+        let mut sources = HashMap::new();
+        let mut own = Vec::new();
+        walk(&dependency::with_all(chart), &mut |chart, path, parent| {
+            for file in templates_of(chart) {
+                let source = Arc::new(Source {
+                    path: format!("{path}/{}", file.name()),
+                    text: Str::from(file.shared_data()),
+                    parsed: OnceLock::new(),
+                });
+                if parent.is_none() {
+                    own.push(Arc::clone(&source));
+                }
+                sources.insert(source.path.clone(), source);
+            }
         });
-        let parsed = parse_all(texts);
-        // The chart's own templates take part in every render.
-        let root = format!("{}/templates/", chart.name());
-        let own = parsed.iter().filter(|(path, _)| path.starts_with(&root));
-        let mut broken: Vec<_> = own
-            .filter_map(|(path, result)| Some((path, result.as_ref().err()?)))
-            .collect();
-        broken.sort_by_key(|(path, _)| std::cmp::Reverse(order(path)));
-        match broken.first() {
-            Some((_, error)) => Err(RenderError::from_parse(error)),
+        own.sort_by(|a, b| order(&b.path).cmp(&order(&a.path)));
+        parse_all(&own);
+        match own.iter().find_map(|source| source.parsed().err()) {
+            Some(error) => Err(RenderError::from_parse(error)),
             None => Ok(Self {
-                parsed,
+                sources,
                 linked: Slots::new(),
             }),
         }
@@ -131,15 +149,17 @@ impl Templates {
         });
         let mut paths: Vec<_> = paths.into_iter().collect();
         paths.sort_by(|(a, _), (b, _)| order(b).cmp(&order(a)));
+        let sources = paths.iter().filter_map(|(path, _)| self.sources.get(path));
+        let missing = sources.filter(|source| source.parsed.get().is_none());
+        parse_all(&missing.cloned().collect::<Vec<_>>());
         let mut set = TemplateSet::new(SET, Arc::clone(&FUNCS));
         let mut files = Vec::new();
         for (path, (chart, base_path)) in paths {
-            match self.parsed.get(&path) {
-                Some(Ok(parsed)) => set.add(parsed),
-                Some(Err(error)) => return Err(RenderError::from_parse(error)),
-                // The templates were parsed under every name that a dependency can have.
-                None => continue,
+            // All names that a dependency can have are known.
+            let Some(source) = self.sources.get(&path) else {
+                continue;
             };
+            set.add(source.parsed().map_err(RenderError::from_parse)?);
             if !path
                 .rsplit('/')
                 .next()
@@ -177,74 +197,48 @@ static POOL: LazyLock<Option<rayon::ThreadPool>> =
 #[cfg(feature = "parallel")]
 const MIN_PARALLEL_SIZE: usize = 24 << 10;
 
-/// Parses texts.
+/// Parses files.
 #[cfg(not(feature = "parallel"))]
-fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
-    let set = TemplateSet::new(SET, Arc::clone(&FUNCS));
-    let parsed = texts.into_iter().map(|(path, text)| {
-        let parsed = set.parse_detached(path.as_str(), text);
-        (path, parsed)
-    });
-    parsed.collect()
+fn parse_all(sources: &[Arc<Source>]) {
+    for source in sources {
+        let _ = source.parsed();
+    }
 }
 
-/// Parses texts, on the threads of a pool if they are large.
+/// Parses files, on the threads of a pool if they are large.
 #[cfg(feature = "parallel")]
-fn parse_all(texts: Vec<(String, Str)>) -> HashMap<String, Result<ParsedTemplates, ParseError>> {
-    let total: usize = texts.iter().map(|(_, text)| text.len()).sum();
-    // Asking for the number of threads starts the pool.
-    let helpers = if total < MIN_PARALLEL_SIZE {
-        0
-    } else {
-        POOL.as_ref()
-            .map_or(0, |pool| pool.current_num_threads().saturating_sub(1))
-    };
-    let work = Arc::new(ParseQueue {
-        set: TemplateSet::new(SET, Arc::clone(&FUNCS)),
-        texts,
+fn parse_all(sources: &[Arc<Source>]) {
+    let total: usize = sources.iter().map(|source| source.text.len()).sum();
+    let queue = Arc::new(ParseQueue {
+        sources: sources.to_vec(),
         next: AtomicUsize::new(0),
     });
-    let (done, parsed) = mpsc::channel();
-    for _ in 0..helpers {
-        let (work, done) = (Arc::clone(&work), done.clone());
-        let Some(pool) = &*POOL else { break };
-        pool.spawn(move || {
-            // Texts that a helper fails to parse are parsed below.
-            let _ = catch_unwind(AssertUnwindSafe(|| {
-                while let Some(one) = work.one() {
-                    let _ = done.send(one);
-                }
-            }));
-        });
-    }
-    drop(done);
-    let own: Vec<_> = std::iter::from_fn(|| work.one()).collect();
-    // Do not wait for helpers that start late: there is nothing left for them.
-    let others = work.texts.len() - own.len();
-    let mut all: HashMap<_, _> = own.into_iter().chain(parsed.iter().take(others)).collect();
-    for (path, text) in &work.texts {
-        if !all.contains_key(path) {
-            let parsed = work.set.parse_detached(path.as_str(), text.clone());
-            all.insert(path.clone(), parsed);
+    // Using the pool starts its threads.
+    if total >= MIN_PARALLEL_SIZE
+        && let Some(pool) = &*POOL
+    {
+        for _ in 1..pool.current_num_threads() {
+            let queue = Arc::clone(&queue);
+            // A file that a helper fails to parse is parsed by whoever needs it.
+            pool.spawn(move || drop(catch_unwind(AssertUnwindSafe(|| queue.work()))));
         }
     }
-    all
+    queue.work();
 }
 
-/// Texts to parse, which the threads take one by one.
+/// Files to parse, which the threads take one by one.
 #[cfg(feature = "parallel")]
 struct ParseQueue {
-    set: TemplateSet,
-    texts: Vec<(String, Str)>,
+    sources: Vec<Arc<Source>>,
     next: AtomicUsize,
 }
 
 #[cfg(feature = "parallel")]
 impl ParseQueue {
-    fn one(&self) -> Option<(String, Result<ParsedTemplates, ParseError>)> {
-        let (path, text) = self.texts.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let parsed = self.set.parse_detached(path.as_str(), text.clone());
-        Some((path.clone(), parsed))
+    fn work(&self) {
+        while let Some(source) = self.sources.get(self.next.fetch_add(1, Ordering::Relaxed)) {
+            let _ = source.parsed();
+        }
     }
 }
 

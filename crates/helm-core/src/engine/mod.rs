@@ -40,7 +40,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use compile::Templates;
+use compile::{Linked, Templates};
 pub use error::RenderError;
 pub use execute::Output;
 pub use go_template::{BudgetError, Cancel, Limits as RenderLimits};
@@ -190,8 +190,8 @@ struct CompiledInner {
 }
 
 impl CompiledChart {
-    /// Parses all templates of a chart. A parse error in a dependency is reported only by renders
-    /// that the dependency takes part in.
+    /// Parses the templates of a chart. Those of a dependency are parsed by the first render that it takes
+    /// part in, which reports their errors.
     ///
     /// # Errors
     /// [`RenderError::Parse`] if a file of the chart itself is not a template.
@@ -241,8 +241,9 @@ impl CompiledChart {
                 version: version.version().to_owned(),
             });
         }
+        let linked = self.link(input)?;
         let stop = input.start();
-        let output = self.execute(input, &stop)?;
+        let output = execute::files(&linked, input, &stop)?;
         Rendered::assemble(output, chart, input.subchart_notes, &input.limits, &stop)
     }
 
@@ -269,12 +270,13 @@ impl CompiledChart {
     /// Those of the templates: [`RenderError::Parse`], [`RenderError::Execution`],
     /// [`RenderError::NeedsLookup`], [`RenderError::TooManyLookups`] and [`RenderError::Cancelled`].
     pub fn render_files(&self, input: &RenderInput<'_>) -> Result<Output, RenderError> {
-        self.execute(input, &input.start())
+        let linked = self.link(input)?;
+        execute::files(&linked, input, &input.start())
     }
 
-    fn execute(&self, input: &RenderInput<'_>, stop: &Stop) -> Result<Output, RenderError> {
-        let linked = self.0.templates.link(input.values.resolved())?;
-        execute::files(&linked, input, stop)
+    /// Returns the templates that take part. The first render with them parses them.
+    fn link(&self, input: &RenderInput<'_>) -> Result<Arc<Linked>, RenderError> {
+        self.0.templates.link(input.values.resolved())
     }
 }
 

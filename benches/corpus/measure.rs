@@ -86,54 +86,77 @@ fn float(nanoseconds: u64) -> f64 {
     nanoseconds as f64
 }
 
+/// The times of all rounds of a case, in nanoseconds.
+#[derive(Default)]
+struct Rounds {
+    whole: Vec<f64>,
+    render: Vec<f64>,
+}
+
 /// Times every case that renders. Each round loads and compiles the chart from the bytes of its
 /// archive, and also renders with a chart that stays compiled, until the next chart.
 pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
-    let mut timings = Timings::default();
+    let mut times: BTreeMap<(String, String), Rounds> = BTreeMap::new();
     let mut kept: Option<(String, CompiledChart)> = None;
-    for directory in cases(folder) {
-        let (case, user) = Case::read(&directory);
-        let packed = std::fs::read(folder.join(&case.chart)).unwrap();
-        // The chart before is dropped first.
-        kept = kept.filter(|(chart, _)| *chart == case.chart);
-        let (_, chart) = kept.get_or_insert_with(|| (case.chart.clone(), compile(&packed)));
-        let capabilities = case.capabilities();
-        let whole = median(rounds, || {
-            let chart = compile(&packed);
-            let rendered = case.render(&chart, &capabilities, &user);
-            (chart, rendered)
-        });
-        let render = median(rounds, || case.render(chart, &capabilities, &user));
-        timings.cases.insert(
-            (name(directory.parent().unwrap()), name(&directory)),
-            Timing { whole, render },
-        );
+    for _ in 0..PASSES {
+        for directory in cases(folder) {
+            let (case, user) = Case::read(&directory);
+            let packed = std::fs::read(folder.join(&case.chart)).unwrap();
+            // The chart before is dropped first.
+            kept = kept.filter(|(chart, _)| *chart == case.chart);
+            let (_, chart) = kept.get_or_insert_with(|| (case.chart.clone(), compile(&packed)));
+            let capabilities = case.capabilities();
+            let key = (name(directory.parent().unwrap()), name(&directory));
+            let times = times.entry(key).or_default();
+            time(&mut times.whole, rounds, || {
+                let chart = compile(&packed);
+                let rendered = case.render(&chart, &capabilities, &user);
+                (chart, rendered)
+            });
+            time(&mut times.render, rounds, || {
+                case.render(chart, &capabilities, &user)
+            });
+        }
     }
-    timings.peak_memory = peak_memory();
-    timings
+    let timing = |rounds: Rounds| Timing {
+        whole: median(rounds.whole),
+        render: median(rounds.render),
+    };
+    let cases = times.into_iter();
+    Timings {
+        cases: cases.map(|(case, rounds)| (case, timing(rounds))).collect(),
+        peak_memory: peak_memory(),
+    }
 }
 
-/// Minimum time spent on one case: fast cases need more rounds until they are as fast as in a
+/// How often all cases are measured one after the other, so that a machine that is slow for a few seconds
+/// does not slow down all rounds of a case.
+const PASSES: usize = 3;
+/// Minimum time spent on one case in a pass: fast cases need more rounds until they are as fast as in a
 /// process that does nothing else.
-const MIN_TIME: Duration = Duration::from_millis(500);
-/// Maximum time spent on one case; slow cases get fewer rounds.
-const MAX_TIME: Duration = Duration::from_secs(4);
+const MIN_TIME: Duration = Duration::from_millis(200);
+/// Maximum time spent on one case in a pass; slow cases get fewer rounds.
+const MAX_TIME: Duration = Duration::from_millis(1500);
 
-/// Returns the time of the median round of `work`, in nanoseconds. Dropping the result is included,
-/// as garbage collection is in Helm's times.
-fn median<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
+/// Adds the times of a pass over `work`, in nanoseconds. Dropping the result is included, as garbage collection
+/// is in Helm's times.
+fn time<T>(times: &mut Vec<f64>, rounds: usize, mut work: impl FnMut() -> T) {
     let began = Instant::now();
-    let mut times = Vec::new();
-    while times.len() < rounds || began.elapsed() < MIN_TIME {
+    let mut done = 0;
+    while done < rounds.div_ceil(PASSES) || began.elapsed() < MIN_TIME {
         let start = Instant::now();
         drop(std::hint::black_box(work()));
-        times.push(start.elapsed());
+        times.push(start.elapsed().as_secs_f64() * 1e9);
+        done += 1;
         if began.elapsed() > MAX_TIME {
             break;
         }
     }
-    times.sort_unstable();
-    times[times.len() / 2].as_secs_f64() * 1e9
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
 }
 
 /// How often each process is started.

@@ -128,10 +128,10 @@ impl Comparison {
              mimalloc, as the `hybrid-operator` command does. *Load, compile and render* starts with the bytes \
              of the archive, with nothing cached from earlier rounds: schemas are parsed on first use, and the \
              templates of a large chart are parsed on all processors. The time of a case is that of the median \
-             round of at least half a second, so that it includes garbage collection in Go and deallocation in \
-             Rust. The time of a chart is the sum over its cases; the time of a process is the median of five \
-             starts with the chart's own values, with the output discarded. Peak memory is that of the process \
-             after all rounds; both engines drop a chart before the next one.\n\n\
+             round of three passes over all cases with at least 0.2 s each, so that it includes garbage collection \
+             in Go and deallocation in Rust. The time of a chart is the sum over its cases; the time of a process \
+             is the median of five starts with the chart's own values, with the output discarded. Peak memory is \
+             that of the process after all rounds; both engines drop a chart before the next one.\n\n\
              The last three columns are bytes that were allocated, counted in a process of its own: the packed chart, \
              what the compiled chart keeps after a render, and what a render needs at most beside it, with its \
              result.\n\n\

@@ -29,10 +29,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// minTime is the minimum time spent on one case, maxTime the maximum: slow cases get fewer rounds.
+// passes is how often all cases are measured one after the other, so that a machine that is slow for a few
+// seconds does not slow down all rounds of a case. minTime is the minimum time spent on one case in a pass,
+// maxTime the maximum: slow cases get fewer rounds.
 const (
-	minTime = 500 * time.Millisecond
-	maxTime = 4 * time.Second
+	passes  = 3
+	minTime = 200 * time.Millisecond
+	maxTime = 1500 * time.Millisecond
 )
 
 // chartCase is the content of a case.yaml.
@@ -69,17 +72,29 @@ func main() {
 	if err != nil {
 		fail("%v", err)
 	}
-	var timings []timing
+	var directories []string
 	for _, path := range paths {
 		directory := filepath.Dir(path)
-		if _, err := os.Stat(filepath.Join(directory, "error.txt")); err == nil {
-			continue
+		if _, err := os.Stat(filepath.Join(directory, "error.txt")); err != nil {
+			directories = append(directories, directory)
 		}
-		timing, err := measure(folder, directory, rounds)
-		if err != nil {
-			fail("%s: %v", directory, err)
+	}
+	times := make([]roundTimes, len(directories))
+	for range passes {
+		for i, directory := range directories {
+			if err := times[i].measure(folder, directory, (rounds+passes-1)/passes); err != nil {
+				fail("%s: %v", directory, err)
+			}
 		}
-		timings = append(timings, timing)
+	}
+	var timings []timing
+	for i, directory := range directories {
+		timings = append(timings, timing{
+			Chart:  filepath.Base(filepath.Dir(directory)),
+			Case:   filepath.Base(directory),
+			Whole:  median(times[i].wholes),
+			Render: median(times[i].renders),
+		})
 	}
 	result := map[string]any{"cases": timings, "peakMemory": peakMemory()}
 	if err := json.NewEncoder(os.Stdout).Encode(result); err != nil {
@@ -92,53 +107,53 @@ func fail(format string, arguments ...any) {
 	os.Exit(1)
 }
 
-func measure(folder, directory string, rounds int) (timing, error) {
+// roundTimes are the times of all rounds of a case, in nanoseconds.
+type roundTimes struct {
+	wholes, renders []int64
+}
+
+// measure adds the times of a pass.
+func (times *roundTimes) measure(folder, directory string, rounds int) error {
 	var about chartCase
 	text, err := os.ReadFile(filepath.Join(directory, "case.yaml"))
 	if err != nil {
-		return timing{}, err
+		return err
 	}
 	if err := yaml.Unmarshal(text, &about); err != nil {
-		return timing{}, err
+		return err
 	}
 	packed, err := os.ReadFile(filepath.Join(folder, about.Chart))
 	if err != nil {
-		return timing{}, err
+		return err
 	}
 	values, err := os.ReadFile(filepath.Join(directory, "values.yaml"))
 	if err != nil && !os.IsNotExist(err) {
-		return timing{}, err
+		return err
 	}
 	capabilities := common.DefaultCapabilities.Copy()
 	version, err := common.ParseKubeVersion(about.KubeVersion)
 	if err != nil {
-		return timing{}, err
+		return err
 	}
 	capabilities.KubeVersion = *version
 	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
-	var wholes, renders []int64
 	began := time.Now()
-	for len(wholes) < rounds || time.Since(began) < minTime {
+	for done := 0; done < rounds || time.Since(began) < minTime; done++ {
 		user := map[string]any{}
 		if err := yaml.Unmarshal(values, &user); err != nil {
-			return timing{}, err
+			return err
 		}
 		load, render, err := round(packed, user, about, capabilities)
 		if err != nil {
-			return timing{}, err
+			return err
 		}
-		wholes = append(wholes, (load + render).Nanoseconds())
-		renders = append(renders, render.Nanoseconds())
+		times.wholes = append(times.wholes, (load + render).Nanoseconds())
+		times.renders = append(times.renders, render.Nanoseconds())
 		if time.Since(began) > maxTime {
 			break
 		}
 	}
-	return timing{
-		Chart:  filepath.Base(filepath.Dir(directory)),
-		Case:   filepath.Base(directory),
-		Whole:  median(wholes),
-		Render: median(renders),
-	}, nil
+	return nil
 }
 
 func median(times []int64) int64 {

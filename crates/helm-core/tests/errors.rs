@@ -5,7 +5,7 @@
 
 use helm_core::chart::{Chart, File};
 use helm_core::engine::{CompiledChart, ReleaseInfo, RenderError, RenderInput};
-use helm_core::values::Values;
+use helm_core::values::{self, Values};
 
 fn failure(files: &[(&str, &str)]) -> String {
     let metadata = |name| format!("apiVersion: v2\nname: {name}\nversion: 1.0.0\n");
@@ -34,6 +34,40 @@ fn shown(error: &RenderError) -> String {
 fn parse_error_names_the_line() {
     let error = failure(&[("templates/a.yaml", "a: 1\nb: {{ if }}\n")]);
     insta::assert_snapshot!(error);
+}
+
+#[test]
+fn parse_error_of_a_dependency_fails_the_renders_it_takes_part_in() {
+    let chart = Chart::from_files([
+        File::new(
+            "Chart.yaml",
+            "apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies:\n- {name: db, version: 1.0.0, condition: db.enabled}\n",
+        ),
+        File::new("templates/a.yaml", "a: 1\n"),
+        File::new(
+            "charts/db/Chart.yaml",
+            "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+        ),
+        File::new("charts/db/templates/b.yaml", "a: 1\nb: {{ if }}\n"),
+    ]);
+    let compiled = CompiledChart::compile(&chart.unwrap()).unwrap();
+    for (enabled, place) in [
+        (false, None),
+        (true, Some("web/charts/db/templates/b.yaml:2")),
+    ] {
+        let user = format!("db: {{enabled: {enabled}}}\n");
+        let values = compiled
+            .coalesce(values::read(user.as_bytes()).unwrap())
+            .unwrap();
+        let result = compiled.render(&RenderInput::new(
+            ReleaseInfo::new("demo", "default"),
+            &values,
+        ));
+        match place {
+            Some(place) => assert!(result.unwrap_err().to_string().contains(place)),
+            None => assert_eq!(result.unwrap().documents().count(), 1),
+        }
+    }
 }
 
 #[test]

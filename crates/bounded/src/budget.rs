@@ -35,12 +35,15 @@ pub struct Limits {
     pub time: Option<Duration>,
 }
 
-/// The default limit of the nesting.
-const NESTING: usize = if STACK_GROWS { 1_000 } else { 100 };
+/// The default limit of the nesting: twice what Go's readers of YAML and JSON accept.
+const NESTING: usize = if STACK_GROWS { 20_000 } else { 100 };
+/// The limit of the nesting of JSON, which other libraries copy, compare and drop by recursion, without
+/// growing the stack.
+const JSON_NESTING: usize = if STACK_GROWS { 1_000 } else { 100 };
 
 impl Limits {
-    /// Limits only of the nesting, for data of the program's own user. What takes too long or too
-    /// much memory is not stopped.
+    /// Limits only of the nesting, for data of the program's own user, which may become JSON. What takes
+    /// too long or too much memory is not stopped.
     pub const NESTING_ONLY: Self = Self {
         depth: usize::MAX,
         steps: u64::MAX,
@@ -49,10 +52,19 @@ impl Limits {
         range: usize::MAX,
         regex: usize::MAX,
         keys: usize::MAX,
-        nesting: NESTING,
+        nesting: JSON_NESTING,
         memory: usize::MAX,
         time: None,
     };
+
+    /// Lowers the limit of the nesting for a value that becomes JSON, which is not made for more.
+    #[must_use]
+    pub fn for_json(self) -> Self {
+        Self {
+            nesting: self.nesting.min(JSON_NESTING),
+            ..self
+        }
+    }
 }
 
 impl Default for Limits {

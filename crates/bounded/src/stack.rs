@@ -7,7 +7,7 @@ pub const STACK_GROWS: bool = !cfg!(target_family = "wasm");
 
 /// Upper bound for the stack use of one level of recursion.
 const RED_ZONE: usize = 128 << 10;
-/// Enough for dropping or converting a value of the maximum nesting without further checks.
+/// Enough for dropping or converting JSON of the maximum nesting without further checks.
 const DEEP_ZONE: usize = 2 << 20;
 const SEGMENT: usize = 4 << 20;
 
@@ -18,7 +18,8 @@ pub fn grow<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `body` with enough stack for recursion that cannot be guarded, such as that of a derived
-/// `Drop` or of another library, through a value of the maximum nesting.
+/// `Drop` or of another library, through JSON of the maximum nesting (see
+/// [`Limits::for_json`](crate::Limits::for_json)).
 #[inline]
 pub fn grow_for_drop<T>(body: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(DEEP_ZONE, SEGMENT, body)

@@ -324,7 +324,7 @@ fn printing_cyclic_or_deeply_nested_values_is_an_error() {
         "{{ $d := dict `a` 1 }}{{ $_ := set $d `self` $d }}{{ $d }}",
         "{{ $d := dict `a` 1 }}{{ $_ := set $d `self` $d }}{{ printf `%#v` $d | len }}",
         "{{ $d := dict `a` 1 }}{{ $_ := set $d `self` $d }}{{ range $d }}{{ html . }}{{ end }}",
-        "{{ $l := 1 }}{{ range 2000 }}{{ $l = dict `l` $l }}{{ end }}{{ print $l }}",
+        "{{ $l := 1 }}{{ range 30000 }}{{ $l = dict `l` $l }}{{ end }}{{ print $l }}",
     ] {
         assert_eq!(over(text, Limits::default()), nesting, "{text}");
     }

@@ -60,6 +60,9 @@ where
 
 /// Reads the first document of an untrusted text with a seed, which may be used twice.
 ///
+/// The nesting is limited by the budget, and to 10,000 levels as in Go. A value that is dropped by
+/// recursion, as that of `serde_json` is, needs [`Limits::for_json`].
+///
 /// # Errors
 /// Like [`from_slice`], and [`Error::budget`] for an exceeded limit.
 pub fn from_slice_within<T, S>(text: &[u8], seed: S, limits: &Budget) -> Result<T, Error>

@@ -428,8 +428,7 @@ impl<'a> Parser<'a> {
 }
 
 fn empty_scalar(mark: Mark) -> Node {
-    Node {
-        mark,
-        ..Node::null()
-    }
+    let mut node = Node::null();
+    node.mark = mark;
+    node
 }

@@ -155,6 +155,16 @@ pub(crate) fn allowed(c: char) -> bool {
         | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}')
 }
 
+/// Drops deep trees with enough stack, wherever that happens.
+impl Drop for Node {
+    fn drop(&mut self) {
+        if !matches!(self.kind, NodeKind::Scalar { .. }) {
+            let kind = std::mem::replace(&mut self.kind, NodeKind::List(Vec::new()));
+            bounded::grow(|| drop(kind));
+        }
+    }
+}
+
 impl Node {
     pub(crate) fn null() -> Self {
         let kind = NodeKind::Scalar {

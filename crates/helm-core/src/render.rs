@@ -181,7 +181,7 @@ impl Rendered {
         // The render's clock has started.
         let limits = Limits {
             time: None,
-            ..limits.clone()
+            ..limits.clone().for_json()
         };
         let mut budget = Budget::new(limits);
         budget.set_stop(stop.clone());

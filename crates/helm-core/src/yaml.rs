@@ -5,6 +5,7 @@ use std::fmt;
 
 use bounded::memory::Held;
 use bounded::{Budget, BudgetError, Limits};
+use go_template::sprig::json::MAX_DEPTH;
 use go_template::{Str, Tree, TreeMap, Type};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
@@ -13,23 +14,42 @@ use serde_json::{Map, Number, Value};
 
 /// An error in a YAML text, including YAML that JSON cannot represent.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct YamlError(#[from] go_yaml::Error);
+pub enum YamlError {
+    /// The text is not YAML, or cannot be converted to JSON.
+    #[error(transparent)]
+    Text(#[from] go_yaml::Error),
+    /// Lists and maps are nested too deeply for Go's reader of JSON.
+    #[error("invalid character '{0}' exceeded max depth")]
+    Depth(char),
+}
 
 impl YamlError {
+    fn text(&self) -> Option<&go_yaml::Error> {
+        match self {
+            Self::Text(error) => Some(error),
+            Self::Depth(_) => None,
+        }
+    }
+
     /// Returns the exceeded limit, if that is the error.
     pub fn limit(&self) -> Option<&BudgetError> {
-        self.0.budget()
+        self.text()?.budget()
     }
 
     /// Returns the line of the text, from 1.
     pub(crate) fn line(&self) -> usize {
-        self.0.line()
+        self.text().map_or(1, go_yaml::Error::line)
     }
 
     /// Returns the column in characters, from 1.
     pub(crate) fn column(&self) -> usize {
-        self.0.column()
+        self.text().map_or(1, go_yaml::Error::column)
+    }
+}
+
+impl From<BudgetError> for YamlError {
+    fn from(error: BudgetError) -> Self {
+        Self::Text(error.into())
     }
 }
 
@@ -191,11 +211,15 @@ pub(crate) fn parse_tree(text: &[u8], budget: &Budget) -> Result<Tree, YamlError
     let seed = TreeVisitor {
         budget,
         over: &over,
+        depth: 0,
     };
     match go_yaml::from_slice_within(text, seed, budget) {
         Ok(tree) => Ok(tree),
-        // The reader only knows that the visitor failed.
-        Err(error) => Err(YamlError(over.take().map_or(error, Into::into))),
+        // The reader only knows that the visitor failed, here or in an attempt before.
+        Err(error) => match over.take() {
+            Some(kept) if kept.to_string() == error.message() => Err(kept),
+            _ => Err(YamlError::Text(error)),
+        },
     }
 }
 
@@ -203,18 +227,33 @@ pub(crate) fn parse_tree(text: &[u8], budget: &Budget) -> Result<Tree, YamlError
 #[derive(Clone, Copy)]
 struct TreeVisitor<'b> {
     budget: &'b Budget,
-    over: &'b RefCell<Option<BudgetError>>,
+    over: &'b RefCell<Option<YamlError>>,
+    /// The number of lists and maps around the value.
+    depth: usize,
 }
 
 impl TreeVisitor<'_> {
+    /// Returns the visitor of the content of a list or map that begins with a character.
+    fn inside<E: serde::de::Error>(self, bracket: char) -> Result<Self, E> {
+        if self.depth >= MAX_DEPTH {
+            return Err(self.fail(YamlError::Depth(bracket)));
+        }
+        let depth = self.depth + 1;
+        Ok(Self { depth, ..self })
+    }
+
+    /// Keeps the error, of which the reader only learns that there is one.
+    fn fail<E: serde::de::Error>(self, error: YamlError) -> E {
+        let message = E::custom(&error);
+        self.over.replace(Some(error));
+        message
+    }
+
     /// Counts the memory of an element of a list that is not complete.
     fn add<E: serde::de::Error>(self, held: &mut Held, bytes: usize) -> Result<(), E> {
         held.add(bytes);
-        self.budget.memory(0).map_err(|error| {
-            let message = E::custom(&error);
-            self.over.replace(Some(error));
-            message
-        })
+        let fits = self.budget.memory(0);
+        fits.map_err(|error| self.fail(error.into()))
     }
 }
 
@@ -264,9 +303,10 @@ impl<'de> Visitor<'de> for TreeVisitor<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
+        let inside = self.inside('[')?;
         let mut list = Vec::with_capacity(items.size_hint().unwrap_or(0).min(1024));
         let mut held = Held::default();
-        while let Some(item) = items.next_element_seed(self)? {
+        while let Some(item) = items.next_element_seed(inside)? {
             list.push(item);
             self.add(&mut held, 2 * size_of::<Tree>())?;
         }
@@ -276,10 +316,11 @@ impl<'de> Visitor<'de> for TreeVisitor<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Tree, A::Error> {
+        let inside = self.inside('{')?;
         let mut entries = Vec::with_capacity(fields.size_hint().unwrap_or(0).min(1024));
         let mut held = Held::default();
         while let Some(key) = fields.next_key_seed(KeyVisitor)? {
-            entries.push((key, fields.next_value_seed(self)?));
+            entries.push((key, fields.next_value_seed(inside)?));
             self.add(&mut held, 2 * size_of::<(Str, Tree)>())?;
         }
         drop(held);

@@ -17,7 +17,7 @@ use helm_core::engine::{
     RenderInput, Snapshot,
 };
 use helm_core::manifest::{MAX_OBJECTS, ManifestError, parse_objects};
-use helm_core::values::{Coalesced, Values};
+use helm_core::values::{self, Coalesced, Values};
 
 fn chart(template: &str) -> (CompiledChart, Coalesced) {
     let chart = Chart::from_files([
@@ -365,5 +365,24 @@ fn lookups_of_a_text_given_to_tpl_are_told_from_those_of_the_chart() {
                 assert!(error.to_string().contains("refused"), "{what}: {error}");
             }
         }
+    }
+}
+
+/// Here these limits are lower than Helm's 10,000.
+#[test]
+fn values_and_manifests_nest_a_thousand_levels_and_flags_with_json_127() {
+    let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
+    for (levels, fits) in [(998, true), (1_001, false)] {
+        let text = format!("a: {}", nested(levels));
+        let read = values::read(text.as_bytes());
+        assert_eq!(read.is_ok(), fits, "{levels}");
+        let (compiled, values) = chart(&text);
+        let rendered = compiled.render(&RenderInput::new(info(), &values));
+        assert_eq!(rendered.is_ok(), fits, "{levels}");
+    }
+    for (levels, fits) in [(127, true), (128, false)] {
+        let flag = format!("a={}", nested(levels));
+        let read = values::set_json(&flag, &mut Values::new());
+        assert_eq!(read.is_ok(), fits, "{levels}");
     }
 }

@@ -65,13 +65,13 @@ impl Tree {
         true
     }
 
-    /// Returns the value; maps read this tree, lists are copied one level deep.
+    /// Returns the value; maps read this tree, lists are copied up to the next map.
     pub(crate) fn wrap(&self) -> Value {
         match self {
             Self::Bytes(bytes) => Value::bytes(Str::clone(bytes)),
             // Lists come from JSON, which Go decodes by appending.
             Self::List(list) => {
-                let items = list.items.iter().map(Self::wrap).collect();
+                let items = bounded::grow(|| list.items.iter().map(Self::wrap).collect());
                 Value::List(List::new(list.ty, items).appended_to(0))
             }
             Self::Map(map) => Value::Map(Map::from_tree(Arc::clone(map))),

@@ -68,6 +68,9 @@ struct SimpleKey {
     forgotten: bool,
 }
 
+/// Maximum nesting of blocks, and of flow collections, in Go.
+const MAX_DEPTH: usize = 10_000;
+
 /// Maximum length of the text before the `:` of a simple key.
 const SIMPLE_KEY_LIMIT: usize = 1024;
 
@@ -87,7 +90,8 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Creates a scanner; a byte-order mark at the start is skipped.
+    /// Creates a scanner whose limit of the nesting is the lower of Go's and `max_depth`; a byte-order mark
+    /// at the start is skipped.
     pub(crate) fn new(text: &'a str, max_depth: usize) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         Self {
@@ -101,7 +105,7 @@ impl<'a> Scanner<'a> {
             simple_keys: vec![SimpleKey::default()],
             flow_level: 0,
             ended: false,
-            max_depth,
+            max_depth: max_depth.min(MAX_DEPTH),
         }
     }
 

@@ -154,7 +154,7 @@ const MAX_APPLIED: u64 = 2_000_000;
 
 /// Checks that values can be checked in reasonable time.
 fn within_limits(schema: &Value, values: &Value) -> Result<(), String> {
-    let cost = cost::of(schema, values, &Budget::new(Limits::default()));
+    let cost = cost::of(schema, values, &Budget::new(Limits::default().for_json()));
     match cost {
         Ok(cost) if cost <= MAX_APPLIED => Ok(()),
         Ok(_) => Err(format!(

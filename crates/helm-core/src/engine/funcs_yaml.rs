@@ -5,25 +5,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use data_encoding::BASE64;
-use go_template::sprig::{DURATION, TIME};
+use go_template::sprig::{DURATION, TIME, json};
 use go_template::{
     Args, Call, Func, FuncError, Kind, List, Map, Object, Seen, Str, Tree, TreeMap, Type, Value,
 };
 use go_yaml::emit::{Emitter, Version, key_sort};
 
-use crate::yaml;
+use crate::yaml::{self, YamlError};
 
 pub(crate) static FUNCS: &[Func] = &[
     Func::text("toYaml", &[Type::ANY], to_yaml),
     Func::text("mustToYaml", &[Type::ANY], must_to_yaml),
     Func::text("toYamlPretty", &[Type::ANY], to_yaml_pretty),
-    // A document of the maximum nesting is dropped and converted without further checks of the stack.
-    Func::value("fromYaml", &[Type::STRING], |call, args| {
-        bounded::grow_for_drop(|| from_yaml(call, args))
-    }),
-    Func::value("fromYamlArray", &[Type::STRING], |call, args| {
-        bounded::grow_for_drop(|| from_yaml_array(call, args))
-    }),
+    Func::value("fromYaml", &[Type::STRING], from_yaml),
+    Func::value("fromYamlArray", &[Type::STRING], from_yaml_array),
 ];
 
 fn to_yaml(call: &mut Call<'_>, args: &mut Args<'_>, out: &mut Buffer) -> Result<(), FuncError> {
@@ -85,6 +80,7 @@ fn document(
         emitter: Emitter::new(out, style.version()),
         style,
         budget,
+        depth: 0,
     };
     writer.value(value)?;
     writer.emitter.finish();
@@ -99,6 +95,8 @@ struct YamlWriter<'o, 'b> {
     emitter: Emitter<'o>,
     style: YamlStyle,
     budget: &'b Budget,
+    /// The nesting of what is being written.
+    depth: usize,
 }
 
 impl YamlWriter<'_, '_> {
@@ -130,8 +128,16 @@ impl YamlWriter<'_, '_> {
         write: impl FnOnce(&mut Self) -> Result<(), FuncError>,
     ) -> Result<(), FuncError> {
         self.emitter.check()?;
+        // Go reads the JSON of the value as YAML.
+        if self.style == YamlStyle::ThroughJson && self.depth >= json::MAX_DEPTH {
+            let message = format!("yaml: exceeded max depth of {}", json::MAX_DEPTH);
+            return Err(FuncError::new(message));
+        }
+        self.depth += 1;
         let budget = self.budget;
-        budget.descend(|| write(self))
+        let written = budget.descend(|| write(self));
+        self.depth -= 1;
+        written
     }
 
     fn nil(&mut self, ty: Type) {
@@ -349,13 +355,7 @@ fn from_yaml(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncErro
         Ok(tree @ Tree::Map(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::Map(Map::new())),
         Ok(other) => type_mismatch(&other, Type::MAP),
-        Err(error) => match error.limit() {
-            // A document that is nested too deeply is an error in Go, too.
-            None | Some(BudgetError::Nesting { .. }) => {
-                format!("error converting YAML to JSON: {error}")
-            }
-            Some(limit) => return Err(limit.clone().into()),
-        },
+        Err(error) => go_message(&error)?,
     };
     Ok(Value::Map(Map::from_entries(
         Type::MAP,
@@ -368,15 +368,26 @@ fn from_yaml_array(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, Fu
         Ok(tree @ Tree::List(_)) => return Ok(Value::from(&tree)),
         Ok(Tree::Nil) => return Ok(Value::list(Vec::new())),
         Ok(other) => type_mismatch(&other, Type::LIST),
-        Err(error) => match error.limit() {
-            // A document that is nested too deeply is an error in Go, too.
-            None | Some(BudgetError::Nesting { .. }) => {
-                format!("error converting YAML to JSON: {error}")
-            }
-            Some(limit) => return Err(limit.clone().into()),
-        },
+        Err(error) => go_message(&error)?,
     };
     Ok(Value::list(vec![Value::from(message)]))
+}
+
+/// Returns Go's error for a document that cannot be read.
+///
+/// # Errors
+/// An exceeded limit that Go does not have.
+fn go_message(error: &YamlError) -> Result<String, BudgetError> {
+    match (error, error.limit()) {
+        (YamlError::Depth(_), _) => Ok(format!(
+            "error unmarshaling JSON: while decoding JSON: {error}"
+        )),
+        // A document that is nested too deeply is an error in Go, too.
+        (_, None | Some(BudgetError::Nesting { .. })) => {
+            Ok(format!("error converting YAML to JSON: {error}"))
+        }
+        (_, Some(limit)) => Err(limit.clone()),
+    }
 }
 
 /// Returns Go's error for a document that is not a map or not a list.

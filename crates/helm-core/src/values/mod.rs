@@ -110,7 +110,7 @@ pub(crate) fn read_tree(file: &str, text: &[u8]) -> Result<TreeMap, ValuesError>
         place: Box::new(Place::of_utf8(file, whole, error)),
         error,
     })?;
-    let limits = Budget::new(Limits::default());
+    let limits = Budget::new(Limits::default().for_json());
     let mut values = TreeMap::new(Type::MAP, []);
     for (above, document) in documents(text)? {
         let tree =

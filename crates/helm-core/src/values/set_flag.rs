@@ -129,7 +129,7 @@ pub fn set_literal(flag: &str, values: &mut Values) -> Result<(), SetError> {
         rest: flag,
         style: Style::Literal,
         read: &mut |text| Ok(Value::String(text)),
-        budget: Rc::new(Budget::new(Limits::default())),
+        budget: Rc::new(Budget::new(Limits::default().for_json())),
         held: Held::default(),
     };
     parser.run(values)
@@ -154,7 +154,7 @@ pub fn set_json(flag: &str, values: &mut Values) -> Result<(), SetError> {
         rest: flag,
         style: Style::Json,
         read: &mut |text| Ok(Value::String(text)),
-        budget: Rc::new(Budget::new(Limits::default())),
+        budget: Rc::new(Budget::new(Limits::default().for_json())),
         held: Held::default(),
     };
     parser.run(values)
@@ -199,7 +199,7 @@ fn parse(
         rest: flag,
         style: Style::Typed,
         read,
-        budget: Rc::new(Budget::new(Limits::default())),
+        budget: Rc::new(Budget::new(Limits::default().for_json())),
         held: Held::default(),
     }
     .run(values)

@@ -155,43 +155,43 @@ pub(crate) static INPUTS: &[Input] = &[
     input!(
         "nesting",
         "includes that call toYaml",
-        &["c/templates/a.yaml:1:"],
+        &["c/templates/a.yaml:1:", "): 18002\n"],
         || { includes("{{toYaml $.v | len}}") }
     ),
     input!(
         "nesting",
         "includes that call toJson",
-        &["c/templates/a.yaml:1:"],
+        &["c/templates/a.yaml:1:", "): 18005\n"],
         || { includes("{{toJson $.v | len}}") }
     ),
     input!(
         "nesting",
         "includes that call toToml",
-        &["c/templates/a.yaml:1:"],
-        || { includes("{{toToml $.v | len}}") }
+        &["c/templates/a.yaml:1:", "): 18010\n"],
+        || { includes("{{toToml (dict `a` $.v) | len}}") }
     ),
     input!(
         "nesting",
         "includes that call print",
-        &["c/templates/a.yaml:1:"],
+        &["c/templates/a.yaml:1:", "): 18006\n"],
         || { includes("{{print $.v | len}}") }
     ),
     input!(
         "nesting",
         "includes that call deepCopy",
-        &["c/templates/a.yaml:1:"],
+        &["c/templates/a.yaml:1:", "): 1\n"],
         || { includes("{{deepCopy $.v | len}}") }
     ),
     input!(
         "nesting",
         "includes that call fromYaml",
-        &["c/templates/a.yaml:1:"],
-        || { includes("{{fromYaml (print (repeat 500 `{a: `) (repeat 500 `}`)) | len}}") }
+        &["c/templates/a.yaml:1:", "): 1\n"],
+        || { includes("{{fromYaml (print (repeat 9000 `{a: `) (repeat 9000 `}`)) | len}}") }
     ),
     input!(
         "nesting",
         "includes that call fromYaml of block maps",
-        &["c/templates/a.yaml:2:"],
+        &["c/templates/a.yaml:2:", "): 1\n"],
         || {
             includes(
                 "{{$t := ``}}{{range until 500}}{{$t = print $t (repeat . ` `) `a:\n`}}{{end}}{{fromYaml $t | len}}",
@@ -201,20 +201,26 @@ pub(crate) static INPUTS: &[Input] = &[
     input!(
         "nesting",
         "includes that call fromYamlArray",
-        &["c/templates/a.yaml:1:"],
-        || { includes("{{fromYamlArray (print (repeat 500 `[`) (repeat 500 `]`)) | len}}") }
+        &["c/templates/a.yaml:1:", "): 1\n"],
+        || { includes("{{fromYamlArray (print (repeat 9000 `[`) (repeat 9000 `]`)) | len}}") }
     ),
     input!(
         "nesting",
         "includes that call fromJson",
-        &["c/templates/a.yaml:1:"],
+        &["c/templates/a.yaml:1:", "): 1\n"],
         || { includes("{{fromJson (print (repeat 9000 `{\"a\":`) `1` (repeat 9000 `}`)) | len}}") }
     ),
     input!(
         "nesting",
         "includes that call fromToml",
-        &["c/templates/a.yaml:1:"],
-        || { includes("{{fromToml (print `a = ` (repeat 900 `[`) (repeat 900 `]`)) | len}}") }
+        &["c/templates/a.yaml:1:", "): 1\n"],
+        || { includes("{{fromToml (print `a = ` (repeat 9000 `[`) (repeat 9000 `]`)) | len}}") }
+    ),
+    input!(
+        "nesting",
+        "includes that print a map that contains itself",
+        &["c/templates/a.yaml:1:", "(limit `nesting`)"],
+        || { includes("{{$m := dict}}{{$m = set $m `a` $m}}{{toYaml $m | len}}{{print $m}}") }
     ),
     input!(
         "nesting",
@@ -230,7 +236,7 @@ pub(crate) static INPUTS: &[Input] = &[
     ),
     input!("nesting", "fromYaml of many brackets", &["ok"], || {
         let rendered = render(
-            "{{$x := fromYaml (repeat 500 `[`)}}{{$x = fromYaml (repeat 100000 `[`)}}\
+            "{{$x := fromYaml (repeat 9000 `[`)}}{{$x = fromYaml (repeat 100000 `[`)}}\
              {{$x = fromYaml (repeat 100000 `- `)}}{{$x = fromYaml (repeat 100000 `? `)}}a: ok",
         )?;
         Ok(rendered)
@@ -511,12 +517,12 @@ pub(crate) static INPUTS: &[Input] = &[
     }),
 ];
 
-/// Renders 900 nested includes; the innermost executes `text` with a value 900 deep in `.v`.
+/// Renders 900 nested includes; the innermost executes `text` with a value 9,000 deep in `.v`.
 fn includes(text: &str) -> Result<String, String> {
     render(&format!(
         "{{{{define `t`}}}}{{{{if .n}}}}{{{{include `t` (dict `n` (sub .n 1) `v` .v)}}}}\
          {{{{else}}}}{text}{{{{end}}}}{{{{end}}}}\
-         {{{{$v := 1}}}}{{{{range until 900}}}}{{{{$v = dict `a` $v}}}}{{{{end}}}}\
+         {{{{$v := dict `a` 1}}}}{{{{range until 8999}}}}{{{{$v = list $v}}}}{{{{end}}}}\
          {{{{range $n := untilStep 0 900 60}}}}{{{{include `t` (dict `n` $n `v` $v)}}}}{{{{end}}}}\
          {{{{fail (include `t` (dict `n` 900 `v` $v))}}}}"
     ))

@@ -15,7 +15,7 @@
 mod read;
 mod write;
 
-pub use read::{DecodeError, Decoded, decode, decode_within};
+pub use read::{DecodeError, Decoded, MAX_DEPTH, decode, decode_within};
 pub use write::{EncodeError, Style, encode, push_float, push_string};
 
 use crate::error::FuncError;

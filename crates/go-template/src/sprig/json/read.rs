@@ -7,7 +7,7 @@ use bounded::memory::Held;
 use bounded::{Budget, BudgetError, Buffer, Limits};
 
 /// Go's limit for nested containers.
-const MAX_DEPTH: usize = 10_000;
+pub const MAX_DEPTH: usize = 10_000;
 
 /// The result of decoding a text.
 #[derive(Debug)]

@@ -314,7 +314,7 @@ impl TomlReader<'_> {
         for part in names {
             let mut path = self.context.clone();
             path.push(part);
-            self.implicit.insert(path.clone());
+            self.imply(path.clone())?;
             self.enter(&path, false)?;
         }
         self.key.clone_from(&name);
@@ -472,9 +472,11 @@ impl TomlReader<'_> {
 
     fn inline_table(&mut self, in_list: bool) -> Read<Value> {
         let (outer, outer_key) = (self.context.clone(), self.key.clone());
+        // The outer path, the inner one, and that of the table.
+        self.hold(&outer, 3)?;
         let mut path = outer.clone();
         path.push(std::mem::take(&mut self.key));
-        self.implicit.insert(path.clone());
+        self.imply(path.clone())?;
         self.enter(&path, in_list)?;
         let inner = self.context.clone();
         let table = Map::new();

@@ -327,6 +327,21 @@ pub(crate) static INPUTS: &[Input] = &[
     ),
     template!(
         "yaml",
+        "fromToml of deep tables",
+        "{{$x := fromToml (print `a = ` (repeat 19000 `{a = `) 1 (repeat 19000 `}`))}}"
+    ),
+    template!(
+        "yaml",
+        "fromToml of a long table name",
+        "{{$x := fromToml (print `[` (repeat 100000 `a.`) `a]`)}}"
+    ),
+    template!(
+        "yaml",
+        "fromToml of a long key",
+        "{{$x := fromToml (print (repeat 100000 `a.`) `a = 1`)}}"
+    ),
+    template!(
+        "yaml",
         "fromToml of a long list",
         "{{$x := fromToml (print `a = [` (repeat 60000000 `1,`) `1]`)}}"
     ),

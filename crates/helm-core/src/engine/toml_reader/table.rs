@@ -8,17 +8,38 @@ static TABLES: TypeInfo = TypeInfo::slice("[]map[string]interface {}", Type::MAP
 const TABLES_TYPE: Type = Type::new(&TABLES);
 
 impl TomlReader<'_> {
+    /// Records that a table exists without a header of its own.
+    pub(super) fn imply(&mut self, path: Vec<String>) -> Read {
+        self.hold(&path, 1)?;
+        self.implicit.insert(path);
+        Ok(())
+    }
+
+    /// Counts the memory of copies of a path, which is long for deep tables.
+    pub(super) fn hold(&mut self, path: &[String], copies: usize) -> Read {
+        /// What the allocator takes for a short name.
+        const ALLOCATED: usize = 32;
+        let names = path
+            .iter()
+            .map(|name| size_of::<String>() + ALLOCATED + name.len());
+        let bytes = copies * names.sum::<usize>();
+        self.budget.memory(bytes)?;
+        self.held.add(bytes);
+        Ok(())
+    }
+
     /// Makes a table the current one, and creates missing parents.
     pub(super) fn enter(&mut self, key: &[String], array: bool) -> Read {
         let Some((last, parents)) = key.split_last() else {
             return Ok(());
         };
+        self.budget.step(key.len() as u64)?;
         let mut hash = self.root.clone();
         for depth in 0..parents.len() {
             let path = parents.get(..=depth).unwrap_or_default();
             let name = parents.get(depth).map_or("", String::as_str);
             if !hash.contains_key(name) {
-                self.implicit.insert(path.to_vec());
+                self.imply(path.to_vec())?;
                 hash.insert(name, Value::Map(Map::new()));
             }
             let Some(map) = below(&hash, name) else {
@@ -54,6 +75,7 @@ impl TomlReader<'_> {
 
     /// Sets a new key of the current table.
     pub(super) fn set(&mut self, name: &str, value: Value) -> Read {
+        self.budget.step(self.context.len() as u64)?;
         let mut hash = self.root.clone();
         let mut path = Vec::new();
         for part in &self.context {

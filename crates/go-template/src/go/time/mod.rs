@@ -423,6 +423,14 @@ mod tests {
             "33658-09-26 21:46 EDT"
         );
         assert_eq!(show("Local", 0), "1970-01-01 00:00 UTC");
+        // IANA's main data, without `backzone`, which gives these zones a past of their own.
+        for (name, same) in [
+            ("EST", "America/Panama"),
+            ("Europe/Amsterdam", "Europe/Brussels"),
+        ] {
+            let before_1908 = -2_000_000_000;
+            assert_eq!(show(name, before_1908), show(same, before_1908), "{name}");
+        }
         assert!(Zone::load(b"europe/berlin").is_none());
         assert!(Zone::load(b"../etc/passwd").is_none());
     }

@@ -91,9 +91,17 @@ impl Str {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 
-    /// Returns the text, with U+FFFD for invalid UTF-8.
+    /// Returns the text, with U+FFFD for each byte of invalid UTF-8, as in Go.
     pub fn to_string_lossy(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(self.as_bytes())
+        if let Some(text) = self.to_str() {
+            return Cow::Borrowed(text);
+        }
+        let mut text = String::with_capacity(self.len());
+        for chunk in self.as_bytes().utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+        }
+        Cow::Owned(text)
     }
 
     /// Returns the length in bytes, like Go's `len`.

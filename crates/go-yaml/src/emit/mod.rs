@@ -147,6 +147,23 @@ impl<'o> Emitter<'o> {
         self.context = Context::Value;
     }
 
+    /// Writes a key after a tag, such as `!!binary`; its value follows.
+    pub fn tagged_key(&mut self, tag: &str, text: &str) {
+        self.write_indent();
+        if tag.len() + text.len() <= SIMPLE_KEY_LIMIT && !text.chars().any(scalar::is_break) {
+            self.indicator(tag, true, false, false);
+            self.scalar(text, Style::Plain, true);
+            self.indicator(":", false, false, false);
+        } else {
+            self.indicator("?", true, false, true);
+            self.context = Context::Value;
+            self.tagged(tag, text);
+            self.write_indent();
+            self.indicator(":", true, false, true);
+        }
+        self.context = Context::Value;
+    }
+
     /// Ends a map of `len` entries.
     pub fn end_map(&mut self, len: usize) {
         if len > 0 {

@@ -47,6 +47,9 @@ fn to_yaml_pretty(
     document(args.get(0), YamlStyle::Direct, call.budget(), out)
 }
 
+/// The tag of a text that is not UTF-8, in base64.
+const BINARY: &str = "!!binary";
+
 /// Appends `value` as sigs.k8s.io/yaml writes it, without the trailing line break.
 pub(crate) fn write(value: &Value, budget: &Budget, out: &mut Buffer) -> Result<(), FuncError> {
     document(value, YamlStyle::ThroughJson, budget, out)
@@ -168,9 +171,7 @@ impl YamlWriter<'_, '_> {
             }
             YamlStyle::Direct => match text.to_str() {
                 Some(text) => self.emitter.string(text),
-                None => self
-                    .emitter
-                    .tagged("!!binary", &base64_lines(text.as_bytes())),
+                None => self.emitter.tagged(BINARY, &base64_lines(text.as_bytes())),
             },
         }
         Ok(())
@@ -294,17 +295,22 @@ impl YamlWriter<'_, '_> {
     ) -> Result<(), FuncError> {
         let mut keyed = Vec::with_capacity(entries.size_hint().0);
         for (key, value) in entries {
-            keyed.push((self.key(key)?, value));
+            keyed.push((self.key(key)?, key, value));
         }
         if sorted {
             let version = self.style.version();
-            key_sort::sort(&mut keyed, |(a, _), (b, _)| key_sort::less(version, a, b));
+            key_sort::sort(&mut keyed, |(a, ..), (b, ..)| key_sort::less(version, a, b));
         }
         self.emitter.begin_map(keyed.len());
-        for (key, value) in &keyed {
+        for (text, key, value) in &keyed {
             self.budget.step(1)?;
             self.emitter.check()?;
-            self.emitter.key(key);
+            if self.style == YamlStyle::Direct && key.to_str().is_none() {
+                self.emitter
+                    .tagged_key(BINARY, &base64_lines(key.as_bytes()));
+            } else {
+                self.emitter.key(text);
+            }
             match value {
                 Seen::Value(value) => self.value(value)?,
                 Seen::Tree(tree) => self.tree(tree)?,

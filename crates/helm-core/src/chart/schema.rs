@@ -1,7 +1,7 @@
 //! `values.schema.json`: validation of values.
 
 mod cost;
-mod decimal;
+mod multiple;
 mod pattern;
 mod plain;
 
@@ -135,14 +135,21 @@ impl Schema {
             }) => {
                 within_limits(document, values)
                     .map_err(|message| vec![Violation::of_schema(message)])?;
-                match schemas.validate(values, *root) {
-                    Err(error) if decimal::is_violation(&error) => {
-                        let mut found = Vec::new();
-                        describe(&error, &mut found);
-                        Err(found)
-                    }
-                    _ => Ok(()),
+                let mut found = Vec::new();
+                if let Err(error) = schemas.validate(values, *root)
+                    && multiple::is_violation(&error)
+                {
+                    describe(&error, &mut found);
                 }
+                let budget = Budget::new(Limits::default().for_json());
+                let others = multiple::violations(document, values, &budget)
+                    .map_err(|error| vec![Violation::of_schema(error.to_string())])?;
+                for violation in others {
+                    if !found.contains(&violation) {
+                        found.push(violation);
+                    }
+                }
+                if found.is_empty() { Ok(()) } else { Err(found) }
             }
             Err(wrong) => Err(vec![wrong.clone()]),
         }
@@ -310,7 +317,7 @@ pub(crate) fn has_schema(chart: &Chart) -> bool {
 
 /// Adds each innermost cause.
 fn describe(error: &ValidationError<'_, '_>, found: &mut Vec<Violation>) {
-    if !decimal::is_violation(error) {
+    if !multiple::is_violation(error) {
         return;
     }
     let shown = match &error.kind {
@@ -436,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_are_computed_in_decimal() {
+    fn multiples_are_computed_exactly() {
         for (schema, value, is_fine) in [
             (r#"{"multipleOf":0.1}"#, "0.3", true),
             (r#"{"multipleOf":0.1}"#, "0.35", false),
@@ -452,6 +459,36 @@ mod tests {
                 r#"{"oneOf":[{"multipleOf":0.1},{"type":"string"}]}"#,
                 "0.3",
                 true,
+            ),
+            // Numbers of values files are floats, those of `--set` are not.
+            (r#"{"multipleOf":3}"#, "9007199254740992.0", false),
+            (r#"{"multipleOf":3}"#, "9007199254740993", true),
+            (r#"{"multipleOf":2}"#, "9007199254740993", false),
+            (
+                r#"{"multipleOf":9007199254740993}"#,
+                "9007199254740992.0",
+                false,
+            ),
+            (r#"{"multipleOf":5}"#, "1e30", true),
+            (r#"{"multipleOf":7}"#, "1e30", false),
+            (r#"{"multipleOf":7}"#, "-1e300", false),
+            (r#"{"multipleOf":0.3}"#, "1e22", false),
+            (r#"{"multipleOf":1e40}"#, "1e45", true),
+            (r#"{"multipleOf":10}"#, "12345678901234567168.0", true),
+            (
+                r#"{"items":{"allOf":[{"multipleOf":7}]}}"#,
+                "[7, 1e30]",
+                false,
+            ),
+            (
+                r#"{"additionalProperties":{"multipleOf":7}}"#,
+                r#"{"a":1e30}"#,
+                false,
+            ),
+            (
+                r##"{"$ref":"#/$defs/a","$defs":{"a":{"properties":{"b":{"multipleOf":7}}}}}"##,
+                r#"{"b":1e30}"#,
+                false,
             ),
         ] {
             assert_eq!(errors(schema, value).is_ok(), is_fine, "{schema} {value}");

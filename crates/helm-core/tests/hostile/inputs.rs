@@ -26,10 +26,16 @@ const MEMORY: u64 = 256;
 
 /// Renders a chart with this template.
 fn render(template: &str) -> Result<String, String> {
-    let chart = Chart::from_files([
+    render_with(template, [])
+}
+
+/// Renders a chart with this template and other files.
+fn render_with(template: &str, files: impl IntoIterator<Item = File>) -> Result<String, String> {
+    let own = [
         File::new("Chart.yaml", "{apiVersion: v2, name: c, version: 0.1.0}"),
         File::new("templates/a.yaml", template),
-    ]);
+    ];
+    let chart = Chart::from_files(own.into_iter().chain(files));
     let compiled = CompiledChart::compile(&chart.map_err(|e| e.to_string())?);
     let compiled = compiled.map_err(|e| e.to_string())?;
     let values = compiled.coalesce(Values::new());
@@ -37,6 +43,14 @@ fn render(template: &str) -> Result<String, String> {
     let rendered = compiled.render(&RenderInput::new(ReleaseInfo::new("r", "ns"), &values));
     let rendered = rendered.map_err(|e| e.to_string())?;
     Ok(rendered.manifest().to_owned())
+}
+
+/// Calls `run` if no thread can be started.
+fn without_threads(run: fn() -> Result<String, String>) -> Result<String, String> {
+    match std::thread::Builder::new().spawn(|| ()) {
+        Ok(_) => Err("threads can be started".to_owned()),
+        Err(_) => run(),
+    }
 }
 
 /// A value that unfolds to 2^40 values, in `$a`; a second one in `$b`.
@@ -461,6 +475,34 @@ pub(crate) static INPUTS: &[Input] = &[
         "text",
         "tpl of many texts",
         "{{range until 1000000}}{{$x := tpl (print (repeat 6000 `{{if 1}}{{end}}`) .) $}}{{end}}"
+    ),
+    // === Threads ===
+    input!(
+        "threads",
+        "an RSA key",
+        &["a: -----BEGIN RSA PRIVATE KEY-----"],
+        || without_threads(|| render("a: {{ genPrivateKey `rsa` | trunc 31 }}"))
+    ),
+    input!(
+        "threads",
+        "a certificate",
+        &["a: -----BEGIN CERTIFICATE-----"],
+        || without_threads(|| render("a: {{ (genCA `a` 1).Cert | trunc 27 }}"))
+    ),
+    input!(
+        "threads",
+        "templates that are parsed on several threads",
+        &["a: ok"],
+        || {
+            without_threads(|| {
+                let comments = "{{/* x */}}".repeat(10_000);
+                let other = |name| File::new(name, comments.as_str());
+                render_with(
+                    "a: ok",
+                    [other("templates/_b.tpl"), other("templates/_c.tpl")],
+                )
+            })
+        }
     ),
     // === Charts ===
     input!(

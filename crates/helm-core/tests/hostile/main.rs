@@ -1,4 +1,4 @@
-//! No chart can kill, hang or blow up the process.
+//! No chart can kill, hang or blow up the process, and neither can a lack of threads.
 //!
 //! Each hostile input runs in a child process: this test program, started again with a limit on its
 //! address space and a deadline. The child must end by itself, with an error that names the limit,
@@ -28,6 +28,11 @@ const DEADLINE: &str = "300";
 const ALLOWANCE: u64 = 160;
 /// The address space of a child, in KiB; it includes memory that was only reserved.
 const ADDRESS_SPACE: &str = "2500000";
+
+/// The inputs of this group run in a process that cannot start threads.
+const WITHOUT_THREADS: &str = "threads";
+/// The size of the stack of a new thread in such a process, in bytes: more than its address space.
+const STACK_OF_A_THREAD: &str = "4000000000";
 
 /// Runs one input. This is the child's part, and does nothing without [`INPUT`].
 #[test]
@@ -62,6 +67,7 @@ fn run(input: &Input) -> Result<(), String> {
         .arg(program)
         .args(["child", "--exact", "--nocapture", "--test-threads=1"])
         .env(INPUT, input.name)
+        .envs((input.group == WITHOUT_THREADS).then_some(("RUST_MIN_STACK", STACK_OF_A_THREAD)))
         .output()
         .unwrap();
     let out = String::from_utf8_lossy(&child.stdout);
@@ -120,6 +126,11 @@ fn costly_regular_expressions_are_stopped() {
 #[test]
 fn long_texts_and_slow_functions_are_stopped() {
     check("text");
+}
+
+#[test]
+fn a_process_that_cannot_start_threads_renders_all_the_same() {
+    check(WITHOUT_THREADS);
 }
 
 #[test]

@@ -52,7 +52,7 @@ use crate::capabilities::Capabilities;
 use crate::chart::{Chart, version_range};
 use crate::release::Revision;
 use crate::render::Rendered;
-use crate::values::{CoalesceError, Coalesced, Resolver, Values};
+use crate::values::{CoalesceError, Coalesced, Resolver, UserValues};
 
 /// The value of `.Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,16 +214,19 @@ impl CompiledChart {
     ///
     /// # Errors
     /// If the values do not match a schema, or a dependency's condition or import is malformed.
-    pub fn coalesce(&self, user: Values) -> Result<Coalesced, CoalesceError> {
-        self.0.resolver.coalesce(user, true)
+    pub fn coalesce(&self, user: impl Into<UserValues>) -> Result<Coalesced, CoalesceError> {
+        self.0.resolver.coalesce(user.into(), true)
     }
 
     /// Like [`CompiledChart::coalesce`], without schema validation (`--skip-schema-validation`).
     ///
     /// # Errors
     /// Like [`CompiledChart::coalesce`], without those of schemas.
-    pub fn coalesce_unchecked(&self, user: Values) -> Result<Coalesced, CoalesceError> {
-        self.0.resolver.coalesce(user, false)
+    pub fn coalesce_unchecked(
+        &self,
+        user: impl Into<UserValues>,
+    ) -> Result<Coalesced, CoalesceError> {
+        self.0.resolver.coalesce(user.into(), false)
     }
 
     /// Renders the chart into manifest, hooks and notes.

@@ -1,6 +1,6 @@
 //! Values: a user's, a chart's, and the result of coalescing both.
 //!
-//! Values are JSON. Numbers keep Go's kinds: a JSON integer is an `int64`, as in a Kubernetes
+//! Values are JSON, but for the contents of files in [`UserValues`]. Numbers keep Go's kinds: a JSON integer is an `int64`, as in a Kubernetes
 //! object or in `--set`; everything else, and every number of a values file, is a `float64`.
 //!
 //! ```
@@ -19,6 +19,7 @@ mod prepare;
 pub mod set_flag;
 pub(crate) mod table;
 pub(crate) mod tree;
+mod user;
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ use serde_json::Value;
 pub use prepare::{CoalesceError, Coalesced, coalesce};
 pub(crate) use prepare::{Resolved, Resolver};
 pub use set_flag::{SetError, set, set_file, set_json, set_literal, set_string};
+pub use user::UserValues;
 
 use crate::place::Place;
 use crate::yaml::{self, YamlError};

@@ -8,7 +8,7 @@ use go_template::{Tree, TreeMap};
 
 use super::coalesce::{self, Nulls};
 use super::import::import_values;
-use super::{Values, tree};
+use super::{UserValues, Values, tree};
 use crate::chart::{Chart, dependency, schema};
 use crate::slots::Slots;
 use crate::{Digest, DigestBuilder};
@@ -90,8 +90,13 @@ impl Resolver {
     }
 
     /// Coalesces the user's values with those of the chart; `check` enables schema validation.
-    pub(crate) fn coalesce(&self, user: Values, check: bool) -> Result<Coalesced, CoalesceError> {
-        let given = Arc::new(tree::from_map(&user));
+    pub(crate) fn coalesce(
+        &self,
+        user: UserValues,
+        check: bool,
+    ) -> Result<Coalesced, CoalesceError> {
+        let (given, user) = user.into_tree();
+        let given = Arc::new(given);
         let resolved = self.resolve(&given)?;
         let values = coalesce::coalesce(&resolved.chart, &given, Nulls::Remove)?;
         let coalesced = Coalesced(Arc::new(CoalescedInner {
@@ -198,6 +203,6 @@ impl std::fmt::Debug for Coalesced {
 ///
 /// # Errors
 /// If the values do not match a schema, or a dependency's condition or import is malformed.
-pub fn coalesce(chart: &Chart, user: Values) -> Result<Coalesced, CoalesceError> {
-    Resolver::new(chart.clone()).coalesce(user, true)
+pub fn coalesce(chart: &Chart, user: impl Into<UserValues>) -> Result<Coalesced, CoalesceError> {
+    Resolver::new(chart.clone()).coalesce(user.into(), true)
 }

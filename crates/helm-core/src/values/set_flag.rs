@@ -8,7 +8,7 @@ use bounded::memory::Held;
 use bounded::{Budget, BudgetError, Limits};
 use serde_json::Value;
 
-use super::{Values, merge};
+use super::{UserValues, Values, merge};
 
 /// The largest index that a flag may use.
 const MAX_INDEX: i64 = 65_536;
@@ -100,23 +100,25 @@ pub fn set_string(flag: &str, values: &mut Values) -> Result<(), SetError> {
 }
 
 /// Applies a `--set-file` flag: each value is the content of the named file, which `read` returns.
+/// The content need not be UTF-8.
 ///
 /// # Errors
-/// If the text is malformed, or names an index that is too large.
+/// If the text is malformed, names an index that is too large, or a file that cannot be read.
 pub fn set_file(
     flag: &str,
-    values: &mut Values,
+    user: &mut UserValues,
     read: impl Fn(&str) -> std::io::Result<Vec<u8>>,
 ) -> Result<(), SetError> {
+    let (values, files) = user.parts_mut();
     parse(flag, values, &mut |path| {
-        let error = |message: String| SetError::File {
+        let content = read(&path).map_err(|failure| SetError::File {
             path: path.clone(),
-            message,
-        };
-        let content = read(&path).map_err(|failure| error(failure.to_string()))?;
-        String::from_utf8(content)
-            .map(Value::String)
-            .map_err(|failure| error(failure.to_string()))
+            message: failure.to_string(),
+        })?;
+        Ok(Value::String(match String::from_utf8(content) {
+            Ok(text) => text,
+            Err(other) => UserValues::keep(files, other.into_bytes()),
+        }))
     })
 }
 

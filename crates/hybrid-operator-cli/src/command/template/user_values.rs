@@ -4,7 +4,7 @@ use std::io::{self, Read as _};
 
 use anyhow::{Context as _, bail};
 use clap::ArgAction;
-use helm_core::values::{self, SetError, Values};
+use helm_core::values::{self, SetError, UserValues, Values};
 
 /// Values from files and flags. Regardless of their order on the command line, files are merged
 /// first, then `--set-json`, `--set`, `--set-string`, `--set-file` and `--set-literal`, as in Helm.
@@ -36,11 +36,11 @@ pub(super) struct ValueFlags {
 }
 
 /// Adds the values of a flag.
-type Parse<'p> = &'p dyn Fn(&str, &mut Values) -> Result<(), SetError>;
+type Parse = fn(&str, &mut UserValues) -> Result<(), SetError>;
 
 impl ValueFlags {
     /// Merges all values.
-    pub(super) fn merged(&self) -> anyhow::Result<Values> {
+    pub(super) fn merged(&self) -> anyhow::Result<UserValues> {
         let mut merged = Values::new();
         // An empty argument is an empty list; an empty path in a list is an error.
         let lists = self.files.iter().filter(|list| !list.is_empty());
@@ -52,13 +52,23 @@ impl ValueFlags {
             let above = values::read(&text).with_context(|| format!("failed to parse {path}"))?;
             merged = values::merge(merged, above);
         }
-        let from_file = |flag: &str, values: &mut Values| values::set_file(flag, values, read);
-        let flags: [(&str, &[String], Parse<'_>); 5] = [
-            ("--set-json", &self.set_json, &values::set_json),
-            ("--set", &self.set, &values::set),
-            ("--set-string", &self.set_string, &values::set_string),
-            ("--set-file", &self.set_file, &from_file),
-            ("--set-literal", &self.set_literal, &values::set_literal),
+        let mut merged = UserValues::from(merged);
+        let flags: [(&str, &[String], Parse); 5] = [
+            ("--set-json", &self.set_json, |flag, user| {
+                values::set_json(flag, user.values_mut())
+            }),
+            ("--set", &self.set, |flag, user| {
+                values::set(flag, user.values_mut())
+            }),
+            ("--set-string", &self.set_string, |flag, user| {
+                values::set_string(flag, user.values_mut())
+            }),
+            ("--set-file", &self.set_file, |flag, user| {
+                values::set_file(flag, user, read)
+            }),
+            ("--set-literal", &self.set_literal, |flag, user| {
+                values::set_literal(flag, user.values_mut())
+            }),
         ];
         for (name, given, parse) in flags {
             for flag in given {

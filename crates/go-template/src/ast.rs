@@ -108,6 +108,22 @@ pub(crate) enum Term {
     },
 }
 
+// The deepest trees are dropped, printed and searched with enough stack, wherever that happens.
+
+impl Drop for NodeList {
+    fn drop(&mut self) {
+        let nodes = std::mem::take(&mut self.nodes);
+        bounded::grow(|| drop(nodes));
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let commands = std::mem::take(&mut self.commands);
+        bounded::grow(|| drop(commands));
+    }
+}
+
 /// A numeric constant, in every type that can represent it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Number {
@@ -160,7 +176,7 @@ impl Operand {
             Term::Field(fields) => dotted(fields),
             Term::Identifier(name) => out.extend_from_slice(name.as_bytes()),
             Term::Number(number) => out.extend_from_slice(number.as_bytes()),
-            Term::Pipe(pipe) => pipe.write(text, out),
+            Term::Pipe(pipe) => bounded::grow(|| pipe.write(text, out)),
             Term::String(quoted) => out.extend_from_slice(part(text, quoted)),
             Term::Variable { name, fields } => {
                 out.extend_from_slice(name.as_bytes());
@@ -262,9 +278,11 @@ pub(crate) fn describe(list: &NodeList, text: &[u8], at: At) -> Option<Buffer> {
             }
             describe_pipe(pipe.as_ref()?, text, at)
         }
-        Node::Control(branch) => describe_pipe(&branch.pipe, text, at)
-            .or_else(|| describe(&branch.list, text, at))
-            .or_else(|| describe(branch.otherwise.as_ref()?, text, at)),
+        Node::Control(branch) => bounded::grow(|| {
+            describe_pipe(&branch.pipe, text, at)
+                .or_else(|| describe(&branch.list, text, at))
+                .or_else(|| describe(branch.otherwise.as_ref()?, text, at))
+        }),
     })
 }
 
@@ -299,7 +317,7 @@ fn describe_pipe(pipe: &Pipe, text: &[u8], at: At) -> Option<Buffer> {
 
 fn describe_operand(operand: &Operand, text: &[u8], at: At) -> Option<Buffer> {
     match &operand.term {
-        Term::Pipe(pipe) => return describe_pipe(pipe, text, at),
+        Term::Pipe(pipe) => return bounded::grow(|| describe_pipe(pipe, text, at)),
         Term::Chain { inner, .. } => {
             if let Some(found) = describe_operand(inner, text, at) {
                 return Some(found);

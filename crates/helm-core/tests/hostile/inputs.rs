@@ -238,6 +238,39 @@ pub(crate) static INPUTS: &[Input] = &[
     ),
     input!(
         "nesting",
+        "endless includes in many control structures",
+        &["c/templates/a.yaml:1:", "(limit `memory`)"],
+        || {
+            let (open, close) = ("{{if 1}}".repeat(9_900), "{{end}}".repeat(9_900));
+            render(&format!(
+                "{{{{define `t`}}}}{open}{{{{include `t` .}}}}{close}{{{{end}}}}{{{{include `t` .}}}}"
+            ))
+        }
+    ),
+    input!(
+        "nesting",
+        "endless includes in a long chain",
+        &["c/templates/a.yaml:1:", "(limit `memory`)"],
+        || {
+            let chain = "{{else if 0}}".repeat(9_900);
+            render(&format!(
+                "{{{{define `t`}}}}{{{{if 0}}}}{chain}{{{{else}}}}{{{{include `t` .}}}}{{{{end}}}}{{{{end}}}}{{{{include `t` .}}}}"
+            ))
+        }
+    ),
+    input!(
+        "nesting",
+        "endless includes in many parentheses",
+        &["c/templates/a.yaml:1:", "(limit `memory`)"],
+        || {
+            let (open, close) = ("(".repeat(9_900), ")".repeat(9_900));
+            render(&format!(
+                "{{{{define `t`}}}}{{{{{open}include `t` .{close}}}}}{{{{end}}}}{{{{include `t` .}}}}"
+            ))
+        }
+    ),
+    input!(
+        "nesting",
         "includes that call regexMatch",
         &["c/templates/a.yaml:1:"],
         || { includes("{{regexMatch (print (repeat 900 `(`) (repeat 900 `)`)) `x`}}") }
@@ -246,7 +279,7 @@ pub(crate) static INPUTS: &[Input] = &[
         "nesting",
         "includes that call tpl",
         &["c/templates/a.yaml:1:"],
-        || { includes("{{tpl (print `{{` (repeat 900 `(`) 1 (repeat 900 `)`) `}}`) . | len}}") }
+        || { includes("{{tpl (print `{{` (repeat 9000 `(`) 1 (repeat 9000 `)`) `}}`) . | len}}") }
     ),
     input!("nesting", "fromYaml of many brackets", &["ok"], || {
         let rendered = render(

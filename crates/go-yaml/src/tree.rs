@@ -90,18 +90,41 @@ pub(crate) fn utf8(text: &[u8]) -> Result<std::borrow::Cow<'_, str>, Error> {
         _ => match std::str::from_utf8(text) {
             Ok(text) => text.into(),
             Err(error) => {
-                let valid = text.get(..error.valid_up_to()).unwrap_or_default();
-                let mark = mark_of(&String::from_utf8_lossy(valid), valid.len());
-                return Err(Error::at("invalid leading UTF-8 octet", mark));
+                let (valid, invalid) = text.split_at(error.valid_up_to());
+                let valid = String::from_utf8_lossy(valid);
+                let control = valid.char_indices().find(|(_, c)| !allowed(*c));
+                return Err(match control {
+                    Some((offset, _)) => Error::at(CONTROL, mark_of(&valid, offset)),
+                    None => Error::at(invalid_octets(invalid), mark_of(&valid, valid.len())),
+                });
             }
         },
     };
     match decoded.char_indices().find(|(_, c)| !allowed(*c)) {
-        Some((offset, _)) => Err(Error::at(
-            "control characters are not allowed",
-            mark_of(&decoded, offset),
-        )),
+        Some((offset, _)) => Err(Error::at(CONTROL, mark_of(&decoded, offset))),
         None => Ok(decoded),
+    }
+}
+
+const CONTROL: &str = "control characters are not allowed";
+
+/// Returns what is wrong with the sequence of UTF-8 that a text begins with.
+fn invalid_octets(text: &[u8]) -> &'static str {
+    let width = match text.first() {
+        Some(0xC0..=0xDF) => 2,
+        Some(0xE0..=0xEF) => 3,
+        Some(0xF0..=0xF7) => 4,
+        _ => return "invalid leading UTF-8 octet",
+    };
+    match (text.get(..width), text) {
+        (None, _) => "incomplete UTF-8 octet sequence",
+        (Some([_, trailing @ ..]), _) if trailing.iter().any(|octet| octet & 0xC0 != 0x80) => {
+            "invalid trailing UTF-8 octet"
+        }
+        (_, [0xC0 | 0xC1, ..] | [0xE0, 0x80..=0x9F, ..] | [0xF0, 0x80..=0x8F, ..]) => {
+            "invalid length of a UTF-8 sequence"
+        }
+        _ => "invalid Unicode character",
     }
 }
 

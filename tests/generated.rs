@@ -130,3 +130,48 @@ fn images_and_new_projects_use_the_compiler_of_the_repository() {
         assert_eq!(image, minimum, "{file}");
     }
 }
+
+/// Returns the package and the program that a line with `cargo build … --bin PROGRAM` names. Without `-p` it is the
+/// package of the current directory.
+fn built(line: &str) -> Option<(&str, &str)> {
+    let (_, arguments) = line.split_once("cargo build ")?;
+    let after = |flag: &str| {
+        let mut words = arguments.split_whitespace();
+        words.find(|word| *word == flag)?;
+        words.next()
+    };
+    Some((
+        after("-p").unwrap_or(env!("CARGO_PKG_NAME")),
+        after("--bin")?,
+    ))
+}
+
+#[test]
+fn images_and_releases_are_built_from_programs_that_their_package_has() {
+    let metadata = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--locked"])
+        .args(["--format-version", "1", "--manifest-path"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let has = |package: &str, program: &str| {
+        let mut packages = metadata["packages"].as_array().unwrap().iter();
+        let found = packages.find(|one| one["name"] == package).unwrap();
+        let mut targets = found["targets"].as_array().unwrap().iter();
+        targets.any(|target| target["kind"] == json!(["bin"]) && target["name"] == program)
+    };
+    for file in [
+        "Dockerfile",
+        "images/hybrid-operator/Dockerfile",
+        ".github/workflows/release.yml",
+    ] {
+        let path = format!("{}/{file}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let built: Vec<_> = text.lines().filter_map(built).collect();
+        assert_eq!(built.len(), 1, "{file}: {built:?}");
+        for (package, program) in built {
+            assert!(has(package, program), "{file}: {package} has no {program}");
+        }
+    }
+}

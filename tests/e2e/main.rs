@@ -43,6 +43,7 @@ mod operator_chart;
 mod options;
 mod pod;
 mod process;
+mod profiles;
 mod rbac;
 mod readmes;
 mod records;

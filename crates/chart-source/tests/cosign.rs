@@ -1,6 +1,10 @@
 //! Verifies signatures of cosign: right ones, wrong ones, and those of a cache that was changed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -532,6 +536,59 @@ fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
             message.contains("no signature of it was made with the key"),
             "{message}"
         );
+    }
+}
+
+/// Publishes what cosign wrote, as the registry to which it did keeps it, for a key of `tests/cosign`.
+fn written_by_cosign(folder: &str, key: &str) -> Result<Pulled, PullError> {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cosign");
+    let read = |name: &str| std::fs::read(files.join(name)).unwrap();
+    let published = Published::new();
+    let manifest = read("manifest.json");
+    published.blob(&read("web-1.0.0.tgz"));
+    published.put(
+        &format!("manifests/{}", Digest::of(&manifest)),
+        manifest.clone(),
+    );
+    published.put("manifests/1.0.0", manifest.clone());
+    let tag = Digest::of(&manifest).to_string().replace(':', "-");
+    for file in files.join(folder).read_dir().unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let content = read(&format!("{folder}/{name}"));
+        match (name.as_str(), folder.ends_with("tag")) {
+            ("signatures.json", true) => published.put(&format!("manifests/{tag}.sig"), content),
+            ("signatures.json", false) => published.put(&format!("manifests/{tag}"), content),
+            (name, _) if name.starts_with("manifest") => {
+                published.put(&format!("manifests/{}", Digest::of(&content)), content);
+            }
+            _ => published.blob(&content),
+        }
+    }
+    let puller = published.puller(&files.join(key));
+    let chart = puller.pull_blocking(&published.reference(None))?;
+    assert_eq!(chart.archive, read("web-1.0.0.tgz"));
+    // From the cache, without a registry.
+    published.files.lock().unwrap().clear();
+    let pinned = published.reference(Some(Digest::of(&chart.archive)));
+    puller.pull_blocking(&pinned)
+}
+
+#[test]
+fn what_cosign_wrote_is_accepted_with_its_key_and_with_no_other() {
+    for (folder, right, other) in [
+        ("tag", "cosign.pub", "ed25519.pub"),
+        ("bundle", "cosign.pub", "ed25519.pub"),
+        // An attestation, a signature of another key, and the one of the key.
+        ("several", "cosign.pub", "ed25519.pub"),
+        ("ed25519-tag", "ed25519.pub", "cosign.pub"),
+        ("ed25519-bundle", "ed25519.pub", "cosign.pub"),
+    ] {
+        if let Err(error) = written_by_cosign(folder, right) {
+            panic!("{folder}: {}", text(&error));
+        }
+        let refused = text(&written_by_cosign(folder, other).unwrap_err());
+        let told = "no signature of it was made with the key";
+        assert!(refused.contains(told), "{folder}: {refused}");
     }
 }
 

@@ -13,6 +13,7 @@ use crate::telemetry::traces::AVAILABLE;
 use crate::watches::ChartLimits;
 
 mod forms;
+mod profiling;
 #[cfg(test)]
 mod table;
 mod traces;
@@ -45,6 +46,8 @@ pub struct Options {
     pub enable_http2: bool,
     /// Address of `/healthz` and `/readyz`; `0` disables them.
     pub health_probe_bind_address: String,
+    /// Address of profiles, which is one of the loopback interface; `0` disables them.
+    pub profiling_bind_address: String,
     /// Whether leader election is enabled.
     pub leader_elect: bool,
     /// How the leader is elected.
@@ -229,6 +232,10 @@ pub struct RunArgs {
     /// Address to serve /healthz and /readyz on (0 disables them).
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     pub health_probe_bind_address: String,
+    /// Address of the loopback interface to serve CPU and heap profiles on, under the paths of Go's
+    /// net/http/pprof (0 disables them); needs a program that was built with the feature `profiling`.
+    #[arg(long, default_value = "0", value_name = "ADDRESS", value_parser = profiling::form)]
+    pub profiling_bind_address: String,
     /// Address to serve webhooks on, if the operator has any.
     #[arg(long, default_value = ":9443", value_name = "ADDRESS")]
     pub webhook_bind_address: String,
@@ -369,6 +376,7 @@ impl RunArgs {
                 }),
             enable_http2: self.enable_http2,
             health_probe_bind_address: self.health_probe_bind_address,
+            profiling_bind_address: self.profiling_bind_address,
             leader_elect: self.leader_elect,
             leader_election_mode: self.leader_election_mode,
             leader_election_namespace: self
@@ -438,6 +446,7 @@ impl Options {
         if let Some(endpoint) = &self.otlp_endpoint {
             endpoint.check(AVAILABLE)?;
         }
+        self.profiling_address()?;
         self.lease()?;
         Ok(())
     }

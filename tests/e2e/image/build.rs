@@ -199,7 +199,9 @@ fn run_in_build_stage(image: &Image, text: &str) {
     if text.starts_with("apk add ") {
         return;
     }
-    if let Some(program) = text.strip_prefix("cargo build --release --locked --bin ") {
+    if let Some(arguments) = text.strip_prefix("cargo build --release --locked ") {
+        // `images_and_releases_are_built_from_programs_that_their_package_has` checks the package.
+        let (_, program) = arguments.split_once("--bin ").unwrap();
         let release = image.at("target/release");
         fs::create_dir_all(&release).unwrap();
         let debug = programs().join(program);

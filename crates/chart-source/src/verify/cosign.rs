@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use data_encoding::BASE64;
+use ed25519_dalek::ed25519::signature::digest::Digest as _;
 use p256::ecdsa::signature::Verifier as _;
 use p256::pkcs8::{DecodePublicKey as _, EncodePublicKey as _};
 use serde::{Deserialize, Serialize};
@@ -146,9 +147,20 @@ impl CosignKey {
             Key::P256(key) => p256::ecdsa::Signature::from_der(signature)
                 .is_ok_and(|signature| key.verify(data, &signature).is_ok()),
             Key::Ed25519(key) => ed25519_dalek::Signature::from_slice(signature)
-                .is_ok_and(|signature| key.verify_strict(data, &signature).is_ok()),
+                .is_ok_and(|signature| has_signed_ed25519(key, data, &signature)),
         }
     }
+}
+
+/// Returns whether a signature is one of Ed25519, as cosign 2 makes it, or of Ed25519ph, as cosign 3 does.
+fn has_signed_ed25519(
+    key: &ed25519_dalek::VerifyingKey,
+    data: &[u8],
+    signature: &ed25519_dalek::Signature,
+) -> bool {
+    let digest = ed25519_dalek::Sha512::new_with_prefix(data);
+    key.verify_strict(data, signature).is_ok()
+        || key.verify_prehashed_strict(digest, None, signature).is_ok()
 }
 
 /// Checks that the digest that was signed is that of the manifest, and that the manifest has the archive.

@@ -15,6 +15,8 @@ mod metrics_access;
 mod metrics_server;
 mod probes;
 mod process;
+#[cfg(feature = "profiling")]
+mod profiles;
 mod runnable;
 mod shutdown;
 
@@ -418,6 +420,7 @@ impl Manager {
         let cluster = Cluster::new(clients.leading.clone());
         let loaded = load_and_reach(loading, &cluster, &clients.server, &stop).await?;
         let Some(mut loaded) = loaded else {
+            servers.join_all().await;
             return Ok(());
         };
         loaded.extend(controllers);

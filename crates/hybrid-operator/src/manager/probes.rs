@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`.
+//! `/healthz`, `/readyz`, `/metrics` and, with the feature `profiling`, profiles.
 
 use axum::Router;
 use axum::routing::get;
@@ -11,7 +11,7 @@ use tracing::info;
 use super::checks::Checks;
 use super::metrics_access::MetricsAccess;
 use super::metrics_server;
-use crate::options::Options;
+use crate::options::{Options, OptionsError};
 use crate::telemetry::metrics::Metrics;
 use crate::webhook::tls;
 
@@ -24,7 +24,7 @@ pub(super) struct Probes {
     pub(super) readiness: Checks,
 }
 
-/// A server for probes or metrics cannot start.
+/// A server for probes, metrics or profiles cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// It cannot listen on its address.
@@ -40,12 +40,15 @@ pub enum ProbeError {
         #[source]
         source: std::io::Error,
     },
+    /// Its address is refused.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// It has no certificate.
     #[error("cannot serve metrics over TLS; check --metrics-cert-path")]
     Certificate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Starts the servers for probes and metrics; the address `0` disables a server. `client` asks who
+/// Starts the servers for probes, metrics and profiles; the address `0` disables a server. `client` asks who
 /// may read the metrics.
 pub(super) async fn serve(
     options: &Options,
@@ -103,7 +106,30 @@ pub(super) async fn serve(
             spawn(&mut servers, socket, router, stop).map_err(failed)?;
         }
     }
+    #[cfg(feature = "profiling")]
+    serve_profiles(options, &mut servers, stop).await?;
     Ok(servers)
+}
+
+#[cfg(feature = "profiling")]
+async fn serve_profiles(
+    options: &Options,
+    servers: &mut JoinSet<()>,
+    stop: &CancellationToken,
+) -> Result<(), ProbeError> {
+    const FLAG: &str = "--profiling-bind-address";
+    let Some(address) = options.profiling_address()? else {
+        return Ok(());
+    };
+    crate::telemetry::profiles::heap::activate().await;
+    let socket = listen(&address.to_string(), "profiles", FLAG)?;
+    let router = super::profiles::router(stop);
+    spawn(servers, socket, router, stop).map_err(|source| ProbeError::Listen {
+        address: address.to_string(),
+        what: "profiles",
+        flag: FLAG,
+        source,
+    })
 }
 
 fn is_enabled(address: &str) -> bool {

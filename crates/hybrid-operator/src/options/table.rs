@@ -52,6 +52,12 @@ const LIMITS: &str = "limits_of_the_operator_apply_to_entries_that_have_none";
 
 const FLAGS: &[Row] = &[
     row(
+        "--profiling-bind-address",
+        "127.0.0.1:6060",
+        Wrong::Usage(":6060", "not an address of the loopback interface"),
+        "a_busy_program_shows_where_its_processor_time_and_its_memory_go",
+    ),
+    row(
         "--otlp-endpoint",
         "http://collector:4318",
         Wrong::Usage("collector:4318", "not an http or https URL"),

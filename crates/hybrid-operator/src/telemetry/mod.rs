@@ -1,7 +1,8 @@
-//! Logs, metrics and traces.
+//! Logs, metrics, traces and profiles.
 
 pub mod logs;
 pub(crate) mod metrics;
+pub(crate) mod profiles;
 pub(crate) mod queues;
 pub(crate) mod reloads;
 pub(crate) mod resources;
@@ -10,6 +11,10 @@ pub(crate) mod webhooks;
 mod zap;
 
 pub use prometheus_client;
+/// The allocator that takes samples for profiles of the heap, for `#[global_allocator]` of a program with the
+/// feature `profiling`.
+#[cfg(feature = "profiling")]
+pub use tikv_jemallocator::Jemalloc;
 pub use traces::TraceError;
 
 /// The names of all metrics of a manager, as scrapers see them. Histograms have the suffixes

@@ -205,7 +205,8 @@ fn parse_all(sources: &[Arc<Source>]) {
     }
 }
 
-/// Parses files, on the threads of a pool if they are large.
+/// Parses files, on the threads of a pool if they are large. On two processors, the large charts of
+/// `docs/benchmarks.md` are loaded, compiled and rendered 1.1 to 1.2 times as fast with it.
 #[cfg(feature = "parallel")]
 fn parse_all(sources: &[Arc<Source>]) {
     let total: usize = sources.iter().map(|source| source.text.len()).sum();

@@ -4,6 +4,9 @@
 //!
 //! Only what all drafts since 7 agree on is supported. Other schemas are rejected, and wherever the
 //! result is not certainly "valid", the full library decides and words the errors.
+//!
+//! With it, the charts with schemas of `docs/benchmarks.md` render 1.2 times as fast in the median, and 1.3 times with
+//! loading and compiling, up to 3 times. A test compares it with the full library on random schemas and values.
 
 mod pattern;
 mod read;

@@ -416,7 +416,7 @@ impl RunningOperator {
         kill_process(pid, signal).map_err(failed)
     }
 
-    /// Waits until it has exited, by itself or after a signal.
+    /// Waits until it has exited, by itself or after a signal, and its log is read.
     ///
     /// # Errors
     ///
@@ -425,11 +425,13 @@ impl RunningOperator {
         let exited = wait::until(within, "the process to exit", async || {
             self.exit_status().ok_or("still running")
         });
-        exited.await.map_err(|source| ProcessError::StillRunning {
+        let status = exited.await.map_err(|source| ProcessError::StillRunning {
             program: self.command_spec.program.clone(),
             log: self.log_tail(),
             source,
-        })
+        })?;
+        self.wait_for_log().await;
+        Ok(status)
     }
 
     /// Sends SIGTERM and waits until it has exited.

@@ -43,6 +43,15 @@ pub(super) fn violations(
     Ok(search.found)
 }
 
+/// Returns whether a schema, which is not nested too deeply, has the keyword.
+pub(super) fn is_used(schema: &Value) -> bool {
+    match schema {
+        Value::Array(items) => items.iter().any(is_used),
+        Value::Object(fields) => fields.contains_key("multipleOf") || fields.values().any(is_used),
+        _ => false,
+    }
+}
+
 struct Search<'s, 'b> {
     root: &'s Value,
     /// The addresses of the pairs of a schema and a value.

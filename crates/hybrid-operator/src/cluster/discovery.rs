@@ -5,6 +5,8 @@
 //! for unknown kinds and for groups that are marked as changed, at most once every few seconds per
 //! group version. A reconcile of known kinds sends no requests.
 
+mod responses;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -13,12 +15,12 @@ use helm_core::Capabilities;
 use helm_core::capabilities::{ApiVersions, HelmVersion, KubeVersion};
 use kube::Client;
 use kube::core::{ApiResource, GroupVersion, GroupVersionKind};
-use serde::Deserialize;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::request::{self, Call};
 use super::{ApiError, Target};
+use responses::{CoreVersions, GroupDiscoveryList, GroupList, ResourceList, VersionInfo};
 
 /// Minimum time between two requests for the same group version.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -595,221 +597,6 @@ fn api_versions(groups: &BTreeMap<String, Versions>) -> ApiVersions {
         texts.insert(version.clone());
     }
     texts.into_iter().collect()
-}
-
-// === Responses of the server ===
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct VersionInfo {
-    git_version: String,
-    #[serde(default)]
-    major: String,
-    #[serde(default)]
-    minor: String,
-}
-
-#[derive(Deserialize)]
-struct GroupDiscoveryList {
-    kind: String,
-    #[serde(default, deserialize_with = "request::nullable")]
-    items: Vec<GroupDiscovery>,
-}
-
-#[derive(Deserialize)]
-struct GroupDiscovery {
-    #[serde(default)]
-    metadata: GroupName,
-    #[serde(default, deserialize_with = "request::nullable")]
-    versions: Vec<VersionDiscovery>,
-}
-
-#[derive(Default, Deserialize)]
-struct GroupName {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct VersionDiscovery {
-    version: String,
-    #[serde(default, deserialize_with = "request::nullable")]
-    resources: Vec<ResourceDiscovery>,
-    #[serde(default)]
-    freshness: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourceDiscovery {
-    #[serde(default)]
-    resource: String,
-    response_kind: Option<KindName>,
-    #[serde(default)]
-    scope: String,
-    #[serde(default, deserialize_with = "request::nullable")]
-    verbs: Vec<String>,
-    #[serde(default, deserialize_with = "request::nullable")]
-    subresources: Vec<SubresourceDiscovery>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SubresourceDiscovery {
-    #[serde(default)]
-    subresource: String,
-    response_kind: Option<KindName>,
-}
-
-#[derive(Deserialize)]
-struct KindName {
-    #[serde(default)]
-    kind: String,
-}
-
-#[derive(Deserialize)]
-struct CoreVersions {
-    #[serde(default, deserialize_with = "request::nullable")]
-    versions: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct GroupList {
-    #[serde(default, deserialize_with = "request::nullable")]
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    name: String,
-    #[serde(default, deserialize_with = "request::nullable")]
-    versions: Vec<GroupVersionName>,
-}
-
-#[derive(Deserialize)]
-struct GroupVersionName {
-    version: String,
-}
-
-#[derive(Default, Deserialize)]
-struct ResourceList {
-    #[serde(default, deserialize_with = "request::nullable")]
-    resources: Vec<Resource>,
-}
-
-#[derive(Deserialize)]
-struct Resource {
-    name: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    namespaced: bool,
-    #[serde(default, deserialize_with = "request::nullable")]
-    verbs: Vec<String>,
-}
-
-impl VersionDiscovery {
-    fn read(self, version: GroupVersion, asked: Instant) -> Versions {
-        let mut kinds = Vec::with_capacity(self.resources.len());
-        let mut names = BTreeSet::new();
-        for resource in self.resources {
-            let has = |name: &str| {
-                resource
-                    .subresources
-                    .iter()
-                    .any(|sub| sub.subresource == name)
-            };
-            let of_subresources = resource.subresources.iter();
-            names.extend(
-                of_subresources
-                    .filter_map(|sub| sub.response_kind.as_ref())
-                    .map(|kind| kind.kind.clone()),
-            );
-            let Some(KindName { kind }) = &resource.response_kind else {
-                continue;
-            };
-            names.insert(kind.clone());
-            let scope = if resource.scope == "Cluster" {
-                Scope::Cluster
-            } else {
-                Scope::Namespaced
-            };
-            kinds.push(Arc::new(ApiKind {
-                resource: api_resource(&version, kind, &resource.resource),
-                scope,
-                verbs: Verbs::read(&resource.verbs),
-                scalable: has("scale"),
-                has_status: has("status"),
-            }));
-        }
-        names.remove("");
-        let unavailable = self.freshness == "Stale";
-        Versions {
-            version,
-            kinds,
-            names,
-            asked,
-            unavailable,
-            changed: false,
-        }
-    }
-}
-
-impl ResourceList {
-    fn read(self, version: GroupVersion, asked: Instant) -> Versions {
-        let mut names: BTreeSet<String> = self
-            .resources
-            .iter()
-            .map(|resource| resource.kind.clone())
-            .collect();
-        names.remove("");
-        let has = |name: &str, sub: &str| {
-            let full = format!("{name}/{sub}");
-            self.resources.iter().any(|resource| resource.name == full)
-        };
-        let kinds = self
-            .resources
-            .iter()
-            .filter(|resource| !resource.name.contains('/'))
-            .map(|resource| {
-                Arc::new(ApiKind {
-                    resource: api_resource(&version, &resource.kind, &resource.name),
-                    scope: if resource.namespaced {
-                        Scope::Namespaced
-                    } else {
-                        Scope::Cluster
-                    },
-                    verbs: Verbs::read(&resource.verbs),
-                    scalable: has(&resource.name, "scale"),
-                    has_status: has(&resource.name, "status"),
-                })
-            })
-            .collect();
-        Versions {
-            version,
-            kinds,
-            names,
-            asked,
-            unavailable: false,
-            changed: false,
-        }
-    }
-}
-
-impl Verbs {
-    fn read(verbs: &[String]) -> Self {
-        let has = |verb: &str| verbs.iter().any(|known| known == verb);
-        Self {
-            list: has("list"),
-            watch: has("watch"),
-            patch: has("patch"),
-            delete: has("delete"),
-        }
-    }
-}
-
-fn api_resource(version: &GroupVersion, kind: &str, plural: &str) -> ApiResource {
-    ApiResource::from_gvk_with_plural(&version.clone().with_kind(kind), plural)
 }
 
 #[cfg(test)]

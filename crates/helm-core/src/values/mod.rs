@@ -1,7 +1,8 @@
 //! Values: a user's, a chart's, and the result of coalescing both.
 //!
-//! Values are JSON, but for the contents of files in [`UserValues`]. Numbers keep Go's kinds: a JSON integer is an `int64`, as in a Kubernetes
-//! object or in `--set`; everything else, and every number of a values file, is a `float64`.
+//! Values are JSON, but for the contents of files in [`UserValues`]. Numbers keep Go's kinds: a
+//! JSON integer is an `int64`, as in a Kubernetes object or in `--set`; everything else, and every
+//! number of a values file, is a `float64`.
 //!
 //! ```
 //! use helm_core::values;

@@ -220,6 +220,11 @@ impl Budget {
         &self.limits
     }
 
+    /// Returns the steps that were counted.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
     /// Counts work. A function that creates or visits `steps` elements calls this first.
     ///
     /// # Errors

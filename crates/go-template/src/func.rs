@@ -32,7 +32,7 @@ use crate::eval;
 use crate::session::Session;
 use crate::set::{Template, TemplateSet};
 use crate::value::table::Table;
-use crate::value::{Map, Str, Type, Value};
+use crate::value::{Map, Str, Type, Value, vary};
 use bounded::{Budget, Buffer};
 
 /// A function that returns a value.
@@ -327,6 +327,13 @@ impl<'a> Call<'a> {
         self.session.budget()
     }
 
+    /// Says that the function's result can be another one for the same arguments, or that it has an effect.
+    /// What the templates that call it print is not remembered
+    /// ([`Session::remembering`](crate::Session::remembering)).
+    pub fn varies(&mut self) {
+        vary();
+    }
+
     /// Returns the session, for functions that execute templates of other sets.
     pub fn session(&mut self) -> &mut Session {
         self.session
@@ -343,7 +350,16 @@ impl<'a> Call<'a> {
     /// # Errors
     /// If there is no such template, or it fails.
     pub fn execute(&mut self, name: &Str, data: &Value, out: &mut Buffer) -> Result<(), FuncError> {
-        Ok(self.session.execute(self.set, name.as_bytes(), data, out)?)
+        let Some(template) = self.set.get(name) else {
+            return Ok(self.session.execute(self.set, name, data, out)?);
+        };
+        Ok(eval::execute_or_recall(
+            self.session,
+            self.set,
+            template,
+            data,
+            out,
+        )?)
     }
 
     /// Executes a template of another set, appending to `out`.

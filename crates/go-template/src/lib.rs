@@ -39,6 +39,7 @@ mod func;
 pub mod go;
 mod hidden;
 mod lex;
+mod memo;
 mod parse;
 #[cfg(feature = "serde")]
 mod serde;

@@ -8,8 +8,9 @@ use std::time::SystemTime;
 
 use crate::error::{Cause, Failure, FuncError, RenderError};
 use crate::eval;
+use crate::memo::Memo;
 use crate::set::{Template, TemplateSet};
-use crate::value::{Str, Value, break_cycles};
+use crate::value::{Str, Value, break_cycles, watch_none};
 use bounded::memory::Held;
 use bounded::{Budget, Buffer, Limits, Stop};
 
@@ -53,12 +54,16 @@ pub struct Session {
     weak_secrets: bool,
     time: Option<SystemTime>,
     pub(crate) slots: Vec<Value>,
+    /// What templates have printed.
+    pub(crate) memo: Memo,
 }
 
 impl Session {
     /// Starts a render and its clock.
     pub fn new(limits: Limits) -> Self {
-        SESSIONS.with(|sessions| sessions.set(sessions.get() + 1));
+        if SESSIONS.replace(SESSIONS.get() + 1) == 0 {
+            watch_none();
+        }
         Self {
             budget: Budget::new(limits),
             host: None,
@@ -69,6 +74,7 @@ impl Session {
             weak_secrets: false,
             time: None,
             slots: Vec::new(),
+            memo: Memo::default(),
         }
     }
 
@@ -109,6 +115,15 @@ impl Session {
         self.time
     }
 
+    /// Remembers what templates of `set` print when other templates execute them, so that one that gets the
+    /// same data again is not executed again. Functions must return the same for the same arguments, or call
+    /// [`Call::varies`](crate::Call::varies).
+    #[must_use]
+    pub fn remembering(mut self, set: &TemplateSet) -> Self {
+        self.memo = Memo::new(set);
+        self
+    }
+
     /// Adds data that functions access through [`crate::Call::host`].
     #[must_use]
     pub fn with_host<T: 'static>(mut self, host: T) -> Self {
@@ -129,6 +144,10 @@ impl Session {
     /// Returns the budget of the render.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    pub(crate) fn memo_and_budget(&mut self) -> (&mut Memo, &Budget) {
+        (&mut self.memo, &self.budget)
     }
 
     /// Executes the template `name` with `data` as dot, appending to `out`. Output before an error
@@ -200,6 +219,7 @@ impl Session {
             }
             self.texts_held.add(size);
             self.texts.insert(key, Arc::clone(&template));
+            return Ok((set.clone(), template));
         }
         Ok((layer, template))
     }
@@ -238,6 +258,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.host = None;
         self.slots.clear();
+        self.memo.forget();
         let left = SESSIONS.try_with(|sessions| {
             sessions.set(sessions.get().saturating_sub(1));
             sessions.get()

@@ -304,6 +304,11 @@ impl TemplateSet {
         }
     }
 
+    /// Returns whether both are handles to the same set.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Returns the number of templates added to this layer.
     pub(crate) fn len(&self) -> usize {
         self.0.own.len()

@@ -56,7 +56,7 @@ fn own_charts_render_as_in_helm() {
             cases += 1;
         }
     }
-    assert_eq!(cases, 30);
+    assert_eq!(cases, 31);
 }
 
 #[test]

@@ -145,7 +145,7 @@ impl Eval<'_> {
             self.pipe(pipe, dot, &mut data)?;
         }
         // Go's error has only the location in the called template.
-        super::execute(self.session, self.set, template, &data, out).map_err(|error| {
+        super::execute_or_recall(self.session, self.set, template, &data, out).map_err(|error| {
             if error.0.at.is_some() {
                 return error;
             }

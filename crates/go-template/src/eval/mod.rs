@@ -9,6 +9,8 @@ mod control;
 mod expr;
 mod field;
 
+use std::sync::Arc;
+
 use crate::ast::{At, NodeKind};
 use crate::code::{CallCode, Code};
 use crate::error::{Cause, Failure, FuncError, Location, RenderError};
@@ -20,6 +22,43 @@ use bounded::{BudgetError, Buffer};
 
 pub(crate) use call::{invoke, prepare};
 
+/// Executes a template that another one names, unless it is known what it prints.
+pub(crate) fn execute_or_recall(
+    session: &mut Session,
+    set: &TemplateSet,
+    template: &Arc<Template>,
+    data: &Value,
+    out: &mut Buffer,
+) -> Result<(), RenderError> {
+    let Some(key) = session.memo.key(set, template, data) else {
+        return execute(session, set, template, data, out);
+    };
+    let (memo, budget) = session.memo_and_budget();
+    if let Some(remembered) = memo.get(key, template, data, budget) {
+        let text = remembered.text();
+        out.extend_from_slice(text);
+        let fits = budget.step(remembered.steps());
+        let fits = fits.and_then(|()| budget.output(text.len()));
+        return fits
+            .and_then(|()| out.check())
+            .map_err(|error| over(template, error));
+    }
+    let watch = memo.watch(key, data, budget);
+    let start = out.len();
+    let result = execute(session, set, template, data, out);
+    let text = out.as_slice().get(start..).filter(|_| result.is_ok());
+    let (memo, budget) = session.memo_and_budget();
+    memo.keep(watch, template, data, text, budget);
+    result
+}
+
+/// Returns the error for a limit that is exceeded before the first action.
+#[cold]
+fn over(template: &Template, error: BudgetError) -> RenderError {
+    let failure = Failure::new(template.name.to_string(), None, Cause::Budget(error));
+    RenderError(Box::new(failure))
+}
+
 /// Executes `template` with `data` as dot, appending to `out`.
 pub(crate) fn execute(
     session: &mut Session,
@@ -29,9 +68,10 @@ pub(crate) fn execute(
     out: &mut Buffer,
 ) -> Result<(), RenderError> {
     if let Err(error) = session.budget().enter() {
-        let failure = Failure::new(template.name.to_string(), None, Cause::Budget(error));
-        return Err(RenderError(Box::new(failure)));
+        return Err(over(template, error));
     }
+    let depth = session.budget().depth();
+    session.memo.nest(depth);
     let base = session.slots.len();
     // A nil interface becomes an invalid reflect.Value.
     let dot = if let Value::Nil = data {

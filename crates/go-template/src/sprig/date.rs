@@ -454,6 +454,7 @@ const HAS_CLOCK: bool = !cfg!(all(target_family = "wasm", target_os = "unknown")
 
 /// Returns the time of the session, or that of the system's clock.
 pub(super) fn current_time(call: &Call<'_>) -> Result<Time, FuncError> {
+    crate::value::vary();
     let now = match call.time() {
         Some(time) => time,
         None if HAS_CLOCK => SystemTime::now(),

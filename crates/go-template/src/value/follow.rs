@@ -35,7 +35,7 @@ impl Map {
         } else {
             Followed::Unknown
         };
-        match &*self.cell.state.borrow() {
+        match &*self.read() {
             State::Owned(table) => {
                 let position = table.find_name(name);
                 match position.and_then(|position| table.entry(position)) {

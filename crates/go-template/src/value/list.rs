@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bounded::memory::Held;
 
+use super::changes;
 use super::deep_drop;
 use super::growth;
 use super::{Str, Type, Value};
@@ -171,6 +172,7 @@ impl List {
     /// Sorts the elements in place by their bytes, visible to every handle (`sort.Strings`).
     /// Elements that are not strings count as empty.
     pub fn sort_strings(&self) {
+        changes::write();
         let mut items = self.cell.items.borrow_mut();
         let start = self.start as usize;
         if let Some(items) = items.get_mut(start..start + self.len()) {
@@ -187,7 +189,7 @@ impl List {
     }
 
     /// Returns the number of handles.
-    pub(super) fn handles(&self) -> usize {
+    pub(crate) fn handles(&self) -> usize {
         Rc::strong_count(&self.cell)
     }
 

@@ -1,12 +1,13 @@
 //! `Map`: Go's map with string keys; handles share one map, as in Go.
 
-use std::cell::RefCell;
+use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use super::changes;
 use super::deep_drop;
-use super::table::{Table, hash};
+use super::table::{Entry, Table, hash};
 use super::tree::{Tree, TreeMap};
 use super::{Name, Str, Type, Value};
 
@@ -31,7 +32,11 @@ pub struct Map {
 }
 
 pub(super) struct MapCell {
-    pub(super) state: RefCell<State>,
+    state: RefCell<State>,
+    /// Whether the content is not the same for each template.
+    varies: Cell<bool>,
+    /// Whether a remembered text may depend on the map. Those that read a tree are always watched.
+    watched: Cell<bool>,
 }
 
 pub(super) enum State {
@@ -88,21 +93,30 @@ impl Map {
             tree,
             nested: Vec::new(),
         };
+        Self::with_state(ty, state)
+    }
+
+    fn owned(ty: Type, table: Table<Value>) -> Self {
+        Self::with_state(ty, State::Owned(table))
+    }
+
+    fn with_state(ty: Type, state: State) -> Self {
         Self {
             cell: Rc::new(MapCell {
+                watched: Cell::new(matches!(state, State::Frozen { .. })),
+                varies: Cell::new(false),
                 state: RefCell::new(state),
             }),
             ty,
         }
     }
 
-    fn owned(ty: Type, table: Table<Value>) -> Self {
-        Self {
-            cell: Rc::new(MapCell {
-                state: RefCell::new(State::Owned(table)),
-            }),
-            ty,
+    #[inline]
+    pub(super) fn read(&self) -> Ref<'_, State> {
+        if self.cell.varies.get() {
+            changes::vary();
         }
+        self.cell.state.borrow()
     }
 
     /// Returns the Go type.
@@ -126,7 +140,7 @@ impl Map {
 
     /// Returns the number of entries.
     pub fn len(&self) -> usize {
-        match &*self.cell.state.borrow() {
+        match &*self.read() {
             State::Frozen { tree, .. } => tree.len(),
             State::Owned(table) => table.len(),
         }
@@ -151,7 +165,7 @@ impl Map {
     /// Writes the value of `name` to `to`; returns `false` if there is none.
     #[inline]
     pub(crate) fn find(&self, name: &Name, to: &mut Value) -> bool {
-        let position = match &*self.cell.state.borrow() {
+        let position = match &*self.read() {
             State::Owned(table) => {
                 let entry = table
                     .find_name(name)
@@ -188,7 +202,7 @@ impl Map {
     }
 
     fn position(&self, hash: u32, key: &[u8]) -> Option<usize> {
-        match &*self.cell.state.borrow() {
+        match &*self.read() {
             State::Owned(table) => table.find(hash, key),
             State::Frozen { tree, .. } => tree.table().find(hash, key),
         }
@@ -204,9 +218,21 @@ impl Map {
     pub fn insert(&self, key: impl Into<Str>, value: Value) -> Option<Value> {
         if value.is_container() {
             deep_drop::track(self);
+            if self.cell.watched.get() {
+                value.watch();
+            }
         }
         let key = key.into();
         self.change(|table| table.insert(key, value))
+    }
+
+    /// Sets `key` to a map that is another one for each template that is executed. Texts that depend on the
+    /// content of that map are not remembered ([`Session::remembering`](crate::Session::remembering)), and
+    /// those that do not stay.
+    pub fn insert_varying(&self, key: impl Into<Str>, map: Self) {
+        map.cell.varies.set(true);
+        let key = key.into();
+        self.change_unseen(|table| table.insert(key, Value::Map(map)));
     }
 
     /// Removes `key` and returns its value. All handles see the change.
@@ -221,6 +247,13 @@ impl Map {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
+        if self.cell.watched.get() || changes::watches_all() {
+            changes::write();
+        }
+        self.change_unseen(change)
+    }
+
+    fn change_unseen<T>(&self, change: impl FnOnce(&mut Table<Value>) -> T) -> T {
         let mut state = self.cell.state.borrow_mut();
         if let State::Frozen { tree, nested } = &mut *state {
             let table =
@@ -240,6 +273,9 @@ impl Map {
 
     /// Returns the entry at `position` of the key order established by [`Map::iter`].
     fn entry(&self, position: usize) -> Option<(Str, Value)> {
+        if self.cell.varies.get() {
+            changes::vary();
+        }
         let mut state = self.cell.state.borrow_mut();
         match &mut *state {
             State::Owned(table) => table
@@ -275,7 +311,7 @@ impl Map {
     /// Sorts the entries by key. A map that is being read is sorted already, as when it contains
     /// itself.
     fn sort(&self) {
-        let is_sorted = match &*self.cell.state.borrow() {
+        let is_sorted = match &*self.read() {
             State::Owned(table) => table.is_sorted(),
             State::Frozen { .. } => true,
         };
@@ -298,7 +334,7 @@ impl Map {
         read: impl FnOnce(&mut dyn Iterator<Item = (&Str, Seen<'_>)>) -> T,
     ) -> T {
         self.sort();
-        match &*self.cell.state.borrow() {
+        match &*self.read() {
             State::Owned(table) => {
                 let entries = table.entries().iter();
                 read(&mut entries.map(|entry| (&entry.key, Seen::Value(&entry.value))))
@@ -326,12 +362,37 @@ impl Map {
         self.iter().map(|(key, _)| key).collect()
     }
 
+    /// Makes changes of this map, and of the maps in it, count as writes.
+    pub(super) fn watch(&self, left: &mut usize) {
+        if self.cell.watched.replace(true) {
+            return;
+        }
+        if let State::Owned(table) = &*self.cell.state.borrow() {
+            table
+                .entries()
+                .iter()
+                .for_each(|entry| entry.value.watch_some(left));
+        }
+    }
+
+    /// Passes the entries of a map with at most `most` that reads no tree to `read`, in their order.
+    pub(crate) fn with_few<T>(
+        &self,
+        most: usize,
+        read: impl FnOnce(&[Entry<Value>]) -> T,
+    ) -> Option<T> {
+        match &*self.read() {
+            State::Owned(table) if table.len() <= most => Some(read(table.entries())),
+            _ => None,
+        }
+    }
+
     pub(crate) fn downgrade(&self) -> WeakMap {
         WeakMap(Rc::downgrade(&self.cell), self.ty)
     }
 
     /// Returns the number of handles.
-    pub(super) fn handles(&self) -> usize {
+    pub(crate) fn handles(&self) -> usize {
         Rc::strong_count(&self.cell)
     }
 

@@ -13,6 +13,7 @@
 
 mod access;
 mod bytes;
+mod changes;
 mod deep_drop;
 mod follow;
 mod growth;
@@ -37,6 +38,7 @@ pub use tree::{Tree, TreeList, TreeMap};
 pub use types::{Field, Kind, Method, MethodFn, Type, TypeInfo};
 
 pub(crate) use access::predeclared;
+pub(crate) use changes::{Changes, changes, vary, watch_none};
 pub(crate) use deep_drop::break_cycles;
 pub(crate) use follow::Followed;
 pub(crate) use number::is_integer;
@@ -48,6 +50,9 @@ pub mod iter {
     pub use super::list::Iter as ListIter;
     pub use super::map::Iter as MapIter;
 }
+
+/// How many maps and lists of a value are watched one by one.
+const MAX_WATCHED: usize = 1_000;
 
 /// A Go value.
 #[derive(Clone, Debug, Default)]
@@ -160,6 +165,27 @@ impl Value {
             Self::Map(map) => map.handles() <= handles,
             Self::Object(object) => object.handles() <= handles,
             _ => false,
+        }
+    }
+
+    /// Makes changes of the maps in this value count as writes.
+    pub(crate) fn watch(&self) {
+        self.watch_some(&mut MAX_WATCHED.clone());
+    }
+
+    /// Watches at most so many containers, or else all that there are.
+    fn watch_some(&self, left: &mut usize) {
+        match self {
+            Self::Map(_) | Self::List(_) if *left == 0 => changes::watch_all(),
+            Self::Map(map) => {
+                *left -= 1;
+                map.watch(left);
+            }
+            Self::List(list) => {
+                *left -= 1;
+                list.with(|items| items.iter().for_each(|item| item.watch_some(left)));
+            }
+            _ => {}
         }
     }
 

@@ -116,6 +116,12 @@ pub(crate) struct Entry<V> {
     pub(crate) value: V,
 }
 
+impl<V> Entry<V> {
+    pub(crate) fn hash(&self) -> u32 {
+        self.hash
+    }
+}
+
 /// A map from string keys to values that tracks whether its entries are in key order.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<V> {

@@ -38,6 +38,7 @@ pub(super) fn files(
     let mut session = Session::new(limits)
         .with_stop(stop.clone())
         .with_weak_secrets(input.weak_secrets)
+        .remembering(&linked.set)
         .with_host(RenderState::new(
             Arc::clone(&input.lookup),
             input.host_names,
@@ -55,7 +56,9 @@ pub(super) fn files(
         let Some(scope) = scopes.get(file.chart) else {
             continue;
         };
-        scope.insert("Template", Value::from(&file.about));
+        if let Value::Map(about) = Value::from(&file.about) {
+            scope.insert_varying("Template", about);
+        }
         let mut text = Buffer::with_capacity(file.length);
         let dot = Value::Map(scope.as_type(VALUES_TYPE));
         let result = session.execute_template(&linked.set, &file.template, &dot, &mut text);

@@ -195,6 +195,7 @@ fn fail(_: &mut Call<'_>, args: &mut Args<'_>, _: &mut Buffer) -> Result<(), Fun
 }
 
 fn get_host_by_name(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    call.varies();
     let host_names = call.host::<RenderState>().and_then(|host| host.host_names);
     let Some(resolve) = host_names else {
         return Ok(Value::Str(Str::from("")));
@@ -207,6 +208,8 @@ fn get_host_by_name(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, F
 }
 
 fn lookup(call: &mut Call<'_>, args: &mut Args<'_>) -> Result<Value, FuncError> {
+    // The answer can be another one in `tpl`.
+    call.varies();
     // Keys are kept, so reject long keys and too many keys first.
     let length: usize = (0..4).map(|index| args.str(index).len()).sum();
     if length > MAX_KEY_LENGTH {

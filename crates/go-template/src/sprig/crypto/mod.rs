@@ -151,6 +151,8 @@ fn new_rsa_key(call: &mut Call<'_>) -> Result<PrivateKey, FuncError> {
 
 /// Generates a key that has been counted.
 fn rsa_key(call: &mut Call<'_>, size: KeySize) -> Result<PrivateKey, FuncError> {
+    // The primes are found by other threads.
+    call.varies();
     if call.session().has_weak_secrets() {
         PrivateKey::generate_ec()
     } else {

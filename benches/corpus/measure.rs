@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::cases::{Case, cases, compile, name};
 
-/// Times of one case in the median round, in nanoseconds.
+/// Times of one case, in nanoseconds: the median of the passes, each with the time of its median round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Timing {
     /// From the bytes of the archive to the first sorted manifests.
@@ -86,9 +86,9 @@ fn float(nanoseconds: u64) -> f64 {
     nanoseconds as f64
 }
 
-/// The times of all rounds of a case, in nanoseconds.
+/// The times of the median round of each pass, in nanoseconds. Those of all rounds would add to the peak memory.
 #[derive(Default)]
-struct Rounds {
+struct Passes {
     whole: Vec<f64>,
     render: Vec<f64>,
 }
@@ -96,7 +96,7 @@ struct Rounds {
 /// Times every case that renders. Each round loads and compiles the chart from the bytes of its
 /// archive, and also renders with a chart that stays compiled, until the next chart.
 pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
-    let mut times: BTreeMap<(String, String), Rounds> = BTreeMap::new();
+    let mut times: BTreeMap<(String, String), Passes> = BTreeMap::new();
     let mut kept: Option<(String, CompiledChart)> = None;
     for _ in 0..PASSES {
         for directory in cases(folder) {
@@ -108,19 +108,19 @@ pub(crate) fn engine(folder: &Path, rounds: usize) -> Timings {
             let capabilities = case.capabilities();
             let key = (name(directory.parent().unwrap()), name(&directory));
             let times = times.entry(key).or_default();
-            time(&mut times.whole, rounds, || {
+            times.whole.push(time(rounds, || {
                 let chart = compile(&packed);
                 let rendered = case.render(&chart, &capabilities, &user);
                 (chart, rendered)
-            });
-            time(&mut times.render, rounds, || {
-                case.render(chart, &capabilities, &user)
-            });
+            }));
+            times
+                .render
+                .push(time(rounds, || case.render(chart, &capabilities, &user)));
         }
     }
-    let timing = |rounds: Rounds| Timing {
-        whole: median(rounds.whole),
-        render: median(rounds.render),
+    let timing = |passes: Passes| Timing {
+        whole: median(passes.whole),
+        render: median(passes.render),
     };
     let cases = times.into_iter();
     Timings {
@@ -138,20 +138,20 @@ const MIN_TIME: Duration = Duration::from_millis(200);
 /// Maximum time spent on one case in a pass; slow cases get fewer rounds.
 const MAX_TIME: Duration = Duration::from_millis(1500);
 
-/// Adds the times of a pass over `work`, in nanoseconds. Dropping the result is included, as garbage collection
-/// is in Helm's times.
-fn time<T>(times: &mut Vec<f64>, rounds: usize, mut work: impl FnMut() -> T) {
+/// Returns the time of the median round of a pass over `work`, in nanoseconds. Dropping the result is included,
+/// as garbage collection is in Helm's times.
+fn time<T>(rounds: usize, mut work: impl FnMut() -> T) -> f64 {
     let began = Instant::now();
-    let mut done = 0;
-    while done < rounds.div_ceil(PASSES) || began.elapsed() < MIN_TIME {
+    let mut times = Vec::new();
+    while times.len() < rounds.div_ceil(PASSES) || began.elapsed() < MIN_TIME {
         let start = Instant::now();
         drop(std::hint::black_box(work()));
         times.push(start.elapsed().as_secs_f64() * 1e9);
-        done += 1;
         if began.elapsed() > MAX_TIME {
             break;
         }
     }
+    median(times)
 }
 
 fn median(mut times: Vec<f64>) -> f64 {

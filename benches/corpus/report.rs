@@ -125,11 +125,12 @@ impl Comparison {
              Times are per case. A render starts with the user's values and ends with the sorted manifests: \
              dependencies, coalescing, schemas, templates, parsing of the YAML. Helm's engine parses the \
              templates in every render; `helm-core` keeps the chart compiled, as an operator does, and uses \
-             mimalloc, as the `hybrid-operator` command does. *Load, compile and render* starts with the bytes \
+             mimalloc, as the `hybrid-operator` command does. Within a render, and not beyond it, it remembers what \
+             included templates print for the same data. *Load, compile and render* starts with the bytes \
              of the archive, with nothing cached from earlier rounds: schemas are parsed on first use, and the \
-             templates of a large chart are parsed on all processors. The time of a case is that of the median \
-             round of three passes over all cases with at least 0.2 s each, so that it includes garbage collection \
-             in Go and deallocation in Rust. The time of a chart is the sum over its cases; the time of a process \
+             templates of a large chart are parsed on all processors. Each of three passes over all cases \
+             spends at least 0.2 s on a case, and the time of the case is the median over the passes of their median \
+             rounds, so that it includes garbage collection in Go and deallocation in Rust. The time of a chart is the sum over its cases; the time of a process \
              is the median of five starts with the chart's own values, with the output discarded. Peak memory is \
              that of the process after all rounds; both engines drop a chart before the next one.\n\n\
              The last three columns are bytes that were allocated, counted in a process of its own: the packed chart, \

@@ -48,7 +48,7 @@ type chartCase struct {
 	APIVersions []string `json:"apiVersions"`
 }
 
-// timing is the time of the median round of a case, in nanoseconds.
+// timing is the time of a case, in nanoseconds: the median of the passes, each with the time of its median round.
 type timing struct {
 	Chart  string `json:"chart"`
 	Case   string `json:"case"`
@@ -79,7 +79,7 @@ func main() {
 			directories = append(directories, directory)
 		}
 	}
-	times := make([]roundTimes, len(directories))
+	times := make([]passTimes, len(directories))
 	for range passes {
 		for i, directory := range directories {
 			if err := times[i].measure(folder, directory, (rounds+passes-1)/passes); err != nil {
@@ -107,13 +107,14 @@ func fail(format string, arguments ...any) {
 	os.Exit(1)
 }
 
-// roundTimes are the times of all rounds of a case, in nanoseconds.
-type roundTimes struct {
+// passTimes are the times of the median round of each pass, in nanoseconds. Those of all rounds would add to the
+// peak memory.
+type passTimes struct {
 	wholes, renders []int64
 }
 
 // measure adds the times of a pass.
-func (times *roundTimes) measure(folder, directory string, rounds int) error {
+func (times *passTimes) measure(folder, directory string, rounds int) error {
 	var about chartCase
 	text, err := os.ReadFile(filepath.Join(directory, "case.yaml"))
 	if err != nil {
@@ -137,8 +138,9 @@ func (times *roundTimes) measure(folder, directory string, rounds int) error {
 	}
 	capabilities.KubeVersion = *version
 	capabilities.APIVersions = slices.Concat(capabilities.APIVersions, about.APIVersions)
+	var wholes, renders []int64
 	began := time.Now()
-	for done := 0; done < rounds || time.Since(began) < minTime; done++ {
+	for len(wholes) < rounds || time.Since(began) < minTime {
 		user := map[string]any{}
 		if err := yaml.Unmarshal(values, &user); err != nil {
 			return err
@@ -147,12 +149,14 @@ func (times *roundTimes) measure(folder, directory string, rounds int) error {
 		if err != nil {
 			return err
 		}
-		times.wholes = append(times.wholes, (load + render).Nanoseconds())
-		times.renders = append(times.renders, render.Nanoseconds())
+		wholes = append(wholes, (load + render).Nanoseconds())
+		renders = append(renders, render.Nanoseconds())
 		if time.Since(began) > maxTime {
 			break
 		}
 	}
+	times.wholes = append(times.wholes, median(wholes))
+	times.renders = append(times.renders, median(renders))
 	return nil
 }
 

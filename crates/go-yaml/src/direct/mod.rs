@@ -358,12 +358,28 @@ impl<'t> Key<'t> {
 fn fingerprint(key: &[u8]) -> u64 {
     const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |print: u64, word: u64| (print.rotate_left(5) ^ word).wrapping_mul(SPREAD);
-    let (words, rest) = key.as_chunks();
+    let (words, _) = key.as_chunks();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    let rest = rest
-        .iter()
-        .fold(0, |word, byte| word << 8 | u64::from(*byte));
-    mix(words.fold(key.len() as u64, mix), rest)
+    mix(words.fold(key.len() as u64, mix), last_word(key))
+}
+
+/// Returns the last bytes, some of which may be in another word, too: a loop over them takes longer.
+fn last_word(key: &[u8]) -> u64 {
+    let half = |bytes: Option<&[u8; 4]>| bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    match key {
+        [_, _, _, _, _, _, _, _, ..] => {
+            key.last_chunk().map_or(0, |word| u64::from_le_bytes(*word))
+        }
+        [_, _, _, _, ..] => {
+            u64::from(half(key.first_chunk())) | u64::from(half(key.last_chunk())) << 32
+        }
+        [first, second, .., last] => {
+            u64::from(*first) | u64::from(*second) << 8 | u64::from(*last) << 16
+        }
+        [first, last] => u64::from(*first) | u64::from(*last) << 8,
+        [only] => u64::from(*only),
+        [] => 0,
+    }
 }
 
 #[cfg(test)]

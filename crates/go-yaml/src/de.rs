@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -333,6 +334,32 @@ fn quoted(text: &str) -> String {
     out
 }
 
+/// Compares keys of a map as Go's `fmt` does, if both have one type. The order of types depends on Go's linker.
+fn in_go_order(a: &Node, b: &Node) -> Ordering {
+    fn scalar(node: &Node) -> Option<Scalar<'_>> {
+        node.scalar().and_then(Result::ok)
+    }
+    let rank = |scalar: &Option<Scalar<'_>>| match scalar {
+        None | Some(Scalar::Null) => 0,
+        Some(Scalar::Bool(_)) => 1,
+        Some(Scalar::Int(_)) => 2,
+        Some(Scalar::Uint(_)) => 3,
+        Some(Scalar::Float(_)) => 4,
+        Some(Scalar::Str(_)) => 5,
+    };
+    match (scalar(a), scalar(b)) {
+        (Some(Scalar::Str(a)), Some(Scalar::Str(b))) => a.cmp(&b),
+        (Some(Scalar::Bool(a)), Some(Scalar::Bool(b))) => a.cmp(&b),
+        (Some(Scalar::Int(a)), Some(Scalar::Int(b))) => a.cmp(&b),
+        (Some(Scalar::Uint(a)), Some(Scalar::Uint(b))) => a.cmp(&b),
+        (Some(Scalar::Float(a)), Some(Scalar::Float(b))) => match (a.is_nan(), b.is_nan()) {
+            (false, false) => a.total_cmp(&b),
+            (a, b) => b.cmp(&a),
+        },
+        (a, b) => rank(&a).cmp(&rank(&b)),
+    }
+}
+
 /// Appends not much more than `MAX_LENGTH` bytes, because aliases may expand excessively.
 fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
     const MAX_DEPTH: usize = 20;
@@ -359,7 +386,9 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
         }
         NodeKind::Map(entries) => {
             out.push_str("map[interface {}]interface {}{");
-            for (index, (key, value)) in entries.iter().enumerate() {
+            let mut entries: Vec<_> = entries.iter().collect();
+            entries.sort_by(|(a, _), (b, _)| in_go_order(a, b));
+            for (index, (key, value)) in entries.into_iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");
                 }
@@ -380,6 +409,9 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
                 Some(Ok(Scalar::Bool(value))) => value.to_string(),
                 Some(Ok(Scalar::Int(value))) => value.to_string(),
                 Some(Ok(Scalar::Uint(value))) => format!("{value:#x}"),
+                Some(Ok(Scalar::Float(value))) if value.is_nan() => "NaN".to_owned(),
+                Some(Ok(Scalar::Float(f64::INFINITY))) => "+Inf".to_owned(),
+                Some(Ok(Scalar::Float(f64::NEG_INFINITY))) => "-Inf".to_owned(),
                 Some(Ok(Scalar::Float(value))) => crate::float::shortest(value),
                 _ => quoted(text),
             };

@@ -85,6 +85,8 @@ impl TomlWriter<'_> {
             )));
         }
         match self.shape(value)? {
+            // Without a key, a nil slice is written like an empty one.
+            None if key.is_empty() && matches!(value.kind(), Kind::Slice) => self.element(value),
             None => Ok(()),
             Some(Shape::Table) => self.nested(|writer| writer.table(key, value)),
             Some(Shape::ArrayOfTables) => self.nested(|writer| writer.tables(key, value)),

@@ -31,7 +31,8 @@ pub(super) fn check(tree: &mut Tree) {
             Path::new("Dockerfile"),
             None,
             format!(
-                "no Dockerfile begins with a helm-operator image; build the image from {BASE_IMAGE}"
+                "no Dockerfile begins with a helm-operator image; build the image from {}",
+                *BASE_IMAGE
             ),
         );
     }
@@ -44,13 +45,13 @@ fn replace_base(tree: &mut Tree, path: &Path, text: &str) -> bool {
     let mut known = false;
     for (index, line) in text.split_inclusive('\n').enumerate() {
         let image = image_of(line);
-        known |= image == Some(BASE_IMAGE);
+        known |= image == Some(&**BASE_IMAGE);
         match image.filter(|image| is_go_operator(image)) {
             Some(image) => {
-                lines.push(line.replacen(image, BASE_IMAGE, 1));
+                lines.push(line.replacen(image, &BASE_IMAGE, 1));
                 changes.push((
                     index + 1,
-                    format!("base image {image} becomes {BASE_IMAGE}"),
+                    format!("base image {image} becomes {}", *BASE_IMAGE),
                 ));
             }
             None => lines.push(line.to_owned()),

@@ -6,6 +6,7 @@ mod plural;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 pub(crate) use file::{Api, ProjectFile, Resource};
 pub(crate) use plural::plural;
@@ -14,9 +15,12 @@ pub(crate) use plural::plural;
 pub(crate) const PROJECT: &str = "PROJECT";
 /// Name of the watches file.
 pub(crate) const WATCHES: &str = "watches.yaml";
-/// Image of the operator, from which chart projects build their own.
-pub(crate) const BASE_IMAGE: &str =
-    concat!("example.com/hybrid-operator:v", env!("CARGO_PKG_VERSION"));
+/// Image of the operator, from which chart projects build their own. A release names the one that it publishes,
+/// in `HYBRID_OPERATOR_IMAGE` when it is built.
+pub(crate) static BASE_IMAGE: LazyLock<String> = LazyLock::new(|| {
+    let name = option_env!("HYBRID_OPERATOR_IMAGE").unwrap_or("example.com/hybrid-operator");
+    format!("{name}:v{}", env!("CARGO_PKG_VERSION"))
+});
 
 /// Error opening a project.
 #[derive(Debug, thiserror::Error)]

@@ -97,7 +97,7 @@ impl Init {
             "rust": self.plugin.has_code(),
             "license": license,
             "owner": owner,
-            "base_image": BASE_IMAGE,
+            "base_image": *BASE_IMAGE,
             "framework": {
                 "hybrid_operator": self.framework.dependency("hybrid-operator"),
                 "hybrid_operator_test": self.framework.dependency("hybrid-operator-test"),

@@ -28,6 +28,12 @@ impl Digest {
         HEXLOWER.encode(&self.0)
     }
 
+    /// Returns its bytes.
+    #[cfg(feature = "cosign-identity")]
+    pub(crate) fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Parses a digest of an index, which may lack the name of the algorithm.
     pub(crate) fn parse_bare(text: &str) -> Result<Self, DigestError> {
         let wrong = || DigestError(text.to_owned());

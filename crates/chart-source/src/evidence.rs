@@ -1,5 +1,6 @@
 //! Finds what proves a chart, in the cache or where the chart was published, and verifies it.
 
+mod cosign;
 #[cfg(feature = "provenance")]
 mod provenance;
 
@@ -9,11 +10,10 @@ use url::Url;
 
 use crate::cache::Cache;
 use crate::error::PullError;
-use crate::limits;
 use crate::puller::{Pulled, Puller, Resolved};
 use crate::reference::{ChartReference, Location};
 use crate::registry::{Found, Registry};
-use crate::verify::{Evidence, Policy, Signer, Subject, VerifyError};
+use crate::verify::{Policy, Signer, Subject, VerifyError};
 
 /// Where the evidence about an archive is published.
 pub(crate) enum Origin<'a, 'b> {
@@ -150,12 +150,15 @@ impl Puller {
     ) -> Result<Result<Vec<Vec<u8>>, VerifyError>, PullError> {
         match (&self.policy.0, origin) {
             (Signer::Anybody, _) => Ok(Ok(Vec::new())),
-            (Signer::Cosign(_), Origin::Beside { .. }) => Ok(Err(VerifyError::NotApplicable(
-                "signatures of cosign are in registries only; fetch the chart from a registry (oci://), or \
-                 verify its provenance",
-            ))),
+            (Signer::Cosign(_), Origin::Beside { .. }) => Ok(Err(cosign::BESIDE)),
             (Signer::Cosign(_), Origin::Registry(registry, found)) => {
-                signatures(registry, found).await
+                cosign::of_key(registry, found).await
+            }
+            #[cfg(feature = "cosign-identity")]
+            (Signer::Identity(_), Origin::Beside { .. }) => Ok(Err(cosign::BESIDE)),
+            #[cfg(feature = "cosign-identity")]
+            (Signer::Identity(_), Origin::Registry(registry, found)) => {
+                cosign::of_identity(registry, found).await
             }
             #[cfg(feature = "provenance")]
             (Signer::Provenance(_), Origin::Beside { url, trusted }) => {
@@ -169,56 +172,7 @@ impl Puller {
     }
 }
 
-/// Fetches the signatures of cosign.
-async fn signatures(
-    registry: &mut Registry<'_>,
-    found: &Found,
-) -> Result<Result<Vec<Vec<u8>>, VerifyError>, PullError> {
-    let malformed = |why: String| Ok(Err(VerifyError::Malformed(why)));
-    let text = std::str::from_utf8(&found.manifest);
-    let Some(manifest) = text
-        .ok()
-        .filter(|text| text.len() <= limits::SIGNED_MANIFEST)
-    else {
-        let limit = limits::SIGNED_MANIFEST >> 20;
-        return malformed(format!(
-            "the manifest is larger than {limit} MiB or not a text"
-        ));
-    };
-    let mut signed = registry.signatures(&found.digest).await?;
-    match registry.bundles(&found.digest).await {
-        Ok(bundles) => signed.extend(bundles),
-        // What was found may be enough.
-        Err(_) if !signed.is_empty() => {}
-        Err(error) => return Err(error),
-    }
-    if signed.is_empty() {
-        let tag = format!("sha256-{}.sig", found.digest.hex());
-        return Ok(Err(VerifyError::NoSignature(format!(
-            "the registry has no signature in the tag {tag} and no bundle; sign it with 'cosign sign --key \
-             cosign.key'"
-        ))));
-    }
-    let mut published = Vec::new();
-    for one in signed {
-        let Ok(payload) = String::from_utf8(one.payload) else {
-            continue;
-        };
-        let evidence = Evidence {
-            manifest: manifest.to_owned(),
-            payload,
-            bundle: one.bundle,
-            signature: one.signature,
-        };
-        match serde_json::to_vec(&evidence) {
-            Ok(evidence) => published.push(evidence),
-            Err(error) => return malformed(error.to_string()),
-        }
-    }
-    Ok(Ok(published))
-}
-
-/// Returns the first evidence that proves an archive. Without one, says what is wrong with that of the key.
+/// Returns the first evidence that proves an archive. Without one, says what is wrong with that of the signer.
 fn first_proof<'a>(
     published: &'a [Vec<u8>],
     subject: &Subject,
@@ -228,7 +182,8 @@ fn first_proof<'a>(
     for evidence in published {
         match policy.check(evidence, subject) {
             Ok(()) => return Ok(evidence),
-            Err(VerifyError::OtherKey { .. }) if failure.is_some() => {}
+            Err(VerifyError::OtherKey { .. } | VerifyError::OtherIdentity { .. })
+                if failure.is_some() => {}
             Err(error) => failure = Some(error),
         }
     }

@@ -14,7 +14,8 @@
 //! and [`Cache`] keeps archives by their digest. A [`verify::Policy`] says who must have signed the chart.
 //! Versions and URLs are chosen as Helm chooses them.
 //!
-//! The feature `provenance` verifies provenance files (`.prov`); signatures of cosign need no feature.
+//! The feature `provenance` verifies provenance files (`.prov`), and the feature `cosign-identity` the signatures of
+//! cosign that an identity has made; those that were made with a key need no feature.
 //!
 //! # Guarantees
 //! - An archive is compared with the digest of the index, the manifest or the reference, if there is one,

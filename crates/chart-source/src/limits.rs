@@ -22,6 +22,12 @@ pub const PAYLOAD: usize = 64 << 10;
 pub const SIGNATURE: usize = 4 << 10;
 /// Largest bundle of cosign, in bytes.
 pub const BUNDLE: usize = 256 << 10;
+/// Largest certificate, chain or entry of the log in an annotation of a signature, in bytes.
+pub const KEYLESS: usize = 64 << 10;
+/// Largest trusted root of Sigstore, in bytes.
+pub const TRUSTED_ROOT: usize = 1 << 20;
+/// Largest regular expression for an identity, in bytes when it is compiled.
+pub const PATTERN: usize = 1 << 20;
 /// Largest number of signatures of one chart that are tried.
 pub const SIGNATURES: usize = 16;
 /// Largest file with a public key, in bytes.

@@ -1,5 +1,7 @@
 //! Charts in OCI registries: the distribution API, with tokens.
 
+mod signatures;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -17,14 +19,13 @@ use crate::error::PullError;
 use crate::limits;
 use crate::reference::{OciName, ReferenceError, shown};
 use crate::transport::{Answer, Request, Transport};
-use crate::verify::{ANNOTATION, BUNDLE_LAYER, PAYLOAD_LAYER, is_other_statement, parse_bundle};
 use crate::version;
+
+pub(crate) use signatures::Signed;
 
 /// Media types of manifests.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json";
-/// Media type of a list of manifests.
-const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// Media type of a chart's metadata, by which a chart is told from an image.
 const CONFIG: &str = "application/vnd.cncf.helm.config.v1+json";
 /// Media types of an archive; the second is of the first versions of Helm 3.
@@ -54,34 +55,6 @@ pub(crate) struct Registry<'a> {
 pub(crate) struct Layer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
-}
-
-/// What somebody has signed with cosign.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Signed {
-    digest: Digest,
-    pub(crate) payload: Vec<u8>,
-    /// Whether the text is the statement of a bundle.
-    pub(crate) bundle: bool,
-    /// The signature in base64.
-    pub(crate) signature: String,
-}
-
-/// What refers to a manifest.
-#[derive(Deserialize)]
-struct Referrers {
-    #[serde(default)]
-    manifests: Vec<Referrer>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Referrer {
-    digest: String,
-    #[serde(default)]
-    artifact_type: String,
-    #[serde(default)]
-    annotations: Option<BTreeMap<String, String>>,
 }
 
 /// A manifest that was found.
@@ -234,132 +207,6 @@ impl<'a> Registry<'a> {
     pub(crate) fn chart_name(&self) -> &str {
         let name = self.name.repository.as_str();
         name.rsplit('/').next().unwrap_or(name)
-    }
-
-    /// Fetches what cosign has signed about a manifest, with the signatures. There may be none.
-    pub(crate) async fn signatures(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
-        let by = format!("sha256-{}.sig", manifest.hex());
-        let request = Request {
-            accept: Some(MANIFESTS),
-            ..Request::get(
-                self.url(&format!("manifests/{by}"))?,
-                "signature",
-                limits::MANIFEST,
-            )
-        };
-        let answer = match self.send(request.clone()).await {
-            Err(PullError::NotFound { .. }) => return Ok(Vec::new()),
-            answer => answer?,
-        };
-        let body = answer.success(&request)?;
-        let manifest: Manifest = parse(&body, &request, "its signature has no manifest")?;
-        let wrong = |why: String| PullError::Manifest {
-            url: request.shown(),
-            why,
-        };
-        let payloads = manifest.layers.iter();
-        let payloads: Vec<_> = payloads
-            .filter(|one| one.media_type == PAYLOAD_LAYER)
-            .collect();
-        if payloads.len() > limits::SIGNATURES {
-            let limit = limits::SIGNATURES;
-            return Err(wrong(format!("it has more than {limit} signatures")));
-        }
-        let mut signed: Vec<Signed> = Vec::new();
-        for descriptor in payloads {
-            let annotations = descriptor.annotations.as_ref();
-            let Some(signature) = annotations.and_then(|all| all.get(ANNOTATION)) else {
-                continue;
-            };
-            if signature.len() > limits::SIGNATURE {
-                continue;
-            }
-            let layer = descriptor.blob().map_err(&wrong)?;
-            let known = signed.iter().find(|one| one.digest == layer.digest);
-            let payload = match known {
-                Some(known) => known.payload.clone(),
-                None => self.blob(&layer, "signature", limits::PAYLOAD).await?,
-            };
-            signed.push(Signed {
-                digest: layer.digest,
-                payload,
-                bundle: false,
-                signature: signature.clone(),
-            });
-        }
-        Ok(signed)
-    }
-
-    /// Fetches the bundles in which cosign 3 keeps what was signed about a manifest. There may be none.
-    pub(crate) async fn bundles(&mut self, manifest: &Digest) -> Result<Vec<Signed>, PullError> {
-        let mut signed = Vec::new();
-        for referrer in self.referrers(manifest).await? {
-            let digest: Option<Digest> = referrer.digest.parse().ok();
-            let Some(digest) = digest else {
-                continue;
-            };
-            let url = self.url(&format!("manifests/{digest}"))?;
-            let request = Request {
-                accept: Some(MANIFESTS),
-                ..Request::get(url, "signature", limits::MANIFEST)
-            };
-            let body = self.send(request.clone()).await?.success(&request)?;
-            check(request.shown(), "the list of signatures", digest, &body)?;
-            let manifest: Manifest = parse(&body, &request, "its signature has no manifest")?;
-            let mut layers = manifest.layers.iter();
-            let layer = layers.find(|one| one.media_type.starts_with(BUNDLE_LAYER));
-            let Some(Ok(layer)) = layer.map(Descriptor::blob) else {
-                continue;
-            };
-            let bundle = self.blob(&layer, "signature", limits::BUNDLE).await?;
-            let Some((payload, signatures)) = parse_bundle(&bundle) else {
-                continue;
-            };
-            let one = |signature: String| Signed {
-                digest: layer.digest,
-                payload: payload.clone(),
-                bundle: true,
-                signature,
-            };
-            signed.extend(signatures.into_iter().take(limits::SIGNATURES).map(one));
-        }
-        Ok(signed)
-    }
-
-    /// Returns the bundles with signatures that refer to a manifest: those that the registry knows of or, if it
-    /// does not list them, those in the tag for such registries.
-    async fn referrers(&mut self, manifest: &Digest) -> Result<Vec<Referrer>, PullError> {
-        let tag = manifest.to_string().replace(':', "-");
-        for path in [format!("referrers/{manifest}"), format!("manifests/{tag}")] {
-            let request = Request {
-                accept: Some(INDEX),
-                ..Request::get(self.url(&path)?, "signature", limits::MANIFEST)
-            };
-            let answer = match self.send(request.clone()).await {
-                Err(PullError::NotFound { .. }) => continue,
-                answer => answer?,
-            };
-            // Registries without the list say so in different ways.
-            if answer.status.is_client_error() || answer.status == StatusCode::NOT_IMPLEMENTED {
-                continue;
-            }
-            let body = answer.success(&request)?;
-            let list: Referrers = parse(&body, &request, "its list of signatures is not one")?;
-            let bundles = list.manifests.into_iter().filter(|one| {
-                let annotations = one.annotations.as_ref();
-                one.artifact_type.starts_with(BUNDLE_LAYER)
-                    && !is_other_statement(|name| annotations?.get(name))
-            });
-            let bundles: Vec<Referrer> = bundles.collect();
-            if bundles.len() > limits::SIGNATURES {
-                return Err(PullError::Manifest {
-                    url: request.shown(),
-                    why: format!("it has more than {} signatures", limits::SIGNATURES),
-                });
-            }
-            return Ok(bundles);
-        }
-        Ok(Vec::new())
     }
 
     /// Fetches a blob.

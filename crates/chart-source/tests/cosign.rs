@@ -603,3 +603,20 @@ fn without_the_feature_for_provenance_files_the_error_names_it() {
         "{error}"
     );
 }
+
+#[cfg(not(feature = "cosign-identity"))]
+#[test]
+fn without_the_feature_for_identities_the_error_names_it() {
+    use chart_source::verify::{Identity, Name};
+
+    let error = Policy::cosign_identity(&Identity {
+        issuer: Name::Exact("https://example.com".to_owned()),
+        subject: Name::Exact("me@example.com".to_owned()),
+        trusted_root: PathBuf::from("trusted_root.json"),
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("without the feature `cosign-identity`"),
+        "{error}"
+    );
+}

@@ -20,6 +20,12 @@ use crate::registry::Layers;
 pub(crate) const PAYLOAD_LAYER: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// Annotation with its signature.
 pub(crate) const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
+/// Annotation with the certificate of the key that has made the signature, if it is one of an identity.
+pub(crate) const CERTIFICATE: &str = "dev.sigstore.cosign/certificate";
+/// Annotation with the authorities between this certificate and a root.
+pub(crate) const CHAIN: &str = "dev.sigstore.cosign/chain";
+/// Annotation with the entry of the log, and the promise of the log to contain it.
+pub(crate) const LOG_ENTRY: &str = "dev.sigstore.cosign/bundle";
 /// What cosign writes into the text.
 const PAYLOAD_TYPE: &str = "cosign container image signature";
 
@@ -130,16 +136,8 @@ impl CosignKey {
             let signed = bundle::signed_digest(&evidence.payload, &manifest)?;
             return prove(&signed, &evidence.manifest, subject);
         }
-        let signed: Payload = serde_json::from_str(&evidence.payload).map_err(|_| {
-            VerifyError::OtherSubject("what was signed does not name a manifest".to_owned())
-        })?;
-        if signed.critical.kind != PAYLOAD_TYPE {
-            return Err(VerifyError::OtherSubject(format!(
-                "its type is {:?}, not {PAYLOAD_TYPE:?}",
-                signed.critical.kind
-            )));
-        }
-        prove(&signed.critical.image.digest, &evidence.manifest, subject)
+        let signed = signed_digest(&evidence.payload)?;
+        prove(&signed, &evidence.manifest, subject)
     }
 
     fn has_signed(&self, data: &[u8], signature: &[u8]) -> bool {
@@ -150,6 +148,20 @@ impl CosignKey {
                 .is_ok_and(|signature| has_signed_ed25519(key, data, &signature)),
         }
     }
+}
+
+/// Returns the digest of the manifest that a text says is signed.
+pub(super) fn signed_digest(payload: &str) -> Result<String, VerifyError> {
+    let signed: Payload = serde_json::from_str(payload).map_err(|_| {
+        VerifyError::OtherSubject("what was signed does not name a manifest".to_owned())
+    })?;
+    if signed.critical.kind != PAYLOAD_TYPE {
+        return Err(VerifyError::OtherSubject(format!(
+            "its type is {:?}, not {PAYLOAD_TYPE:?}",
+            signed.critical.kind
+        )));
+    }
+    Ok(signed.critical.image.digest)
 }
 
 /// Returns whether a signature is one of Ed25519, as cosign 2 makes it, or of Ed25519ph, as cosign 3 does.
@@ -164,7 +176,7 @@ fn has_signed_ed25519(
 }
 
 /// Checks that the digest that was signed is that of the manifest, and that the manifest has the archive.
-fn prove(signed: &str, manifest: &str, subject: &Subject) -> Result<(), VerifyError> {
+pub(super) fn prove(signed: &str, manifest: &str, subject: &Subject) -> Result<(), VerifyError> {
     let is = |signed: &str, actual: Digest| {
         if signed == actual.to_string() {
             return Ok(());

@@ -26,6 +26,30 @@ pub enum VerifyError {
         /// What is wrong with it.
         why: String,
     },
+    /// A file is not a trusted root.
+    #[error(
+        "{} is not a trusted root of Sigstore: {why}; 'cosign trusted-root create --with-default-services --out \
+         trusted_root.json' writes one",
+        path.display()
+    )]
+    TrustedRoot {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A pattern for an identity is not a regular expression.
+    #[error(
+        "the pattern {pattern:?} for the {what} of a signature is not a regular expression: {why}"
+    )]
+    Pattern {
+        /// What is compared: `issuer` or `subject`.
+        what: &'static str,
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file is not a keyring.
     #[error("{} is not a keyring of OpenPGP: {why}", path.display())]
     Keyring {
@@ -71,6 +95,22 @@ pub enum VerifyError {
         /// The file with the key.
         path: PathBuf,
     },
+    /// Somebody else has signed it.
+    #[error(
+        "the {what} of its signature is {found:?}, which is not {wanted}; check the identity and who has signed the \
+         chart"
+    )]
+    OtherIdentity {
+        /// What differs: `issuer` or `subject`.
+        what: &'static str,
+        /// The name in the certificate.
+        found: String,
+        /// What it must be.
+        wanted: String,
+    },
+    /// A signature of an identity is not valid.
+    #[error("its signature does not count: {0}")]
+    Unproven(String),
     /// What was signed is something else.
     #[error("its signature is about something else: {0}")]
     OtherSubject(String),
@@ -92,6 +132,12 @@ pub enum VerifyError {
         "this program was built without the feature `provenance`, which verifies provenance files (.prov)"
     )]
     NotBuilt,
+    /// The program cannot verify signatures of an identity.
+    #[error(
+        "this program was built without the feature `cosign-identity`, which verifies signatures of cosign by the \
+         identity of the signer"
+    )]
+    IdentityNotBuilt,
     /// The chart is where such signatures cannot be.
     #[error("{0}")]
     NotApplicable(&'static str),

@@ -6,19 +6,27 @@
 mod bundle;
 mod cosign;
 mod error;
+#[cfg(feature = "cosign-identity")]
+pub(crate) mod identity;
 #[cfg(feature = "provenance")]
 mod keyring;
+#[cfg(feature = "cosign-identity")]
+mod matcher;
 #[cfg(feature = "provenance")]
 mod provenance;
+#[cfg(feature = "cosign-identity")]
+mod sigstore;
 
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use error::VerifyError;
 
 pub(crate) use bundle::{BUNDLE_LAYER, is_other_statement, parse as parse_bundle};
-pub(crate) use cosign::{ANNOTATION, CosignKey, Evidence, PAYLOAD_LAYER};
+pub(crate) use cosign::{
+    ANNOTATION, CERTIFICATE, CHAIN, CosignKey, Evidence, LOG_ENTRY, PAYLOAD_LAYER,
+};
 #[cfg(feature = "provenance")]
 pub(crate) use provenance::{Keyring, Provenance};
 
@@ -36,9 +44,32 @@ pub(crate) enum Signer {
     Anybody,
     /// The owner of a key of cosign.
     Cosign(Box<CosignKey>),
+    /// An identity, whose key cosign has made and thrown away.
+    #[cfg(feature = "cosign-identity")]
+    Identity(Box<identity::Signer>),
     /// The owner of a key in a keyring of OpenPGP.
     #[cfg(feature = "provenance")]
     Provenance(Keyring),
+}
+
+/// Who must have signed without a key of his own: with a certificate that Sigstore has issued to an identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Who knows the signer: the issuer of the token (OIDC) with which he has logged in.
+    pub issuer: Name,
+    /// The signer: a mail address, or the URL of a workflow.
+    pub subject: Name,
+    /// File with the trusted root of Sigstore: the keys of its authorities and logs, in JSON.
+    pub trusted_root: PathBuf,
+}
+
+/// A name that must be in a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Name {
+    /// This name.
+    Exact(String),
+    /// A name that this regular expression matches as a whole.
+    Pattern(String),
 }
 
 /// What evidence must be about.
@@ -54,6 +85,9 @@ impl Policy {
     /// Whether provenance files can be verified: the crate was built with the feature `provenance`.
     pub const HAS_PROVENANCE: bool = cfg!(feature = "provenance");
 
+    /// Whether signatures of an identity can be verified: the crate was built with the feature `cosign-identity`.
+    pub const HAS_IDENTITY: bool = cfg!(feature = "cosign-identity");
+
     /// Reads the public key of cosign with which charts must be signed: an ECDSA P-256 or Ed25519 key in PEM
     /// format, as `cosign.pub`.
     ///
@@ -63,6 +97,28 @@ impl Policy {
         let text = read(path, limits::KEY)?;
         let key = CosignKey::parse(path, &text)?;
         Ok(Self(Signer::Cosign(Box::new(key))))
+    }
+
+    /// Reads the trusted root with which signatures of an identity are verified. Nothing is fetched, neither now nor
+    /// later.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is not a trusted root, a pattern is not a regular expression, or the crate was
+    /// built without the feature `cosign-identity`.
+    #[cfg(feature = "cosign-identity")]
+    pub fn cosign_identity(identity: &Identity) -> Result<Self, VerifyError> {
+        let root = read(&identity.trusted_root, limits::TRUSTED_ROOT)?;
+        let signer = identity::Signer::new(identity, &root)?;
+        Ok(Self(Signer::Identity(Box::new(signer))))
+    }
+
+    /// Fails: the crate was built without the feature `cosign-identity`.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "cosign-identity"))]
+    pub fn cosign_identity(_: &Identity) -> Result<Self, VerifyError> {
+        Err(VerifyError::IdentityNotBuilt)
     }
 
     /// Reads the keyring with the public keys of those who may sign charts with Helm: GnuPG's `pubring.gpg` or
@@ -90,6 +146,8 @@ impl Policy {
         match &self.0 {
             Signer::Anybody => None,
             Signer::Cosign(key) => Some(format!("cosign-{}", key.id())),
+            #[cfg(feature = "cosign-identity")]
+            Signer::Identity(signer) => Some(format!("identity-{}", signer.id())),
             #[cfg(feature = "provenance")]
             Signer::Provenance(_) => Some("provenance".to_owned()),
         }
@@ -100,6 +158,8 @@ impl Policy {
         match &self.0 {
             Signer::Anybody => Ok(()),
             Signer::Cosign(key) => key.check(evidence, subject),
+            #[cfg(feature = "cosign-identity")]
+            Signer::Identity(signer) => signer.check(evidence, subject),
             #[cfg(feature = "provenance")]
             Signer::Provenance(keyring) => keyring.check(evidence, subject),
         }

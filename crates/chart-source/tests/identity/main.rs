@@ -1,0 +1,499 @@
+//! Verifies signatures of an identity: right ones, wrong ones, and those of a cache that was changed. How the files
+//! of `tests/cosign/identity` were made, and what Sigstore's own library says about each, is told there.
+
+#![cfg(feature = "cosign-identity")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails with a panic"
+)]
+
+mod published;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use chart_source::verify::{Identity, Name, Policy, VerifyError};
+use chart_source::{Access, ChartReference, Digest, PullError, Puller};
+use hybrid_operator_test::HttpServer;
+use hybrid_operator_test::http_server::Reply;
+use published::Published;
+use serde_json::{Value, json};
+
+const ISSUER: &str = "https://token.actions.githubusercontent.com";
+const SUBJECT: &str =
+    "https://github.com/example/charts/.github/workflows/release.yml@refs/heads/main";
+
+/// What is wrong with each file, as a part of the message; nothing if it is right.
+const CASES: &[(&str, &str)] = &[
+    ("bundle/right", ""),
+    (
+        "bundle/mail",
+        "the subject of its signature is \"release@example.com\", which is not \"https://github.com",
+    ),
+    (
+        "bundle/other-subject",
+        "release.yml@refs/heads/other\", which is not",
+    ),
+    (
+        "bundle/longer-subject",
+        "release.yml@refs/heads/main-2\", which is not",
+    ),
+    (
+        "bundle/other-issuer",
+        "the issuer of its signature is \"https://token.example.com\", which is not",
+    ),
+    (
+        "bundle/no-issuer",
+        "the issuer of its signature is \"\", which is not",
+    ),
+    (
+        "bundle/no-subject",
+        "the subject of its signature is \"\", which is not",
+    ),
+    (
+        "bundle/other-authority",
+        "certificate chain validation failed",
+    ),
+    ("bundle/other-usage", "certificate chain validation failed"),
+    ("bundle/no-sct", "certificate is missing SCT extension"),
+    ("bundle/other-ctlog", "SCT signature verification failed"),
+    ("bundle/early", "CertNotValidYet"),
+    ("bundle/late", "CertExpired"),
+    ("bundle/foreign-entry", "log entry"),
+    ("bundle/no-entry", "must have an inclusion proof"),
+    ("bundle/no-promise", "no verified timestamp"),
+    ("bundle/no-proof", "proof"),
+    ("bundle/other-log", "o log key valid"),
+    ("bundle/other-manifest", "was changed after it was signed"),
+    ("bundle/damaged", "signature verification failed"),
+    (
+        "bundle/attestation",
+        "its statement has the type \"https://slsa.dev/provenance/v1\"",
+    ),
+    ("bundle-2/right", ""),
+    (
+        "bundle-2/mail",
+        "the subject of its signature is \"release@example.com\"",
+    ),
+    ("bundle-2/late", "CertExpired"),
+    ("bundle-2/no-promise", "requires RFC3161 timestamp"),
+    ("bundle-2/other-manifest", "was changed after it was signed"),
+    ("bundle-2/damaged", "TSA"),
+    ("text/right", ""),
+    (
+        "text/other-subject",
+        "release.yml@refs/heads/other\", which is not",
+    ),
+    (
+        "text/other-issuer",
+        "the issuer of its signature is \"https://token.example.com\", which is not",
+    ),
+    (
+        "text/other-authority",
+        "certificate chain validation failed",
+    ),
+    ("text/no-sct", "certificate is missing SCT extension"),
+    ("text/early", "CertNotValidYet"),
+    ("text/late", "CertExpired"),
+    ("text/foreign-entry", "hash mismatch"),
+    ("text/no-entry", "it has no entry of the log"),
+    ("text/other-log", "o log key valid"),
+    ("text/other-manifest", "was changed after it was signed"),
+    ("text/damaged", "signature verification failed"),
+];
+
+/// What Sigstore's library accepts because it is right for something else: it leaves to its caller what a statement
+/// or a text says.
+const MEANT_OTHERWISE: [&str; 2] = ["bundle/attestation", "text/other-manifest"];
+
+fn files() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cosign")
+}
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(files().join(name)).unwrap()
+}
+
+fn exact(name: &str) -> Name {
+    Name::Exact(name.to_owned())
+}
+
+fn pattern(name: &str) -> Name {
+    Name::Pattern(name.to_owned())
+}
+
+fn identity(issuer: Name, subject: Name) -> Identity {
+    Identity {
+        issuer,
+        subject,
+        trusted_root: files().join("identity/trusted_root.json"),
+    }
+}
+
+fn right() -> Policy {
+    Policy::cosign_identity(&identity(exact(ISSUER), exact(SUBJECT))).unwrap()
+}
+
+/// Returns the digest of the chart's manifest.
+fn digest() -> Digest {
+    Digest::of(&file("manifest.json"))
+}
+
+/// Returns an error and its causes.
+fn text(error: &PullError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[test]
+fn a_signature_of_the_identity_is_accepted_and_all_others_are_refused_as_sigstore_does() {
+    let verdicts: BTreeMap<String, String> =
+        serde_json::from_slice(&file("identity/verdicts.json")).unwrap();
+    let tried: Vec<&str> = CASES.iter().map(|(name, _)| *name).collect();
+    for name in verdicts.keys() {
+        assert!(tried.contains(&name.as_str()), "{name} is not tried");
+    }
+    for (name, wrong) in CASES {
+        let published = Published::new();
+        published.sign(name, &file(&format!("identity/{name}.json")));
+        let result = published.pull(right());
+        let is_accepted = verdicts[*name].is_empty() && !MEANT_OTHERWISE.contains(name);
+        assert_eq!(wrong.is_empty(), is_accepted, "{name}");
+        match result {
+            Ok(pulled) => {
+                assert!(is_accepted, "{name}");
+                assert_eq!(pulled.archive, file("web-1.0.0.tgz"));
+            }
+            Err(error) => {
+                let message = text(&error);
+                assert!(!is_accepted, "{name}: {message}");
+                assert!(message.contains(wrong), "{name}: {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn certificates_keys_and_authorities_may_have_expired_since() {
+    let root: Value = serde_json::from_slice(&file("identity/trusted_root.json")).unwrap();
+    let end = &root["certificateAuthorities"][0]["validFor"]["end"];
+    assert_eq!(end, "2025-05-01T12:00:00Z");
+    assert_eq!(&root["tlogs"][0]["publicKey"]["validFor"]["end"], end);
+    // This is 2025-05-02.
+    let later = SystemTime::UNIX_EPOCH + Duration::from_hours(485_040);
+    assert!(
+        SystemTime::now() > later,
+        "the clock of this machine is wrong"
+    );
+}
+
+#[test]
+fn names_are_compared_as_a_whole_also_with_patterns() {
+    let workflows = r"https://github\.com/example/charts/\.github/workflows/.+";
+    for name in ["bundle/right", "text/right"] {
+        let published = Published::new();
+        published.sign(name, &file(&format!("identity/{name}.json")));
+        for (issuer, subject, wrong) in [
+            (exact(ISSUER), pattern(workflows), ""),
+            (
+                pattern(r"https://token\.actions\.[^/]+"),
+                exact(SUBJECT),
+                "",
+            ),
+            (
+                exact(ISSUER),
+                pattern("https://github.com/example/"),
+                "which is not what the pattern",
+            ),
+            (
+                pattern("token"),
+                exact(SUBJECT),
+                "the issuer of its signature",
+            ),
+            (
+                pattern(workflows),
+                pattern(workflows),
+                "the issuer of its signature",
+            ),
+            (exact(SUBJECT), exact(ISSUER), "the issuer of its signature"),
+        ] {
+            let policy = Policy::cosign_identity(&identity(issuer, subject)).unwrap();
+            match published.pull(policy) {
+                Ok(_) => assert_eq!(wrong, ""),
+                Err(error) => {
+                    let message = text(&error);
+                    assert!(!wrong.is_empty() && message.contains(wrong), "{message}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_trusted_root_does_not_vouch_for_the_signature() {
+    for name in ["bundle/right", "bundle-2/right", "text/right"] {
+        let published = Published::new();
+        published.sign(name, &file(&format!("identity/{name}.json")));
+        let other = Identity {
+            trusted_root: files().join("identity/other_root.json"),
+            ..identity(exact(ISSUER), exact(SUBJECT))
+        };
+        let other = Policy::cosign_identity(&other).unwrap();
+        let message = text(&published.pull(other).unwrap_err());
+        assert!(
+            message.contains("its signature does not count"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn one_of_several_signatures_is_enough_and_keys_and_identities_do_not_stand_for_each_other() {
+    let key = Policy::cosign_key(&files().join("cosign.pub")).unwrap();
+    let published = Published::new();
+    for name in [
+        "bundle/other-subject",
+        "bundle/no-sct",
+        "bundle/right",
+        "text/damaged",
+    ] {
+        published.sign(name, &file(&format!("identity/{name}.json")));
+    }
+    assert!(published.pull(right()).is_ok());
+    let message = text(&published.pull(key.clone()).unwrap_err());
+    assert!(
+        message.contains("no signature of it was made with the key"),
+        "{message}"
+    );
+
+    // What is wrong with the one of the identity is told, not that there are others.
+    let published = Published::new();
+    for name in ["bundle/late", "bundle/other-subject"] {
+        published.sign(name, &file(&format!("identity/{name}.json")));
+    }
+    let message = text(&published.pull(right()).unwrap_err());
+    assert!(message.contains("CertExpired"), "{message}");
+
+    for folder in ["tag", "bundle"] {
+        let published = Published::new();
+        let signatures: Value =
+            serde_json::from_slice(&file(&format!("{folder}/signatures.json"))).unwrap();
+        for entry in files().join(folder).read_dir().unwrap() {
+            let content = std::fs::read(entry.unwrap().path()).unwrap();
+            published.blob(&content);
+            published.put(&format!("manifests/{}", Digest::of(&content)), content);
+        }
+        let tag = digest().to_string().replace(':', "-");
+        let suffix = if folder == "tag" { ".sig" } else { "" };
+        published.put(&format!("manifests/{tag}{suffix}"), signatures.to_string());
+        assert!(published.pull(key.clone()).is_ok());
+        let message = text(&published.pull(right()).unwrap_err());
+        let wanted = "none of its 1 signatures has the certificate of an identity";
+        assert!(message.contains(wanted), "{folder}: {message}");
+    }
+    let message = text(&Published::new().pull(right()).unwrap_err());
+    assert!(message.contains("it is not signed"), "{message}");
+    assert!(message.ends_with("sign it with 'cosign sign'"), "{message}");
+}
+
+#[test]
+fn what_is_kept_is_verified_again_without_a_request() {
+    for name in ["bundle/right", "bundle-2/right", "text/right"] {
+        let published = Published::new();
+        published.sign(name, &file(&format!("identity/{name}.json")));
+        let archive = file("web-1.0.0.tgz");
+        let pinned = published.reference(Some(Digest::of(&archive)));
+        assert_eq!(published.pull(right()).unwrap().archive, archive);
+        let requests = published.server.received().len();
+        let puller = published.puller(right());
+        assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, archive);
+        let found = published.cache().find(&pinned, &right()).unwrap().unwrap();
+        assert_eq!(found.archive, archive);
+        assert_eq!(published.server.received().len(), requests);
+
+        // Another identity does not find it, and another root does not accept it.
+        let other = identity(exact(ISSUER), exact("release@example.com"));
+        let other = Policy::cosign_identity(&other).unwrap();
+        assert!(published.cache().find(&pinned, &other).unwrap().is_none());
+        let root = Identity {
+            trusted_root: files().join("identity/other_root.json"),
+            ..identity(exact(ISSUER), exact(SUBJECT))
+        };
+        let root = Policy::cosign_identity(&root).unwrap();
+        let message = text(&published.cache().find(&pinned, &root).unwrap_err());
+        assert!(
+            message.contains("its signature does not count"),
+            "{message}"
+        );
+
+        // What was changed is noticed, and fetched again.
+        let proof = published.proof();
+        let kept = std::fs::read_to_string(&proof).unwrap();
+        let wrong = if name.starts_with("text") {
+            "no-sct"
+        } else {
+            "late"
+        };
+        let wrong = name.replace("right", wrong);
+        let content = String::from_utf8(file(&format!("identity/{wrong}.json"))).unwrap();
+        let of_other = if name.starts_with("text") {
+            json!({"text": serde_json::from_str::<Value>(&content).unwrap()})
+        } else {
+            json!({"bundle": content})
+        };
+        let manifest = String::from_utf8(file("manifest.json")).unwrap();
+        for (changed, expected) in [
+            (kept[..kept.len() / 2].to_owned(), "it is incomplete"),
+            (String::new(), "it is incomplete"),
+            (
+                kept.replace("schemaVersion", "schemaversion"),
+                "was changed after it was signed",
+            ),
+            (
+                json!({"manifest": manifest, "signed": of_other}).to_string(),
+                "its signature does not count",
+            ),
+        ] {
+            std::fs::write(&proof, &changed).unwrap();
+            let message = text(&published.cache().find(&pinned, &right()).unwrap_err());
+            assert!(message.contains(expected), "{name}: {message}");
+            assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, archive);
+            assert_eq!(
+                std::fs::read_to_string(&proof).unwrap(),
+                kept,
+                "it was fetched again"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_not_a_bundle_or_too_large_is_refused() {
+    let refused = |content: &[u8], expected: &str| {
+        let published = Published::new();
+        published.bundle(content);
+        let message = text(&published.pull(right()).unwrap_err());
+        assert!(message.contains(expected), "{message}");
+    };
+    refused(b"{}", "its signature cannot be read");
+    refused(b"{", "none of its 1 signatures");
+    refused(b"\xff", "none of its 1 signatures");
+    refused(&vec![b' '; (256 << 10) + 1], "limit of 256 KiB");
+    refused("[".repeat(200_000).as_bytes(), "none of its 1 signatures");
+    let mut bundle: Value = serde_json::from_slice(&file("identity/bundle/right.json")).unwrap();
+    bundle["dsseEnvelope"]["payload"] = "AAAA".into();
+    refused(bundle.to_string().as_bytes(), "its signature");
+    // A signature of a file, as 'cosign sign-blob' makes it, is not one of a chart.
+    let digest = bundle["dsseEnvelope"]["signatures"][0]["sig"].clone();
+    bundle.as_object_mut().unwrap().remove("dsseEnvelope");
+    bundle["messageSignature"] = json!({"signature": digest});
+    refused(
+        bundle.to_string().as_bytes(),
+        "no statement in an envelope of DSSE",
+    );
+
+    let right: Value = serde_json::from_slice(&file("identity/text/right.json")).unwrap();
+    for (field, value, expected) in [
+        ("entry", "{", "its entry of the log is incomplete"),
+        (
+            "certificate",
+            "-----BEGIN",
+            "its certificate is not in PEM format",
+        ),
+        ("certificate", "", "none of its 1 signatures"),
+        (
+            "chain",
+            "-----BEGIN CERTIFICATE-----\nx",
+            "its chain of certificates is wrong",
+        ),
+        ("signature", "!", "its signature cannot be read"),
+    ] {
+        let published = Published::new();
+        let mut changed = right.clone();
+        changed[field] = value.into();
+        published.text(&changed);
+        let message = text(&published.pull(self::right()).unwrap_err());
+        assert!(message.contains(expected), "{field}: {message}");
+    }
+}
+
+#[test]
+fn files_that_are_not_trusted_roots_are_refused_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trusted_root.json");
+    let of_file = || {
+        Policy::cosign_identity(&Identity {
+            trusted_root: path.clone(),
+            ..identity(exact(ISSUER), exact(SUBJECT))
+        })
+    };
+    let refused = |content: &[u8], expected: &str| {
+        std::fs::write(&path, content).unwrap();
+        let message = of_file().unwrap_err().to_string();
+        assert!(message.contains(expected), "{message}");
+        assert!(message.contains("trusted_root.json"), "{message}");
+        assert!(
+            message.contains("cosign trusted-root create") || message.contains("cannot read"),
+            "{message}"
+        );
+    };
+    refused(b"", "is not a trusted root of Sigstore");
+    refused(b"\xff", "it is not a text");
+    refused(&vec![b' '; (1 << 20) + 1], "cannot read");
+    let root: Value = serde_json::from_slice(&file("identity/trusted_root.json")).unwrap();
+    for (field, expected) in [
+        ("certificateAuthorities", "no authority for certificates"),
+        ("tlogs", "no log of signatures"),
+        ("ctlogs", "no log of certificates"),
+    ] {
+        let mut without = root.clone();
+        without[field] = json!([]);
+        refused(without.to_string().as_bytes(), expected);
+    }
+    let mut wrong = root.clone();
+    wrong["tlogs"][0]["publicKey"]["rawBytes"] = "AAAA".into();
+    refused(
+        wrong.to_string().as_bytes(),
+        "is not a trusted root of Sigstore",
+    );
+    std::fs::write(&path, root.to_string()).unwrap();
+    assert!(of_file().is_ok());
+    std::fs::remove_file(&path).unwrap();
+    let error = of_file().unwrap_err();
+    assert!(matches!(error, VerifyError::File { .. }), "{error}");
+
+    let error = Policy::cosign_identity(&identity(exact(ISSUER), pattern("("))).unwrap_err();
+    let wrong = "the pattern \"(\" for the subject of a signature is not a regular expression";
+    assert!(error.to_string().starts_with(wrong), "{error}");
+}
+
+#[test]
+fn the_trusted_root_of_the_public_sigstore_is_accepted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trusted_root = folder.path().join("trusted_root.json");
+    let public = sigstore_verify::trust_root::SIGSTORE_PRODUCTION_TRUSTED_ROOT;
+    std::fs::write(&trusted_root, public).unwrap();
+    let identity = Identity {
+        trusted_root,
+        ..identity(exact(ISSUER), exact(SUBJECT))
+    };
+    assert!(Policy::cosign_identity(&identity).is_ok());
+}
+
+#[test]
+fn signatures_of_an_identity_are_not_looked_for_beside_archives() {
+    let server = HttpServer::start(|_| Reply::body(file("web-1.0.0.tgz"))).unwrap();
+    let puller = Puller::new(&Access::default(), None).unwrap();
+    let reference = ChartReference::parse(&server.url("/web.tgz"), None, None).unwrap();
+    let refused = puller.verifying(right()).pull_blocking(&reference);
+    let message = text(&refused.unwrap_err());
+    assert!(message.contains("are in registries only"), "{message}");
+}

@@ -9,6 +9,8 @@ use chart_source::{Access, Cache, ChartReference, Pulled, Puller};
 use helm_core::chart::{Chart, Limits};
 use hybrid_operator::watches::RemoteChart;
 
+use super::cosign_flags::CosignFlags;
+
 /// How repositories and registries are reached.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 #[command(next_help_heading = "Charts from repositories and registries")]
@@ -55,6 +57,9 @@ pub(crate) struct AccessFlags {
     /// `$GNUPGHOME` or ~/.gnupg]
     #[arg(long, value_name = "FILE", allow_hyphen_values = true)]
     keyring: Option<OsString>,
+
+    #[command(flatten)]
+    cosign: CosignFlags,
 
     /// File with the credentials of registries [default: those of Helm and Docker]
     #[arg(long, value_name = "FILE")]
@@ -110,6 +115,13 @@ impl AccessFlags {
     ) -> anyhow::Result<Found> {
         if repo.is_none() && !chart.contains("://") {
             let path = PathBuf::from(chart);
+            if self.cosign.is_given() {
+                bail!(
+                    "cannot verify the chart {:?}: signatures of cosign are in registries only; give its name in a \
+                     registry (oci://HOST/PATH)",
+                    path.display()
+                );
+            }
             if !self.verify {
                 return Ok(Found::Local(path));
             }
@@ -144,6 +156,15 @@ impl AccessFlags {
 
     /// Returns who must have signed the charts.
     fn policy(&self) -> anyhow::Result<Policy> {
+        if self.verify && self.cosign.is_given() {
+            bail!(
+                "--verify is for provenance files, and --cosign-key and --certificate-identity are for signatures of \
+                 cosign: a chart is verified with one of them"
+            );
+        }
+        if let Some(policy) = self.cosign.policy()? {
+            return Ok(policy);
+        }
         if !self.verify {
             return Ok(Policy::default());
         }
@@ -154,11 +175,11 @@ impl AccessFlags {
 
     /// Returns whether a chart of a watches file must be signed.
     pub(crate) fn verifies(&self, chart: &RemoteChart) -> bool {
-        self.verify || chart.verify.is_some()
+        self.verify || self.cosign.is_given() || chart.verify.is_some()
     }
 
-    /// Returns what fetches a chart of a watches file: as the flags say, and as its entry says. With
-    /// `--verify`, an entry that does not say who must have signed its chart needs a provenance file.
+    /// Returns what fetches a chart of a watches file: as the flags say, and as its entry says. The flags for
+    /// signatures are for the entries that do not say who must have signed their charts.
     pub(crate) fn puller(&self, chart: &RemoteChart) -> anyhow::Result<Puller> {
         let flags = self.access();
         let access = Access {

@@ -5,6 +5,7 @@ mod bundle;
 mod chart_flags;
 mod charts;
 pub(crate) mod completion;
+mod cosign_flags;
 mod create;
 mod dev;
 mod diff;

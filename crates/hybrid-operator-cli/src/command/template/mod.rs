@@ -53,7 +53,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 23] = [
+const CHART_ONLY: [&str; 29] = [
     "target",
     "files",
     "set",
@@ -75,6 +75,12 @@ const CHART_ONLY: [&str; 23] = [
     "key_file",
     "plain_http",
     "insecure_skip_tls_verify",
+    "cosign_key",
+    "certificate_identity",
+    "certificate_identity_regexp",
+    "certificate_oidc_issuer",
+    "certificate_oidc_issuer_regexp",
+    "trusted_root",
     "registry_config",
     "chart_cache",
 ];

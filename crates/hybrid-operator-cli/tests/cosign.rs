@@ -1,0 +1,235 @@
+//! Charts in registries that were signed with cosign with the flags of commands. What is
+//! published are the files of `chart-source`, which tells how they were made.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails with a panic"
+)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use chart_source::Digest;
+use hybrid_operator_test::HttpServer;
+use hybrid_operator_test::http_server::Reply;
+use serde_json::json;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
+const ISSUER: &str = "https://token.actions.githubusercontent.com";
+const SUBJECT: &str =
+    "https://github.com/example/charts/.github/workflows/release.yml@refs/heads/main";
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+
+fn files() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../chart-source/tests/cosign")
+}
+
+fn file(name: &str) -> Vec<u8> {
+    std::fs::read(files().join(name)).unwrap()
+}
+
+/// A directory, and a registry with a signed chart.
+struct Fixture {
+    directory: tempfile::TempDir,
+    server: HttpServer,
+}
+
+impl Fixture {
+    /// Publishes the chart `a/web` with the bundle in a file.
+    fn new(bundle: &str) -> Self {
+        let mut published: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut put = |path: &str, body: Vec<u8>| {
+            published.insert(format!("/v2/a/web/{path}"), body);
+        };
+        let (manifest, archive, bundle) =
+            (file("manifest.json"), file("web-1.0.0.tgz"), file(bundle));
+        let (digest, layer) = (Digest::of(&manifest), Digest::of(&bundle));
+        let signed = json!({
+            "schemaVersion": 2,
+            "config": {"mediaType": "application/vnd.oci.empty.v1+json", "digest": digest.to_string(), "size": 2},
+            "layers": [{"mediaType": BUNDLE, "digest": layer.to_string(), "size": bundle.len()}],
+        });
+        let signed = signed.to_string().into_bytes();
+        let of_signed = Digest::of(&signed).to_string();
+        let list = json!({"manifests": [{"digest": of_signed, "artifactType": BUNDLE}]});
+        put(
+            &format!("referrers/{digest}"),
+            list.to_string().into_bytes(),
+        );
+        put(&format!("manifests/{of_signed}"), signed);
+        put(&format!("blobs/{layer}"), bundle);
+        put(&format!("blobs/{}", Digest::of(&archive)), archive);
+        put("tags/list", br#"{"tags": ["1.0.0"]}"#.to_vec());
+        put("manifests/1.0.0", manifest.clone());
+        put(&format!("manifests/{digest}"), manifest);
+        let reply = move |path: &str| published.get(path).cloned();
+        let server = HttpServer::start(move |request| {
+            let path = request.target.split('?').next().unwrap_or_default();
+            reply(path).map_or_else(|| Reply::status(404), Reply::body)
+        });
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["trusted_root.json", "other_root.json"] {
+            let content = file(&format!("identity/{name}"));
+            std::fs::write(directory.path().join(name), content).unwrap();
+        }
+        std::fs::write(directory.path().join("cosign.pub"), file("cosign.pub")).unwrap();
+        Self {
+            directory,
+            server: server.unwrap(),
+        }
+    }
+
+    /// Returns the flags that name the chart.
+    fn chart(&self) -> String {
+        format!("oci://{}/a/web:1.0.0 --plain-http", self.server.address())
+    }
+
+    fn run(&self, arguments: &str) -> Output {
+        Command::new(PROGRAM)
+            .args(arguments.split_whitespace())
+            .current_dir(self.directory.path())
+            .env("HOME", self.directory.path())
+            .env("KUBECONFIG", self.directory.path().join("no-kubeconfig"))
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_CONFIG_HOME")
+            .env_remove("CHART_CACHE")
+            .env_remove("HELM_NAMESPACE")
+            .output()
+            .unwrap()
+    }
+
+    fn succeeds(&self, arguments: &str) -> String {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {message}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn refused(&self, arguments: &str, expected: &str) {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {message}");
+        assert!(message.contains(expected), "{arguments}: {message}");
+    }
+}
+
+#[test]
+fn flags_of_cosign_verify_charts_of_a_registry() {
+    let fixture = Fixture::new("identity/bundle/right.json");
+    let chart = fixture.chart();
+    let signer = format!("--certificate-identity {SUBJECT} --certificate-oidc-issuer {ISSUER}");
+    let right = format!("{signer} --trusted-root trusted_root.json");
+    let patterns = "--certificate-identity-regexp https://github.com/example/.+ --certificate-oidc-issuer-regexp \
+                    https://token[.]actions[.].+ --trusted-root trusted_root.json";
+    let plain = fixture.succeeds(&format!("template web {chart}"));
+    for flags in [right.as_str(), patterns] {
+        assert_eq!(
+            fixture.succeeds(&format!("template web {chart} {flags}")),
+            plain
+        );
+    }
+    fixture.succeeds(&format!("lint {chart} {right}"));
+    let root = "--trusted-root trusted_root.json";
+    for (flags, expected) in [
+        (
+            format!("{signer} --trusted-root other_root.json"),
+            "its signature does not count",
+        ),
+        (format!("{signer}-2 {root}"), "the issuer of its signature"),
+        (
+            format!(
+                "--certificate-identity me@example.com --certificate-oidc-issuer {ISSUER} {root}"
+            ),
+            "the subject of its signature",
+        ),
+        (
+            format!(
+                "--certificate-identity-regexp example --certificate-oidc-issuer {ISSUER} {root}"
+            ),
+            "the pattern \"example\" matches as a whole",
+        ),
+        (
+            "--cosign-key cosign.pub".to_owned(),
+            "no signature of it was made with the key",
+        ),
+    ] {
+        fixture.refused(&format!("template web {chart} {flags}"), expected);
+    }
+    let create = "create api --helm-chart";
+    fixture.succeeds("init --plugins helm --domain example.com --project-name web");
+    fixture.refused(
+        &format!("{create} {chart} {signer} --trusted-root other_root.json"),
+        "its signature does not count",
+    );
+    let copied = fixture.directory.path().join("helm-charts/web");
+    assert!(!copied.exists());
+    fixture.succeeds(&format!("{create} {chart} {right}"));
+    assert!(copied.join("Chart.yaml").exists());
+
+    // What a key has signed.
+    let fixture = Fixture::new("bundle/bundle-0.json");
+    let chart = fixture.chart();
+    let flags = format!("template web {chart} --cosign-key cosign.pub");
+    assert_eq!(fixture.succeeds(&flags), plain);
+    fixture.refused(
+        &format!("template web {chart} {right}"),
+        "none of its 1 signatures has the certificate of an identity",
+    );
+}
+
+#[test]
+fn flags_of_cosign_that_do_not_belong_together_are_refused() {
+    let fixture = Fixture::new("identity/bundle/right.json");
+    let chart = fixture.chart();
+    for (flags, expected) in [
+        (
+            "--cosign-key cosign.pub --trusted-root trusted_root.json",
+            "--cosign-key cannot be given with",
+        ),
+        (
+            "--cosign-key cosign.pub --verify",
+            "a chart is verified with one of them",
+        ),
+        (
+            "--trusted-root trusted_root.json",
+            "give --certificate-identity or --certificate-identity-regexp",
+        ),
+        (
+            "--certificate-identity a@b",
+            "give --certificate-oidc-issuer or --certificate-oidc-issuer-regexp",
+        ),
+        (
+            "--certificate-identity a@b --certificate-identity-regexp .*",
+            "--certificate-identity and --certificate-identity-regexp cannot be given together",
+        ),
+        (
+            "--certificate-identity a@b --certificate-oidc-issuer https://i",
+            "needs --trusted-root with the keys of Sigstore; 'cosign trusted-root create",
+        ),
+        (
+            "--certificate-identity-regexp ( --certificate-oidc-issuer https://i --trusted-root trusted_root.json",
+            "is not a regular expression",
+        ),
+        (
+            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root none.json",
+            "cannot read none.json",
+        ),
+        (
+            "--certificate-identity a@b --certificate-oidc-issuer https://i --trusted-root cosign.pub",
+            "cosign.pub is not a trusted root of Sigstore",
+        ),
+        (
+            "--cosign-key trusted_root.json",
+            "is not a public key of cosign",
+        ),
+    ] {
+        fixture.refused(&format!("template web {chart} {flags}"), expected);
+    }
+    // A chart on this machine has no signature of cosign.
+    for local in ["template web .", "lint ."] {
+        let expected = "signatures of cosign are in registries only";
+        fixture.refused(&format!("{local} --cosign-key cosign.pub"), expected);
+    }
+}

@@ -1,4 +1,4 @@
-//! Charts in registries that were signed with cosign with the flags of commands. What is
+//! Charts in registries that were signed with cosign, in commands and in entries of a watches file. What is
 //! published are the files of `chart-source`, which tells how they were made.
 
 #![allow(
@@ -75,6 +75,8 @@ impl Fixture {
             std::fs::write(directory.path().join(name), content).unwrap();
         }
         std::fs::write(directory.path().join("cosign.pub"), file("cosign.pub")).unwrap();
+        let cr = "apiVersion: example.com/v1\nkind: Web\nmetadata: {name: web, namespace: default}\nspec: {}\n";
+        std::fs::write(directory.path().join("cr.yaml"), cr).unwrap();
         Self {
             directory,
             server: server.unwrap(),
@@ -84,6 +86,15 @@ impl Fixture {
     /// Returns the flags that name the chart.
     fn chart(&self) -> String {
         format!("oci://{}/a/web:1.0.0 --plain-http", self.server.address())
+    }
+
+    /// Writes a watches file whose entry has this `verify.cosign`.
+    fn watch(&self, cosign: &str) {
+        let url = format!("oci://{}/a/web", self.server.address());
+        let chart =
+            format!("{{url: '{url}', version: ^1, plainHttp: true, verify: {{cosign: {cosign}}}}}");
+        let entry = format!("- {{group: example.com, version: v1, kind: Web, chart: {chart}}}\n");
+        std::fs::write(self.directory.path().join("watches.yaml"), entry).unwrap();
     }
 
     fn run(&self, arguments: &str) -> Output {
@@ -232,4 +243,79 @@ fn flags_of_cosign_that_do_not_belong_together_are_refused() {
         let expected = "signatures of cosign are in registries only";
         fixture.refused(&format!("{local} --cosign-key cosign.pub"), expected);
     }
+}
+
+#[test]
+fn charts_of_entries_with_an_identity_need_its_signature() {
+    let fixture = Fixture::new("identity/bundle/right.json");
+    let identity = |issuer: &str, subject: &str, root: &str| {
+        format!("{{identity: {{{issuer}, {subject}, trustedRoot: {root}.json}}}}")
+    };
+    let (issuer, subject) = (
+        format!("issuer: '{ISSUER}'"),
+        format!("subject: '{SUBJECT}'"),
+    );
+    let commands = ["charts lock", "charts vendor", "template --cr cr.yaml"];
+    fixture.watch(&identity(
+        &issuer,
+        "subject: me@example.com",
+        "trusted_root",
+    ));
+    fixture.refused("charts lock", "the subject of its signature");
+    fixture.watch(&identity(&issuer, &subject, "trusted_root"));
+    let said = fixture.succeeds("charts lock");
+    assert!(said.contains("at 1.0.0"), "{said}");
+    let text = fixture.succeeds("template --cr cr.yaml");
+    assert!(text.contains("kind: ConfigMap"), "{text}");
+    // What is locked and cached is verified with what the entry says now.
+    for (cosign, expected) in [
+        (
+            identity("issuer: 'https://i'", &subject, "trusted_root"),
+            "the issuer of its signature",
+        ),
+        (
+            identity("issuerRegExp: token", &subject, "trusted_root"),
+            "the issuer of its signature",
+        ),
+        (
+            identity(&issuer, "subjectRegExp: release", "trusted_root"),
+            "the subject of its signature",
+        ),
+        (
+            identity(&issuer, &subject, "other_root"),
+            "its signature does not count",
+        ),
+        (identity(&issuer, &subject, "none"), "none.json"),
+        (
+            "{key: cosign.pub}".to_owned(),
+            "no signature of it was made with the key",
+        ),
+    ] {
+        fixture.watch(&cosign);
+        for command in commands {
+            fixture.refused(command, expected);
+        }
+    }
+    // With patterns, and without a network.
+    fixture.watch(&identity(
+        "issuerRegExp: 'https://token[.].*'",
+        "subjectRegExp: '.*@refs/heads/main'",
+        "trusted_root",
+    ));
+    fixture.succeeds("charts lock");
+    let kept = std::fs::read_to_string(fixture.directory.path().join("watches.lock")).unwrap();
+    assert!(kept.contains("1.0.0"), "{kept}");
+    let Fixture { directory, server } = fixture;
+    let watches = std::fs::read_to_string(directory.path().join("watches.yaml")).unwrap();
+    drop(server);
+    let fixture = Fixture {
+        directory,
+        server: HttpServer::start(|_| Reply::status(500)).unwrap(),
+    };
+    std::fs::write(fixture.directory.path().join("watches.yaml"), watches).unwrap();
+    let again = fixture.succeeds("template --cr cr.yaml");
+    assert_eq!(again, text);
+    fixture.succeeds("charts vendor");
+    let vendored = fixture.directory.path().join("helm-charts/web/Chart.yaml");
+    assert!(vendored.exists());
 }

@@ -96,6 +96,6 @@ mod tests {
         let mut seen = 0;
         walk(&document, &document["items"], &mut Vec::new(), &mut seen);
         // The entry, its sections, and what is in them.
-        assert_eq!(seen, 23);
+        assert_eq!(seen, 24);
     }
 }

@@ -177,7 +177,7 @@ fn remote(fields: &mut Fields<'_>, base: &Path) -> Option<RemoteChart> {
         Ok(ChartReference {
             location: Location::Archive(_),
             ..
-        }) if matches!(verify, Some(Verify::Cosign { .. })) => {
+        }) if verify.as_ref().is_some_and(Verify::needs_registry) => {
             fields.wrong(verify::COSIGN_NEEDS_REGISTRY.to_owned());
             None
         }

@@ -24,8 +24,6 @@ pub(super) struct Fields<'a> {
     problems: &'a mut Vec<Problem>,
     /// The fields that were asked for.
     known: Vec<&'static str>,
-    /// The fields that were reported as unsupported.
-    refused: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
@@ -45,7 +43,6 @@ impl<'a> Fields<'a> {
             path: path.to_owned(),
             problems,
             known: Vec::new(),
-            refused: Vec::new(),
         };
         let value = read(&mut fields);
         fields.finish();
@@ -58,9 +55,6 @@ impl<'a> Fields<'a> {
         for (key, _) in self.node.as_map().into_iter().flatten() {
             let found = key.as_str().unwrap_or("").to_owned();
             let field = join(&self.path, &found);
-            if self.refused.contains(&found.as_str()) {
-                continue;
-            }
             if !self.known.contains(&found.as_str()) {
                 let hint = nearest(&found, &self.known).map_or_else(
                     || format!("; known fields: {}", self.known.join(", ")),
@@ -100,17 +94,6 @@ impl<'a> Fields<'a> {
     /// Returns whether the value of a field is a map.
     pub(super) fn is_map(&mut self, field: &'static str) -> bool {
         self.get(field).is_some_and(|node| node.as_map().is_some())
-    }
-
-    /// Reports a field, if it is present, that other programs have and this one does not.
-    pub(super) fn refuse(&mut self, field: &'static str, message: &str) {
-        let entries = self.node.as_map().into_iter().flatten();
-        let present = entries.filter(|(key, _)| key.as_str() == Some(field));
-        for (key, _) in present {
-            let place = join(&self.path, field);
-            self.problems.push(problem(key, &place, message.to_owned()));
-            self.refused.push(field);
-        }
     }
 
     /// Reports a mistake that concerns several fields.

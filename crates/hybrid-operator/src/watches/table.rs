@@ -56,6 +56,7 @@ const REMOTE_FORMS: &str = "charts_are_fetched_as_their_entries_say";
 const SIGNED: &str =
     "a_chart_is_used_only_if_it_is_signed_with_the_key_of_its_entry_also_from_the_cache";
 const PROVEN: &str = "charts_of_entries_with_a_keyring_need_a_provenance_file";
+const IDENTITY: &str = "charts_of_entries_with_an_identity_need_its_signature";
 const HOOKS: &str = "hooks_are_disabled_by_the_entry";
 const WAITS: &str = "only_a_revision_that_waits_for_jobs_is_pending_until_they_are_complete";
 const PATCHES: &str = "patches_change_rendered_objects_and_are_recorded";
@@ -131,6 +132,42 @@ const FIELDS: &[Row] = &[
     row("chart.verify", "{cosign: {key: a.pub}}", MAP, SIGNED),
     row("chart.verify.cosign", "{key: a.pub}", MAP, SIGNED),
     row("chart.verify.cosign.key", "a.pub", TEXT, SIGNED),
+    row(
+        "chart.verify.cosign.identity",
+        "{issuer: 'https://i', subject: s, trustedRoot: r.json}",
+        MAP,
+        IDENTITY,
+    ),
+    row(
+        "chart.verify.cosign.identity.issuer",
+        "'https://j'",
+        TEXT,
+        IDENTITY,
+    ),
+    row(
+        "chart.verify.cosign.identity.issuerRegExp",
+        "'https://.*'",
+        TEXT,
+        IDENTITY,
+    ),
+    row(
+        "chart.verify.cosign.identity.subject",
+        "t@h",
+        TEXT,
+        IDENTITY,
+    ),
+    row(
+        "chart.verify.cosign.identity.subjectRegExp",
+        ".*@h",
+        TEXT,
+        IDENTITY,
+    ),
+    row(
+        "chart.verify.cosign.identity.trustedRoot",
+        "r.json",
+        TEXT,
+        IDENTITY,
+    ),
     row("chart.verify.provenance", "{keyring: a.gpg}", MAP, PROVEN),
     row("chart.verify.provenance.keyring", "a.gpg", TEXT, PROVEN),
     row(
@@ -458,6 +495,9 @@ const REQUIRED: &[(&str, &str)] = &[
     ("chart.url", "oci://h/web"),
     ("chart.verify.cosign", "{key: other.pub}"),
     ("chart.verify.cosign.key", "other.pub"),
+    ("chart.verify.cosign.identity.issuer", "'https://i'"),
+    ("chart.verify.cosign.identity.subject", "s"),
+    ("chart.verify.cosign.identity.trustedRoot", "other.json"),
     ("chart.verify.provenance.keyring", "other.gpg"),
     ("valuesFrom[].kind", "Secret"),
     ("valuesFrom[].name", "s"),
@@ -486,6 +526,13 @@ fn entry(fields: &[(&str, &str)]) -> String {
         let replaced = match required {
             "chart.url" => has("chart.repo"),
             "chart.verify.cosign" => has("chart.verify.provenance"),
+            "chart.verify.cosign.key" => has("chart.verify.cosign.identity"),
+            "chart.verify.cosign.identity.issuer" => {
+                has("chart.verify.cosign.identity.issuerRegExp")
+            }
+            "chart.verify.cosign.identity.subject" => {
+                has("chart.verify.cosign.identity.subjectRegExp")
+            }
             _ => false,
         };
         replaced

@@ -164,22 +164,24 @@ fn all_mistakes_are_reported_at_once_with_their_position() {
     "#);
 }
 
+/// Returns the chart of an entry, or the mistakes in it.
+fn chart_of(chart: &str) -> String {
+    let text = format!("- {{version: v1, kind: App, chart: {chart}}}");
+    let (entries, problems) = parse(text.as_bytes(), Path::new("/base"));
+    let said = problems
+        .iter()
+        .map(|p| format!("{}: {}", p.field, p.message));
+    let said = said.collect::<Vec<_>>().join("\n");
+    let chart = entries.first().map(|entry| entry.watch.chart.clone());
+    match chart {
+        Some(chart) if problems.is_empty() => chart.to_string(),
+        _ => said,
+    }
+}
+
 #[test]
 fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() {
     let digest = format!("sha256:{}", "ab".repeat(32));
-    let of = |chart: &str| {
-        let text = format!("- {{version: v1, kind: App, chart: {chart}}}");
-        let (entries, problems) = parse(text.as_bytes(), Path::new("/base"));
-        let said = problems
-            .iter()
-            .map(|p| format!("{}: {}", p.field, p.message));
-        let said = said.collect::<Vec<_>>().join("\n");
-        let chart = entries.first().map(|entry| entry.watch.chart.clone());
-        match chart {
-            Some(chart) if problems.is_empty() => chart.to_string(),
-            _ => said,
-        }
-    };
     for (chart, expected) in [
         ("web", "/base/web"),
         ("oci://h/web:1.0.0", "oci://h/web:1.0.0"),
@@ -190,7 +192,7 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
             "web in https://h/c ~2",
         ),
     ] {
-        assert_eq!(of(chart), expected);
+        assert_eq!(chart_of(chart), expected);
     }
     let repo = "repo: 'https://h/c', name: web";
     for (chart, wanted) in [
@@ -235,9 +237,23 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
             "{url: 'oci://h/web:1.0.0', version: ^1}".to_owned(),
             "[0].chart: oci://h/web:1.0.0 names the version",
         ),
+    ] {
+        let said = chart_of(&chart);
+        assert!(said.contains(wanted), "{chart}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
+#[test]
+fn charts_are_verified_with_a_keyring_a_key_or_an_identity_and_other_forms_are_refused() {
+    let repo = "repo: 'https://h/c', name: web";
+    let identity = "identity: {issuer: 'https://i', subject: me@h, trustedRoot: r.json}";
+    let both =
+        "identity: {issuer: 'https://i', issuerRegExp: .*, subject: me@h, trustedRoot: r.json}";
+    for (chart, wanted) in [
         (
             format!("{{{repo}, verify: {{}}}}"),
-            "[0].chart.verify: give either `cosign` with the file of a public `key`, or `provenance`",
+            "[0].chart.verify: give either `cosign` with the file of a public `key` or with an `identity`, or",
         ),
         (
             format!("{{{repo}, verify: {{cosign: {{key: a}}, provenance: {{keyring: b}}}}}}"),
@@ -249,20 +265,43 @@ fn charts_are_urls_oci_names_or_maps_and_wrong_ones_are_refused_with_the_form() 
         ),
         (
             format!("{{{repo}, verify: {{cosign: {{}}}}}}"),
-            "[0].chart.verify.cosign: `key` is required",
+            "[0].chart.verify.cosign: give either the file of a public `key`, or an `identity`",
         ),
         (
-            format!("{{{repo}, verify: {{cosign: {{key: a.pub, identity: me@h}}}}}}"),
-            "[0].chart.verify.cosign.identity: signatures without a key are not verified",
+            format!("{{{repo}, verify: {{cosign: {{identity: me@h}}}}}}"),
+            "[0].chart.verify.cosign.identity: expected a map, found a string",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{key: a.pub, {identity}}}}}}}"),
+            "[0].chart.verify.cosign: give either the file of a public `key`, or an `identity`",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
+            "[0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
+            "[0].chart.verify.cosign.identity: give either `subject` or `subjectRegExp`",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{identity: {{}}}}}}}}"),
+            "[0].chart.verify.cosign.identity: `trustedRoot` is required",
+        ),
+        (
+            format!("{{{repo}, verify: {{cosign: {{{both}}}}}}}"),
+            "[0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`",
+        ),
+        (
+            format!("{{url: 'https://h/web.tgz', verify: {{cosign: {{{identity}}}}}}}"),
+            "[0].chart: `verify.cosign` needs a chart in a registry",
         ),
         (
             "{url: 'https://h/web.tgz', verify: {cosign: {key: a.pub}}}".to_owned(),
             "[0].chart: `verify.cosign` needs a chart in a registry",
         ),
     ] {
-        let said = of(&chart);
+        let said = chart_of(&chart);
         assert!(said.contains(wanted), "{chart}: {said}");
-        assert!(!said.contains("secret"), "{said}");
     }
 }
 

@@ -357,8 +357,16 @@ fn mistakes_are_named_with_the_way_out() {
         err.contains("is not in a project") && err.contains("--watches-file"),
         "{err}"
     );
-    let done = project.run(&["template", "--cr", "x", "helm-charts/shop"]);
-    assert!(done.err.contains("cannot be used with"), "{}", done.err);
+    // The chart of the entry is used, as it is fetched and verified there.
+    for of_chart in [
+        "helm-charts/shop",
+        "--verify",
+        "--keyring=x",
+        "--cosign-key=x",
+    ] {
+        let done = project.run(&["template", "--cr", "x", of_chart]);
+        assert!(done.err.contains("cannot be used with"), "{}", done.err);
+    }
 }
 
 #[test]

@@ -53,7 +53,7 @@ Examples:
   kubectl get web shop -o yaml | hybrid-operator template --cr - --from secrets.yaml";
 
 /// Arguments that a custom resource replaces.
-const CHART_ONLY: [&str; 29] = [
+const CHART_ONLY: [&str; 31] = [
     "target",
     "files",
     "set",
@@ -75,6 +75,8 @@ const CHART_ONLY: [&str; 29] = [
     "key_file",
     "plain_http",
     "insecure_skip_tls_verify",
+    "verify",
+    "keyring",
     "cosign_key",
     "certificate_identity",
     "certificate_identity_regexp",

@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use data_encoding::BASE64;
 use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::{HttpServer, Registry, helm, packaged_chart, shared_or_skip};
+use sha2::{Digest as _, Sha256};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_hybrid-operator");
 
@@ -486,6 +487,74 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     assert!(
         message.contains("cannot get other ~1.4, which Chart.yaml depends on")
             && message.contains("has no version \"~1.4\"; the newest is"),
+        "{message}"
+    );
+}
+
+#[test]
+fn requirements_of_a_chart_are_those_that_helm_fetches() {
+    let Some(fixture) = Fixture::new() else {
+        return;
+    };
+    let server = fixture.repository();
+    let repo = server.url("/charts");
+    for parent in ["ours", "helms"] {
+        let chart = fixture.path(parent).join("legacy");
+        std::fs::create_dir_all(&chart).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(chart.join(file), text).unwrap();
+        write(
+            "Chart.yaml",
+            "apiVersion: v1\nname: legacy\nversion: 0.1.0\n",
+        );
+        let wanted = format!(
+            "dependencies:\n- {{name: shop, version: ^1, repository: \"{repo}\", condition: shop.enabled}}\n"
+        );
+        write("requirements.yaml", &wanted);
+    }
+    let path = |parent: &str, file: &str| fixture.path(parent).join("legacy").join(file);
+    let lock = |parent: &str| {
+        let text = std::fs::read(path(parent, "requirements.lock")).unwrap();
+        let mut lock: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+        assert!(lock["generated"].take().is_string());
+        lock
+    };
+    fixture.helm("dependency update helms/legacy --plain-http");
+    let said = fixture.ours("charts dependency update ours/legacy --plain-http");
+    assert!(
+        said.contains("shop 1.10.0\nwrote ours/legacy/requirements.lock"),
+        "{said}"
+    );
+    assert_eq!(lock("ours"), lock("helms"), "with the same digest");
+    assert!(!path("ours", "Chart.lock").exists());
+
+    // A lock of Helm 2, with the digest of what is wanted alone, which Helm 4 accepts, too.
+    let wanted = format!(
+        r#"{{"dependencies":[{{"name":"shop","version":"^1","repository":"{repo}","condition":"shop.enabled"}}]}}"#
+    );
+    let digest = data_encoding::HEXLOWER.encode(&Sha256::digest(wanted.as_bytes()));
+    let text = format!(
+        "dependencies:\n- {{name: shop, version: 1.10.0, repository: \"{repo}\"}}\ndigest: sha256:{digest}\ngenerated: 2020-01-01T00:00:00Z\n"
+    );
+    for parent in ["helms", "ours"] {
+        std::fs::write(path(parent, "requirements.lock"), &text).unwrap();
+        std::fs::remove_file(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
+    }
+    // Helm builds only from repositories that it knows.
+    fixture.helm(&format!("repo add shops {repo}"));
+    fixture.helm("dependency build helms/legacy --plain-http");
+    fixture.ours("charts dependency build ours/legacy --plain-http");
+    let archive = |parent: &str| std::fs::read(path(parent, "charts/shop-1.10.0.tgz")).unwrap();
+    assert_eq!(archive("ours"), archive("helms"));
+
+    let other = std::fs::read_to_string(path("ours", "requirements.yaml")).unwrap();
+    std::fs::write(
+        path("ours", "requirements.yaml"),
+        other.replace("^1", "^1.2"),
+    )
+    .unwrap();
+    let message = fixture.error("charts dependency build ours/legacy --plain-http");
+    assert!(
+        message.contains("requirements.lock does not match the dependencies in requirements.yaml"),
         "{message}"
     );
 }

@@ -19,14 +19,13 @@ use crate::command::chart_flags::AccessFlags;
 use crate::files::FileSet;
 use crate::scaffold::ChartSource;
 
-/// The lock of a chart.
-const LOCK: &str = "Chart.lock";
 /// Directory of the charts that a chart depends on.
 const CHARTS: &str = "charts";
 
 const EXAMPLES: &str = "\
 Examples:
-  # Take the newest versions in the ranges of Chart.yaml, and write Chart.lock
+  # Take the newest versions in the ranges of Chart.yaml, and write Chart.lock; for a chart with
+  # the apiVersion v1, these files are requirements.yaml and requirements.lock
   hybrid-operator charts dependency update helm-charts/shop
 
   # Fetch what Chart.lock says
@@ -76,9 +75,10 @@ struct Found {
 fn update(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let chart = load(&args.chart)?;
     let wanted = &chart.metadata().dependencies;
+    let names = Names::of(&chart);
     let found: Vec<Found> = wanted
         .iter()
-        .map(|dependency| find(dependency, args))
+        .map(|dependency| find(dependency, &names, args))
         .collect::<anyhow::Result<_>>()?;
     write_archives(&found, args, out)?;
     let locked: Vec<Dependency> = found.into_iter().map(|found| found.locked).collect();
@@ -91,9 +91,9 @@ fn update(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
             generated: jiff::Timestamp::now().to_string(),
         };
         let mut files = FileSet::default();
-        files.add(LOCK, go_yaml::to_string(&lock)?)?;
+        files.add(names.lock, go_yaml::to_string(&lock)?)?;
         files.write(&args.chart)?;
-        writeln!(out, "wrote {}", args.chart.join(LOCK).display())?;
+        writeln!(out, "wrote {}", args.chart.join(names.lock).display())?;
     }
     Ok(())
 }
@@ -103,18 +103,23 @@ fn build(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let Some(lock) = chart.lock() else {
         return update(args, out);
     };
+    let wanted = &chart.metadata().dependencies;
     let locked = lock.dependencies.clone().unwrap_or_default();
-    if digest(&chart.metadata().dependencies, &locked)? != lock.digest {
+    let names = Names::of(&chart);
+    // Helm 2 wrote the locks of charts with the apiVersion v1 with another digest.
+    let matches = digest(wanted, &locked)? == lock.digest
+        || chart.metadata().api_version == "v1" && digest_of_helm_2(wanted)? == lock.digest;
+    if !matches {
         bail!(
-            "{} does not match the dependencies in Chart.yaml; run 'hybrid-operator charts dependency \
-             update {}'",
-            args.chart.join(LOCK).display(),
+            "{} does not match the dependencies in {}; run 'hybrid-operator charts dependency update {}'",
+            args.chart.join(names.lock).display(),
+            names.wanted,
             args.chart.display()
         );
     }
     let found: Vec<Found> = locked
         .iter()
-        .map(|dependency| find(dependency, args))
+        .map(|dependency| find(dependency, &names, args))
         .collect::<anyhow::Result<_>>()?;
     write_archives(&found, args, out)
 }
@@ -123,19 +128,34 @@ fn load(path: &Path) -> anyhow::Result<Chart> {
     if !path.is_dir() {
         bail!("{} is not the directory of a chart", path.display());
     }
-    let chart = Chart::load(path).with_context(|| format!("cannot load {}", path.display()))?;
-    if chart.metadata().api_version == "v1" && path.join("requirements.yaml").exists() {
-        bail!(
-            "{} has the apiVersion v1, with its dependencies in requirements.yaml; move them to Chart.yaml \
-             and set apiVersion: v2",
-            path.display()
-        );
+    Chart::load(path).with_context(|| format!("cannot load {}", path.display()))
+}
+
+/// The files with the dependencies of a chart.
+struct Names {
+    /// What it depends on.
+    wanted: &'static str,
+    /// The lock.
+    lock: &'static str,
+}
+
+impl Names {
+    fn of(chart: &Chart) -> Self {
+        if chart.metadata().api_version == "v1" {
+            return Self {
+                wanted: "requirements.yaml",
+                lock: "requirements.lock",
+            };
+        }
+        Self {
+            wanted: "Chart.yaml",
+            lock: "Chart.lock",
+        }
     }
-    Ok(chart)
 }
 
 /// Finds the newest version of a dependency in its range.
-fn find(dependency: &Dependency, args: &ChartArgs) -> anyhow::Result<Found> {
+fn find(dependency: &Dependency, names: &Names, args: &ChartArgs) -> anyhow::Result<Found> {
     let Dependency {
         name,
         version,
@@ -150,8 +170,10 @@ fn find(dependency: &Dependency, args: &ChartArgs) -> anyhow::Result<Found> {
         }
         url => fetch(dependency, url, &args.access),
     };
-    let (exact, archive) = found
-        .with_context(|| format!("cannot get {name} {version}, which Chart.yaml depends on"))?;
+    let (exact, archive) = found.with_context(|| {
+        let file = names.wanted;
+        format!("cannot get {name} {version}, which {file} depends on")
+    })?;
     Ok(Found {
         locked: Dependency {
             name: name.clone(),
@@ -295,7 +317,7 @@ fn archives(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// `Chart.lock`, as Helm writes it.
+/// A lock, as Helm writes it.
 #[derive(Serialize)]
 struct LockFile<'a> {
     dependencies: &'a [Dependency],
@@ -306,13 +328,24 @@ struct LockFile<'a> {
 /// Returns the digest of a lock: that of the JSON of the dependencies as they are wanted and as they are
 /// locked (Helm's `resolver.HashReq`).
 fn digest(wanted: &[Dependency], locked: &[Dependency]) -> anyhow::Result<String> {
+    Ok(sum(&serde_json::to_string(&[wanted, locked])?))
+}
+
+/// Returns the digest of a lock that Helm 2 has written, of the dependencies as they are wanted (Helm's `hashV2Req`).
+fn digest_of_helm_2(wanted: &[Dependency]) -> anyhow::Result<String> {
+    let wanted = BTreeMap::from([("dependencies", wanted)]);
+    Ok(sum(&serde_json::to_string(&wanted)?))
+}
+
+/// Returns the digest of JSON as Go writes it.
+fn sum(json: &str) -> String {
     // Go escapes these characters in JSON; they are in texts only.
-    let text = serde_json::to_string(&[wanted, locked])?
+    let text = json
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")
         .replace('\u{2028}', "\\u2028")
         .replace('\u{2029}', "\\u2029");
     let hash = Sha256::digest(text.as_bytes());
-    Ok(format!("sha256:{}", data_encoding::HEXLOWER.encode(&hash)))
+    format!("sha256:{}", data_encoding::HEXLOWER.encode(&hash))
 }

@@ -237,6 +237,39 @@ async fn changed_version_is_fetched_and_one_that_is_missing_changes_nothing() {
     world.data("a-map", data).await;
 }
 
+#[tokio::test]
+async fn a_server_with_tls_is_trusted_if_the_entry_names_its_authority() {
+    let Some(plane) = control_plane().await else {
+        return;
+    };
+    // The API server stands for a server of charts with TLS: it has nothing for strangers, and no charts.
+    let text = std::fs::read(plane.kubeconfig_path()).unwrap();
+    let config: serde_json::Value = go_yaml::from_slice(&text).unwrap();
+    let cluster = &config["clusters"][0]["cluster"];
+    let server = cluster["server"].as_str().unwrap();
+    let chart = |more: &str| format!("{{url: '{server}/charts/web-1.0.0.tgz'{more}}}");
+    let project = project(&chart(""));
+    let authority = cluster["certificate-authority-data"].as_str().unwrap();
+    let authority = BASE64.decode(authority.as_bytes()).unwrap();
+    project.write("ca.crt", std::str::from_utf8(&authority).unwrap());
+    let quick = |operator: Operator| {
+        let operator = operator.ready_path("/readyz/api-server");
+        operator.arg("--reload-pace=100ms")
+    };
+    let Some(world) = start(&project, "tls", quick).await else {
+        return;
+    };
+    answers(&world, "/readyz/charts", 500, "is not trusted").await;
+    set_chart(&project, &chart(", caFile: ca.crt"));
+    answers(
+        &world,
+        "/readyz/charts",
+        500,
+        "needs credentials (status 40",
+    )
+    .await;
+}
+
 /// Signs a chart in a registry as cosign does.
 async fn sign(registry: &Registry, name: &str, version: &str, key: &SigningKey) {
     let client = reqwest::Client::new();

@@ -6,19 +6,19 @@
     reason = "a test fails with a panic"
 )]
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use chart_source::verify::Policy;
-use chart_source::{Access, Cache, ChartReference, Digest, Patience, PullError, Pulled, Puller};
+use chart_source::{Cache, ChartReference, Digest, PullError, Pulled, Puller};
 use data_encoding::BASE64;
 use ed25519_dalek::pkcs8::EncodePublicKey as _;
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use p256::ecdsa::signature::Signer as _;
 use p256::pkcs8::LineEnding;
+use support::{FileServer, access, text};
 
 /// What only has to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
@@ -84,26 +84,14 @@ impl Key {
 
 /// A registry with the chart `a/web` in the version 1.0.0, whose files can be changed.
 struct Published {
-    files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    server: HttpServer,
+    server: FileServer,
     folder: tempfile::TempDir,
 }
 
 impl Published {
     fn new() -> Self {
-        let files = Arc::new(Mutex::new(BTreeMap::new()));
-        let shared = Arc::clone(&files);
-        let server =
-            HttpServer::start(
-                move |request| match shared.lock().unwrap().get(&request.target) {
-                    Some(body) => Reply::body(Vec::clone(body)),
-                    None => Reply::status(404),
-                },
-            )
-            .unwrap();
         let published = Self {
-            files,
-            server,
+            server: FileServer::start(),
             folder: tempfile::tempdir().unwrap(),
         };
         published.chart(ARCHIVE);
@@ -111,8 +99,7 @@ impl Published {
     }
 
     fn put(&self, path: &str, body: impl Into<Vec<u8>>) {
-        let path = format!("/v2/a/web/{path}");
-        self.files.lock().unwrap().insert(path, body.into());
+        self.server.put(format!("/v2/a/web/{path}"), body);
     }
 
     fn blob(&self, body: &[u8]) {
@@ -198,7 +185,7 @@ impl Published {
     }
 
     fn reference(&self, digest: Option<Digest>) -> ChartReference {
-        let name = format!("oci://{}/a/web:1.0.0", self.server.address());
+        let name = format!("oci://{}/a/web:1.0.0", self.server.http.address());
         let reference = ChartReference::parse(&name, None, None).unwrap();
         ChartReference {
             digest,
@@ -227,29 +214,6 @@ impl Published {
         assert_eq!(paths.next(), None);
         path
     }
-}
-
-fn access() -> Access {
-    Access {
-        plain_http: true,
-        patience: Patience {
-            attempts: 1,
-            answer: Duration::from_secs(5),
-            ..Patience::default()
-        },
-        ..Access::default()
-    }
-}
-
-/// Returns an error and its causes.
-fn text(error: &PullError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[test]
@@ -348,14 +312,14 @@ fn a_pinned_chart_is_verified_again_from_the_cache_without_a_request() {
         let digest = Digest::of(ARCHIVE);
         let (pinned, path) = (published.reference(Some(digest)), published.key(&key));
         assert_eq!(published.pull(&key).unwrap().archive, ARCHIVE);
-        let requests = published.server.received().len();
+        let requests = published.server.requests();
         let puller = published.puller(&path);
         assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
         let cache = Cache::at(published.cache());
         let policy = Policy::cosign_key(&path).unwrap();
         let found = cache.find(&pinned, &policy).unwrap().unwrap();
         assert_eq!(found.archive, ARCHIVE);
-        assert_eq!(published.server.received().len(), requests);
+        assert_eq!(published.server.requests(), requests);
 
         // Another key accepts neither what is kept nor what is published.
         let other = published.folder.path().join("other.pub");
@@ -415,7 +379,7 @@ fn a_cache_that_was_changed_is_noticed_and_mended_or_reported() {
     assert!(cache.find(&pinned, &policy).unwrap().is_none());
     assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
 
-    published.files.lock().unwrap().clear();
+    published.server.clear();
     assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
     for (damaged, expected) in &damages {
         std::fs::write(&proof, damaged).unwrap();
@@ -517,11 +481,11 @@ fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
         published.bundle(&list, &statement_of_own, &right);
         assert_eq!(published.pull(&right).unwrap().archive, ARCHIVE);
         // From the cache, without a request.
-        let requests = published.server.received().len();
+        let requests = published.server.requests();
         let pinned = published.reference(Some(Digest::of(ARCHIVE)));
         let puller = published.puller(&published.key(&right));
         assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, ARCHIVE);
-        assert_eq!(published.server.received().len(), requests);
+        assert_eq!(published.server.requests(), requests);
         // A text that was signed as a statement does not count as one that was signed alone.
         let proof = published.cached("proof");
         let content = std::fs::read_to_string(&proof).unwrap();
@@ -530,7 +494,7 @@ fn bundles_of_cosign_prove_a_chart_if_their_statement_is_that_it_is_signed() {
             content.replace("\"bundle\":true", "\"bundle\":false"),
         )
         .unwrap();
-        published.files.lock().unwrap().clear();
+        published.server.clear();
         let message = text(&puller.pull_blocking(&pinned).unwrap_err());
         assert!(
             message.contains("no signature of it was made with the key"),
@@ -568,7 +532,7 @@ fn written_by_cosign(folder: &str, key: &str) -> Result<Pulled, PullError> {
     let chart = puller.pull_blocking(&published.reference(None))?;
     assert_eq!(chart.archive, read("web-1.0.0.tgz"));
     // From the cache, without a registry.
-    published.files.lock().unwrap().clear();
+    published.server.clear();
     let pinned = published.reference(Some(Digest::of(&chart.archive)));
     puller.pull_blocking(&pinned)
 }

@@ -3,14 +3,13 @@
 #![cfg(feature = "provenance")]
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
-use std::collections::BTreeMap;
+mod support;
+
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use chart_source::verify::{Policy, VerifyError, read_archive};
-use chart_source::{Access, Cache, ChartReference, Digest, Patience, PullError, Puller, limits};
-use hybrid_operator_test::HttpServer;
-use hybrid_operator_test::http_server::Reply;
+use chart_source::{Cache, ChartReference, Digest, PullError, Puller, limits};
+use support::{FileServer, access};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -41,19 +40,8 @@ fn verified(archive: &[u8], provenance: &[u8], keyring: &Policy) -> String {
             assert_eq!(read, archive);
             "ok".to_owned()
         }
-        Err(error) => chain(&error),
+        Err(error) => self::support::text(&error),
     }
-}
-
-/// Returns an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[test]
@@ -168,7 +156,7 @@ fn keyrings_may_have_many_keys_and_those_without_one_are_refused() {
     let at = folder.path().join("ring");
     let read = |data: &[u8]| {
         std::fs::write(&at, data).unwrap();
-        Policy::keyring(&at).map_err(|error| chain(&error))
+        Policy::keyring(&at).map_err(|error| self::support::text(&error))
     };
     let mut broken = file("signer.kbx");
     broken.pop();
@@ -216,32 +204,8 @@ fn archives_without_a_provenance_file_and_directories_are_refused() {
     );
 }
 
-type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
-
-/// Serves files that can be changed.
-fn serve() -> (Files, HttpServer) {
-    let files = Files::default();
-    let shared = Arc::clone(&files);
-    let server =
-        HttpServer::start(
-            move |request| match shared.lock().unwrap().get(&request.target) {
-                Some(body) => Reply::body(Vec::clone(body)),
-                None => Reply::status(404),
-            },
-        );
-    (files, server.unwrap())
-}
-
 fn puller(cache: &Path, keyring: &str) -> Puller {
-    let access = Access {
-        plain_http: true,
-        patience: Patience {
-            attempts: 1,
-            ..Patience::default()
-        },
-        ..Access::default()
-    };
-    let puller = Puller::new(&access, Some(Cache::at(cache))).unwrap();
+    let puller = Puller::new(&access(), Some(Cache::at(cache))).unwrap();
     puller.verifying(policy(keyring))
 }
 
@@ -254,7 +218,7 @@ fn pulled(puller: &Puller, chart: &ChartReference) -> String {
         }
         Err(error) => {
             assert!(!matches!(error, PullError::Cache(_)), "{error}");
-            chain(&error)
+            self::support::text(&error)
         }
     }
 }
@@ -265,8 +229,8 @@ fn parse(chart: &str, repo: Option<&str>, version: Option<&str>) -> ChartReferen
 
 #[test]
 fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
-    let (files, server) = serve();
-    let put = |path: &str, body: Vec<u8>| files.lock().unwrap().insert(path.to_owned(), body);
+    let server = FileServer::start();
+    let put = |path: &str, body: Vec<u8>| server.put(path, body);
     let digest = Digest::of(&file("web-1.2.3.tgz"));
     let index = format!(
         "apiVersion: v1\nentries: {{web: [{{name: web, version: 1.2.3, urls: [web-1.2.3.tgz], digest: '{digest}'}}]}}"
@@ -276,7 +240,7 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     put("/web-1.2.3.tgz?token=a", file("web-1.2.3.tgz"));
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path();
-    let chart = parse("web", Some(&server.url("")), Some("1.2.3"));
+    let chart = parse("web", Some(&server.http.url("")), Some("1.2.3"));
     let refused = |expected: &str| {
         let said = pulled(&puller(cache, "signer.gpg"), &chart);
         assert!(said.contains(expected), "{said}");
@@ -298,16 +262,16 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     put("/web-1.2.3.tgz.prov?token=a", file("signer.prov"));
     assert_eq!(pulled(&puller(cache, "signer.gpg"), &chart), "ok");
     // A URL with a query, without a cache.
-    let url = parse(&server.url("/web-1.2.3.tgz?token=a"), None, None);
+    let url = parse(&server.http.url("/web-1.2.3.tgz?token=a"), None, None);
     let empty = folder.path().join("empty");
     assert_eq!(pulled(&puller(&empty, "signer.gpg"), &url), "ok");
-    let requests = server.received().len();
+    let requests = server.requests();
     let pinned = ChartReference {
         digest: Some(digest),
         ..chart.clone()
     };
     assert_eq!(pulled(&puller(cache, "signer.asc"), &pinned), "ok");
-    assert_eq!(server.received().len(), requests);
+    assert_eq!(server.requests(), requests);
     let other = pulled(&puller(cache, "other.gpg"), &pinned);
     assert!(other.contains("which is not in "), "{other}");
 
@@ -319,7 +283,7 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     assert_ne!(right, wrong);
     std::fs::write(&proof, &wrong).unwrap();
     let found = Cache::at(cache).find(&pinned, &policy("signer.gpg"));
-    let message = chain(&found.unwrap_err());
+    let message = self::support::text(&found.unwrap_err());
     assert!(
         message.contains("was changed after it was signed"),
         "{message}"
@@ -327,7 +291,7 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
     assert_eq!(pulled(&puller(cache, "signer.gpg"), &pinned), "ok");
     assert_eq!(std::fs::read_to_string(&proof).unwrap(), right);
     std::fs::write(&proof, &wrong).unwrap();
-    files.lock().unwrap().clear();
+    server.clear();
     let said = pulled(&puller(cache, "signer.gpg"), &pinned);
     assert!(
         said.contains("was changed after it was signed")
@@ -338,8 +302,8 @@ fn chart_of_a_repository_is_verified_when_it_is_fetched_and_from_the_cache() {
 
 #[test]
 fn provenance_file_of_a_chart_in_a_registry_is_a_layer_of_its_manifest() {
-    let (files, server) = serve();
-    let put = |path: String, body: Vec<u8>| files.lock().unwrap().insert(path, body);
+    let server = FileServer::start();
+    let put = |path: String, body: Vec<u8>| server.put(path, body);
     let layer = |kind: &str, data: &[u8]| {
         let (digest, size) = (Digest::of(data), data.len());
         put(format!("/v2/a/web/blobs/{digest}"), data.to_vec());
@@ -362,7 +326,7 @@ fn provenance_file_of_a_chart_in_a_registry_is_a_layer_of_its_manifest() {
         put("/v2/a/web/manifests/1.2.3".to_owned(), manifest.into());
         digest
     };
-    let name = format!("oci://{}/a/web", server.address());
+    let name = format!("oci://{}/a/web", server.http.address());
     let chart = parse(&name, None, Some("1.2.3"));
     let pull = |chart: &ChartReference| {
         let folder = tempfile::tempdir().unwrap();

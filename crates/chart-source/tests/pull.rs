@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails with a panic")]
 
+mod support;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use chart_source::{
 };
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::{Received, Reply};
+use support::text;
 
 /// What only has to begin like an archive.
 const ARCHIVE: &[u8] = b"\x1f\x8b\x08 a chart";
@@ -98,17 +101,6 @@ fn registry(request: &Received) -> Reply {
         path if path == blob_path() => Reply::body(ARCHIVE),
         _ => Reply::status(404),
     }
-}
-
-/// Returns an error and its causes.
-fn text(error: &PullError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[test]

@@ -10,17 +10,20 @@
 )]
 
 mod published;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use chart_source::verify::{Identity, Name, Policy, VerifyError};
-use chart_source::{Access, ChartReference, Digest, PullError, Puller};
+use chart_source::{Access, ChartReference, Digest, Puller};
 use hybrid_operator_test::HttpServer;
 use hybrid_operator_test::http_server::Reply;
 use published::Published;
 use serde_json::{Value, json};
+use support::text;
 
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const SUBJECT: &str =
@@ -140,17 +143,6 @@ fn right() -> Policy {
 /// Returns the digest of the chart's manifest.
 fn digest() -> Digest {
     Digest::of(&file("manifest.json"))
-}
-
-/// Returns an error and its causes.
-fn text(error: &PullError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 #[test]
@@ -312,12 +304,12 @@ fn what_is_kept_is_verified_again_without_a_request() {
         let archive = file("web-1.0.0.tgz");
         let pinned = published.reference(Some(Digest::of(&archive)));
         assert_eq!(published.pull(right()).unwrap().archive, archive);
-        let requests = published.server.received().len();
+        let requests = published.server.requests();
         let puller = published.puller(right());
         assert_eq!(puller.pull_blocking(&pinned).unwrap().archive, archive);
         let found = published.cache().find(&pinned, &right()).unwrap().unwrap();
         assert_eq!(found.archive, archive);
-        assert_eq!(published.server.received().len(), requests);
+        assert_eq!(published.server.requests(), requests);
 
         // Another identity does not find it, and another root does not accept it.
         let other = identity(exact(ISSUER), exact("release@example.com"));

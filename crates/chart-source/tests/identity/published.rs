@@ -1,43 +1,28 @@
 //! A registry in which a chart and its signatures are published.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Mutex;
 
 use chart_source::verify::Policy;
-use chart_source::{Access, Cache, ChartReference, Digest, Patience, PullError, Pulled, Puller};
-use hybrid_operator_test::HttpServer;
-use hybrid_operator_test::http_server::Reply;
+use chart_source::{Cache, ChartReference, Digest, PullError, Pulled, Puller};
 use serde_json::{Value, json};
 
+use crate::support::{FileServer, access};
 use crate::{digest, file};
 
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 
 /// A registry with the chart `a/web` in the version 1.0.0, as `helm push` has published it.
 pub(crate) struct Published {
-    files: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    pub(crate) server: HttpServer,
+    pub(crate) server: FileServer,
     folder: tempfile::TempDir,
     bundles: Mutex<Vec<Value>>,
 }
 
 impl Published {
     pub(crate) fn new() -> Self {
-        let files = Arc::new(Mutex::new(BTreeMap::new()));
-        let shared = Arc::clone(&files);
-        let server =
-            HttpServer::start(
-                move |request| match shared.lock().unwrap().get(&request.target) {
-                    Some(body) => Reply::body(Vec::clone(body)),
-                    None => Reply::status(404),
-                },
-            )
-            .unwrap();
         let published = Self {
-            files,
-            server,
+            server: FileServer::start(),
             folder: tempfile::tempdir().unwrap(),
             bundles: Mutex::default(),
         };
@@ -49,8 +34,7 @@ impl Published {
     }
 
     pub(crate) fn put(&self, path: &str, body: impl Into<Vec<u8>>) {
-        let path = format!("/v2/a/web/{path}");
-        self.files.lock().unwrap().insert(path, body.into());
+        self.server.put(format!("/v2/a/web/{path}"), body);
     }
 
     /// Publishes a blob, and returns its descriptor.
@@ -105,21 +89,12 @@ impl Published {
     }
 
     pub(crate) fn puller(&self, policy: Policy) -> Puller {
-        let access = Access {
-            plain_http: true,
-            patience: Patience {
-                attempts: 1,
-                answer: Duration::from_secs(5),
-                ..Patience::default()
-            },
-            ..Access::default()
-        };
-        let puller = Puller::new(&access, Some(self.cache())).unwrap();
+        let puller = Puller::new(&access(), Some(self.cache())).unwrap();
         puller.verifying(policy)
     }
 
     pub(crate) fn reference(&self, digest: Option<Digest>) -> ChartReference {
-        let name = format!("oci://{}/a/web:1.0.0", self.server.address());
+        let name = format!("oci://{}/a/web:1.0.0", self.server.http.address());
         let reference = ChartReference::parse(&name, None, None).unwrap();
         ChartReference {
             digest,

@@ -364,6 +364,7 @@ fn in_go_order(a: &Node, b: &Node) -> Ordering {
 fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
     const MAX_DEPTH: usize = 20;
     const MAX_LENGTH: usize = 4_096;
+    const MAX_SORTED: usize = 100;
     if depth > MAX_DEPTH || out.len() > MAX_LENGTH {
         out.push_str("...");
         return;
@@ -386,8 +387,11 @@ fn push_go_syntax(node: &Node, depth: usize, out: &mut String) {
         }
         NodeKind::Map(entries) => {
             out.push_str("map[interface {}]interface {}{");
-            let mut entries: Vec<_> = entries.iter().collect();
-            entries.sort_by(|(a, _), (b, _)| in_go_order(a, b));
+            let mut entries: Vec<_> = entries.iter().take(MAX_LENGTH).collect();
+            // Sorting each of the many places where aliases repeat a large map would take long.
+            if entries.len() <= MAX_SORTED {
+                entries.sort_by(|(a, _), (b, _)| in_go_order(a, b));
+            }
             for (index, (key, value)) in entries.into_iter().enumerate() {
                 if index > 0 {
                     out.push_str(", ");

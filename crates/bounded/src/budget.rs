@@ -360,6 +360,11 @@ impl Budget {
         self.check()
     }
 
+    /// Returns the bytes that were counted as written.
+    pub fn written(&self) -> usize {
+        self.output.get()
+    }
+
     /// Counts bytes written.
     ///
     /// # Errors

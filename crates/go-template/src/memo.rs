@@ -7,15 +7,15 @@
 //! * or it used something that varies, such as a random number, the time, or a map that
 //!   [`Map::insert_varying`](crate::Map::insert_varying) has set. Such a text is not remembered.
 //!
-//! A text that is used again counts as the steps and the levels of nesting that it took to print it, so that
-//! limits apply as if it were printed again.
+//! A text that is used again counts as the steps, the output and the levels of nesting that it took to print it,
+//! so that limits apply as if it were printed again.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
-use bounded::Budget;
 use bounded::memory::{self, Held};
+use bounded::{Budget, BudgetError};
 
 use crate::set::{Template, TemplateSet};
 use crate::value::table::hash;
@@ -26,8 +26,9 @@ const MAX_STRING: usize = 256;
 /// Longer texts are not kept.
 const MAX_TEXT: usize = 16 << 10;
 const MAX_ENTRIES: usize = 1_024;
-/// Nothing is kept if so much memory would not fit any more.
-const ROOM: usize = 32 << 20;
+/// The share of the memory limit, as a divisor, that a render may hold while texts are kept. Beyond it, they and
+/// their data are dropped, so that a render does not fail because of what is only remembered.
+const SHARE: usize = 8;
 /// Maps and lists that nobody else has are compared by their elements, if they have few.
 const MAX_ELEMENTS: usize = 8;
 /// How deep these are compared.
@@ -54,8 +55,9 @@ pub(crate) struct Entry {
     template: usize,
     data: Value,
     text: Str,
-    /// What that took.
+    /// What that took, as a budget counts it.
     steps: u64,
+    written: usize,
     /// How deep the template nested others.
     levels: usize,
 }
@@ -65,8 +67,10 @@ impl Entry {
         self.text.as_bytes()
     }
 
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps
+    /// Counts what it took to print the text.
+    pub(crate) fn spend(&self, budget: &Budget) -> Result<(), BudgetError> {
+        budget.step(self.steps)?;
+        budget.output(self.written)
     }
 }
 
@@ -76,6 +80,7 @@ pub(crate) struct Watch {
     key: u64,
     changes: Changes,
     steps: u64,
+    written: usize,
     deepest: usize,
 }
 
@@ -134,6 +139,7 @@ impl Memo {
             key,
             changes: changes(),
             steps: budget.steps(),
+            written: budget.written(),
             deepest: std::mem::replace(&mut self.deepest, budget.depth()),
         }
     }
@@ -156,7 +162,12 @@ impl Memo {
         let levels = self.deepest.saturating_sub(budget.depth());
         self.deepest = self.deepest.max(watch.deepest);
         let Some(text) = text else { return };
-        if changes() != watch.changes || text.len() > MAX_TEXT || !memory::fits(ROOM) {
+        if changes() != watch.changes || text.len() > MAX_TEXT {
+            return;
+        }
+        let limit = budget.limits().memory;
+        if !memory::fits(limit - limit / SHARE) {
+            self.forget();
             return;
         }
         if self.entries.len() >= MAX_ENTRIES {
@@ -168,6 +179,7 @@ impl Memo {
             data: data.clone(),
             text: Str::from(text),
             steps: budget.steps() - watch.steps,
+            written: budget.written() - watch.written,
             levels,
         };
         self.entries.insert(watch.key, entry);

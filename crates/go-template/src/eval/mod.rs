@@ -35,10 +35,8 @@ pub(crate) fn execute_or_recall(
     };
     let (memo, budget) = session.memo_and_budget();
     if let Some(remembered) = memo.get(key, template, data, budget) {
-        let text = remembered.text();
-        out.extend_from_slice(text);
-        let fits = budget.step(remembered.steps());
-        let fits = fits.and_then(|()| budget.output(text.len()));
+        out.extend_from_slice(remembered.text());
+        let fits = remembered.spend(budget);
         return fits
             .and_then(|()| out.check())
             .map_err(|error| over(template, error));

@@ -172,7 +172,10 @@ impl List {
     /// Sorts the elements in place by their bytes, visible to every handle (`sort.Strings`).
     /// Elements that are not strings count as empty.
     pub fn sort_strings(&self) {
-        changes::write();
+        // Nobody else sees a list with one handle.
+        if self.handles() > 1 {
+            changes::write();
+        }
         let mut items = self.cell.items.borrow_mut();
         let start = self.start as usize;
         if let Some(items) = items.get_mut(start..start + self.len()) {

@@ -170,7 +170,8 @@ impl Value {
 
     /// Makes changes of the maps in this value count as writes.
     pub(crate) fn watch(&self) {
-        self.watch_some(&mut MAX_WATCHED.clone());
+        let mut left = MAX_WATCHED;
+        self.watch_some(&mut left);
     }
 
     /// Watches at most so many containers, or else all that there are.

@@ -1,0 +1,481 @@
+//! Tests of whole actions: what each sends, in which order, and where it stops.
+
+use super::*;
+
+#[tokio::test]
+async fn an_install_runs_hooks_by_weight_and_applies_objects_in_order() {
+    let fixture = Fixture::new();
+    let lines = [
+        "record 1 pending-install",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 pending-install",
+        "record 1 pending-install",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 pending-install",
+        "create configmaps/c",
+        "create services/s",
+        "create deployments/d",
+        "record 1 pending-install",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 1 pending-install",
+        "read configmaps/after @1-post-install-1",
+        "delete configmaps/after",
+        "record 1 deployed",
+    ];
+    fixture.expect(&lines);
+    let objects = ["configmaps/c", "services/s", "deployments/d"];
+    let hooks = hooks(&HookEvent::PreInstall, &HookEvent::PostInstall);
+    let mut stored = stored(1, Status::PendingInstall, &objects, hooks);
+    let mut live = Live::default();
+    let done = deploy(&fixture.context(), &mut live, deployment(&mut stored)).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn an_upgrade_prunes_removed_objects_and_then_supersedes() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let before = [
+        "configmaps/c",
+        "configmaps/gone",
+        "configmaps/kept",
+        "deployments/d",
+    ];
+    let previous = fixture.install(&mut live, &before).await;
+    let lines = [
+        "apply configmaps/c",
+        "create services/s",
+        "apply deployments/d",
+        "read configmaps/gone",
+        "delete configmaps/gone",
+        // To be kept: its owner reference is checked.
+        "read configmaps/kept",
+        "read configmaps/kept",
+        "record 2 deployed",
+        "record 1 superseded",
+    ];
+    fixture.expect(&lines);
+    let after = ["configmaps/c", "services/s", "deployments/d"];
+    let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
+    let upgrade = Deployment {
+        previous: Some(previous),
+        ..deployment(&mut stored)
+    };
+    let done = deploy(&fixture.context(), &mut live, upgrade).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn a_rollback_removes_objects_of_the_failed_revision() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let good = ["configmaps/c", "deployments/d"];
+    let previous = fixture.install(&mut live, &good).await;
+    let lines = [
+        "record 3 pending-rollback",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 3 pending-rollback",
+        "record 3 pending-rollback",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 3 pending-rollback",
+        "apply configmaps/c",
+        "apply deployments/d",
+        "read services/s",
+        "delete services/s",
+        "record 3 pending-rollback",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 3 pending-rollback",
+        "read configmaps/after @3-post-rollback-1",
+        "delete configmaps/after",
+        "record 3 deployed",
+        "record 1 superseded",
+    ];
+    fixture.expect(&lines);
+    let failed = stored(2, Status::Failed, &["services/s"], Vec::new());
+    let hooks = hooks(&HookEvent::PreRollback, &HookEvent::PostRollback);
+    let mut stored = stored(3, Status::PendingRollback, &good, hooks);
+    let rollback = Deployment {
+        previous: Some(previous),
+        leftovers: vec![failed],
+        ..deployment(&mut stored)
+    };
+    let done = deploy(&fixture.context(), &mut live, rollback).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn an_uninstall_keeps_annotated_objects_and_deletes_the_record_last() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let objects = [
+        "configmaps/c",
+        "configmaps/kept",
+        "services/s",
+        "deployments/d",
+    ];
+    let mut stored = fixture.install(&mut live, &objects).await;
+    stored.release.hooks = hooks(&HookEvent::PreDelete, &HookEvent::PostDelete);
+    let lines = [
+        "record 1 deployed",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 deployed",
+        "record 1 deployed",
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 deployed",
+        "record 1 uninstalling",
+        "read services/s",
+        "delete services/s",
+        "read deployments/d",
+        "delete deployments/d",
+        "read configmaps/c",
+        "delete configmaps/c",
+        "read configmaps/kept",
+        "read configmaps/kept",
+        "record 1 uninstalling",
+        "read configmaps/after: 404",
+        "create configmaps/after",
+        "record 1 uninstalling",
+        "read configmaps/after @1-post-delete-1",
+        "delete configmaps/after",
+        // Hooks that their delete policies have kept.
+        "read configmaps/late",
+        "delete configmaps/late",
+        "read configmaps/early",
+        "delete configmaps/early",
+        "read configmaps/after: 404",
+        "forget 1",
+    ];
+    fixture.expect(&lines);
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn test_hooks_run_by_weight_and_touch_nothing_else() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let mut stored = fixture.install(&mut live, &["configmaps/c"]).await;
+    stored.release.hooks = hooks(&HookEvent::Test, &HookEvent::PostInstall);
+    let lines = [
+        "record 1 deployed",
+        "read configmaps/early: 404",
+        "create configmaps/early",
+        "record 1 deployed",
+        "record 1 deployed",
+        // Created by an earlier run: deleted, and checked again later.
+        "read configmaps/late",
+        "delete configmaps/late",
+    ];
+    fixture.expect(&lines);
+    let waiting = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    let why = "test hook late".to_owned();
+    assert_eq!(waiting.unwrap(), ActionProgress::Waiting { why });
+    fixture.assert_sent(&lines);
+
+    let lines = [
+        "read configmaps/late: 404",
+        "create configmaps/late",
+        "record 1 deployed",
+    ];
+    fixture.expect(&lines);
+    let done = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+    assert_eq!(done.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn a_test_hook_that_the_api_server_refuses_has_failed() {
+    let table = [
+        ("create configmaps/h: 422", HookEvent::Test, true),
+        ("create configmaps/h: 403", HookEvent::Test, true),
+        ("create configmaps/h: 500", HookEvent::Test, false),
+        // The release cannot go on without any other hook; it is tried again.
+        ("create configmaps/h: 422", HookEvent::PostInstall, false),
+    ];
+    for (line, event, failed) in table {
+        let fixture = Fixture::new();
+        let once = DeletePolicy::BeforeHookCreation;
+        let hooks = vec![hook("h", event.clone(), 0, once)];
+        let mut stored = stored(1, Status::Deployed, &[], hooks);
+        let mut lines = vec!["record 1 deployed", "read configmaps/h: 404", line];
+        if failed {
+            lines.push("record 1 deployed");
+        }
+        fixture.expect(&lines);
+        let mut live = Live::default();
+        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &event).await;
+        let error = ended.unwrap_err();
+        assert_eq!(error.reason() == "HookFailed", failed, "{line}: {error}");
+        let phase = &stored.release.hooks[0].last_run.phase;
+        assert_eq!(*phase == HookPhase::Failed, failed, "{line}: {phase:?}");
+        if failed {
+            let message = error.to_string();
+            assert!(message.starts_with("test hook h failed: "), "{message}");
+            assert!(message.contains("prod/h"), "{message}");
+        }
+        fixture.assert_sent(&lines);
+    }
+}
+
+#[tokio::test]
+async fn a_hook_deletes_nothing_that_belongs_to_others() {
+    let others = json!({CR_LABEL: "another custom resource's"});
+    // An object without an owner may come from the `helm` command.
+    for (labels, deleted) in [(&others, false), (&json!({}), true)] {
+        let fixture = Fixture::new();
+        let mut live = Live::default();
+        let once = DeletePolicy::BeforeHookCreation;
+        let hooks = vec![hook("h", HookEvent::Test, 0, once)];
+        let mut stored = stored(1, Status::Deployed, &[], hooks);
+        fixture.expect(&["record 1 deployed"]);
+        let path = path("configmaps/h");
+        let answer = labelled("h", labels);
+        drop(
+            fixture
+                .script
+                .clone()
+                .on(&format!("GET {path}"), 200, answer),
+        );
+        fixture.expect(&[if deleted {
+            "delete configmaps/h"
+        } else {
+            "record 1 deployed"
+        }]);
+        let ended = run_hooks(&fixture.context(), &mut live, &mut stored, &HookEvent::Test).await;
+        match ended {
+            Ok(progress) => assert!(deleted && progress != ActionProgress::Done),
+            Err(error) => {
+                let message = error.to_string();
+                assert!(
+                    !deleted && message.contains("another custom resource"),
+                    "{message}"
+                );
+            }
+        }
+        fixture.script.finish();
+    }
+}
+
+#[tokio::test]
+async fn an_uninstall_leaves_hooks_that_are_kept_or_not_ours() {
+    let fixture = Fixture::new();
+    let mut live = Live::default();
+    let mut stored = fixture.install(&mut live, &[]).await;
+    let once = DeletePolicy::BeforeHookCreation;
+    let ran = |name| {
+        let mut hook = hook(name, HookEvent::PreInstall, 0, once.clone());
+        hook.last_run.phase = HookPhase::Succeeded;
+        hook
+    };
+    stored.release.hooks = vec![ran("theirs"), ran("kept"), ran("ours")];
+    fixture.expect(&["record 1 uninstalling"]);
+    let get = format!("GET {}", path("configmaps/theirs"));
+    let theirs = labelled("theirs", &json!({}));
+    fixture.script.expect(&get, 200, theirs);
+    let lines = [
+        "read configmaps/kept",
+        "read configmaps/ours",
+        "delete configmaps/ours",
+        "forget 1",
+    ];
+    fixture.expect(&lines);
+    let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+    assert_eq!(ended.unwrap(), ActionProgress::Done);
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one table of all failures")]
+async fn an_upgrade_stops_where_it_fails() {
+    let rest = &[
+        "read configmaps/gone",
+        "delete configmaps/gone",
+        "record 2 deployed",
+    ][..];
+    for (lines, rest, recreate, expected) in [
+        // A missing permission: later kinds are not applied, and nothing is pruned.
+        (
+            &["apply configmaps/c: 403"][..],
+            &[][..],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        // Kinds are applied one after the other.
+        (
+            &["apply configmaps/c", "create services/s: 403"],
+            &[],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        (
+            &["apply configmaps/c: 500"],
+            &[],
+            "",
+            Err(("Unavailable", true)),
+        ),
+        // An immutable field: the object is deleted and created again only if its kind is
+        // configured so.
+        (
+            &["apply configmaps/c: 422"],
+            &[],
+            "Service",
+            Err(("ImmutableField", false)),
+        ),
+        (
+            &[
+                "apply configmaps/c: 422",
+                "read configmaps/c",
+                "delete configmaps/c",
+                "create configmaps/c",
+                "create services/s",
+            ],
+            rest,
+            "ConfigMap",
+            Ok(()),
+        ),
+        // Changed by somebody else at the same time: only read.
+        (
+            &["apply configmaps/c: 409", "read configmaps/c"],
+            &[],
+            "",
+            Err(("Contended", true)),
+        ),
+        // Gone: created again.
+        (
+            &[
+                "apply configmaps/c: 409",
+                "read configmaps/c: 404",
+                "create configmaps/c",
+                "create services/s",
+            ],
+            rest,
+            "",
+            Ok(()),
+        ),
+        // Already the release's, as after a crash: applied.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s: 409",
+                "read services/s",
+                "force services/s",
+            ],
+            rest,
+            "",
+            Ok(()),
+        ),
+        // A failure to prune is reported.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s",
+                "read configmaps/gone",
+                "delete configmaps/gone: 403",
+            ],
+            &[],
+            "",
+            Err(("Forbidden", false)),
+        ),
+        // Somebody else has changed the record.
+        (
+            &[
+                "apply configmaps/c",
+                "create services/s",
+                "read configmaps/gone",
+                "delete configmaps/gone",
+                "record 2 deployed: 409",
+            ],
+            &[],
+            "",
+            Err(("RecordChanged", true)),
+        ),
+    ] {
+        let mut fixture = Fixture::new();
+        fixture.recreate = vec![recreate.to_owned()];
+        let mut live = Live::default();
+        let before = ["configmaps/c", "configmaps/gone"];
+        drop(fixture.install(&mut live, &before).await);
+        let superseded = stored(1, Status::Superseded, &before, Vec::new());
+        let lines = [lines, rest].concat();
+        fixture.expect(&lines);
+        let after = ["configmaps/c", "services/s"];
+        let mut stored = stored(2, Status::PendingUpgrade, &after, Vec::new());
+        let upgrade = Deployment {
+            previous: Some(superseded),
+            ..deployment(&mut stored)
+        };
+        let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+        assert_eq!(action_result(ended), expected, "{lines:?}");
+        fixture.assert_sent(&lines);
+    }
+}
+
+#[tokio::test]
+async fn kinds_that_hold_other_objects_are_never_recreated() {
+    let mut fixture = Fixture::new();
+    fixture.recreate = vec!["Namespace".to_owned()];
+    let mut live = Live::default();
+    let objects = ["namespaces/made"];
+    let previous = fixture.install(&mut live, &objects).await;
+    let lines = ["apply namespaces/made: 422"];
+    fixture.expect(&lines);
+    let mut stored = stored(2, Status::PendingUpgrade, &objects, Vec::new());
+    let upgrade = Deployment {
+        previous: Some(previous),
+        ..deployment(&mut stored)
+    };
+    let ended = deploy(&fixture.context(), &mut live, upgrade).await;
+    assert_eq!(action_result(ended), Err(("ImmutableField", false)));
+    fixture.assert_sent(&lines);
+}
+
+#[tokio::test]
+async fn a_failed_uninstall_keeps_the_records() {
+    for (lines, expected) in [
+        (&["record 1 uninstalling: 409"][..], ("RecordChanged", true)),
+        (
+            &[
+                "record 1 uninstalling",
+                "read deployments/d",
+                "delete deployments/d: 403",
+            ],
+            ("Forbidden", false),
+        ),
+        (
+            &["record 1 uninstalling", "read deployments/d: 500"],
+            ("Unavailable", true),
+        ),
+        // An object that is already gone counts as deleted.
+        (
+            &[
+                "record 1 uninstalling",
+                "read deployments/d",
+                "delete deployments/d: 409",
+                "read deployments/d: 404",
+                "read configmaps/c: 403",
+            ],
+            ("Forbidden", false),
+        ),
+    ] {
+        let fixture = Fixture::new();
+        let mut live = Live::default();
+        let objects = ["configmaps/c", "deployments/d"];
+        let mut stored = fixture.install(&mut live, &objects).await;
+        fixture.expect(lines);
+        let ended = uninstall(&fixture.context(), &mut live, &mut stored, &[], false, "").await;
+        assert_eq!(action_result(ended), Err(expected), "{lines:?}");
+        fixture.assert_sent(lines);
+    }
+}

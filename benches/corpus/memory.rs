@@ -1,5 +1,5 @@
 //! Counts the memory of compiled charts and of their renders, and prints it as JSON by chart. The bytes that are
-//! allocated are counted on one thread, so `RAYON_NUM_THREADS` must be 1. Started by `benches/run`.
+//! allocated are counted on one thread, so it must run on one processor. Started by `benches/run`.
 
 #![allow(
     clippy::print_stdout,

@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicUsize, Ordering},
+    thread::available_parallelism,
 };
 
 use go_template::{Funcs, ParseError, ParsedTemplates, Str, Template, TemplateSet, Tree};
@@ -188,10 +189,19 @@ impl Templates {
     }
 }
 
-/// The threads that parse. There are none if they cannot be started.
+/// The threads that parse beside the one that needs the templates: one for each further processor, because each
+/// thread keeps memory of its own. There are none if they cannot be started.
 #[cfg(feature = "parallel")]
-static POOL: LazyLock<Option<rayon::ThreadPool>> =
-    LazyLock::new(|| rayon::ThreadPoolBuilder::new().build().ok());
+static POOL: LazyLock<Option<rayon::ThreadPool>> = LazyLock::new(|| {
+    let helpers = available_parallelism().map_or(0, |processors| processors.get() - 1);
+    if helpers == 0 {
+        return None;
+    }
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(helpers)
+        .build()
+        .ok()
+});
 
 /// Minimum size of all templates, in bytes, for parsing them on several threads.
 #[cfg(feature = "parallel")]
@@ -218,7 +228,7 @@ fn parse_all(sources: &[Arc<Source>]) {
     if total >= MIN_PARALLEL_SIZE
         && let Some(pool) = &*POOL
     {
-        for _ in 1..pool.current_num_threads() {
+        for _ in 0..pool.current_num_threads() {
             let queue = Arc::clone(&queue);
             // A file that a helper fails to parse is parsed by whoever needs it.
             pool.spawn(move || drop(catch_unwind(AssertUnwindSafe(|| queue.work()))));

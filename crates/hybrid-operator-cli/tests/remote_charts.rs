@@ -467,8 +467,21 @@ fn dependencies_of_a_chart_are_those_that_helm_fetches() {
     for name in ["shop-1.10.0.tgz", "lib-0.3.0.tgz"] {
         std::fs::remove_file(fixture.path("ours/parent/charts").join(name)).unwrap();
     }
+    let message = fixture.error("template web ours/parent");
+    assert!(
+        message.contains(
+            "missing in charts/ directory: shop, lib; fetch them with --dependency-update"
+        ),
+        "{message}"
+    );
     fixture.ours("charts dependency build ours/parent --plain-http");
     assert_eq!(files("ours"), expected);
+    std::fs::remove_file(fixture.path("ours/parent/charts/lib-0.3.0.tgz")).unwrap();
+    let updated = fixture.ours("template web ours/parent --dependency-update --plain-http");
+    assert_eq!(
+        (files("ours"), updated),
+        (expected.map(String::from).into(), rendered)
+    );
     fixture.ours("charts dependency update ours/parent --plain-http");
     assert_eq!(
         std::fs::read(&locked).unwrap(),

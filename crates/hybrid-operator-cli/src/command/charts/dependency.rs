@@ -59,8 +59,8 @@ struct ChartArgs {
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     match &args.what {
-        What::Update(args) => update(args, out),
-        What::Build(args) => build(args, out),
+        What::Update(args) => update(&args.chart, &args.access, out),
+        What::Build(args) => build(&args.chart, &args.access, out),
     }
 }
 
@@ -72,15 +72,20 @@ struct Found {
     archive: Option<(String, Vec<u8>)>,
 }
 
-fn update(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let chart = load(&args.chart)?;
+/// Fetches the newest versions in the ranges of the chart in a directory, and writes its lock.
+pub(crate) fn update(
+    directory: &Path,
+    access: &AccessFlags,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let chart = load(directory)?;
     let wanted = &chart.metadata().dependencies;
     let names = Names::of(&chart);
     let found: Vec<Found> = wanted
         .iter()
-        .map(|dependency| find(dependency, &names, args))
+        .map(|dependency| find(dependency, &names, directory, access))
         .collect::<anyhow::Result<_>>()?;
-    write_archives(&found, args, out)?;
+    write_archives(&found, directory, out)?;
     let locked: Vec<Dependency> = found.into_iter().map(|found| found.locked).collect();
     let digest = digest(wanted, &locked)?;
     let is_new = chart.lock().is_none_or(|lock| lock.digest != digest);
@@ -92,16 +97,16 @@ fn update(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         };
         let mut files = FileSet::default();
         files.add(names.lock, go_yaml::to_string(&lock)?)?;
-        files.write(&args.chart)?;
-        writeln!(out, "wrote {}", args.chart.join(names.lock).display())?;
+        files.write(directory)?;
+        writeln!(out, "wrote {}", directory.join(names.lock).display())?;
     }
     Ok(())
 }
 
-fn build(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let chart = load(&args.chart)?;
+fn build(directory: &Path, access: &AccessFlags, out: &mut dyn Write) -> anyhow::Result<()> {
+    let chart = load(directory)?;
     let Some(lock) = chart.lock() else {
-        return update(args, out);
+        return update(directory, access, out);
     };
     let wanted = &chart.metadata().dependencies;
     let locked = lock.dependencies.clone().unwrap_or_default();
@@ -112,16 +117,16 @@ fn build(args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if !matches {
         bail!(
             "{} does not match the dependencies in {}; run 'hybrid-operator charts dependency update {}'",
-            args.chart.join(names.lock).display(),
+            directory.join(names.lock).display(),
             names.wanted,
-            args.chart.display()
+            directory.display()
         );
     }
     let found: Vec<Found> = locked
         .iter()
-        .map(|dependency| find(dependency, &names, args))
+        .map(|dependency| find(dependency, &names, directory, access))
         .collect::<anyhow::Result<_>>()?;
-    write_archives(&found, args, out)
+    write_archives(&found, directory, out)
 }
 
 fn load(path: &Path) -> anyhow::Result<Chart> {
@@ -155,7 +160,12 @@ impl Names {
 }
 
 /// Finds the newest version of a dependency in its range.
-fn find(dependency: &Dependency, names: &Names, args: &ChartArgs) -> anyhow::Result<Found> {
+fn find(
+    dependency: &Dependency,
+    names: &Names,
+    directory: &Path,
+    access: &AccessFlags,
+) -> anyhow::Result<Found> {
     let Dependency {
         name,
         version,
@@ -163,12 +173,12 @@ fn find(dependency: &Dependency, names: &Names, args: &ChartArgs) -> anyhow::Res
         ..
     } = dependency;
     let found = match repository.as_str() {
-        "" => beside(dependency, &args.chart).map(|version| (version, None)),
+        "" => beside(dependency, directory).map(|version| (version, None)),
         file if file.starts_with("file://") => {
-            let path = args.chart.join(file.trim_start_matches("file://"));
+            let path = directory.join(file.trim_start_matches("file://"));
             local(dependency, &path)
         }
-        url => fetch(dependency, url, &args.access),
+        url => fetch(dependency, url, access),
     };
     let (exact, archive) = found.with_context(|| {
         let file = names.wanted;
@@ -266,12 +276,12 @@ fn package<'a>(
 }
 
 /// Writes the archives, and removes those of other versions of the same charts.
-fn write_archives(found: &[Found], args: &ChartArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+fn write_archives(found: &[Found], directory: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut files = FileSet::default();
     for (file, archive) in found.iter().filter_map(|found| found.archive.as_ref()) {
         files.add(file, archive.clone())?;
     }
-    let directory = args.chart.join(CHARTS);
+    let directory = directory.join(CHARTS);
     if files.paths().next().is_some() {
         fs::create_dir_all(&directory)
             .with_context(|| format!("cannot create {}", directory.display()))?;

@@ -1,6 +1,6 @@
 //! `charts`: what the charts of a project are, and where they come from.
 
-mod dependency;
+pub(crate) mod dependency;
 mod lock;
 mod vendor;
 

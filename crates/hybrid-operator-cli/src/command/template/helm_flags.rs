@@ -44,6 +44,11 @@ pub(super) struct HelmFlags {
     )]
     name_template: Option<String>,
 
+    /// If a chart directory lacks charts that it depends on, fetch them into its charts/ first, as
+    /// `charts dependency update` does
+    #[arg(long, conflicts_with = "cr")]
+    pub(super) dependency_update: bool,
+
     /// Let `getHostByName` resolve names; without it, the function returns an empty text
     #[arg(long, conflicts_with = "cr")]
     pub(super) enable_dns: bool,
@@ -140,8 +145,6 @@ struct WithoutEffect {
     wait: Option<String>,
     #[arg(long, hide = true, allow_hyphen_values = true)]
     description: Option<String>,
-    #[arg(long, hide = true)]
-    dependency_update: bool,
     #[arg(long, hide = true)]
     disable_openapi_validation: bool,
     #[arg(long, hide = true)]

@@ -22,6 +22,7 @@ use helm_core::release::{ReleaseName, Revision};
 use helm_core::{Capabilities, Coalesced, CompiledChart, Rendered};
 
 use crate::command::chart_flags::{AccessFlags, Found};
+use crate::command::charts::dependency;
 use crate::preview::{self, Bindings, LimitArgs, Namespace, Request, SourceArgs, with_excerpt};
 use helm_flags::HelmFlags;
 use output_dir::Documents;
@@ -264,41 +265,46 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks that a chart can be installed.
-fn installable(chart: Chart, shown: &str) -> anyhow::Result<Chart> {
+/// Checks that a chart is one to install.
+fn check_installable(chart: &Chart, shown: &str) -> anyhow::Result<()> {
     for name in chart.repeated_files() {
         crate::print_message(&format!(
             "warning: {shown} contains {name} more than once; the last one counts"
         ));
     }
-    let metadata = chart.metadata();
-    if metadata.is_library() {
+    if chart.metadata().is_library() {
         bail!(
             "library charts are not installable; give the chart that depends on {:?}",
             chart.name()
         );
     }
-    let named = metadata.dependencies.iter();
-    let missing: Vec<&str> = named
+    if chart.metadata().deprecated {
+        crate::print_message("warning: this chart is deprecated");
+    }
+    Ok(())
+}
+
+/// Checks that a chart contains all charts that it depends on.
+fn check_complete(chart: &Chart) -> anyhow::Result<()> {
+    let is_missing = |name: &&str| {
+        !chart
+            .dependencies()
+            .iter()
+            .any(|found| found.name() == *name)
+    };
+    let wanted = chart.metadata().dependencies.iter();
+    let missing: Vec<&str> = wanted
         .map(|dependency| dependency.name.as_str())
-        .filter(|name| {
-            !chart
-                .dependencies()
-                .iter()
-                .any(|chart| chart.name() == *name)
-        })
+        .filter(is_missing)
         .collect();
     if !missing.is_empty() {
         bail!(
-            "found in Chart.yaml, but missing in charts/ directory: {}; run 'helm dependency \
-             build' to fetch them",
+            "found in Chart.yaml, but missing in charts/ directory: {}; fetch them with --dependency-update, or with \
+             'hybrid-operator charts dependency build'",
             missing.join(", ")
         );
     }
-    if metadata.deprecated {
-        crate::print_message("warning: this chart is deprecated");
-    }
-    Ok(chart)
+    Ok(())
 }
 
 /// Returns the first address of a host, for `getHostByName`.
@@ -348,7 +354,17 @@ impl Args {
                  oci://HOST/PATH, or the repository with --repo"
             );
         }
-        installable(found.load()?, chart)
+        let loaded = found.load()?;
+        check_installable(&loaded, chart)?;
+        let complete = check_complete(&loaded);
+        match found {
+            Found::Local(path) if self.helm.dependency_update && complete.is_err() => {
+                dependency::update(&path, &self.access, &mut std::io::stderr())?;
+                let updated = Found::Local(path).load()?;
+                check_complete(&updated).map(|()| updated)
+            }
+            _ => complete.map(|()| loaded),
+        }
     }
 
     /// Returns the given name, or Helm's default.

@@ -1,226 +1,278 @@
-//! `multipleOf` with exact numbers: Go computes with the number as written, which binary floats cannot
+//! `multipleOf` with exact numbers: Go computes with the numbers as written, which binary floats cannot
 //! represent (`0.3` and `0.1`), and whose quotient they round (`1e30` and `7`).
+//!
+//! The library that checks values computes with floats and has no keywords of its own users. If floats are
+//! wrong about a number among the values, these values are checked by a schema in which each `multipleOf`
+//! is a reference to a list of the numbers that are not multiples.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use boon::{ErrorKind, ValidationError};
-use bounded::{Budget, BudgetError};
-use serde_json::{Map, Number, Value};
+use boon::{Compiler, ErrorKind, ValidationError};
+use go_yaml::tree::{self, Node};
+use serde_json::{Map, Number, Value, json};
 
-use super::{Violation, steps};
+use super::CompiledSchema;
 
-/// Returns whether an error remains one if `multipleOf` is computed with decimals.
-pub(super) fn is_violation(error: &ValidationError<'_, '_>) -> bool {
-    match &error.kind {
-        ErrorKind::MultipleOf { got, want } => !is_multiple(got, want),
-        ErrorKind::Group
-        | ErrorKind::Schema { .. }
-        | ErrorKind::Reference { .. }
-        | ErrorKind::AllOf => error.causes.is_empty() || error.causes.iter().any(is_violation),
-        ErrorKind::AnyOf => error.causes.iter().all(is_violation),
-        ErrorKind::OneOf(None) => {
-            let fine = error.causes.iter().filter(|cause| !is_violation(cause));
-            fine.count() != 1
+/// The document with the lists. No other document can be referred to, so that the name is free.
+const LISTS: &str = "file:///values.schema.json/multiples";
+
+/// Limits on the divisions, and on the comparisons with the numbers of a list, of one check.
+const MAX_DIVISIONS: usize = 200_000;
+const MAX_COMPARISONS: u64 = 100_000_000;
+
+/// The `multipleOf` of a schema.
+pub(super) struct Multiples {
+    /// The schema, with references to the lists.
+    document: Value,
+    divisors: Vec<Divisor>,
+}
+
+struct Divisor {
+    number: Number,
+    exact: Option<Decimal>,
+}
+
+impl Multiples {
+    /// Returns the divisors of a schema, or `None` if it has none.
+    pub(super) fn read(text: &[u8], document: &Value) -> Option<Self> {
+        let mut found = Self {
+            document: document.clone(),
+            divisors: Vec::new(),
+        };
+        // The tree has the numbers as written.
+        let tree = if has_floats(document) {
+            tree::parse(text).ok()
+        } else {
+            None
+        };
+        replace(&mut found.document, tree.as_ref(), &mut found.divisors);
+        (!found.divisors.is_empty()).then_some(found)
+    }
+
+    /// Returns a schema for these values if floats are wrong about them. `cost` is how many subschemas
+    /// are applied to the values, whose numbers are changed to integers where they are equal to one, so
+    /// that they are compared exactly.
+    pub(super) fn for_values(
+        &self,
+        values: &mut Value,
+        cost: u64,
+    ) -> Result<Option<CompiledSchema>, String> {
+        let numbers = distinct_numbers(values);
+        if numbers.len().saturating_mul(self.divisors.len()) > MAX_DIVISIONS {
+            return Err(format!(
+                "the schema has {} multipleOf for {} numbers, more than can be checked",
+                self.divisors.len(),
+                numbers.len()
+            ));
         }
-        _ => true,
+        let (mut lists, mut longest, mut is_wrong) = (Map::new(), 0, false);
+        for (index, divisor) in self.divisors.iter().enumerate() {
+            let mut others = Vec::new();
+            for (number, decimal) in &numbers {
+                let is_multiple = divisor.exact.is_some_and(|unit| decimal.is_multiple(unit));
+                is_wrong |= is_multiple != divisor.divides_float(number);
+                if !is_multiple {
+                    others.push(number);
+                }
+            }
+            longest = longest.max(others.len());
+            lists.insert(index.to_string(), json!({"not": {"enum": others}}));
+        }
+        if !is_wrong {
+            return Ok(None);
+        }
+        if cost.saturating_mul(longest as u64) > MAX_COMPARISONS {
+            return Err(format!(
+                "the schema applies {cost} subschemas to {longest} numbers with multipleOf, more \
+                 than can be checked"
+            ));
+        }
+        let mut compiler = Compiler::new();
+        compiler
+            .add_resource(LISTS, json!({"$defs": lists}))
+            .map_err(|error| error.to_string())?;
+        CompiledSchema::of(compiler, self.document.clone()).map(Some)
+    }
+
+    /// Returns the divisor, if an error is that of a reference to its list.
+    pub(super) fn divisor(&self, error: &ValidationError<'_, '_>) -> Option<&Number> {
+        let ErrorKind::Reference { url, .. } = &error.kind else {
+            return None;
+        };
+        let index = url.strip_prefix(LISTS)?.strip_prefix("#/$defs/")?;
+        let divisor = self.divisors.get(index.parse::<usize>().ok()?)?;
+        Some(&divisor.number)
     }
 }
 
-/// Returns the numbers that are not multiples, of those that must be in any case: those below `anyOf`,
-/// `oneOf`, `not`, `if` and references by name are left to the library.
-pub(super) fn violations(
-    schema: &Value,
-    value: &Value,
-    budget: &Budget,
-) -> Result<Vec<Violation>, BudgetError> {
-    let mut search = Search {
-        root: schema,
-        seen: HashSet::new(),
-        found: Vec::new(),
-        budget,
-    };
-    search.apply(schema, &[], value, &[])?;
-    Ok(search.found)
+impl Divisor {
+    /// Returns what the library computes.
+    fn divides_float(&self, number: &Number) -> bool {
+        let quotient = number.as_f64().zip(self.number.as_f64());
+        quotient.is_none_or(|(number, unit)| (number / unit).fract() == 0.0)
+    }
 }
 
-/// Returns whether a schema, which is not nested too deeply, has the keyword.
-pub(super) fn is_used(schema: &Value) -> bool {
+/// Returns whether a schema, which is not nested too deeply, has divisors that are floats.
+fn has_floats(schema: &Value) -> bool {
     match schema {
-        Value::Array(items) => items.iter().any(is_used),
-        Value::Object(fields) => fields.contains_key("multipleOf") || fields.values().any(is_used),
+        Value::Array(items) => items.iter().any(has_floats),
+        Value::Object(fields) => {
+            fields.get("multipleOf").is_some_and(Value::is_f64) || fields.values().any(has_floats)
+        }
         _ => false,
     }
 }
 
-struct Search<'s, 'b> {
-    root: &'s Value,
-    /// The addresses of the pairs of a schema and a value.
-    seen: HashSet<(usize, usize)>,
-    found: Vec<Violation>,
-    budget: &'b Budget,
+/// Replaces each `multipleOf` of a schema by a reference in its `allOf`.
+fn replace(schema: &mut Value, node: Option<&Node>, divisors: &mut Vec<Divisor>) {
+    if let Value::Array(items) = schema {
+        let nodes = node.and_then(Node::as_list).unwrap_or_default();
+        for (index, item) in items.iter_mut().enumerate() {
+            replace(item, nodes.get(index), divisors);
+        }
+    }
+    let Value::Object(keywords) = schema else {
+        return;
+    };
+    let nodes = below(node);
+    for (keyword, value) in keywords.iter_mut() {
+        let node = nodes.get(keyword.as_str()).copied();
+        match (keyword.as_str(), value) {
+            ("const" | "enum" | "default" | "examples", _) => {}
+            (
+                "properties" | "patternProperties" | "dependentSchemas" | "dependencies" | "$defs"
+                | "definitions",
+                Value::Object(schemas),
+            ) => {
+                let nodes = below(node);
+                for (name, schema) in schemas {
+                    replace(schema, nodes.get(name.as_str()).copied(), divisors);
+                }
+            }
+            (_, value) => replace(value, node, divisors),
+        }
+    }
+    let Some(Value::Number(number)) = keywords.get("multipleOf").cloned() else {
+        return;
+    };
+    let all = keywords.entry("allOf").or_insert_with(|| json!([]));
+    let Value::Array(all) = all else { return };
+    let written = nodes.get("multipleOf").and_then(|node| node.text());
+    let exact = written.and_then(Decimal::parse);
+    let exact = exact.or_else(|| Decimal::of(&number));
+    let known = divisors.iter().position(|divisor| divisor.exact == exact);
+    let index = known.unwrap_or(divisors.len());
+    all.push(json!({"$ref": format!("{LISTS}#/$defs/{index}")}));
+    if known.is_none() {
+        divisors.push(Divisor { number, exact });
+    }
+    keywords.remove("multipleOf");
 }
 
-impl<'s> Search<'s, '_> {
-    /// Applies the schema at the path `rule` to the value at `path`.
-    fn apply(
-        &mut self,
-        schema: &'s Value,
-        rule: &[String],
-        value: &Value,
-        path: &[String],
-    ) -> Result<(), BudgetError> {
-        let address = |value| std::ptr::from_ref::<Value>(value).addr();
-        let Value::Object(keywords) = schema else {
-            return Ok(());
-        };
-        // References mean something else below a schema with a name.
-        let is_named =
-            !rule.is_empty() && ["$id", "id"].iter().any(|id| keywords.contains_key(*id));
-        if is_named || !self.seen.insert((address(schema), address(value))) {
-            return Ok(());
-        }
-        let budget = self.budget;
-        budget.descend(|| {
-            // Whether the other keywords have a meaning beside it depends on the draft.
-            if let Some(reference) = keywords.get("$ref") {
-                let pointer = reference.as_str().and_then(|text| text.strip_prefix('#'));
-                let target =
-                    pointer.and_then(|pointer| Some((pointer, self.root.pointer(pointer)?)));
-                return target.map_or(Ok(()), |(pointer, target)| {
-                    self.apply(target, &steps(pointer), value, path)
-                });
-            }
-            for (index, schema) in list(keywords, "allOf").iter().enumerate() {
-                self.apply(
-                    schema,
-                    &joined(rule, &["allOf", &index.to_string()]),
-                    value,
-                    path,
-                )?;
-            }
-            match value {
-                Value::Number(number) => {
-                    self.number(keywords, rule, number, path);
-                    Ok(())
+/// Returns the values of a map by their keys, the last one of duplicates as in JSON.
+fn below(node: Option<&Node>) -> HashMap<&str, &Node> {
+    let entries = node.and_then(Node::as_map).unwrap_or_default();
+    let named = entries
+        .iter()
+        .filter_map(|(key, value)| Some((key.text()?, value)));
+    named.collect()
+}
+
+/// Returns the numbers of `values`, after changing floats without a fraction to integers.
+fn distinct_numbers(values: &mut Value) -> HashMap<Number, Decimal> {
+    let mut found = HashMap::new();
+    let mut rest = vec![values];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(fields) => rest.extend(fields.values_mut()),
+            Value::Number(number) => {
+                if let Some(decimal) = Decimal::of(number) {
+                    if let Some(whole) = decimal.magnitude().filter(|_| number.is_f64()) {
+                        let sign = if number.as_f64() < Some(0.0) { -1 } else { 1 };
+                        *number = Number::from_i128(whole * sign).unwrap_or(number.clone());
+                    }
+                    found.insert(number.clone(), decimal);
                 }
-                Value::Array(items) => self.items(keywords, rule, items, path),
-                Value::Object(fields) => self.fields(keywords, rule, fields, path),
-                _ => Ok(()),
             }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// A number without its sign: its digits as an integer, and the power of ten to multiply them by.
+#[derive(Clone, Copy, PartialEq)]
+struct Decimal {
+    digits: u128,
+    exponent: i32,
+}
+
+impl Decimal {
+    /// The most digits that are computed with, and an exponent that no float has.
+    const MAX_DIGITS: usize = 37;
+    const MAX_EXPONENT: u32 = 400;
+
+    /// Returns a number of the values or of the schema. A float is taken as its shortest decimal, as Go
+    /// writes it.
+    fn of(number: &Number) -> Option<Self> {
+        let float = number.as_f64().filter(|_| number.is_f64());
+        Self::parse(&float.map_or_else(|| number.to_string(), |float| format!("{float:e}")))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+        let mantissa = mantissa.trim_start_matches('-');
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let all = format!("{whole}{fraction}");
+        let digits = all.trim_matches('0');
+        if digits.is_empty() {
+            return (!all.is_empty()).then_some(Self {
+                digits: 0,
+                exponent: 0,
+            });
+        }
+        let zeros = all.len() - all.trim_end_matches('0').len();
+        let exponent = exponent
+            .parse::<i32>()
+            .ok()?
+            .checked_add(i32::try_from(zeros).ok()?)?
+            .checked_sub(i32::try_from(fraction.len()).ok()?)?;
+        let is_usual =
+            digits.len() <= Self::MAX_DIGITS && exponent.unsigned_abs() <= Self::MAX_EXPONENT;
+        Some(Self {
+            digits: digits.parse().ok().filter(|_| is_usual)?,
+            exponent,
         })
     }
 
-    fn number(
-        &mut self,
-        keywords: &Map<String, Value>,
-        rule: &[String],
-        number: &Number,
-        path: &[String],
-    ) {
-        if let Some(Value::Number(unit)) = keywords.get("multipleOf")
-            && !is_multiple(number, unit)
-        {
-            self.found.push(Violation {
-                path: Some(path.to_vec()),
-                rule: rule.to_vec(),
-                message: format!("is not a multiple of {unit}"),
-            });
+    /// Returns the number as an integer, if it is one of at most 64 bits.
+    fn magnitude(self) -> Option<i128> {
+        let factor = 10_u128.checked_pow(u32::try_from(self.exponent).ok()?)?;
+        let whole = u64::try_from(self.digits.checked_mul(factor)?).ok()?;
+        Some(i128::from(whole))
+    }
+
+    fn is_multiple(self, unit: Self) -> bool {
+        if unit.digits == 0 {
+            return false;
         }
-    }
-
-    fn items(
-        &mut self,
-        keywords: &'s Map<String, Value>,
-        rule: &[String],
-        items: &[Value],
-        path: &[String],
-    ) -> Result<(), BudgetError> {
-        let Some(schema @ Value::Object(_)) = keywords.get("items") else {
-            return Ok(());
-        };
-        // These come first in the drafts in which `items` has one schema.
-        let skipped = list(keywords, "prefixItems").len();
-        for (index, item) in items.iter().enumerate().skip(skipped) {
-            let path = joined(path, &[&index.to_string()]);
-            self.apply(schema, &joined(rule, &["items"]), item, &path)?;
-        }
-        Ok(())
-    }
-
-    fn fields(
-        &mut self,
-        keywords: &'s Map<String, Value>,
-        rule: &[String],
-        fields: &Map<String, Value>,
-        path: &[String],
-    ) -> Result<(), BudgetError> {
-        let properties = keywords.get("properties").and_then(Value::as_object);
-        let others = keywords
-            .get("additionalProperties")
-            .filter(|_| !keywords.contains_key("patternProperties"));
-        for (name, value) in fields {
-            let known = properties.and_then(|properties| properties.get(name));
-            let (schema, rule) = match (known, others) {
-                (Some(schema), _) => (schema, joined(rule, &["properties", name])),
-                (None, Some(schema)) => (schema, joined(rule, &["additionalProperties"])),
-                (None, None) => continue,
-            };
-            self.apply(schema, &rule, value, &joined(path, &[name]))?;
-        }
-        Ok(())
-    }
-}
-
-fn list<'s>(keywords: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
-    let list = keywords.get(keyword).and_then(Value::as_array);
-    list.map(Vec::as_slice).unwrap_or_default()
-}
-
-fn joined(path: &[String], steps: &[&str]) -> Vec<String> {
-    let path = path.iter().map(String::as_str);
-    path.chain(steps.iter().copied())
-        .map(str::to_owned)
-        .collect()
-}
-
-/// Returns whether `number` is a whole multiple of `unit`.
-fn is_multiple(number: &Number, unit: &Number) -> bool {
-    let (Some((number, exponent)), Some((unit, unit_exponent))) = (decimal(number), decimal(unit))
-    else {
-        return false;
-    };
-    let shift = exponent - unit_exponent;
-    if unit == 0 {
-        return false;
-    }
-    if shift >= 0 {
-        let mut rest = number % unit;
+        let shift = self.exponent - unit.exponent;
+        let (mut rest, mut unit) = (self.digits, unit.digits);
         for _ in 0..shift {
-            rest = rest * 10 % unit;
+            rest = rest % unit * 10;
         }
-        return rest == 0;
-    }
-    let mut unit = unit;
-    for _ in shift..0 {
-        // If the unit is so much larger, only zero is a multiple.
-        if unit > number {
-            break;
+        for _ in shift..0 {
+            // If the unit is so much larger, only zero is a multiple.
+            if unit > rest {
+                break;
+            }
+            unit *= 10;
         }
-        unit *= 10;
+        rest % unit == 0
     }
-    number % unit == 0
 }
 
-/// Returns the digits of a number without its sign as an integer, and the power of ten to multiply
-/// them by. A float is taken as its shortest decimal.
-fn decimal(number: &Number) -> Option<(u128, i32)> {
-    if let Some(whole) = number.as_i128() {
-        return Some((whole.unsigned_abs(), 0));
-    }
-    let text = format!("{:e}", number.as_f64()?.abs());
-    let (mantissa, exponent) = text.split_once('e')?;
-    let exponent: i32 = exponent.parse().ok()?;
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = format!("{whole}{fraction}").parse().ok()?;
-    Some((digits, exponent - i32::try_from(fraction.len()).ok()?))
-}
+#[cfg(test)]
+mod tests;

@@ -15,7 +15,8 @@ const SHA256_PREFIX: &[u8] =
 
 /// Keys with fewer bits do not sign, as in Go.
 const MIN_BITS: u32 = 1024;
-/// Larger keys are refused: the time of a signature grows with the third power of the bits.
+/// Larger keys are refused: the time of a signature grows with the third power of the bits, and is four times as
+/// long with more than two primes.
 const MAX_BITS: u32 = 16_384;
 const EXPONENT: u32 = 65_537;
 
@@ -35,10 +36,10 @@ pub(super) enum RsaError {
     Malformed(#[from] Malformed),
     #[error("x509: unsupported private key version")]
     Version,
-    #[error("crypto/rsa: keys with more than two primes are not supported")]
-    MultiPrime,
     #[error("x509: private key contains zero or negative value")]
     NotPositive,
+    #[error("x509: private key contains zero or negative prime")]
+    PrimeNotPositive,
     #[error("crypto/rsa: {0}-bit keys are larger than the limit of {MAX_BITS} bits")]
     TooLong(u32),
     #[error(
@@ -59,6 +60,18 @@ pub(super) struct RsaKey {
     /// The private exponent modulo each prime less one.
     exponents: [BoxedUint; 2],
     /// The inverse of the second prime modulo the first.
+    coefficient: BoxedUint,
+    /// The primes after the second, which are written but not computed with, as in Go.
+    others: Vec<OtherPrime>,
+}
+
+/// A third or later prime of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OtherPrime {
+    prime: Odd<BoxedUint>,
+    /// The private exponent modulo the prime less one.
+    exponent: BoxedUint,
+    /// The inverse of the product of all primes before, modulo this one.
     coefficient: BoxedUint,
 }
 
@@ -98,28 +111,85 @@ impl RsaKey {
         Self::checked(modulus, exponent, private, p, q, None)
     }
 
-    /// Reads the sequence of PKCS #1. The numbers after the primes may be missing.
+    /// Reads the sequence of PKCS #1. The numbers after the first two primes may be missing.
     pub(super) fn from_der(bytes: &[u8]) -> Result<Self, RsaError> {
         let mut whole = DerReader::new(bytes);
         let mut fields = whole.sequence()?;
         if !whole.is_empty() {
             return Err(RsaError::Malformed(Malformed));
         }
-        match fields.expect(tag::INTEGER)? {
-            [0] => {}
-            [1] => return Err(RsaError::MultiPrime),
-            _ => return Err(RsaError::Version),
+        if !matches!(fields.expect(tag::INTEGER)?, [0 | 1]) {
+            return Err(RsaError::Version);
         }
         let mut next = || positive(fields.expect(tag::INTEGER)?);
         let (modulus, public, private) = (next()?, next()?, next()?);
         let (p, q) = (next()?, next()?);
-        let computed = if fields.is_empty() {
-            None
-        } else {
-            let mut next = || positive(fields.expect(tag::INTEGER)?);
-            Some(([next()?, next()?], next()?))
+        let mut computed = Vec::new();
+        while computed.len() < 3 && fields.peek() == Some(tag::INTEGER) {
+            computed.push(positive(fields.expect(tag::INTEGER)?)?);
+        }
+        let mut others = Vec::new();
+        if fields.peek() == Some(tag::SEQUENCE) {
+            let mut list = fields.sequence()?;
+            while !list.is_empty() {
+                let prime = positive(list.sequence()?.expect(tag::INTEGER)?);
+                others.push(prime.map_err(|_| RsaError::PrimeNotPositive)?);
+            }
+        }
+        // The number of primes decides, not the version.
+        if !others.is_empty() {
+            return Self::of_many_primes(modulus, public, private, [p, q], others);
+        }
+        let computed = match <[_; 3]>::try_from(computed) {
+            Ok([p_exponent, q_exponent, coefficient]) => {
+                Some(([p_exponent, q_exponent], coefficient))
+            }
+            Err(_) => None,
         };
         Self::checked(modulus, public, private, p, q, computed)
+    }
+
+    /// Makes a key of more than two primes, of which Go checks no more than this.
+    fn of_many_primes(
+        modulus: BoxedUint,
+        public_exponent: BoxedUint,
+        private_exponent: BoxedUint,
+        first: [BoxedUint; 2],
+        others: Vec<BoxedUint>,
+    ) -> Result<Self, RsaError> {
+        let modulus = checked_modulus(modulus, &public_exponent, &private_exponent)?;
+        let mut product = BoxedUint::one();
+        let mut read = Vec::new();
+        for prime in first.into_iter().chain(others) {
+            let bits = product.bits_vartime().saturating_add(prime.bits_vartime());
+            if bits > MAX_BITS + 1 {
+                return Err(RsaError::TooLong(bits));
+            }
+            let order = NonZero::new(less_one(&prime)).into_option();
+            let order = order.ok_or(RsaError::Invalid("prime factor is <= 1"))?;
+            let prime = Odd::new(prime).into_option();
+            let prime = prime.ok_or(RsaError::Invalid("invalid prime"))?;
+            let coefficient = inverse(&product, &prime)?;
+            product = product.concatenating_mul(&*prime);
+            read.push(OtherPrime {
+                exponent: private_exponent.rem_vartime(&order),
+                prime,
+                coefficient,
+            });
+        }
+        let mut rest = read.into_iter();
+        let (Some(p), Some(q)) = (rest.next(), rest.next()) else {
+            return Err(RsaError::Invalid("missing primes"));
+        };
+        Ok(Self {
+            modulus,
+            public_exponent,
+            private_exponent,
+            coefficient: inverse(&q.prime, &p.prime)?,
+            primes: [p.prime, q.prime],
+            exponents: [p.exponent, q.exponent],
+            others: rest.collect(),
+        })
     }
 
     /// Makes a key of numbers that are checked as Go checks them. The numbers that speed up a signature, the
@@ -134,24 +204,8 @@ impl RsaKey {
     ) -> Result<Self, RsaError> {
         use RsaError::Invalid;
 
+        let modulus = checked_modulus(modulus, &public_exponent, &private_exponent)?;
         let bits = modulus.bits_vartime();
-        if bits > MAX_BITS {
-            return Err(RsaError::TooLong(bits));
-        }
-        if private_exponent >= modulus {
-            return Err(Invalid("invalid private exponent"));
-        }
-        let even = "public modulus is even";
-        let modulus = Odd::new(modulus).into_option().ok_or(Invalid(even))?;
-        if public_exponent < number(&[2]) {
-            return Err(Invalid("public exponent too small or negative"));
-        }
-        if !public_exponent.bit_vartime(0) {
-            return Err(Invalid("public exponent is even"));
-        }
-        if public_exponent.bits_vartime() > 31 {
-            return Err(Invalid("public exponent too large"));
-        }
         if p >= *modulus || q >= *modulus {
             return Err(Invalid("invalid prime"));
         }
@@ -167,9 +221,7 @@ impl RsaKey {
             computed
         } else {
             let exponents = [&p_order, &q_order].map(|order| private_exponent.rem_vartime(order));
-            let inverse = q.rem_vartime(p.as_nz_ref()).invert_odd_mod(&p);
-            let coprime = "prime factors are not relatively prime";
-            (exponents, inverse.into_option().ok_or(Invalid(coprime))?)
+            (exponents, inverse(&q, &p)?)
         };
         for (exponent, order) in [(&p_exponent, &p_order), (&q_exponent, &q_order)] {
             let product = exponent
@@ -206,6 +258,7 @@ impl RsaKey {
             primes: [p, q],
             exponents: [p_exponent, q_exponent],
             coefficient,
+            others: Vec::new(),
         })
     }
 
@@ -218,6 +271,7 @@ impl RsaKey {
             primes: [p, q],
             exponents: [p_exponent, q_exponent],
             coefficient,
+            others,
         } = self;
         let numbers = [
             modulus,
@@ -229,8 +283,17 @@ impl RsaKey {
             q_exponent,
             coefficient,
         ];
-        let numbers = numbers.map(|number: &BoxedUint| integer(&number.to_be_bytes()));
-        sequence(&[&integer(&[0]), &numbers.concat()])
+        let encoded = |number: &BoxedUint| integer(&number.to_be_bytes());
+        let numbers = numbers.map(encoded).concat();
+        if others.is_empty() {
+            return sequence(&[&integer(&[0]), &numbers]);
+        }
+        let others = others.iter().map(|other| {
+            let numbers = [&*other.prime, &other.exponent, &other.coefficient];
+            sequence(&[&numbers.map(encoded).concat()])
+        });
+        let others = sequence(&[&others.collect::<Vec<_>>().concat()]);
+        sequence(&[&integer(&[1]), &numbers, &others])
     }
 
     /// Encodes the public key in the form of PKCS #1.
@@ -252,24 +315,33 @@ impl RsaKey {
         let padded = [&[0, 1], padding.as_slice(), &[0], &hash].concat();
         let padded = number(&padded);
 
-        let [p, q] = &self.primes;
-        let [p_exponent, q_exponent] = &self.exponents;
-        let p_power = power(&padded, p_exponent, p);
-        let q_power = power(&padded, q_exponent, q);
-        let difference = p_power.sub_mod(&q_power.rem(p.as_nz_ref()), p.as_nz_ref());
-        let factor = difference
-            .concatenating_mul(&self.coefficient)
-            .rem(p.as_nz_ref());
-        // Less than the modulus, because both primes are larger than what they are multiplied with or added to.
-        let signature = factor.concatenating_mul(&**q).wrapping_add(&q_power);
-        // A fault while computing would reveal the primes.
+        let signature = if self.others.is_empty() {
+            self.private_power(&padded)
+        } else {
+            power(&padded, &self.private_exponent, &self.modulus)
+        };
+        // A fault while computing would reveal the primes. The exponents of many primes may not fit together.
         if power(&signature, &self.public_exponent, &self.modulus) != padded {
-            return Err(RsaError::Invalid("internal error"));
+            return Err(RsaError::Invalid("decryption error"));
         }
         let bytes = signature.to_be_bytes();
         let zeros = vec![0; length.saturating_sub(bytes.len())];
         let significant = bytes.get(bytes.len().saturating_sub(length)..);
         Ok([&zeros, significant.unwrap_or_default()].concat())
+    }
+
+    /// Raises a number to the private exponent, with two primes.
+    fn private_power(&self, number: &BoxedUint) -> BoxedUint {
+        let [p, q] = &self.primes;
+        let [p_exponent, q_exponent] = &self.exponents;
+        let p_power = power(number, p_exponent, p);
+        let q_power = power(number, q_exponent, q);
+        let difference = p_power.sub_mod(&q_power.rem(p.as_nz_ref()), p.as_nz_ref());
+        let factor = difference
+            .concatenating_mul(&self.coefficient)
+            .rem(p.as_nz_ref());
+        // Less than the modulus, because both primes are larger than what they are multiplied with or added to.
+        factor.concatenating_mul(&**q).wrapping_add(&q_power)
     }
 }
 
@@ -286,6 +358,42 @@ fn positive(bytes: &[u8]) -> Result<BoxedUint, RsaError> {
         return Err(RsaError::NotPositive);
     }
     Ok(number)
+}
+
+/// Checks the numbers that keys of two and of more primes have.
+fn checked_modulus(
+    modulus: BoxedUint,
+    public_exponent: &BoxedUint,
+    private_exponent: &BoxedUint,
+) -> Result<Odd<BoxedUint>, RsaError> {
+    use RsaError::Invalid;
+
+    let bits = modulus.bits_vartime();
+    if bits > MAX_BITS {
+        return Err(RsaError::TooLong(bits));
+    }
+    if *private_exponent >= modulus {
+        return Err(Invalid("invalid private exponent"));
+    }
+    let even = "public modulus is even";
+    let modulus = Odd::new(modulus).into_option().ok_or(Invalid(even))?;
+    if *public_exponent < number(&[2]) {
+        return Err(Invalid("public exponent too small or negative"));
+    }
+    if !public_exponent.bit_vartime(0) {
+        return Err(Invalid("public exponent is even"));
+    }
+    if public_exponent.bits_vartime() > 31 {
+        return Err(Invalid("public exponent too large"));
+    }
+    Ok(modulus)
+}
+
+/// Returns the inverse of a number modulo a prime.
+fn inverse(number: &BoxedUint, prime: &Odd<BoxedUint>) -> Result<BoxedUint, RsaError> {
+    let inverse = number.rem_vartime(prime.as_nz_ref()).invert_odd_mod(prime);
+    let coprime = RsaError::Invalid("prime factors are not relatively prime");
+    inverse.into_option().ok_or(coprime)
 }
 
 fn less_one(number: &BoxedUint) -> BoxedUint {
@@ -314,141 +422,4 @@ fn inverse_of_prime(prime: u32, order: &NonZero<BoxedUint>) -> Result<BoxedUint,
 }
 
 #[cfg(test)]
-mod tests {
-    use crypto_bigint::BoxedUint;
-
-    use super::{KeySize, RsaError, RsaKey, generate, number, power};
-    use crate::sprig::crypto::der::{integer, sequence};
-    use crate::sprig::crypto::pem;
-    use crate::sprig::encoding::base64_decode;
-
-    /// Made by `openssl genrsa -traditional 1024` for this test.
-    const KEY: &str = "\
------BEGIN RSA PRIVATE KEY-----
-MIICXgIBAAKBgQCzebT7R4/nRc+fbGA7Z1HXUcTjDcL+6Ka7Ptpz+0O0E/5rWxQb
-v9tuVFV+htMQOR+GZEpxh3Ey6p1k9w5Zeim9kgLf5YU2PXwu5XQI1P/OAV/wJlil
-IiXZbbrPtIl9wGKAT3JPfmGoaEiiUX/mfxDJISzqGfmGaM0Mhi3h5z+F7wIDAQAB
-AoGBAKn9N57cy/7YT2uHYapCFPElIJ+RtERuJSWqxYwey6RvX4VdUbFqybI5LHTX
-zGdMQ4Ct0xiumVgJgaRUoAG9xHOTpzm6tjrx+T9ZDuIFLhuEaLosOc6LmolKlGC1
-ugZE8/QfrJ4oytDcvyMcAuiQ19YC5l7cG+/cTOi+2HZJs9JRAkEA4P7iS9X7iK2f
-3CjGkTlj7/Epe7dd8dMgz64hvT75lAnZWZGdkTEnkFYl8KHMlfH86JERbkBafI+G
-GBxihP4K+QJBAMw1BGr4WSd7oON7ik47wsGiDbwJySCjeAYoUIDjFxjb0CRTQ+y/
-j13XvK6TQvOKWkzS6+7O2j0HnzeewAV3KicCQQDWyfx2sRyjajzGDBcj5EnHcc5M
-UMzaYtdb67xB0bCo5o4bt6tYRDikzdkCUzPfoVfzHSoqujyn1MwKkG5sz6jhAkAO
-SIcOlGBoCpWuU63Q2w08TgF37ZdL2SNECv3WhgvPiVB9ufU+UgfNIJHqBBLixgKa
-7QXjpkRNkILqeQglWbhxAkEA1JV4OmQsz3p5OQ0p4dEZ/X56CdJEuA9bSU1mWVNB
-67Lr7VI6Hi86IAVZ2LnC2jBqTXSAqntReMEwbQVS4F7YeQ==
------END RSA PRIVATE KEY-----
-";
-    /// Made by `printf text | openssl dgst -sha256 -sign KEY | base64`.
-    const SIGNATURE: &str = "FS3vly8gMKm7XKmqi/UVbTlM92EogDPxbbRBFTe33eiUy6lNhsVkaGzwKoeowQkfAPUG5J9m2cxn\
-        dezMHZ1RqUkmpGl4WJuGCn57rZYxBRH95SXZoRuqX193aguwNpLwaEjgfW9tM6M8w6KpExhqdL4i\
-        ZMTrmifPMaljNZQ7JmU=";
-
-    fn key() -> RsaKey {
-        RsaKey::from_der(&pem::decode(KEY.as_bytes()).unwrap().bytes).unwrap()
-    }
-
-    /// Encodes numbers of a key after the version 0.
-    fn encoded(numbers: &[&BoxedUint]) -> Vec<u8> {
-        let numbers: Vec<u8> = numbers
-            .iter()
-            .flat_map(|number| integer(&number.to_be_bytes()))
-            .collect();
-        sequence(&[&integer(&[0]), &numbers])
-    }
-
-    fn numbers(key: &RsaKey) -> [&BoxedUint; 8] {
-        let ([p, q], [p_exponent, q_exponent]) = (&key.primes, &key.exponents);
-        [
-            &key.modulus,
-            &key.public_exponent,
-            &key.private_exponent,
-            p,
-            q,
-            p_exponent,
-            q_exponent,
-            &key.coefficient,
-        ]
-    }
-
-    #[test]
-    fn a_signature_is_that_of_openssl() {
-        let signature = base64_decode(SIGNATURE.as_bytes()).unwrap();
-        assert_eq!(key().sign(b"text").unwrap(), signature);
-    }
-
-    #[test]
-    fn keys_are_valid_distinct_and_of_the_requested_size() {
-        let mut keys = vec![generate(KeySize::Bits4096).unwrap()];
-        keys.extend([(); 3].map(|()| generate(KeySize::Bits2048).unwrap()));
-        for (index, key) in keys.iter().enumerate() {
-            let bits = if index == 0 { 4096 } else { 2048 };
-            assert_eq!(key.modulus.bits_vartime(), bits);
-            for prime in &key.primes {
-                assert_eq!(prime.bits_vartime(), bits / 2);
-            }
-            // What is read is checked.
-            assert_eq!(RsaKey::from_der(&key.to_der()).as_ref(), Ok(key));
-            // The signature is verified with the public key before it is returned.
-            let signature = number(&key.sign(b"text").unwrap());
-            let padded = power(&signature, &key.public_exponent, &key.modulus);
-            assert_eq!(padded.bits_vartime(), bits - 15);
-            assert!(keys[..index].iter().all(|other| other != key));
-        }
-    }
-
-    #[test]
-    fn a_key_is_encoded_as_it_was_read() {
-        let bytes = pem::decode(KEY.as_bytes()).unwrap().bytes;
-        assert_eq!(key().to_der(), bytes);
-        assert_eq!(encoded(&numbers(&key())), bytes);
-        // What follows from the primes may be missing.
-        let [modulus, public, private, p, q, ..] = numbers(&key()).map(Clone::clone);
-        let short = encoded(&[&modulus, &public, &private, &p, &q]);
-        assert_eq!(RsaKey::from_der(&short).unwrap(), key());
-    }
-
-    #[test]
-    fn numbers_that_do_not_fit_together_are_refused() {
-        let one = BoxedUint::one();
-        let texts = [
-            "crypto/rsa: invalid private exponent",
-            "crypto/rsa: invalid CRT exponent",
-            "crypto/rsa: d does not match dP",
-            "crypto/rsa: p * q != n",
-            "crypto/rsa: p * q != n",
-            "crypto/rsa: invalid CRT exponent",
-            "crypto/rsa: invalid CRT exponent",
-            "crypto/rsa: invalid CRT coefficient",
-        ];
-        for (index, text) in texts.into_iter().enumerate() {
-            let key = key();
-            let mut numbers = numbers(&key).map(Clone::clone);
-            // A modulus of 1, and other numbers more by 2.
-            numbers[index] = match index {
-                0 => one.clone(),
-                _ => numbers[index].wrapping_add(&one).wrapping_add(&one),
-            };
-            let error = RsaKey::from_der(&encoded(&numbers.each_ref())).unwrap_err();
-            assert_eq!(error.to_string(), text, "number {index}");
-        }
-        let zero = BoxedUint::zero();
-        assert_eq!(
-            RsaKey::from_der(&encoded(&[&zero])),
-            Err(RsaError::NotPositive)
-        );
-        for (start, error) in [(1, RsaError::MultiPrime), (2, RsaError::Version)] {
-            let bytes = sequence(&[&integer(&[start]), &integer(&[5])]);
-            assert_eq!(RsaKey::from_der(&bytes), Err(error));
-        }
-    }
-
-    #[test]
-    fn the_size_of_a_key_is_limited() {
-        let large = BoxedUint::max(16_448);
-        let one = BoxedUint::one();
-        let error = RsaKey::from_der(&encoded(&[&large, &one, &one, &one, &one]));
-        assert_eq!(error, Err(RsaError::TooLong(16_448)));
-    }
-}
+mod tests;

@@ -1,0 +1,241 @@
+use crypto_bigint::BoxedUint;
+
+use super::{KeySize, RsaError, RsaKey, generate, number, power};
+use crate::sprig::crypto::der::{integer, sequence};
+use crate::sprig::crypto::pem;
+use crate::sprig::encoding::base64_decode;
+
+/// Made by `openssl genrsa -traditional 1024` for this test.
+const KEY: &str = "\
+-----BEGIN RSA PRIVATE KEY-----
+MIICXgIBAAKBgQCzebT7R4/nRc+fbGA7Z1HXUcTjDcL+6Ka7Ptpz+0O0E/5rWxQb
+v9tuVFV+htMQOR+GZEpxh3Ey6p1k9w5Zeim9kgLf5YU2PXwu5XQI1P/OAV/wJlil
+IiXZbbrPtIl9wGKAT3JPfmGoaEiiUX/mfxDJISzqGfmGaM0Mhi3h5z+F7wIDAQAB
+AoGBAKn9N57cy/7YT2uHYapCFPElIJ+RtERuJSWqxYwey6RvX4VdUbFqybI5LHTX
+zGdMQ4Ct0xiumVgJgaRUoAG9xHOTpzm6tjrx+T9ZDuIFLhuEaLosOc6LmolKlGC1
+ugZE8/QfrJ4oytDcvyMcAuiQ19YC5l7cG+/cTOi+2HZJs9JRAkEA4P7iS9X7iK2f
+3CjGkTlj7/Epe7dd8dMgz64hvT75lAnZWZGdkTEnkFYl8KHMlfH86JERbkBafI+G
+GBxihP4K+QJBAMw1BGr4WSd7oON7ik47wsGiDbwJySCjeAYoUIDjFxjb0CRTQ+y/
+j13XvK6TQvOKWkzS6+7O2j0HnzeewAV3KicCQQDWyfx2sRyjajzGDBcj5EnHcc5M
+UMzaYtdb67xB0bCo5o4bt6tYRDikzdkCUzPfoVfzHSoqujyn1MwKkG5sz6jhAkAO
+SIcOlGBoCpWuU63Q2w08TgF37ZdL2SNECv3WhgvPiVB9ufU+UgfNIJHqBBLixgKa
+7QXjpkRNkILqeQglWbhxAkEA1JV4OmQsz3p5OQ0p4dEZ/X56CdJEuA9bSU1mWVNB
+67Lr7VI6Hi86IAVZ2LnC2jBqTXSAqntReMEwbQVS4F7YeQ==
+-----END RSA PRIVATE KEY-----
+";
+/// Made by `printf text | openssl dgst -sha256 -sign KEY | base64`.
+const SIGNATURE: &str = "FS3vly8gMKm7XKmqi/UVbTlM92EogDPxbbRBFTe33eiUy6lNhsVkaGzwKoeowQkfAPUG5J9m2cxn\
+    dezMHZ1RqUkmpGl4WJuGCn57rZYxBRH95SXZoRuqX193aguwNpLwaEjgfW9tM6M8w6KpExhqdL4i\
+    ZMTrmifPMaljNZQ7JmU=";
+
+/// Made by `rsa.GenerateMultiPrimeKey(rand.Reader, 4, 1024)` of Go for this test.
+const FOUR_PRIMES: &str = "\
+-----BEGIN RSA PRIVATE KEY-----
+MIICkwIBAQKBgQCUqCdOrpTYR2VIl5sqhlVzapq9F25C6pS2S+nQVynFhnuyoyvy
+D+tB8w6awZP2+plnb2BYIDzOMOJz8GmLvKQnnF/ldOMMduM9BSBWEvHefnigDX6/
+0v0C1e9zjNJr29DqiAzOVy5E+Myjlvm3wQQ79ixZtR0cDcfyiCzUhSa3jwIDAQAB
+AoGAXajwUw+FshqRgsIaPhmy/uvcoGSB0OFRXuXHY793Dv2z0Tre3ktkcW9j1mdm
+AXbQdPR77RGuDMIX/YQYH50ptyWn4xzHN776HuylKptqEpCHBNriJg1W7sZzpLd7
+6AO08gSI47oPhzp/t8WHglX2pbfiRRVZsqX2DoR6RDPeqQECIQD9nNT6OhnnTHyU
+zEvEB2GiHTi87OKdlbRzB6oStxWF7wIhAMmcsZy9Kw9vWxNXMr2cz86Clh+qXtlR
+fzpusBZ+sKezAiEApMk9nWUZJbAOFsTzyeid6K8iCafFy2zVdhSZzlVF1+MCIEeC
+QWkTm4tM9uPEQOYKEZbwsGio2B2Cj3rdOa2w392LAiEAyjSDlg4sQuAR7DnpiCGI
+/jxrZBcs2HoqGtnMSsSyRWowgdMwaAIhAMrfnP71AAjXVFE41jKVCAt6MwZwWO7q
+Fh423JiiXoM7AiEAgDCp4ERpYCzH34a9ejrHWZE+mqv01gpeLXtXCq9Wby8CICXU
+eHzIEfJwhnN5uglm9KonQ7BUnxxlQu3eCk6hNAHdMGcCIQDwbpEjI2QZlQyf5Hei
+BK7nnqyZYDvoSiAoyW2z/RghIQIgS2x0DVDZ4wiV6EbUnLfZYoGtZYQB5xHx2rmt
+t2vrOOECIAdZQQ+4rgYBfXDwTc8BOZLcf/C/UW7CVR7BAAeAg2XG
+-----END RSA PRIVATE KEY-----
+";
+/// Made by `rsa.SignPKCS1v15` of Go for the same text.
+const FOUR_PRIMES_SIGNATURE: &str = "QR0H3YwFrYaC2WUuQDOvPv5JD6QnVMWfbz3t9UHVceZGxfyiYIoHVR/JCB1asy52BKmksZ4O2jmW\
+    crmJ102sMz4HvKwFatLcjjdlMjwoxBuDId/iTUm3tgTG8RHjB7JFMOaae0S2vl5AU8enBMTvisAs\
+    1oKXKuSvJjzED1JMu/0=";
+
+fn key() -> RsaKey {
+    RsaKey::from_der(&pem::decode(KEY.as_bytes()).unwrap().bytes).unwrap()
+}
+
+/// Encodes numbers of a key after the version 0.
+fn encoded(numbers: &[&BoxedUint]) -> Vec<u8> {
+    let numbers: Vec<u8> = numbers
+        .iter()
+        .flat_map(|number| integer(&number.to_be_bytes()))
+        .collect();
+    sequence(&[&integer(&[0]), &numbers])
+}
+
+fn numbers(key: &RsaKey) -> [&BoxedUint; 8] {
+    let ([p, q], [p_exponent, q_exponent]) = (&key.primes, &key.exponents);
+    [
+        &key.modulus,
+        &key.public_exponent,
+        &key.private_exponent,
+        p,
+        q,
+        p_exponent,
+        q_exponent,
+        &key.coefficient,
+    ]
+}
+
+#[test]
+fn a_signature_is_that_of_openssl() {
+    let signature = base64_decode(SIGNATURE.as_bytes()).unwrap();
+    assert_eq!(key().sign(b"text").unwrap(), signature);
+}
+
+#[test]
+fn keys_are_valid_distinct_and_of_the_requested_size() {
+    let mut keys = vec![generate(KeySize::Bits4096).unwrap()];
+    keys.extend([(); 3].map(|()| generate(KeySize::Bits2048).unwrap()));
+    for (index, key) in keys.iter().enumerate() {
+        let bits = if index == 0 { 4096 } else { 2048 };
+        assert_eq!(key.modulus.bits_vartime(), bits);
+        for prime in &key.primes {
+            assert_eq!(prime.bits_vartime(), bits / 2);
+        }
+        // What is read is checked.
+        assert_eq!(RsaKey::from_der(&key.to_der()).as_ref(), Ok(key));
+        // The signature is verified with the public key before it is returned.
+        let signature = number(&key.sign(b"text").unwrap());
+        let padded = power(&signature, &key.public_exponent, &key.modulus);
+        assert_eq!(padded.bits_vartime(), bits - 15);
+        assert!(keys[..index].iter().all(|other| other != key));
+    }
+}
+
+#[test]
+fn a_key_is_encoded_as_it_was_read() {
+    let bytes = pem::decode(KEY.as_bytes()).unwrap().bytes;
+    assert_eq!(key().to_der(), bytes);
+    assert_eq!(encoded(&numbers(&key())), bytes);
+    // What follows from the primes may be missing.
+    let [modulus, public, private, p, q, ..] = numbers(&key()).map(Clone::clone);
+    let short = encoded(&[&modulus, &public, &private, &p, &q]);
+    assert_eq!(RsaKey::from_der(&short).unwrap(), key());
+}
+
+#[test]
+fn numbers_that_do_not_fit_together_are_refused() {
+    let one = BoxedUint::one();
+    let texts = [
+        "crypto/rsa: invalid private exponent",
+        "crypto/rsa: invalid CRT exponent",
+        "crypto/rsa: d does not match dP",
+        "crypto/rsa: p * q != n",
+        "crypto/rsa: p * q != n",
+        "crypto/rsa: invalid CRT exponent",
+        "crypto/rsa: invalid CRT exponent",
+        "crypto/rsa: invalid CRT coefficient",
+    ];
+    for (index, text) in texts.into_iter().enumerate() {
+        let key = key();
+        let mut numbers = numbers(&key).map(Clone::clone);
+        // A modulus of 1, and other numbers more by 2.
+        numbers[index] = match index {
+            0 => one.clone(),
+            _ => numbers[index].wrapping_add(&one).wrapping_add(&one),
+        };
+        let error = RsaKey::from_der(&encoded(&numbers.each_ref())).unwrap_err();
+        assert_eq!(error.to_string(), text, "number {index}");
+    }
+    let zero = BoxedUint::zero();
+    assert_eq!(
+        RsaKey::from_der(&encoded(&[&zero])),
+        Err(RsaError::NotPositive)
+    );
+    let bytes = sequence(&[&integer(&[2]), &integer(&[5])]);
+    assert_eq!(RsaKey::from_der(&bytes), Err(RsaError::Version));
+}
+
+#[test]
+fn the_size_of_a_key_is_limited() {
+    let large = BoxedUint::max(16_448);
+    let one = BoxedUint::one();
+    let error = RsaKey::from_der(&encoded(&[&large, &one, &one, &one, &one]));
+    assert_eq!(error, Err(RsaError::TooLong(16_448)));
+}
+
+/// Encodes a key with the primes after the second, whose other numbers are not read.
+fn encoded_with(version: u8, numbers: &[BoxedUint], others: &[BoxedUint]) -> Vec<u8> {
+    let encoded = |number: &BoxedUint| integer(&number.to_be_bytes());
+    let numbers: Vec<u8> = numbers.iter().flat_map(encoded).collect();
+    let others = others.iter().flat_map(|prime| sequence(&[&encoded(prime)]));
+    let others = sequence(&[&others.collect::<Vec<u8>>()]);
+    sequence(&[&integer(&[version]), &numbers, &others])
+}
+
+fn four_primes() -> (Vec<u8>, RsaKey) {
+    let bytes = pem::decode(FOUR_PRIMES.as_bytes()).unwrap().bytes;
+    let key = RsaKey::from_der(&bytes).unwrap();
+    (bytes, key)
+}
+
+#[test]
+fn a_key_of_four_primes_is_read_written_and_signs_as_in_go() {
+    let (bytes, key) = four_primes();
+    assert_eq!(key.to_der(), bytes);
+    let signature = base64_decode(FOUR_PRIMES_SIGNATURE.as_bytes()).unwrap();
+    assert_eq!(key.sign(b"text").unwrap(), signature);
+}
+
+#[test]
+fn of_a_key_of_many_primes_only_the_primes_are_read() {
+    let (_, key) = four_primes();
+    let others: Vec<_> = key
+        .others
+        .iter()
+        .map(|other| (*other.prime).clone())
+        .collect();
+    let mut all = numbers(&key).map(Clone::clone).to_vec();
+    assert_eq!(
+        RsaKey::from_der(&encoded_with(0, &all, &others)).as_ref(),
+        Ok(&key)
+    );
+    // An exponent that does not fit is computed again.
+    all[5] = BoxedUint::one();
+    assert_eq!(
+        RsaKey::from_der(&encoded_with(1, &all, &others)).as_ref(),
+        Ok(&key)
+    );
+    for left in 5..8 {
+        let bytes = encoded_with(1, &all[..left], &others);
+        assert_eq!(RsaKey::from_der(&bytes).as_ref(), Ok(&key), "{left}");
+    }
+    // With an empty list, there are two primes.
+    let two = numbers(&self::key()).map(Clone::clone);
+    assert_eq!(
+        RsaKey::from_der(&encoded_with(1, &two, &[])),
+        Ok(self::key())
+    );
+}
+
+#[test]
+fn numbers_of_a_key_of_many_primes_that_do_not_fit_together_are_refused() {
+    let (_, key) = four_primes();
+    let all = numbers(&key).map(Clone::clone);
+    let third = (*key.others[0].prime).clone();
+    let error = |numbers: &[BoxedUint], other: &BoxedUint| {
+        let bytes = encoded_with(1, numbers, &[third.clone(), other.clone()]);
+        RsaKey::from_der(&bytes).unwrap_err().to_string()
+    };
+    let coprime = "crypto/rsa: prime factors are not relatively prime";
+    assert_eq!(error(&all, &third), coprime);
+    assert_eq!(error(&all, &all[3]), coprime);
+    let zero = "x509: private key contains zero or negative prime";
+    assert_eq!(error(&all, &BoxedUint::zero()), zero);
+    let one = "crypto/rsa: prime factor is <= 1";
+    assert_eq!(error(&all, &BoxedUint::one()), one);
+    let long = "crypto/rsa: 16768-bit keys are larger than the limit of 16384 bits";
+    assert_eq!(error(&all, &BoxedUint::max(16_000)), long);
+    let mut even = all.clone();
+    even[1] = number(&[4]);
+    assert_eq!(error(&even, &third), "crypto/rsa: public exponent is even");
+    // What is wrong with an exponent is found when it is used.
+    let mut wrong = all;
+    wrong[2] = wrong[2].wrapping_sub(number(&[2]));
+    let bytes = encoded_with(1, &wrong, &[third]);
+    let error = RsaKey::from_der(&bytes).unwrap().sign(b"text").unwrap_err();
+    assert_eq!(error.to_string(), "crypto/rsa: decryption error");
+}

@@ -56,7 +56,10 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     let built = Regex::builder().configure(config).build(pattern);
     built.map_err(|error| {
         let syntax = error.syntax_error().map(ToString::to_string);
-        syntax.unwrap_or_else(|| error.to_string())
+        let text = syntax.unwrap_or_else(|| error.to_string());
+        // The lines before the last show the pattern, which the message has already.
+        let last = text.lines().last().unwrap_or_default();
+        last.trim_start_matches("error: ").to_owned()
     })
 }
 
@@ -102,11 +105,21 @@ mod tests {
 
     #[test]
     fn what_is_not_a_regular_expression_is_refused() {
-        for pattern in ["(", "a)|(b", "[z-a]", r"(a)\1", "(?:a{1000}){1000}"] {
-            let error = Matcher::new(&Name::Pattern(pattern.to_owned()), "issuer").err();
-            let message = error.unwrap().to_string();
-            let begin = format!("the pattern {pattern:?} for the issuer of a signature");
+        for (pattern, why) in [
+            ("(", "unclosed group"),
+            ("a)|(b", "unopened group"),
+            ("[z-a]", "invalid character class range, "),
+            (r"(a)\1", "backreferences are not supported"),
+            ("a\n(", "unclosed group"),
+            ("(?:a{1000}){1000}", ""),
+        ] {
+            let error = Name::pattern(pattern.to_owned(), "issuer").unwrap_err();
+            let message = error.to_string();
+            let begin = format!(
+                "the pattern {pattern:?} for the issuer of a signature is not a regular expression: {why}"
+            );
             assert!(message.starts_with(&begin), "{message}");
+            assert!(!message.contains('\n'), "{message}");
         }
     }
 }

@@ -72,6 +72,21 @@ pub enum Name {
     Pattern(String),
 }
 
+impl Name {
+    /// Returns a pattern for the names of `what`: of the issuer or the subject.
+    ///
+    /// # Errors
+    /// If it is not a regular expression. That is not checked without the feature `cosign-identity`.
+    pub fn pattern(text: String, what: &'static str) -> Result<Self, VerifyError> {
+        let name = Self::Pattern(text);
+        #[cfg(feature = "cosign-identity")]
+        matcher::Matcher::new(&name, what)?;
+        #[cfg(not(feature = "cosign-identity"))]
+        let _ = what;
+        Ok(name)
+    }
+}
+
 /// What evidence must be about.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject {

@@ -37,6 +37,7 @@ const fn row(
 const BOOLEAN: (&str, &str) = ("maybe", "expected true or false, found a string");
 const DURATION: (&str, &str) = ("soon", "durations look like \"300ms\", \"1m30s\" or \"2h\"");
 const TEXT: (&str, &str) = ("[a]", "expected a string, found a list");
+const PATTERN: (&str, &str) = ("'('", "is not a regular expression: unclosed group");
 const MAP: (&str, &str) = ("text", "expected a map, found a string");
 const LIST: (&str, &str) = ("{a: b}", "expected a list, found a map");
 const TEMPLATE: (&str, &str) = (
@@ -147,7 +148,7 @@ const FIELDS: &[Row] = &[
     row(
         "chart.verify.cosign.identity.issuerRegExp",
         "'https://.*'",
-        TEXT,
+        PATTERN,
         IDENTITY,
     ),
     row(
@@ -159,7 +160,7 @@ const FIELDS: &[Row] = &[
     row(
         "chart.verify.cosign.identity.subjectRegExp",
         ".*@h",
-        TEXT,
+        PATTERN,
         IDENTITY,
     ),
     row(

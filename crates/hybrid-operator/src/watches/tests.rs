@@ -292,6 +292,11 @@ fn charts_are_verified_with_a_keyring_a_key_or_an_identity_and_other_forms_are_r
             "[0].chart.verify.cosign.identity: give either `issuer` or `issuerRegExp`",
         ),
         (
+            "{url: 'oci://h/web', verify: {cosign: {identity: {issuer: 'https://i', subjectRegExp: '[z-a]', trustedRoot: r.json}}}}".to_owned(),
+            "[0].chart.verify.cosign.identity.subjectRegExp: the pattern \"[z-a]\" for the subject of a signature is \
+             not a regular expression: invalid character class range",
+        ),
+        (
             format!("{{url: 'https://h/web.tgz', verify: {{cosign: {{{identity}}}}}}}"),
             "[0].chart: `verify.cosign` needs a chart in a registry",
         ),

@@ -121,7 +121,9 @@ fn read_identity(fields: &mut Fields<'_>, base: &Path) -> Option<Identity> {
 fn one_of(fields: &mut Fields<'_>, exact: &'static str, pattern: &'static str) -> Option<Name> {
     let given = [exact, pattern].map(|field| fields.has(field));
     let is = fields.optional(exact, name).map(Name::Exact);
-    let matches = fields.optional(pattern, name).map(Name::Pattern);
+    let matches = fields.optional(pattern, |node| {
+        Name::pattern(name(node)?, exact).map_err(|error| error.to_string())
+    });
     if given[0] == given[1] {
         fields.wrong(format!("give either `{exact}` or `{pattern}`"));
         return None;

@@ -14,8 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use hybrid_operator_test::http_server::Reply;
 use hybrid_operator_test::wait::{self, Check};
-use hybrid_operator_test::{ControlPlane, Operator, TestNamespace, shared_or_skip};
+use hybrid_operator_test::{
+    ControlPlane, HttpServer, Operator, TestNamespace, packaged_chart, shared_or_skip,
+};
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -56,6 +59,7 @@ impl Project {
             .args(arguments)
             // Stands in for cargo, where the project has code.
             .env("CARGO", self.path("cargo"))
+            .env("CHART_CACHE", self.path("cache"))
             .current_dir(self.0.path())
             .output();
         program.unwrap()
@@ -294,6 +298,170 @@ fn namespaced_roles_name_what_cannot_work() {
     project.generate(&[]);
     let role: Value = go_yaml::from_str(&project.read("config/rbac/operator_role.yaml")).unwrap();
     assert_eq!(role["kind"], "ClusterRole");
+}
+
+const DEPLOYMENT: &str = "\
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: controller-manager, namespace: system}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: controller-manager, namespace: system}
+spec:
+  template:
+    spec:
+      serviceAccountName: controller-manager
+      containers:
+      - name: manager
+        args: [--leader-elect, --leader-election-id=shop.example.com]
+";
+
+/// Serves the chart `shop` at any address.
+fn shop_server() -> HttpServer {
+    let files = [("templates/a.yaml", MAP)];
+    HttpServer::start(move |_| Reply::body(packaged_chart("shop", "0.1.0", &files))).unwrap()
+}
+
+/// Returns an entry of a watches file with the chart of a server.
+fn entry(server: &HttpServer, kind: &str, secret: &str) -> String {
+    let url = server.url("/shop.tgz");
+    format!(
+        "- {{group: shop.example.com, version: v1, kind: {kind}, chart: {{url: '{url}', credentialsSecret: {secret}}}}}\n"
+    )
+}
+
+/// Returns a project with a Deployment of the operator `shop.example.com`.
+fn deployed(watches: &str) -> Project {
+    Project::new(&[
+        ("watches.yaml", watches),
+        (
+            "config/default/kustomization.yaml",
+            "namespace: shop-system\nnamePrefix: shop-\nresources: [../manager]\n",
+        ),
+        (
+            "config/manager/kustomization.yaml",
+            "resources: [manager.yaml]\n",
+        ),
+        ("config/manager/manager.yaml", DEPLOYMENT),
+    ])
+}
+
+#[test]
+fn namespaced_roles_cover_the_key_of_the_records_and_the_credentials_of_charts() {
+    let server = shop_server();
+    let entry = |kind: &str, secret: &str| entry(&server, kind, secret);
+    let watches = [
+        entry("Shop", "registry/one"),
+        entry("Mall", "registry/two"),
+        entry("Stall", "'1/one'"),
+        entry("Cart", "own"),
+        entry("Till", "shop-system/till"),
+    ];
+    let project = deployed(&watches.concat());
+    let text = project.generate(&["--namespaced"]);
+    for wanted in [
+        "warning: ./config/rbac/credentials/registry_role.yaml is not part of the kustomization",
+        "created config/rbac/credentials/1_role.yaml\n",
+    ] {
+        assert!(text.contains(wanted), "{wanted} is not in {text}");
+    }
+    let read = |name: &str| -> Vec<Value> {
+        let text = project.read(&format!("config/rbac/{name}_role.yaml"));
+        go_yaml::documents(text.as_bytes()).unwrap()
+    };
+    let [role, binding]: [Value; 2] = read("credentials/registry").try_into().unwrap();
+    let name = "shop-controller-manager-chart-credentials";
+    assert_eq!(
+        role,
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": name, "namespace": "registry"},
+            "rules": [{
+                "apiGroups": [""],
+                "resources": ["secrets"],
+                "resourceNames": ["one", "two"],
+                "verbs": ["get"],
+            }],
+        })
+    );
+    assert_eq!(
+        binding,
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": "registry"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+            "subjects": [{
+                "kind": "ServiceAccount",
+                "name": "shop-controller-manager",
+                "namespace": "shop-system",
+            }],
+        })
+    );
+    assert_eq!(read("credentials/1")[0]["metadata"]["namespace"], "1");
+    let directory = fs::read_dir(project.path("config/rbac/credentials")).unwrap();
+    assert_eq!(
+        directory.count(),
+        2,
+        "the operator's own namespace has none"
+    );
+    let own = &read("operator_secrets")[0];
+    assert_eq!(own["metadata"]["namespace"], "system");
+    let granted = |names: &[&str], verb: &str| {
+        let mut granted = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": [verb]});
+        if !names.is_empty() {
+            granted["resourceNames"] = json!(names);
+        }
+        granted
+    };
+    let key = granted(&["shop.example.com-release-record-key"], "get");
+    let credentials = granted(&["own", "till"], "get");
+    assert_eq!(
+        own["rules"],
+        json!([key, granted(&[], "create"), credentials])
+    );
+    let resources = project.read("config/rbac/kustomization.yaml");
+    assert!(
+        resources
+            .contains("\n- operator_secrets_role.yaml\n- operator_secrets_role_binding.yaml\n")
+            && !resources.contains("credentials"),
+        "{resources}"
+    );
+}
+
+#[test]
+fn roles_for_credentials_that_are_not_needed_are_named_and_roles_of_the_cluster_have_none() {
+    let server = shop_server();
+    let entry = |kind: &str, secret: &str| entry(&server, kind, secret);
+    let project = deployed(&entry("Shop", "'1/one'"));
+    project.generate(&["--namespaced"]);
+    project.write("watches.yaml", &entry("Shop", "registry/one"));
+    let text = project.generate(&["--namespaced"]);
+    let stale = "credentials/1_role.yaml is for no Secret in the watches file; delete it";
+    assert!(text.contains(stale), "{text}");
+    // Roles for the cluster include all Secrets.
+    project.write("watches.yaml", &entry("Shop", "other/one"));
+    project.generate(&[]);
+    assert!(
+        !project
+            .path("config/rbac/credentials/other_role.yaml")
+            .exists()
+    );
+}
+
+#[test]
+fn namespaced_roles_of_a_project_without_a_deployment_name_what_they_are_for() {
+    let project = shop(MAP);
+    let text = project.generate(&["--namespaced"]);
+    let wanted = "its roles are for the operator hybrid-operator with the account controller-manager in the namespace system";
+    assert!(text.contains(wanted), "{text}");
+    let role = project.read("config/rbac/operator_secrets_role.yaml");
+    assert!(
+        role.contains("resourceNames: [hybrid-operator-release-record-key]"),
+        "{role}"
+    );
 }
 
 #[test]

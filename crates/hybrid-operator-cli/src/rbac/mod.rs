@@ -7,6 +7,8 @@
 //! Only this file's callers read and write files.
 
 pub(crate) mod chart;
+pub(crate) mod credentials;
+pub(crate) mod deployed;
 pub(crate) mod explain;
 pub(crate) mod fixed;
 mod gates;

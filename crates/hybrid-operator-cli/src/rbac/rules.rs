@@ -247,7 +247,7 @@ fn flow(items: &[String]) -> String {
 }
 
 /// Returns a text as a scalar of a flow list, quoted if it could be read as something else.
-fn scalar(text: &str) -> String {
+pub(super) fn scalar(text: &str) -> String {
     let is_name = text
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-./_".contains(c));

@@ -71,7 +71,7 @@ use tracing::{Instrument, Span};
 
 use crate::controller::{Key, Outcome, Reconcile, ReconcileError, Request};
 
-pub use crate::release::Storage;
+pub use crate::release::{Storage, record_key_secret};
 pub use annotations::ReleaseOptions;
 pub use builder::{HelmController, load};
 pub use chart::{BuildError, Chart};

@@ -36,6 +36,7 @@ pub(crate) use index::{IndexState, RecordChange, ReleaseIndex};
 pub(crate) use meta::Format;
 pub(crate) use meta::{Failures, InputsDigest, RecordMeta, RecordTags};
 pub(crate) use proof::ProofKeys;
+pub use proof::record_key_secret;
 pub(crate) use records::Records;
 pub use storage::Storage;
 pub(crate) use store::RecordStore;

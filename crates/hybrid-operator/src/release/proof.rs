@@ -85,7 +85,7 @@ impl ProofKeys {
             place: Some(Place {
                 client,
                 namespace: namespace.to_owned(),
-                secret: secret_name(operator),
+                secret: record_key_secret(&operator.to_string()),
             }),
             key: OnceCell::new(),
         }))
@@ -190,10 +190,10 @@ impl KeySecret {
     }
 }
 
-/// Returns the name of the Secret with the key of an operator.
-fn secret_name(operator: &OperatorId) -> String {
+/// Returns the name of the Secret with the key that proves the release records of an operator.
+pub fn record_key_secret(operator: &str) -> String {
     // A label value may have characters that a name may not have.
-    let name = operator.to_string().to_lowercase().replace('_', "-");
+    let name = operator.to_lowercase().replace('_', "-");
     format!("{name}-release-record-key")
 }
 

@@ -19,7 +19,7 @@ use crate::olm::{kustomize, validate};
 use crate::project::Project;
 
 /// Directories of a project, and what they are for.
-const DEPLOYED: &str = "config/default";
+pub(super) const DEPLOYED: &str = "config/default";
 const SAMPLES: &str = "config/samples";
 const SCORECARD: &str = "config/scorecard/config.yaml";
 const BASES: &str = "config/manifests/bases";

@@ -1,5 +1,7 @@
 //! `hybrid-operator generate rbac`: writes the roles that the operator needs for its charts.
 
+mod namespaces;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -169,11 +171,6 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
                 users.push((format!("{one}_{}_role.yaml", access.name()), text));
             }
         }
-        if args.namespaced {
-            for watch in &of_chart.watches {
-                warn_about_credentials(watch);
-            }
-        }
         if args.explain {
             let title = format!("# chart {directory}");
             let text = explain::explain(&title, &rules.rules, &survey, &rules.warnings);
@@ -183,6 +180,9 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
                 crate::print_message(&format!("warning: {directory}: {warning}"));
             }
         }
+    }
+    if args.namespaced {
+        namespaces::add_roles(&input, &target, &mut files, &mut entries)?;
     }
     if !args.charts_only && Program::is_in(&input.root) {
         let description = program.describe(&input.root)?;
@@ -209,23 +209,6 @@ pub(super) fn run(args: &Args, program: &Program, out: &mut dyn Write) -> anyhow
         command,
     };
     deliver(&files.below(&inside)?, &target, out)
-}
-
-/// Says that the roles of watched namespaces do not cover the Secret of a chart's credentials.
-fn warn_about_credentials(watch: &Watch) {
-    let remote = watch.chart.remote();
-    if let Some(secret) = remote.and_then(|chart| chart.credentials_secret.as_ref()) {
-        let namespace = secret.namespace.as_deref();
-        crate::print_message(&format!(
-            "warning: {}: the operator reads the Secret {} in {} for the credentials of its chart; unless that \
-             namespace is watched, grant `get` on it there",
-            watch.gvk.kind,
-            secret.name,
-            namespace.map_or("its own namespace".to_owned(), |name| format!(
-                "the namespace {name}"
-            )),
-        ));
-    }
 }
 
 fn add(
@@ -603,18 +586,26 @@ fn add_kustomization(target: &Path, entries: &[String], files: &mut FileSet) -> 
     Ok(())
 }
 
-/// Names the roles of charts that are in no watches file any more.
+/// Names the roles of charts, and for their credentials, that the watches file needs no more.
 fn name_stale(target: &Path, files: &FileSet) {
     let written: BTreeSet<&Path> = files.paths().collect();
-    for path in sorted_files(&target.join("charts")).unwrap_or_default() {
-        let known = path
-            .strip_prefix(target)
-            .is_ok_and(|path| written.contains(path));
-        if !known {
-            crate::print_message(&format!(
-                "warning: {} is of no chart in the watches file; delete it, and its entry in kustomization.yaml, when no release of the chart is left",
-                path.display()
-            ));
+    for (directory, why) in [
+        (
+            "charts",
+            "is of no chart in the watches file; delete it, and its entry in kustomization.yaml, when no release of the chart is left",
+        ),
+        (
+            namespaces::CREDENTIALS,
+            "is for no Secret in the watches file; delete it, and its objects in the cluster",
+        ),
+    ] {
+        for path in sorted_files(&target.join(directory)).unwrap_or_default() {
+            let known = path
+                .strip_prefix(target)
+                .is_ok_and(|path| written.contains(path));
+            if !known {
+                crate::print_message(&format!("warning: {} {why}", path.display()));
+            }
         }
     }
 }

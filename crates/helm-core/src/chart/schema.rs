@@ -59,6 +59,9 @@ pub(crate) struct Rejected {
     pub(crate) excerpt: String,
 }
 
+/// Limit on the errors of one chart: the place of each is looked for in the chart's files.
+const MAX_VIOLATIONS: usize = 100;
+
 /// Limit on the excerpts of one error.
 const MAX_EXCERPTS: usize = 5;
 
@@ -130,11 +133,12 @@ impl Schema {
             None => None,
         };
         let CompiledSchema { schemas, root, .. } = exact.as_ref().unwrap_or(compiled);
-        let mut found = Vec::new();
-        if let Err(error) = schemas.validate(&values, *root) {
-            describe(&error, multiples, &mut found);
-        }
-        if found.is_empty() { Ok(()) } else { Err(found) }
+        let Err(error) = schemas.validate(&values, *root) else {
+            return Ok(());
+        };
+        let mut found = Found::default();
+        describe(&error, multiples, &mut found);
+        Err(found.into_violations())
     }
 }
 
@@ -318,12 +322,34 @@ pub(crate) fn has_schema(chart: &Chart) -> bool {
     chart.checker().is_some() || chart.dependencies().iter().any(has_schema)
 }
 
+/// The reasons why the values of one chart are not valid.
+#[derive(Default)]
+struct Found {
+    violations: Vec<Violation>,
+    /// How many more there are.
+    others: usize,
+}
+
+impl Found {
+    fn add(&mut self, violation: Violation) {
+        if self.violations.len() < MAX_VIOLATIONS {
+            self.violations.push(violation);
+        } else {
+            self.others += 1;
+        }
+    }
+
+    fn into_violations(mut self) -> Vec<Violation> {
+        if self.others > 0 {
+            let others = format!("and {} more errors", self.others);
+            self.violations.push(Violation::of_schema(others));
+        }
+        self.violations
+    }
+}
+
 /// Adds each innermost cause.
-fn describe(
-    error: &ValidationError<'_, '_>,
-    multiples: Option<&Multiples>,
-    found: &mut Vec<Violation>,
-) {
+fn describe(error: &ValidationError<'_, '_>, multiples: Option<&Multiples>, found: &mut Found) {
     let divisor =
         |error: &ValidationError<'_, '_>| multiples.and_then(|multiples| multiples.divisor(error));
     let is_added = |cause: &ValidationError<'_, '_>| {
@@ -336,7 +362,7 @@ fn describe(
     if let Some(divisor) = divisor(error) {
         // The reference is an item of the schema's `allOf`.
         rule.truncate(rule.len().saturating_sub(2));
-        found.push(Violation {
+        found.add(Violation {
             path,
             rule,
             message: format!("is not a multiple of {divisor}"),
@@ -361,7 +387,7 @@ fn describe(
         other => Some(other.to_string()),
     };
     if let Some(message) = shown {
-        found.push(Violation {
+        found.add(Violation {
             path,
             rule,
             message,
@@ -468,6 +494,16 @@ mod tests {
                 "- at '/password': does not match pattern '^[a-z]+$'",
             ]
         );
+    }
+
+    #[test]
+    fn errors_beyond_the_limit_are_counted() {
+        let schema = r#"{"items": {"type": "string"}}"#;
+        let text = errors(schema, &format!("{:?}", [1; 100])).unwrap_err();
+        assert_eq!(text.lines().count(), 100);
+        let text = errors(schema, &format!("{:?}", [1; 103])).unwrap_err();
+        assert_eq!(text.lines().count(), 101);
+        assert!(text.ends_with("\nand 3 more errors\n"), "{text}");
     }
 
     #[test]

@@ -554,6 +554,29 @@ pub(crate) static INPUTS: &[Input] = &[
     }),
     input!(
         "chart",
+        "many divisors and large numbers",
+        &["is not a multiple of", "more errors"],
+        || { divided(400, 480) }
+    ),
+    input!(
+        "chart",
+        "many errors",
+        &["but got number", "more errors"],
+        || {
+            let wrong = vec![r#"{"type": "string"}"#; 1_300].join(", ");
+            let schema =
+                format!(r#"{{"properties": {{"a": {{"items": {{"anyOf": [{wrong}]}}}}}}}}"#);
+            with_schema(&schema, &format!("a: {:?}", [1; 1_300]))
+        }
+    ),
+    input!(
+        "chart",
+        "too many divisors and numbers",
+        &["the schema has 400 multipleOf for 501 numbers"],
+        || { divided(400, 501) }
+    ),
+    input!(
+        "chart",
         "schema that contains itself",
         &["values don't meet"],
         || { with_schema(r##"{"allOf": [{"$ref": "#"}, {"$ref": "#"}]}"##, "a: 1") }
@@ -667,6 +690,17 @@ fn with_schema(schema: &str, values: &str) -> Result<String, String> {
     let compiled = compiled.map_err(|e| e.to_string())?;
     let values = compiled.coalesce(Values::new());
     values.map(|_| String::new()).map_err(|e| e.to_string())
+}
+
+/// Checks large numbers by a schema with divisors for which floats are wrong.
+fn divided(divisors: u64, numbers: u64) -> Result<String, String> {
+    let first = (1 << 53) - 1;
+    let divisors = (0..divisors).map(|index| format!(r#"{{"multipleOf": {}}}"#, first - 2 * index));
+    let divisors = divisors.collect::<Vec<_>>().join(", ");
+    let numbers = (1..=numbers).map(|number| format!("{number}e300"));
+    let numbers = numbers.collect::<Vec<_>>().join(", ");
+    let schema = format!(r#"{{"properties": {{"a": {{"items": {{"anyOf": [{divisors}]}}}}}}}}"#);
+    with_schema(&schema, &format!("a: [{numbers}]"))
 }
 
 /// Returns the messages of an error and of its causes.

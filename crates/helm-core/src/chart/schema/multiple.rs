@@ -35,18 +35,18 @@ struct Divisor {
 impl Multiples {
     /// Returns the divisors of a schema, or `None` if it has none.
     pub(super) fn read(text: &[u8], document: &Value) -> Option<Self> {
-        let mut found = Self {
-            document: document.clone(),
-            divisors: Vec::new(),
-        };
+        if !has_divisor(document, &|_| true) {
+            return None;
+        }
         // The tree has the numbers as written.
-        let tree = if has_floats(document) {
+        let tree = if has_divisor(document, &Value::is_f64) {
             tree::parse(text).ok()
         } else {
             None
         };
-        replace(&mut found.document, tree.as_ref(), &mut found.divisors);
-        (!found.divisors.is_empty()).then_some(found)
+        let (mut document, mut divisors) = (document.clone(), Vec::new());
+        replace(&mut document, tree.as_ref(), &mut divisors);
+        (!divisors.is_empty()).then_some(Self { document, divisors })
     }
 
     /// Returns a schema for these values if floats are wrong about them. `cost` is how many subschemas
@@ -113,12 +113,13 @@ impl Divisor {
     }
 }
 
-/// Returns whether a schema, which is not nested too deeply, has divisors that are floats.
-fn has_floats(schema: &Value) -> bool {
+/// Returns whether a schema, which is not nested too deeply, has a divisor for which `is_wanted` returns true.
+fn has_divisor(schema: &Value, is_wanted: &impl Fn(&Value) -> bool) -> bool {
     match schema {
-        Value::Array(items) => items.iter().any(has_floats),
+        Value::Array(items) => items.iter().any(|item| has_divisor(item, is_wanted)),
         Value::Object(fields) => {
-            fields.get("multipleOf").is_some_and(Value::is_f64) || fields.values().any(has_floats)
+            fields.get("multipleOf").is_some_and(is_wanted)
+                || fields.values().any(|field| has_divisor(field, is_wanted))
         }
         _ => false,
     }
